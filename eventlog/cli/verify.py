@@ -29,7 +29,7 @@ from eventlog.cli.stopping import DONE, NOTHING, if_stopped
 from eventlog.conversion import read_map
 from eventlog.errors import number_of
 from eventlog.exit_codes import ExitCode
-from eventlog.files.atomic import check_parent, whole_file
+from eventlog.files.atomic import check_parent, remove_file, whole_file
 from eventlog.registry import FORMATS
 from eventlog.sql.doctor import age
 from eventlog.verify.comparison import ColumnDifference
@@ -125,9 +125,11 @@ def verify(
     An object is compared when the log shows that all of its changes are delivered. An object with
     later changes is compared again until --wait is over. Without CLASS all classes are compared.
     """
-    config = config_for(context, consumer)
     if report is not None:
         check_parent(report)
+        # If this verification fails, no file must have the result of an earlier one.
+        remove_file(report)
+    config = config_for(context, consumer)
     map = None if map_file is None else read_map(map_file)
     options = VerifyOptions(wait, size, max_rows_per_second)
     with closing(open_target(config, target, map, format)) as opened, ExitStack() as shown:
@@ -189,6 +191,12 @@ def _show(report: VerifyReport, repaired: str | None, limit: int) -> None:
         since = "" if moving.age is None else f" for {age(moving.age)}"
         rows = ", ".join(map(str, moving.record_ids[:3])) or "none at the last check"
         result(f"in motion{since}: {moving.class_name} {moving.key} (rows not done: {rows})")
+    for part in report.unproven[:limit]:
+        begin = "from the first key" if part.after is None else f"after {part.after}"
+        end = "to the last key" if part.through is None else f"through {part.through}"
+        result(f"not compared: {part.class_name} {begin} {end}: {part.reason}")
+    for table_name in report.foreign:
+        note(f"cannot be proven: {table_name}")
     for column, why in report.losses.items():
         note(f"not compared, or with a loss: {column}: {why}")
     if repaired is not None and report.differences:

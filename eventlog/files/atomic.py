@@ -30,6 +30,16 @@ def check_parent(path: Path) -> None:
         )
 
 
+def remove_file(path: Path) -> None:
+    """Remove an output of an earlier run, if it is a regular file. A link stays; the file that it
+    leads to is removed. Raises OSError.
+    """
+    real = Path(os.path.realpath(path))
+    if real.is_file() and not _is_special(path):
+        with _named(path, real):
+            real.unlink()
+
+
 @contextmanager
 def whole_file(target: str) -> Iterator[BinaryIO]:
     """Open a file for writing, which becomes ``target`` if the block ends without an error;

@@ -23,12 +23,15 @@ from eventlog.sql import doctor
 from eventlog.sql.connection import as_database_errors, for_message
 from eventlog.sql.rights import Purpose
 from eventlog.sql.rows import extent
+from eventlog.sql.snapshots import Snapshots
 from eventlog.sql.windows import Window
 
 _ROWS: Final = 10_000
 """How many of the newest rows of the log, and of the first rows of the queue, are searched."""
 _SECONDS: Final = 60
 """The time-out of one statement, in seconds."""
+_PATIENCE: Final = 10.0
+"""The seconds to spend on reading again while a table is altered."""
 _TRANSACTIONS: Final = 100
 _FIELDS: Final = ("record_id", "status", "table_name", "table_key")
 
@@ -51,21 +54,25 @@ def explain_key(
     consumer of the log, None = the configured reader.
 
     ``text`` is a key as the log has it (``idu=7``), in any class, or with the name of its class
-    before it (``usr.idu=7``). Raises ConfigError if no class has such a key, and the errors of
-    ``open_unlocked``.
+    before it (``usr.idu=7``). Raises ConfigError if no class has such a key, SnapshotOutdated if a
+    table is altered each time it is read, and the errors of ``open_unlocked``.
     """
     opened = open_unlocked(config, Counters(), Purpose.MONITOR)
     with opened as own, as_database_errors(own.log.connection):
         context = for_consumer(own, consumer)
-        context.log.db.begin_reading(_SECONDS)
-        context.ledger.recover()
-        objects = _objects(context.catalog, text)
-        answers = []
-        for object_id in objects:
-            row = _deciding_row(context, object_id)
-            sentences = [*_sentences(context, config, object_id, row, compare)]
-            record_id = None if row is None else row.record_id
-            answers.append(KeyExplanation(object_id[0].name, object_id[1], record_id, sentences))
+
+        def read() -> list[KeyExplanation]:
+            context.ledger.recover()
+            answers = []
+            for object_id in _objects(context.catalog, text):
+                row = _deciding_row(context, object_id)
+                sentences = [*_sentences(context, config, object_id, row, compare)]
+                record_id = None if row is None else row.record_id
+                name, key = object_id[0].name, object_id[1]
+                answers.append(KeyExplanation(name, key, record_id, sentences))
+            return answers
+
+        answers = Snapshots(context.log, _PATIENCE, _SECONDS).read(read)
     # If several classes have the key, take the classes for which the log has rows.
     found = [one for one in answers if one.record_id is not None]
     return found or answers

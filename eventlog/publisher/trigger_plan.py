@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, Database
-from eventlog.errors import DatabaseUnavailable, EventlogError, together
+from eventlog.errors import DatabaseUnavailable, EventlogError, first_of, together
 from eventlog.publisher.configured_classes import (
     available_catalog,
     class_schema,
@@ -80,7 +80,7 @@ def plan_triggers(log: OpenLog, config: Config) -> tuple[TriggerPlan, Catalog]:
     planned = triggers_of(log.dialect).plan(
         log.connection, database, catalog, log.table, watches, refused
     )
-    return _with_warnings(planned, declared, config), catalog
+    return _with_warnings(planned, declared, config, log.db), catalog
 
 
 def plan_for_new_log(db: OpenDatabase, config: Config) -> tuple[TriggerPlan, Catalog]:
@@ -96,13 +96,21 @@ def plan_for_new_log(db: OpenDatabase, config: Config) -> tuple[TriggerPlan, Cat
     planned = TriggerPlan.of_new(triggers.compile(database, catalog, log, declared.watches))
     tables = triggers.tables_of(db.connection, log)
     planned = replace(planned, warnings=tuple(warnings_of_missing_log(log, tables)))
-    return _with_warnings(planned, declared, config), catalog
+    return _with_warnings(planned, declared, config, db), catalog
 
 
-def _with_warnings(planned: TriggerPlan, declared: _Declared, config: Config) -> TriggerPlan:
+def _with_warnings(
+    planned: TriggerPlan, declared: _Declared, config: Config, db: OpenDatabase
+) -> TriggerPlan:
     found = declared.config.warnings[len(config.warnings) :]
     views = _view_references(declared.config, declared.catalog)
-    return replace(planned, warnings=(*found, *planned.warnings, *views))
+    foreign = [
+        f"{name}: its rows are those of the foreign table {first_of(list(tables), 3, 'table')}, "
+        "which has no snapshot, so `eventlog verify` and `eventlog backlog run` cannot prove that "
+        "they read them as they were"
+        for name, tables in db.foreign_tables(declared.catalog).items()
+    ]
+    return replace(planned, warnings=(*found, *planned.warnings, *views, *foreign))
 
 
 def _view_references(config: Config, catalog: Catalog) -> Iterator[str]:

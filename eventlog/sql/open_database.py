@@ -115,6 +115,13 @@ class OpenDatabase(ABC):
         """
         return None
 
+    def foreign_tables(self, catalog: Catalog) -> Mapping[str, Sequence[str]]:
+        """Return the foreign tables, as schema.name, whose rows the tables and views of a catalogue
+        show, by the name of the table or view. No snapshot of the database contains such rows
+        (spec/event-log.md 12.3).
+        """
+        return {}
+
     def fetch(
         self,
         statement: str,

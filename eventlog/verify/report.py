@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from eventlog.exit_codes import ExitCode
 from eventlog.verify.comparison import ColumnDifference
-from eventlog.verify.rule import ObjectName
+from eventlog.verify.motion import ObjectName
 
 MAX_LISTED: Final = 10_000
 """The most differences that a report lists; it only counts the others."""
@@ -36,7 +36,7 @@ class Result(StrEnum):
     EQUAL = "equal"
     DIFFERENT = "different"
     UNDECIDED = "undecided"
-    """No object differs, but some could not be compared in time."""
+    """No object differs, but some could not be compared in time, or not with certainty."""
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ def _hashed(value: str | list[str] | None) -> str | None:
 @dataclass(slots=True)
 class InMotion:
     """An object that could not be compared in time, because its reader has not processed these rows
-    of the log.
+    of the log. They are the first of them.
     """
 
     class_name: str
@@ -104,6 +104,30 @@ class InMotion:
             "key": self.key,
             "record_ids": list(self.record_ids),
             "age": self.age,
+        }
+
+
+@dataclass(slots=True)
+class Unproven:
+    """A range of keys that could not be compared: each database snapshot that read it was older
+    than a table, so that it may not have shown all rows.
+    """
+
+    class_name: str
+    after: str | None
+    """The key before the range; None = it begins with the first object."""
+    through: str | None
+    """The last key of the range; None = it ends with the last object."""
+    reason: str
+    """The tables, and what has happened to them."""
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the range as data for JSON."""
+        return {
+            "class": self.class_name,
+            "after": self.after,
+            "through": self.through,
+            "reason": self.reason,
         }
 
 
@@ -164,8 +188,17 @@ class VerifyReport:
     known: list[Difference] = field(default_factory=list)
     """The objects that are expected to differ, with the ``reason`` that the log shows."""
     in_motion: list[InMotion] = field(default_factory=list)
-    """The objects that could not be compared in time: class, key, the rows that are not done, and
-    ``age``, the seconds since the event_time of the first of them.
+    """The objects that could not be compared in time, 10,000 at most: class, key, the first five
+    rows that are not done, and ``age``, the seconds since the event_time of the first of them.
+    """
+    unproven: list[Unproven] = field(default_factory=list)
+    """The ranges of keys that could not be compared, because their table was altered each time they
+    were read: class, the key ``after`` which the range begins, ``through``, its last key (null = no
+    bound), and the ``reason``.
+    """
+    foreign: list[str] = field(default_factory=list)
+    """The foreign tables that were read. They have no snapshot, so their objects may have changed
+    since the rows of the log were read.
     """
     losses: dict[str, str] = field(default_factory=dict)
     """The number of values that the target leaves out or changes by design, by ``class.column``."""
@@ -183,12 +216,25 @@ class VerifyReport:
         """Return the numbers of a class."""
         return self.classes.setdefault(name, ClassReport(name))
 
+    def leave_out(self, part: Unproven) -> None:
+        """Add a range of keys that could not be compared."""
+        before = self.unproven[-1] if self.unproven else None
+        if (
+            before is not None
+            and before.class_name == part.class_name
+            and before.through is not None
+            and before.through == part.after
+        ):
+            before.through = part.through
+        else:
+            self.unproven.append(part)
+
     @property
     def result(self) -> Result:
         """The result as a whole."""
         if self.differences or self.unlisted:
             return Result.DIFFERENT
-        return Result.UNDECIDED if self.in_motion else Result.EQUAL
+        return Result.EQUAL if self._is_decided else Result.UNDECIDED
 
     @property
     def exit_code(self) -> ExitCode:
@@ -204,7 +250,11 @@ class VerifyReport:
         """The time up to which all committed changes were compared; None if an object could not be
         compared.
         """
-        return None if self.in_motion else self.begun
+        return self.begun if self._is_decided else None
+
+    @property
+    def _is_decided(self) -> bool:
+        return not self.in_motion and not self.unproven
 
     def as_data(self) -> Mapping[str, Any]:
         """Return the report as data for JSON."""
@@ -225,6 +275,8 @@ class VerifyReport:
             "unconfirmed": self.unconfirmed,
             "known_different": [one.as_data(shows_values=self.shows_values) for one in self.known],
             "in_motion": [one.as_data() for one in self.in_motion],
+            "unproven": [one.as_data() for one in self.unproven],
+            "foreign": self.foreign,
             "losses": self.losses,
             "repaired": self.repaired,
         }

@@ -7,11 +7,11 @@ record_id: a transaction may commit a lower number later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final, TypeAlias
+from functools import partial
+from typing import Final
 
 from eventlog.core.catalog import Catalog
 from eventlog.core.clock import monotonic
@@ -23,12 +23,8 @@ from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.purge import utc_now
 from eventlog.sql.windows import ANY_STATUS, Window
+from eventlog.verify.motion import Motion, ObjectName
 
-ObjectName: TypeAlias = tuple[str, str]
-"""The name of a class, and the canonical key of one of its objects."""
-
-_SECONDS: Final = 600
-"""The time-out of one statement, in seconds."""
 _FIELDS: Final = ("record_id", "table_name", "table_key")
 _MANY_GAPS: Final = 1_000
 """If there are more gaps than this, neighbouring gaps are read as one."""
@@ -37,31 +33,19 @@ _SHARE: Final = 10.0
 """The pause between two searches for done rows is at least this many times as long as a search."""
 
 
-@contextmanager
-def snapshot(log: OpenLog) -> Iterator[None]:
-    """Run the statements of a block on one snapshot of the database, in a read-only transaction.
-
-    The transaction before the block is ended first.
-    """
-    log.commit()
-    log.db.begin_reading(_SECONDS)
-    try:
-        yield
-    except BaseException:
-        log.connection.rollback()
-        raise
-    log.commit()
-
-
 @dataclass(slots=True)
 class UndoneRows:
-    """The rows of a log that its publisher, or a consumer, has not done (spec/verify.md 1.2).
+    """The rows of a log that its publisher, or a consumer, has not done (spec/verify.md 1.2). The
+    objects that they name are in ``motion``.
 
-    ``begin``, ``read_new`` and ``forget_done`` run within a ``snapshot`` block of the caller.
+    ``begin``, ``read_new`` and ``read_done`` are called within ``Snapshots.read``, which may call
+    them again. A snapshot that does not show all rows of the log still shows none that does not
+    exist, so rows are added at once, but forgotten only when the snapshot is proven.
     """
 
     log: OpenLog
     catalog: Catalog
+    motion: Motion
     consumer: str = ""
     """The reader; empty = the publisher."""
     skipped_user: str | None = None
@@ -74,10 +58,8 @@ class UndoneRows:
     """True if rows that this object has not seen yet cannot be removed from the log."""
     seen: FollowedSet = field(default_factory=FollowedSet)
     """The record_ids that a snapshot has shown, or that will never be used."""
-    rows: dict[int, ObjectName | None] = field(default_factory=dict)
-    """The rows that are not done, with their objects; None = the row names no object of a class."""
-    objects: dict[ObjectName, set[int]] = field(default_factory=dict)
-    """The same rows by object."""
+    rows: RecordSet = field(default_factory=RecordSet)
+    """The rows that are not done, whether they name an object of a class or not."""
     _removed: int = 0
     _first: int = 0
     """The first row of the log when ``begin`` was called."""
@@ -89,6 +71,7 @@ class UndoneRows:
 
         Raises ConfigError for a consumer that does not exist, or whose snapshot is not complete.
         """
+        self._keep(RecordSet())
         self._removed = read_removed(self.log)
         if (done := self._done_set()) is not None:
             self.seen = FollowedSet(done.copy())
@@ -124,33 +107,30 @@ class UndoneRows:
             found += (record_id for record_id, _, _ in new)
         self.seen.add(to_ranges(found))
 
-    def forget_done(self, *, at_once: bool = False) -> None:
-        """Forget the rows that the reader has done by now, and find rows that were queued for it
-        again.
+    def read_done(self, *, at_once: bool = False) -> Callable[[], None]:
+        """Read which rows the reader has done by now, and the rows that were queued for it again.
+        Return a function that forgets the done rows.
 
         The set of undone rows may be older than the snapshot: it may then still contain rows that
         are done by now, which does no harm. So a long search is not repeated soon, unless
         ``at_once`` is set.
         """
         if not at_once and monotonic() < self._forget_at:
-            return
+            return _nothing
         begun = monotonic()
         if (done := self._done_set()) is not None:
-            left = [record_id for record_id in self.rows if record_id not in done]
-            known = common(done.gaps(self.seen.done.top), self.seen.done.spans)
-            again = minus(known, RecordSet(0, to_ranges(sorted(left))))
-            window = replace(ANY_STATUS, gaps=tuple(again))
+            undone = common(done.gaps(self.seen.done.top), self.seen.done.spans)
+            window = ANY_STATUS
         else:
-            new = consumers.shown_ids(self.log, self._new_window())
-            left = [record_id for record_id in new if record_id in self.rows]
-            again = to_ranges([one for one in new if one not in self.rows])
-            window = replace(self._new_window(), gaps=tuple(again))
-        self._keep(left)
+            window = self._new_window()
+            undone = self._ids(window).spans
+        again = minus(undone, self.rows)
         if again:
-            for part in self._read(window):
+            for part in self._read(replace(window, gaps=tuple(again))):
                 self._add(part)
         now = monotonic()
         self._forget_at = now + _SHARE * (now - begun)
+        return partial(self._keep, RecordSet(0, undone))
 
     def close_gaps(self) -> None:
         """Stop searching for rows in gaps that will never be filled. Call it between two snapshots.
@@ -189,19 +169,27 @@ class UndoneRows:
         for part in self.log.read_fields(window, _FIELDS):
             yield [(int(record_id), name, key) for record_id, name, key in part]
 
-    def _add(self, rows: Iterable[tuple[int, str | None, str | None]]) -> None:
-        for record_id, table_name, table_key in rows:
-            found = object_named(self.catalog, table_name, table_key)
-            self.rows[record_id] = found
-            if found is not None:
-                self.objects.setdefault(found, set()).add(record_id)
+    def _ids(self, window: Window) -> RecordSet:
+        found = RecordSet()
+        for part in self.log.read_fields(window, ("record_id", "event_type")):
+            found.add(to_ranges([int(record_id) for record_id, _ in part]))
+        return found
 
-    def _keep(self, record_ids: Iterable[int]) -> None:
-        self.rows = {record_id: self.rows[record_id] for record_id in record_ids}
-        self.objects = {}
-        for record_id, found in self.rows.items():
-            if found is not None:
-                self.objects.setdefault(found, set()).add(record_id)
+    def _add(self, rows: Sequence[tuple[int, str | None, str | None]]) -> None:
+        self.rows.add(to_ranges([record_id for record_id, _, _ in rows]))
+        named = (
+            (record_id, object_named(self.catalog, table_name, table_key))
+            for record_id, table_name, table_key in rows
+        )
+        self.motion.add_rows([(record_id, *found) for record_id, found in named if found])
+
+    def _keep(self, rows: RecordSet) -> None:
+        self.rows = rows
+        self.motion.keep_rows(rows)
+
+
+def _nothing() -> None:
+    pass
 
 
 def object_named(

@@ -9,6 +9,8 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from datetime import datetime
+from itertools import chain, groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,10 +33,12 @@ from eventlog.sql.connection import SUPPORTED, as_database_errors, connect, dial
 from eventlog.sql.internal_tables import delete_entries_of
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rights import Addition, Purpose
+from eventlog.sql.snapshots import Snapshots
 from eventlog.sql.verifications import LastVerification, write_verification
 from eventlog.sql.windows import Selection
-from eventlog.verify.report import Kind, VerifyReport
-from eventlog.verify.rule import UndoneRows, snapshot
+from eventlog.verify.motion import Motion
+from eventlog.verify.report import Kind, Unproven, VerifyReport
+from eventlog.verify.rule import UndoneRows
 from eventlog.verify.targets import Target
 from eventlog.verify.targets.files import FilesTarget
 from eventlog.verify.targets.places import Directory, Objects, Place
@@ -148,19 +152,21 @@ def run_verification(
         log.commit()
         is_protected = resources.enter_context(_kept_rows(config, log))
         chosen = _chosen(context, classes)
+        motion = resources.enter_context(closing(Motion()))
         undone = UndoneRows(
             log,
             context.catalog,
+            motion,
             context.ledger.consumer,
             context.options.skipped_user,
             target.done,
             is_protected,
         )
-        with snapshot(log):
-            begun = undone.begin()
+        snapshots = Snapshots(log, options.wait)
+        begun = snapshots.read(undone.begin)
         report = VerifyReport(str(log), context.ledger.consumer or "publisher", str(target), begun)
         report.shows_values = config.monitor.show_values
-        work = Verification(context, undone, target, options, report)
+        work = Verification(context, snapshots, undone, motion, target, options, report)
         place = None
         if state is not None:
             place = _resume(state, work)
@@ -299,13 +305,23 @@ def _saver(state: Path) -> Callable[[Progress], None]:
             "class": progress.class_name,
             "position": progress.position,
             "equal": {name: one.equal for name, one in report.classes.items()},
-            # Objects that differed are compared again, since they may have changed in the meantime.
-            "waiting": sorted([*progress.waiting, *(one.name for one in report.differences)]),
+            "unproven": [
+                (one.class_name, one.after, one.through, one.reason) for one in report.unproven
+            ],
         }
+        # Objects that differed are compared again, since they may have changed in the meantime.
+        waiting = chain((one.name for one in report.differences), progress.waiting())
         with whole_file(str(state)) as file:
-            file.write(json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+            file.write(_encoded(content)[:-1] + b', "waiting": [')
+            for number, name in enumerate(waiting):  # they may not fit into memory
+                file.write(b", " * (number > 0) + _encoded(name))
+            file.write(b"]}")
 
     return save
+
+
+def _encoded(content: Any) -> bytes:
+    return json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def _resume(state: Path, work: Verification) -> tuple[str, str | None] | None:
@@ -328,7 +344,9 @@ def _resume(state: Path, work: Verification) -> tuple[str, str | None] | None:
     report.begun = datetime.fromisoformat(content["begun"])
     for name, equal in content["equal"].items():
         report.class_report(name).equal = equal
-    work.waiting = {(str(name), str(key)): None for name, key in content["waiting"]}
+    report.unproven = [Unproven(*one) for one in content["unproven"]]
+    for name, parts in groupby(sorted(content["waiting"]), itemgetter(0)):
+        work.motion.wait_for(str(name), [str(key) for _, key in parts])
     return str(content["class"]), content["position"]
 
 

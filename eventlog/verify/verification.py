@@ -8,22 +8,25 @@ read. Objects without such a row are decided.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import groupby
+from functools import partial
+from itertools import groupby, islice
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from eventlog.core.catalog import ObjectClass
+from eventlog.core.catalog import Attribute, ObjectClass
 from eventlog.core.checks import is_of
 from eventlog.core.clock import monotonic, sleep
-from eventlog.errors import DatabaseError
+from eventlog.core.ranges import to_ranges
+from eventlog.errors import DatabaseError, SnapshotOutdated
 from eventlog.model import EventType, Status, unpadded
 from eventlog.publisher.context import Context
 from eventlog.publisher.refusals import refused
-from eventlog.sql.rows import SKIPPED
+from eventlog.sql.rows import SKIPPED, extent
+from eventlog.sql.snapshots import REST, Snapshots, snapshot
 from eventlog.sql.windows import (
     ANY_STATUS,
     FindKeys,
@@ -40,6 +43,7 @@ from eventlog.verify.comparison import (
     Texts,
     row_of_entries,
 )
+from eventlog.verify.motion import Motion, ObjectName
 from eventlog.verify.ordered_keys import OrderedKeys, ordered_keys
 from eventlog.verify.report import (
     MAX_LISTED,
@@ -47,17 +51,26 @@ from eventlog.verify.report import (
     Difference,
     InMotion,
     Kind,
+    Unproven,
     VerifyReport,
 )
-from eventlog.verify.rule import ObjectName, UndoneRows, object_named, snapshot
+from eventlog.verify.rule import UndoneRows, object_named
 from eventlog.verify.targets import Target
 
-_REST: Final = 0.5
-"""The seconds between two rounds."""
 _FIELDS: Final = ("record_id", "status", "perpetrator", "table_name", "table_key")
 _MAX_ROWS: Final = 5
 """The most rows of the log that the report names for one difference."""
+_AT_ONCE: Final = 1_000
+"""The most rows of the log whose times are read with one statement."""
+_EXPLAINED: Final = 500_000
+"""The most record_ids that are read in one snapshot to explain differences."""
 _SEVERAL: Final = "the target has several rows of this key"
+_BEFORE_ALL: Final[ObjectName] = ("", "")
+
+_Read: TypeAlias = tuple[str, Mapping[str, Texts] | None, TargetRow | None]
+"""An object as it was read: its key, its values in the source, and those in the target; None = it
+does not exist there.
+"""
 
 
 class Progress(NamedTuple):
@@ -67,7 +80,8 @@ class Progress(NamedTuple):
     position: str | None
     """The last key of the class that was read; None = nothing of the class was read yet."""
     report: VerifyReport
-    waiting: Mapping[ObjectName, Difference | None]
+    waiting: Callable[[], Iterator[ObjectName]]
+    """A function that yields the objects that wait for a later round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +109,10 @@ class _Ranges(NamedTuple):
     """The attributes, in the order of their texts in a row."""
     lookups: _Lookups | None = None
 
+    def text_of(self, key: KeyValues | None) -> str | None:
+        """Return the canonical key of a bound; None = no bound."""
+        return None if key is None else self.keys.text_of(key)
+
 
 class _Lookups(NamedTuple):
     """How the objects of each side are found on the other side, if keys are sorted differently."""
@@ -120,15 +138,17 @@ class Verification:
     """A verification of a target, on the session of a context that nobody else uses."""
 
     context: Context
+    snapshots: Snapshots
     undone: UndoneRows
+    motion: Motion
     target: Target
     options: VerifyOptions
     report: VerifyReport
     advance: Callable[[int], None] = lambda objects: None
     save: Callable[[Progress], None] = lambda progress: None
-    waiting: dict[ObjectName, Difference | None] = field(default_factory=dict)
-    """The objects to compare in later rounds. An object that differed in its last check has its
-    difference.
+    differed: dict[ObjectName, Difference | None] = field(default_factory=dict)
+    """The objects that differed in an earlier check and wait, with the difference that the last
+    check found; None = it found none.
     """
     _sources: dict[str, _ClassSource] = field(default_factory=dict)
     _begun: float = field(default_factory=monotonic)
@@ -217,79 +237,115 @@ class Verification:
             last = there[-1][:width] if len(there) == size else None
             is_read = False
             while not is_read:
-                with snapshot(log):
-                    self.undone.read_new()
-                    here = ranges.read_source(behind, last, size)
-                    is_last = len(here) < size or here[-1][:width] == last
+                try:
+                    here, is_last, forget = self._read_range(ranges, behind, last)
+                except SnapshotOutdated as error:
+                    self._leave_out(source, error, *map(ranges.text_of, (behind, last)))
+                    here, is_last, is_read = [], True, True
+                else:
                     there = self._judge_rows(source, ranges, here, there)
                     if is_last:
                         self._judge_surplus(source, ranges, there)
+                    forget()
                     # Without rows of the target that are not compared yet, the next range may begin
                     # within this one.
                     is_read = is_last or not there
-                    if is_read:
-                        self._move_on()
                 is_end = is_last and last is None
                 behind = last if is_last else here[-1][:width]
                 if is_read and behind is not None:
-                    position = ranges.keys.text_of(behind)
-                    self.save(Progress(source.cls.name, position, self.report, self.waiting))
+                    self._save(source, ranges.keys.text_of(behind))
                 self._pace(len(here))
+
+    def _read_range(
+        self, ranges: _Ranges, behind: KeyValues | None, last: KeyValues | None
+    ) -> tuple[Sequence[tuple[Any, ...]], bool, Callable[[], None]]:
+        """Read objects of the source. Return them, whether they are the last ones of the range, and
+        a function that forgets the rows that are done by then.
+        """
+        size, width = self.options.batch, ranges.keys.width
+
+        def read() -> tuple[Sequence[tuple[Any, ...]], bool, Callable[[], None]]:
+            self.undone.read_new()
+            here = ranges.read_source(behind, last, size)
+            is_last = len(here) < size or here[-1][:width] == last
+            # The rest of the target's rows was read before, and needs the rows that were done then.
+            return here, is_last, self._read_done() if is_last else _nothing
+
+        return self.snapshots.read(read)
 
     def _find_missing(self, source: _ClassSource, ranges: _Ranges, lookups: _Lookups) -> None:
         """Find the objects of a class that only the source has."""
-        log, size = self.context.log, self.options.batch
-        with snapshot(log):
-            keys = lookups.read_source_keys(None, None, size)
-        while keys:
+        size, width, behind = self.options.batch, ranges.keys.width, None
+        is_last = False
+        while not is_last:
+            try:
+                keys = self.snapshots.read(partial(lookups.read_source_keys, behind, None, size))
+            except SnapshotOutdated as error:
+                self._leave_out(source, error, ranges.text_of(behind), None)
+                return
+            is_last = len(keys) < size
             present = lookups.present_in_target(keys)
             missing = [key for key in keys if key not in present]
-            with snapshot(log):
-                self.undone.read_new()
-                self._wait_for_undone(source, ranges, keys)
-                for row in lookups.find_in_source(missing):
-                    name = source.cls.name, ranges.keys.text_of(row)
-                    if name not in self.waiting:
-                        found = row_of_entries(ranges.names, row[ranges.keys.width :])
-                        self._judge_one(source, name, found, None)
-                following = []
-                if len(keys) == size:
-                    following = lookups.read_source_keys(keys[-1], None, size)
-                self._move_on()
-            self._pace(0, keys=len(keys))
-            keys = following
 
-    def _wait_for_undone(
-        self, source: _ClassSource, ranges: _Ranges, keys: Iterable[KeyValues]
-    ) -> None:
-        """Compare objects in motion in later rounds. A receiver may remove an object for a moment
-        while it applies a change, so that ``_walk_target`` does not see it.
-        """
-        if not self.undone.objects:
-            return
-        for key in keys:
-            name = source.cls.name, ranges.keys.text_of(key)
-            if name in self.undone.objects:
-                self.waiting.setdefault(name, None)
+            def read(
+                missing: Sequence[KeyValues] = missing,
+            ) -> tuple[Sequence[tuple[Any, ...]], Callable[[], None]]:
+                self.undone.read_new()
+                return lookups.find_in_source(missing), self._read_done()
+
+            try:
+                rows, forget = self.snapshots.read(read)
+            except SnapshotOutdated as error:
+                self._leave_out(source, error, *map(ranges.text_of, (behind, keys[-1])))
+            else:
+                # A receiver may remove an object for a moment while it applies a change, so that
+                # ``_walk_target`` does not see it.
+                self._held(source.cls.name, list(map(ranges.keys.text_of, keys)))
+                self._judge(
+                    source,
+                    [
+                        (key, row_of_entries(ranges.names, row[width:]), None)
+                        for key, row in self._not_waiting(source, ranges, rows)
+                    ],
+                )
+                forget()
+            behind = keys[-1] if keys else behind
+            self._pace(0, keys=len(keys))
+
+    def _not_waiting(
+        self, source: _ClassSource, ranges: _Ranges, rows: Sequence[tuple[Any, ...]]
+    ) -> list[tuple[str, tuple[Any, ...]]]:
+        """Return those of the rows, with their keys, that no later round compares."""
+        named = [(ranges.keys.text_of(row), row) for row in rows]
+        waiting = self.motion.waiting(source.cls.name, [key for key, _ in named])
+        return [(key, row) for key, row in named if key not in waiting]
 
     def _walk_target(
         self, source: _ClassSource, ranges: _Ranges, lookups: _Lookups, position: str | None
     ) -> None:
         """Compare all objects of a class that the target has, after a key."""
-        log, size, width = self.context.log, self.options.batch, ranges.keys.width
+        size, width = self.options.batch, ranges.keys.width
         behind = None if position is None else ranges.keys.values_of(position)
         while there := ranges.read_target(behind, None, size):
-            is_last, behind = len(there) < size, there[-1][:width]
-            if self.waiting:  # a later round compares these objects
-                class_name, text_of = source.cls.name, ranges.keys.text_of
-                there = [row for row in there if (class_name, text_of(row)) not in self.waiting]
-            with snapshot(log):
+            is_last, before, behind = len(there) < size, behind, there[-1][:width]
+            if self.motion.has_waiting:
+                there = [row for _, row in self._not_waiting(source, ranges, there)]
+
+            def read(
+                keys: Sequence[KeyValues] = [row[:width] for row in there],
+            ) -> tuple[Sequence[tuple[Any, ...]], Callable[[], None]]:
                 self.undone.read_new()
-                here = lookups.find_in_source([row[:width] for row in there])
+                return lookups.find_in_source(keys), self._read_done()
+
+            try:
+                here, forget = self.snapshots.read(read)
+            except SnapshotOutdated as error:
+                self._leave_out(source, error, *map(ranges.text_of, (before, behind)))
+                here = []
+            else:
                 self._judge_surplus(source, ranges, self._judge_rows(source, ranges, here, there))
-                self._move_on()
-            position = ranges.keys.text_of(behind)
-            self.save(Progress(source.cls.name, position, self.report, self.waiting))
+                forget()
+            self._save(source, ranges.keys.text_of(behind))
             self._pace(len(here))
             if is_last:
                 return
@@ -305,108 +361,147 @@ class Verification:
         An object is equal if its key and all texts are equal; only other objects are compared
         column by column.
         """
-        if here == there and not self.undone.objects and not self.waiting:
+        is_quiet = not self.motion.has_rows and not self.motion.has_waiting
+        if is_quiet and here == there:
             source.report.equal += len(here)
             return []
         width, names, class_name = ranges.keys.width, ranges.names, source.cls.name
         others = {row[:width]: row for row in there}
-        is_quiet = not self.undone.objects and not self.waiting
+        moving: set[str] = set()
+        waiting: set[str] = set()
+        if not is_quiet:
+            keys = list(map(ranges.keys.text_of, here))
+            moving = self._held(class_name, keys)
+            waiting = self.motion.waiting(class_name, keys)
+        judged: list[_Read] = []
         for row in here:
             other = others.pop(row[:width], None)
-            if is_quiet and row == other:
+            if row == other and is_quiet:
                 source.report.equal += 1
                 continue
-            name = class_name, ranges.keys.text_of(row)
-            if row == other and name not in self.undone.objects and name not in self.waiting:
+            key = ranges.keys.text_of(row)
+            if key in moving:
+                continue
+            if row == other and key not in waiting:
                 source.report.equal += 1
             else:
                 found = None if other is None else row_of_entries(names, other[width:])
-                self._judge_one(source, name, row_of_entries(names, row[width:]), found)
+                judged.append((key, row_of_entries(names, row[width:]), found))
+        self._judge(source, judged)
         return list(others.values())
 
     def _judge_surplus(
         self, source: _ClassSource, ranges: _Ranges, rows: Iterable[tuple[Any, ...]]
     ) -> None:
         """Decide objects of the target that the source does not have."""
-        for row in rows:
-            name = source.cls.name, ranges.keys.text_of(row)
-            found = row_of_entries(ranges.names, row[ranges.keys.width :])
-            self._judge_one(source, name, None, found)
+        width, names = ranges.keys.width, ranges.names
+        self._judge(
+            source,
+            [(ranges.keys.text_of(row), None, row_of_entries(names, row[width:])) for row in rows],
+        )
 
     def _walk(self, source: _ClassSource, position: str | None) -> None:
         """Compare all objects of a class that the source has, after a key."""
         log, size = self.context.log, self.options.batch
-        with snapshot(log):
-            keys = log.keys_after(source.walk, position, size)
-        while keys:
+        is_last = False
+        while not is_last:
+            try:
+                keys = self.snapshots.read(partial(log.keys_after, source.walk, position, size))
+            except SnapshotOutdated as error:
+                self._leave_out(source, error, position, None)
+                return
+            if not keys:
+                return
+            is_last = len(keys) < size
             there = self.target.rows(source.cls, keys)
-            with snapshot(log):
-                here = self._read_source(source, keys)
-                following = log.keys_after(source.walk, keys[-1], size)
-                self._judge(source, keys, here, there)
-                self._move_on()
-            self.save(Progress(source.cls.name, keys[-1], self.report, self.waiting))
+            try:
+                here, forget = self._read_objects(source, keys)
+            except SnapshotOutdated as error:
+                self._leave_out(source, error, position, keys[-1])
+            else:
+                self._judge(source, [(key, here.get(key), there.get(key)) for key in keys])
+                forget()
+            position = keys[-1]
+            self._save(source, position)
             self._pace(len(keys))
-            keys = following
 
     def _find_surplus(self, source: _ClassSource) -> None:
         """Find the objects of a class that only the target has."""
-        log = self.context.log
+        before = None
         with closing(self.target.other_keys(source.cls, self.options.batch)) as parts:
             for keys in parts:
-                valid = [key for key in keys if source.cls.has_key(key)]
-                with snapshot(log):
-                    self.undone.read_new()
-                    present = self.context.query_back(source.cls, valid, ())
-                    for key in keys:
-                        if key in present:
-                            continue
-                        name = source.cls.name, key
-                        if name not in self.waiting:
-                            self._judge_one(source, name, None, {})
-                    self._move_on()
+                try:
+                    here, forget = self._read_objects(source, keys, attributes=())
+                except SnapshotOutdated as error:
+                    self._leave_out(source, error, before, keys[-1])
+                else:
+                    waiting = self.motion.waiting(source.cls.name, keys)
+                    surplus = [key for key in keys if key not in here and key not in waiting]
+                    self._judge(source, [(key, None, {}) for key in surplus])
+                    forget()
+                before = keys[-1]
                 self._pace(0)
 
-    def _read_source(
-        self, source: _ClassSource, keys: Sequence[str]
-    ) -> Mapping[str, Mapping[str, Texts]]:
-        self.undone.read_new()
-        return self.context.query_back(source.cls, keys, source.comparison.attributes)
-
-    def _judge(
+    def _read_objects(
         self,
         source: _ClassSource,
-        keys: Iterable[str],
-        here: Mapping[str, Mapping[str, Texts]],
-        there: Mapping[str, TargetRow],
-    ) -> None:
-        for key in keys:
-            self._judge_one(source, (source.cls.name, key), here.get(key), there.get(key))
-
-    def _judge_one(
-        self,
-        source: _ClassSource,
-        name: ObjectName,
-        here: Mapping[str, Texts] | None,
-        there: TargetRow | None,
-    ) -> None:
-        """Decide one object, if it can be decided. A difference counts only when a second check
-        finds it too: a receiver may answer a little before its tables show what it was sent.
+        keys: Sequence[str],
+        attributes: Sequence[Attribute] | None = None,
+    ) -> tuple[Mapping[str, Mapping[str, Texts]], Callable[[], None]]:
+        """Read objects of the source by their keys; ``attributes`` None = those that are compared.
+        Return them by key, and a function that forgets the rows that are done by then.
         """
-        if name in self.undone.objects:
-            self.waiting[name] = None
-            return
-        found = self._difference(source, name, here, there)
-        if found is None:
-            self.report.unconfirmed += self.waiting.pop(name, None) is not None
-            source.report.equal += here is not None
-        elif self.waiting.get(name) is not None:
-            del self.waiting[name]
-            self._add(found)
-        elif name in self.waiting or len(self.waiting) < MAX_LISTED:
-            self.waiting[name] = found
-        else:
-            self._add(found)
+        read_attributes = source.comparison.attributes if attributes is None else attributes
+        valid = [key for key in keys if source.cls.has_key(key)]
+
+        def read() -> tuple[Mapping[str, Mapping[str, Texts]], Callable[[], None]]:
+            self.undone.read_new()
+            here = self.context.query_back(source.cls, valid, read_attributes)
+            return here, self._read_done()
+
+        return self.snapshots.read(read)
+
+    def _judge(self, source: _ClassSource, objects: Sequence[_Read]) -> None:
+        """Decide objects that can be decided. A difference counts only when a second check finds
+        it, too: a receiver may answer a little before its tables show what it was sent. For the
+        same reason an object that differed is equal only when two checks find it so.
+        """
+        class_name, keys = source.cls.name, [key for key, _, _ in objects]
+        moving = self._held(class_name, keys)
+        waiting = self.motion.waiting(class_name, keys)
+        undecided: list[str] = []
+        for key, here, there in objects:
+            name = class_name, key
+            if key in moving:
+                continue
+            found = self._difference(source, name, here, there)
+            has_differed = name in self.differed
+            if self.differed.get(name) is not None:  # the check before
+                if found is not None:
+                    del self.differed[name]
+                    self._add(found)
+                else:
+                    self.differed[name] = None
+                    undecided.append(key)
+            elif found is None:
+                source.report.equal += here is not None
+                self.report.unconfirmed += has_differed
+                self.differed.pop(name, None)
+            elif has_differed or len(self.differed) < MAX_LISTED:
+                self.differed[name] = found
+                undecided.append(key)
+            else:
+                self._add(found)
+        self.motion.wait_for(class_name, undecided)
+        self.motion.decide(class_name, waiting.difference(undecided, moving))
+
+    def _held(self, class_name: str, keys: Sequence[str]) -> set[str]:
+        """Return those of the keys whose objects are in motion, and compare these later."""
+        moving = self.motion.moving(class_name, keys)
+        for key in moving:
+            self.differed.pop((class_name, key), None)
+        self.motion.wait_for(class_name, moving)
+        return moving
 
     def _difference(
         self,
@@ -431,10 +526,20 @@ class Verification:
             self.report.unlisted += 1
             self.report.classes[found.class_name].count(found.kind)
 
-    def _move_on(self) -> None:
-        """From now on, compare the target with the rows that the reader has done by now."""
-        if not self.target.is_pinned:
-            self.undone.forget_done()
+    def _leave_out(
+        self, source: _ClassSource, error: SnapshotOutdated, after: str | None, through: str | None
+    ) -> None:
+        """Report a range of keys whose snapshots were not proven (spec/verify.md 1.4)."""
+        self.report.leave_out(Unproven(source.cls.name, after, through, str(error)))
+
+    def _read_done(self) -> Callable[[], None]:
+        """Return a function that from now on compares the target with the rows that the reader has
+        done by now.
+        """
+        return _nothing if self.target.is_pinned else self.undone.read_done()
+
+    def _save(self, source: _ClassSource, position: str) -> None:
+        self.save(Progress(source.cls.name, position, self.report, self.motion.all_waiting))
 
     def _pace(self, objects: int, *, keys: int = 0) -> None:
         """End a part in which so many objects, and keys alone, were read."""
@@ -452,32 +557,50 @@ class Verification:
         """Compare again the objects that were not decided, or that differed once."""
         until = monotonic() + self.options.wait
         late_rounds = 0
-        # One more round confirms the differences that the last round found.
-        while self.waiting and (late_rounds == 0 or (late_rounds == 1 and self._has_differed())):
+        # One more round confirms what the last round found of objects that have differed.
+        while self.motion.has_waiting and (
+            late_rounds == 0 or (late_rounds == 1 and self.differed)
+        ):
             late_rounds += monotonic() >= until
-            sleep(min(_REST, self.options.wait))
-            with snapshot(self.context.log):
-                self.undone.read_new()
-                self.undone.forget_done(at_once=True)
-            self.target.pin(classes)
-            for class_name, names in groupby(sorted(self.waiting), itemgetter(0)):
-                keys, size = [key for _, key in names], self.options.batch
-                for start in range(0, len(keys), size):
-                    self._compare_again(self._sources[class_name], keys[start : start + size])
+            sleep(min(REST, self.options.wait))
+            with suppress(SnapshotOutdated):
+                self._compare_waiting(classes, until)
             self.undone.close_gaps()
 
-    def _has_differed(self) -> bool:
-        return any(found is not None for found in self.waiting.values())
+    def _compare_waiting(self, classes: Sequence[ObjectClass], until: float) -> None:
+        """Compare the objects that wait and are not in motion, as far as the time suffices. However
+        late it is, those that have differed are compared, and some others.
+        """
 
-    def _compare_again(self, source: _ClassSource, keys: Sequence[str]) -> None:
-        log = self.context.log
+        def read() -> Callable[[], None]:
+            self.undone.read_new()
+            return self.undone.read_done(at_once=True)
+
+        self.snapshots.read(read)()
+        if self.motion.to_compare(_BEFORE_ALL, 1) is None:
+            return
+        self.target.pin(classes)
+        size = self.options.batch
+        for class_name, names in groupby(sorted(self.differed), itemgetter(0)):
+            keys = [key for _, key in names]
+            for start in range(0, len(keys), size):
+                self._compare_again(class_name, keys[start : start + size])
+        place, compared = _BEFORE_ALL, 0
+        while (part := self.motion.to_compare(place, size)) and (
+            monotonic() < until or compared < MAX_LISTED
+        ):
+            class_name, keys = part
+            place, compared = (class_name, keys[-1]), compared + len(keys)
+            others = [key for key in keys if (class_name, key) not in self.differed]
+            if others:
+                self._compare_again(class_name, others)
+
+    def _compare_again(self, class_name: str, keys: Sequence[str]) -> None:
+        source = self._sources[class_name]
         there = self.target.rows(source.cls, keys)
-        valid = [key for key in keys if source.cls.has_key(key)]
-        with snapshot(log):
-            here = self._read_source(source, valid)
-            self._judge(source, keys, here, there)
-            if not self.target.is_pinned:
-                self.undone.forget_done(at_once=True)
+        here, forget = self._read_objects(source, keys)
+        self._judge(source, [(key, here.get(key), there.get(key)) for key in keys])
+        forget()
 
     # --- the end ---
 
@@ -490,13 +613,12 @@ class Verification:
                 )
             for key, fault in self.target.faults(source.cls).items():
                 self._add(Difference(source.cls.name, key, Kind.VERSIONS, fault=fault))
-        log = self.context.log
-        with snapshot(log):
-            self.report.in_motion = [self._in_motion(name) for name in self.waiting]
-            if self.report.differences:
-                self._explain()
-        for moving in self.report.in_motion:
-            self.report.classes[moving.class_name].in_motion += 1
+        for class_name, waiting in self.motion.count_waiting().items():
+            self.report.classes[class_name].in_motion += waiting
+        self.report.in_motion = self._in_motion(islice(self.motion.all_waiting(), MAX_LISTED))
+        self.report.foreign = list(self.snapshots.foreign)
+        if self.report.differences:
+            self._explain()
         known = [one for one in self.report.differences if one.reason]
         self.report.known = known
         self.report.differences = [one for one in self.report.differences if not one.reason]
@@ -506,38 +628,45 @@ class Verification:
             self.report.classes[one.class_name].known_different += 1
         self.report.seconds = monotonic() - self._begun
 
-    def _in_motion(self, name: ObjectName) -> InMotion:
-        ids = sorted(self.undone.objects.get(name, ()))
-        age = None
-        if ids:
-            log = self.context.log
-            for _, event_time in log.read_columns([(ids[0], ids[0])], ("record_id", "event_time")):
-                try:
-                    zone = self.context.options.event_time_zone
-                    moment = None if event_time is None else datetime.fromisoformat(event_time)
-                    here = datetime.fromisoformat(log.due_until(zone))
-                    age = None if moment is None else max(0.0, (here - moment).total_seconds())
-                except (ValueError, TypeError):
-                    age = None
-        return InMotion(*name, ids, age)
+    def _in_motion(self, names: Iterable[ObjectName]) -> list[InMotion]:
+        found = [InMotion(*name, self.motion.rows_of(name, _MAX_ROWS)) for name in names]
+        log, zone = self.context.log, self.context.options.event_time_zone
+        now = _moment(log.due_until(zone))
+        firsts = sorted({one.record_ids[0] for one in found if one.record_ids})
+        times: dict[int, str | None] = {}
+        for start in range(0, len(firsts), _AT_ONCE):
+            ranges = to_ranges(firsts[start : start + _AT_ONCE])
+            times |= dict(log.read_columns(ranges, ("record_id", "event_time")))
+            log.commit()
+        for one in found:
+            moment = _moment(times.get(one.record_ids[0])) if one.record_ids else None
+            with suppress(TypeError):  # only one of them has a time zone
+                if moment is not None and now is not None:
+                    one.age = max(0.0, (now - moment).total_seconds())
+        return found
 
     def _explain(self) -> None:
         """Add to each difference the newest rows that name its object and, if the newest one shows
-        why the object must differ, the reason (spec/verify.md 3.2). The log is read once.
+        why the object must differ, the reason (spec/verify.md 3.2). The log is read once, in parts,
+        so that no snapshot stays open for long.
         """
         log, catalog = self.context.log, self.context.catalog
         wanted = {one.name: one for one in self.report.differences}
         newest: dict[ObjectName, list[tuple[int, str, str | None]]] = {}
-        window = ANY_STATUS.outside(type(self.undone.seen.done)(), log.dialect.last_record_id)
-        for part in log.read_fields(window, _FIELDS):
-            for record_id, status, perpetrator, table_name, table_key in part:
-                name = object_named(catalog, table_name, table_key)
-                if name in wanted:
-                    assert name is not None
-                    rows = newest.setdefault(name, [])
-                    rows.append((int(record_id), unpadded(status), perpetrator))
-                    del rows[:-_MAX_ROWS]
+        first, last = extent(log) or (1, 0)
+        for start in range(first, last + 1, _EXPLAINED):
+            window = replace(ANY_STATUS, gaps=((start, min(last, start + _EXPLAINED - 1)),))
+            with snapshot(log):
+                for part in log.read_fields(window, _FIELDS):
+                    for record_id, status, perpetrator, table_name, table_key in part:
+                        name = object_named(catalog, table_name, table_key)
+                        if name in wanted:
+                            assert name is not None
+                            rows = newest.setdefault(name, [])
+                            rows.append((int(record_id), unpadded(status), perpetrator))
+                            del rows[:-_MAX_ROWS]
         lines, _ = refused(log, consumer=self.context.ledger.consumer)
+        log.commit()
         for name, rows in newest.items():
             record_id, status, perpetrator = rows[-1]
             one = wanted[name]
@@ -560,3 +689,14 @@ class Verification:
         if is_of(perpetrator, self.context.options.driver_user):
             return "its newest change is loopback"
         return ""
+
+
+def _moment(text: str | None) -> datetime | None:
+    try:
+        return None if text is None else datetime.fromisoformat(text)
+    except (ValueError, TypeError):
+        return None
+
+
+def _nothing() -> None:
+    pass

@@ -141,6 +141,10 @@ class TableTarget(Target):
         self._resources.enter_context(as_database_errors(engine))
         self._connection: Connection = self._resources.enter_context(engine.connect())
         self._db: OpenDatabase = dialect_of(parsed).open(self._connection)
+        # Each statement gets a snapshot that is younger than its locks, whatever the role's default
+        # is: an older one would find a table empty that was rewritten meanwhile.
+        self._db.begin_publishing()
+        self._connection.commit()
         self._log: OpenLog = self._db.log(_NO_LOG)
 
     def __str__(self) -> str:

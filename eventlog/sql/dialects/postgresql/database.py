@@ -222,6 +222,13 @@ class PostgresDatabase(OpenDatabase):
             },
         )
 
+    def foreign_tables(self, catalog: Catalog) -> dict[str, list[str]]:
+        parameters = {"schema": catalog.schema, "tables": catalog.table_names}
+        found: dict[str, list[str]] = defaultdict(list)
+        for name, *foreign in self.connection.execute(sa.text(_SQL["foreign_tables"]), parameters):
+            found[name].append(".".join(foreign))
+        return found
+
     def fingerprint(self, catalog: Catalog) -> str:
         # A pattern may select the watched tables, so a new table may be a class: the names of the
         # schema's tables are included.

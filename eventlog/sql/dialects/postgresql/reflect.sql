@@ -125,3 +125,30 @@ LEFT JOIN pg_catalog.pg_index i ON i.indrelid = a.attrelid AND i.indisprimary
 LEFT JOIN referring r ON r.oid = a.attrelid
 WHERE a.attrelid IN (SELECT named.oid FROM named UNION SELECT referring.oid FROM referring)
 AND a.attnum > 0 AND NOT a.attisdropped;
+
+-- name: foreign_tables
+-- The foreign tables whose rows tables and views show: read by views, and as partitions.
+WITH RECURSIVE used AS (
+    SELECT c.relname AS name, c.oid, c.relkind
+    FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = :schema AND c.relname = ANY(CAST(:tables AS text[]))
+    UNION
+    SELECT u.name, c.oid, c.relkind
+    FROM used u
+    CROSS JOIN LATERAL (
+        SELECT d.refobjid AS oid
+        FROM pg_catalog.pg_rewrite w
+        JOIN pg_catalog.pg_depend d ON d.objid = w.oid AND d.classid = 'pg_catalog.pg_rewrite'::pg_catalog.regclass
+        WHERE u.relkind = 'v' AND w.ev_class = u.oid AND d.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass
+        UNION ALL
+        SELECT h.inhrelid FROM pg_catalog.pg_inherits h WHERE u.relkind = 'p' AND h.inhparent = u.oid
+    ) AS next
+    JOIN pg_catalog.pg_class c ON c.oid = next.oid
+)
+SELECT u.name, n.nspname AS foreign_schema, c.relname AS foreign_name
+FROM used u
+JOIN pg_catalog.pg_class c ON c.oid = u.oid
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE u.relkind = 'f'
+ORDER BY 1, 2, 3
