@@ -175,21 +175,27 @@ FilledDatabase = Callable[[Callable[[sa.Engine], None]], AbstractContextManager[
 @pytest.fixture(scope="session")
 def new_database(postgres_url: str, _postgres_admin: sa.Connection) -> Iterator[NewDatabase]:
     """``with new_database() as engine``: a new and empty database, or a copy of the database named
-    ``template``.
+    ``template``, or an empty one of another ``encoding``.
     """
     # Files are copied, not written through the log page by page: a fifth of the time. Older servers
     # know no other way.
     strategy = "STRATEGY FILE_COPY" if _postgres_admin.dialect.server_version_info >= (15,) else ""
 
     @contextmanager
-    def made(template: str = "") -> Iterator[sa.Engine]:
+    def made(template: str = "", encoding: str = "") -> Iterator[sa.Engine]:
         name = f"eventlog_test_{os.getpid()}_{next(_numbers)}"
+        template, in_encoding = template or empty, "ENCODING 'UTF8'"
+        if encoding:
+            # Only an empty database can have another encoding, and only C fits each of them.
+            template = "template0"
+            in_encoding = f"ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C'"
         _postgres_admin.execute(
-            sa.text(
-                f"CREATE DATABASE {name} TEMPLATE {template or empty} ENCODING 'UTF8' {strategy}"
-            )
+            sa.text(f"CREATE DATABASE {name} TEMPLATE {template} {in_encoding} {strategy}")
         )
-        engine = sa.create_engine(sa.make_url(postgres_url).set(database=name))
+        # Without it, the client would have the encoding of the database.
+        options = {"client_encoding": "UTF8"}
+        url = sa.make_url(postgres_url).set(database=name)
+        engine = sa.create_engine(url, connect_args=options)
         try:
             yield engine
         finally:

@@ -273,7 +273,8 @@ def check_xml(text: str) -> None:
     match = _NOT_XML.search(text)
     if match is not None:
         raise BadXmlChar(
-            f"U+{ord(match[0]):04X} at offset {match.start()} cannot be written in XML 1.0; "
+            _raw_byte(match)
+            or f"U+{ord(match[0]):04X} at offset {match.start()} cannot be written in XML 1.0; "
             "remove it from the value"
         )
 
@@ -283,7 +284,30 @@ def is_xml(text: str) -> bool:
     return text.isprintable() or _NOT_XML.search(text) is None
 
 
+def _raw_byte(match: re.Match[str]) -> str:
+    """Return what is wrong with a character that stands for a byte (``surrogateescape``), empty for
+    any other character.
+    """
+    byte = ord(match[0]) - 0xDC00
+    if not 0x80 <= byte <= 0xFF:
+        return ""
+    return (
+        f"the byte 0x{byte:02X} at offset {match.start()} is no character of the database's "
+        "encoding; correct the value"
+    )
+
+
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
+
+
+def without_surrogates(text: str) -> str:
+    r"""Return a text in which unpaired surrogates are escaped, as in ``\udc81``."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def is_unicode(text: str) -> bool:
+    """Return False for a text with an unpaired surrogate."""
+    return text.isprintable() or _HALF_PAIR.search(text) is None
 
 
 def check_unicode(text: str) -> None:
@@ -294,10 +318,9 @@ def check_unicode(text: str) -> None:
         return
     match = _HALF_PAIR.search(text)
     if match is not None:
-        raise BadValue(
-            f"{shown(text)} is not valid text: it has an unpaired surrogate, "
-            f"U+{ord(match[0]):04X}, at offset {match.start()}"
-        )
+        raw = _raw_byte(match)
+        half = f"it has an unpaired surrogate, U+{ord(match[0]):04X}, at offset {match.start()}"
+        raise BadValue(f"{shown(text)} is not valid text: {raw or half}")
 
 
 def character_check(options: ValueOptions) -> Callable[[str], None]:

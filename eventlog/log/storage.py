@@ -440,9 +440,16 @@ class LiveDatabase:
             Kind.TIMESTAMPTZ,
             Kind.DATE,
         )
-        remaining = iter(rows)
+        remaining, storable = iter(rows), self.dialect.open(self.connection).storable
         while batch := list(islice(remaining, _BATCH)):
+            batch = [_with_user(row, storable) for row in batch]
             self.connection.execute(insert, [_parameters(log, row, is_moment) for row in batch])
+
+
+def _with_user(row: LogRow, storable: Callable[[str], str]) -> LogRow:
+    """Return a row whose perpetrator, who comes from another system, can be stored."""
+    user = row.perpetrator
+    return row if user is None or user.isascii() else row._replace(perpetrator=storable(user))
 
 
 def _table(log: LogTable, columns: Sequence[sa.ColumnClause[Any]]) -> sa.TableClause:

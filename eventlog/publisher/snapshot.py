@@ -22,7 +22,8 @@ from eventlog.core.checks import INSERT_ROW_QUERY_BACK, InvalidRow
 from eventlog.core.event_ids import object_text, raised_at, snapshot_id
 from eventlog.core.events import CurrentRow, EventOptions, Outgoing, RowOutcomes
 from eventlog.core.fold import Group
-from eventlog.errors import BadTableKey, number_of
+from eventlog.core.values import check_unicode, without_surrogates
+from eventlog.errors import BadTableKey, BadValue, number_of
 from eventlog.model import EventType, Origins
 from eventlog.publisher.context import UNCHECKED, CatalogCheck, Context
 from eventlog.publisher.delivery import Delivery, encode, pack
@@ -36,7 +37,7 @@ from eventlog.sql.consumers import write_loaded
 from eventlog.sql.internal_tables import EntryKind, add_entry
 from eventlog.sql.rows import add_object_errors
 from eventlog.sql.triggers import triggers_of
-from eventlog.sql.windows import Selection
+from eventlog.sql.windows import Selection, WalkedKeys
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -121,15 +122,23 @@ def record_chunk(session: PublisherSession, loading: UnfinishedSnapshot) -> Chun
     if object_class is None:
         return _without_class(context, loading)
     asked = _asked(context, loading, object_class)
-    keys = _keys(context, loading, object_class) if asked is None else list(asked)[:_MAX_KEYS]
+    keys, unreadable = (
+        _keys(context, loading, object_class)
+        if asked is None
+        else WalkedKeys(list(asked)[:_MAX_KEYS])
+    )
     if not keys:
+        _add_unreadable(context, loading, object_class, [key for _, key in unreadable])
         loading.done.append(object_class.name)
         loading.class_name = loading.position = None
         _save(context, loading)
         return Chunk(None, _MORE)
     marks = Marks(context.counters)
     event_ids = asked or {key: snapshot_id(loading.begun, object_class.name, key) for key in keys}
-    keys, delivery = _build(session, object_class, {key: event_ids[key] for key in keys}, marks)
+    built, delivery = _build(session, object_class, {key: event_ids[key] for key in keys}, marks)
+    keys = list(built)
+    passed = [key for place, key in unreadable if place < len(keys)]
+    _add_unreadable(context, loading, object_class, passed)
     loading.position, loading.objects = keys[-1], loading.objects + len(keys)
     if loading.again is not None:
         sent = {event_ids[key] for key in keys}
@@ -142,6 +151,21 @@ def record_chunk(session: PublisherSession, loading: UnfinishedSnapshot) -> Chun
     if delivery is not None:
         context.used.delivery_no = delivery.number
     return Chunk(delivery, _MORE)
+
+
+def _add_unreadable(
+    context: Context, loading: UnfinishedSnapshot, object_class: ObjectClass, keys: Sequence[str]
+) -> None:
+    """Add an error row for each of these objects, whose keys cannot be read."""
+    lines = []
+    for key in keys:
+        try:
+            check_unicode(key)
+        except BadValue as error:
+            event_id = snapshot_id(loading.begun, object_class.name, key)
+            lines.append((without_surrogates(event_id), error.code, str(error)))
+    context.counters.rows_invalid += len(lines)
+    add_object_errors(context.log, lines, context.ledger.consumer)
 
 
 def _save(context: Context, loading: UnfinishedSnapshot) -> None:
@@ -272,9 +296,7 @@ def _asked(
     return asked
 
 
-def _keys(
-    context: Context, loading: UnfinishedSnapshot, object_class: ObjectClass
-) -> Sequence[str]:
+def _keys(context: Context, loading: UnfinishedSnapshot, object_class: ObjectClass) -> WalkedKeys:
     """Return the keys of the next chunk."""
     conn, dialect = context.log.connection, context.log.dialect
     selection = Selection(object_class.name, EventType.INSERT_ROW_QUERY_BACK)
@@ -287,7 +309,7 @@ def _keys(
         loading.expected = dialect.open(conn).log(walk.log).estimate(walk, None)
         about = number_of(loading.expected, "object")
         _log.info("the snapshot reads class %s, of about %s", object_class.name, about)
-    return dialect.open(conn).log(walk.log).keys_after(walk, loading.position, _MAX_KEYS)
+    return dialect.open(conn).log(walk.log).walked_keys(walk, loading.position, _MAX_KEYS)
 
 
 def _build(

@@ -96,7 +96,7 @@ class ResendRequest(NamedTuple):
         )
 
     def encode(self) -> str:
-        return json.dumps(self._asdict(), ensure_ascii=False)
+        return json.dumps(self._asdict())
 
 
 class ConsumerStart(NamedTuple):

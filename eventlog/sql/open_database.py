@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 from eventlog.core.catalog import Attribute, Catalog, Database, ObjectClass
 from eventlog.sql.database import Answer
 from eventlog.sql.dialect import CurrentRow, Dialect
-from eventlog.sql.log_table import LogTable, quoted
+from eventlog.sql.log_table import LogTable, quoted, storable
 from eventlog.sql.snapshot_proof import SnapshotProof
 from eventlog.sql.statements import (
     AS_ANY,
@@ -79,6 +79,12 @@ class OpenDatabase(ABC):
     def current_user(self) -> str:
         """Return the user that triggers log as perpetrator, the empty text if they log none."""
         return ""
+
+    def storable(self, text: str) -> str:
+        """Return a text for people in a form that the database can store (spec/event-log.md 5.6):
+        what its encoding lacks is escaped. The transaction continues.
+        """
+        return storable(text)
 
     def has_user(self, name: str) -> bool | None:
         """Return True if the server has a user of this name, as the database spells it; None if
@@ -200,7 +206,18 @@ class OpenDatabase(ABC):
         """
         # A colon in a name must not be taken for a bind.
         escaped = {key: name.replace(":", "\\:") for key, name in names.items()}
-        return self.connection.execute(sa.text(statement.format(**escaped)), binds).all()
+        return list(self.fetch_texts(sa.text(statement.format(**escaped)), binds))
+
+    def fetch_texts(
+        self,
+        statement: sa.Executable,
+        binds: Mapping[str, object] | None = None,
+        options: Mapping[str, Any] = AS_ANY,
+    ) -> Iterable[Sequence[Any]]:
+        """Return the rows of a statement, also if some have texts that cannot be read
+        (spec/event-log.md 5.6): these have a lone surrogate for each byte that is no character.
+        """
+        return self.connection.execute(statement, binds or {}, execution_options=options)
 
     def sees_triggers(self, schema: str) -> bool:
         """Return True if this session can see the triggers of a schema's tables.

@@ -55,6 +55,7 @@ from eventlog.sql.windows import (
     Selection,
     TimedRow,
     Walk,
+    WalkedKeys,
     Window,
 )
 
@@ -502,8 +503,12 @@ class OpenLog(ABC):
     @abstractmethod
     def keys_after(self, walk: Walk, position: str | None, limit: int) -> list[str]:
         """Return the canonical keys of the next ``limit`` objects after ``position``, in the order
-        of the walk.
+        of the walk, without keys that cannot be read.
         """
+
+    def walked_keys(self, walk: Walk, position: str | None, limit: int) -> WalkedKeys:
+        """Return ``keys_after``, and the keys among them that cannot be read."""
+        return WalkedKeys(self.keys_after(walk, position, limit))
 
     def estimate(self, walk: Walk, position: str | None) -> int:
         """Estimate the number of objects after ``position``.

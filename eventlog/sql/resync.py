@@ -24,6 +24,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from eventlog.core.catalog import Catalog, ObjectClass
+from eventlog.core.values import is_unicode
 from eventlog.errors import ConfigError, LogTableError, number_of
 from eventlog.model import EventType, Status
 from eventlog.sql.dialect import Dialect
@@ -431,8 +432,9 @@ def known(log: OpenLog, names: Sequence[str], after: int) -> Iterator[tuple[int,
         )
         .order_by(record_id)
     )
-    for number, text in log.connection.execute(statement, execution_options={"yield_per": 10_000}):
-        yield int(number), str(text)
+    for number, text in log.db.fetch_texts(statement, options={"yield_per": 10_000}):
+        if is_unicode(text):
+            yield int(number), str(text)
 
 
 def write_deleted(

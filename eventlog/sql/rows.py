@@ -36,7 +36,7 @@ from eventlog.sql.internal_tables import (
     read_entries,
     unreadable,
 )
-from eventlog.sql.log_table import LogTable, quoted, schema_of, storable
+from eventlog.sql.log_table import LogTable, quoted, schema_of
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.open_writers import wait_for, writers_to_await
 
@@ -377,7 +377,7 @@ def read_logged_objects(
         .where(rows.c.is_wanted == _ONE)
         .order_by(rows.c.place, rows.c.record_id)
     )
-    return _by_object(log.table, log.connection.execute(wanted))
+    return _by_object(log.table, log.db.fetch_texts(wanted))
 
 
 def _present_name(log: LogTable, table_name: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
@@ -700,7 +700,7 @@ def add_errors(
                 "error_time": time,
                 "record_id": record_id,
                 "code": code,
-                "message": storable(message),
+                "message": log.db.storable(message),
                 **whose,
                 **({"event_id": event_ids.get(record_id)} if event_ids else {}),
             }
@@ -720,7 +720,7 @@ def add_object_errors(log: OpenLog, lines: Sequence[tuple[str, str, str]], consu
                 "error_time": time,
                 "record_id": 0,
                 "code": code,
-                "message": storable(message),
+                "message": log.db.storable(message),
                 "consumer": consumer,
                 "event_id": event_id,
             }

@@ -90,5 +90,5 @@ def write_verification(log: OpenLog, last: LastVerification) -> None:
         log,
         EntryKind.VERIFIED,
         next_number(log),
-        json.dumps(content, ensure_ascii=False),
+        json.dumps(content),
     )

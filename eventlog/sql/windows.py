@@ -193,6 +193,16 @@ class ResyncBatch(NamedTuple):
     """False if a key of this run could not be read, so that the due resync is not finished."""
 
 
+class WalkedKeys(NamedTuple):
+    """The canonical keys of the next objects of a walk, in its order."""
+
+    keys: list[str]
+    unreadable: Sequence[tuple[int, str]] = ()
+    """The keys that cannot be read (spec/event-log.md 5.6), each after the number of ``keys``
+    before it, with a lone surrogate for each byte that is no character.
+    """
+
+
 KeyValues: TypeAlias = tuple[Any, ...]
 """The values of a key: an integer for each integer column, a text for each other column."""
 

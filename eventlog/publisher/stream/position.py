@@ -34,12 +34,13 @@ from eventlog.sql.connection import (
     describe,
     dialect_of,
     load_dialect,
+    open_database,
     parse_url,
     refuse_pooling,
     will_write,
 )
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import LogTable, split_name, storable
+from eventlog.sql.log_table import LogTable, split_name
 
 
 class Saved(NamedTuple):
@@ -263,9 +264,11 @@ class TablePosition:
 
         Raises DatabaseError, DatabaseUnavailable.
         """
-        lines = [_storable(failure) for failure in failures]
+        lines = [self._storable(failure) for failure in failures]
         failed = {str(line["event_id"]) for line in lines}
-        settled = self._failed & (failed | set(map(_storable_id, answered)))
+        settled = self._failed & (
+            failed | {_storable_id(self._connection, one) for one in answered}
+        )
         with as_database_errors(self._connection):
             self._write(saved)
             self._write_failures(lines, settled)
@@ -331,6 +334,14 @@ class TablePosition:
         ).rowcount:
             execute(sa.insert(table).values(source=self._source, **values, saved=now))
 
+    def _storable(self, failure: Failure) -> dict[str, str | None]:
+        database = open_database(self._connection)
+        texts = {
+            name: None if text is None else database.storable(text)
+            for name, text in failure._asdict().items()
+        }
+        return {**texts, "event_id": _storable_id(self._connection, failure.event_id)}
+
 
 def url_with_password(url: str, password: str | None) -> str:
     """Return a URL with its password from the settings. Raises ConfigError."""
@@ -379,15 +390,8 @@ def position_table(url: str | sa.URL, name: str, source: str) -> Iterator[TableP
         engine.dispose()
 
 
-def _storable(failure: Failure) -> dict[str, str | None]:
-    texts = {
-        name: None if text is None else storable(text) for name, text in failure._asdict().items()
-    }
-    return {**texts, "event_id": _storable_id(failure.event_id)}
-
-
-def _storable_id(event_id: str) -> str:
-    return storable(event_id)[:255]
+def _storable_id(connection: sa.Connection, event_id: str) -> str:
+    return open_database(connection).storable(event_id)[:255]
 
 
 # --- the status of a source -----------------------------------------------------------------------
@@ -561,8 +565,9 @@ def records_in_table(url: str, table: str, source: str, event_id: str | None) ->
         }
         lines: Sequence[Any] = ()
         if event_id is not None:
+            stored_id = _storable_id(reading.connection, event_id)
             lines = reading.connection.execute(
-                _failures_of(failures, source).where(failures.c.event_id == _storable_id(event_id))
+                _failures_of(failures, source).where(failures.c.event_id == stored_id)
             ).all()
     return SourceRecords(position.fullname, saved, runs, documents, _with_times(lines))
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,10 +38,19 @@ from eventlog.sql.dialects.postgresql.objects import (
     table_of,
 )
 from eventlog.sql.dialects.postgresql.text import adopt, array_of
+from eventlog.sql.dialects.postgresql.unreadable import (
+    all_texts,
+    enough_readable,
+    fetch_readable,
+    is_readable,
+    may_be_unreadable,
+    storable_in,
+)
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.snapshot_proof import SnapshotProof, proof_of
 from eventlog.sql.statements import (
+    AS_ANY,
     NEUTRAL,
     NEUTRAL_ALONE,
     OF_CURSOR,
@@ -127,6 +137,19 @@ class PostgresDatabase(OpenDatabase):
 
     def current_user(self) -> str:
         return str(self.connection.exec_driver_sql("SELECT session_user").scalar_one())
+
+    def fetch_texts(
+        self,
+        statement: sa.Executable,
+        binds: Mapping[str, object] | None = None,
+        options: Mapping[str, Any] = AS_ANY,
+    ) -> Iterable[Sequence[Any]]:
+        if may_be_unreadable(self.connection):
+            return all_texts(self.connection, statement, binds or {})
+        return super().fetch_texts(statement, binds, options)
+
+    def storable(self, text: str) -> str:
+        return storable_in(self.connection, super().storable(text))
 
     def has_user(self, name: str) -> bool:
         roles = "SELECT count(*) FROM pg_catalog.pg_roles WHERE rolname = %(name)s"
@@ -222,7 +245,7 @@ class PostgresDatabase(OpenDatabase):
         rows: dict[str, CurrentRow] = {}
         statement = objects_statement(schema, cls, tuple(attributes))
         with without_collector():
-            found = fetch(self.connection, statement, parameters)
+            found = fetch_readable(self.connection, statement, parameters)
         for n, *values in found:
             rows[keys_and_texts[n - 1][0]] = {
                 name: (value or []) if is_list else [value]
@@ -237,6 +260,14 @@ class PostgresDatabase(OpenDatabase):
         if orders is None:
             return None
 
+        width = len(cls.key)
+
+        def rows_of_range(
+            statement: str, bounds: Mapping[str, object], limit: int
+        ) -> list[tuple[Any, ...]]:
+            wanted = {**bounds, "limit": limit}
+            return fetch_readable(self.connection, statement, wanted, width=width)
+
         def read(
             behind: KeyValues | None, last: KeyValues | None, limit: int
         ) -> list[tuple[Any, ...]]:
@@ -250,7 +281,16 @@ class PostgresDatabase(OpenDatabase):
                 for i, value in enumerate(key or ())
             }
             with without_collector():
-                rows = fetch(self.connection, statement, {"limit": limit, **bounds})
+                if not may_be_unreadable(self.connection):
+                    rows = rows_of_range(statement, bounds, limit)
+                else:
+                    rows = [
+                        row
+                        for row in enough_readable(
+                            partial(rows_of_range, statement, bounds), limit, width
+                        )
+                        if all(map(is_readable, row[:width]))
+                    ]
             return self._objects_of_view(schema, cls, attributes, rows) if cls.is_view else rows
 
         return RangeReader(orders, read, *self._lookups(schema, cls, attributes))
@@ -281,7 +321,7 @@ class PostgresDatabase(OpenDatabase):
             }
             statement = objects_statement(schema, cls, read)
             with without_collector():
-                found = fetch(self.connection, statement, parameters)
+                found = fetch_readable(self.connection, statement, parameters)
             for n, *texts in sorted(found, key=itemgetter(0)):
                 yield keys[n - 1], tuple(texts)
 
@@ -346,6 +386,23 @@ class PostgresDatabase(OpenDatabase):
         ]
 
     def fetch_chunks(
+        self, statement: str, parameters: Mapping[str, object], size: int
+    ) -> Generator[list[tuple[Any, ...]], None, None]:
+        if not may_be_unreadable(self.connection):
+            yield from self._chunks_of_cursor(statement, parameters, size)
+            return
+        # An unreadable text would end the cursor, and its snapshot. So the cursor reads the first
+        # column only, a number that identifies the row.
+        numbers = f"SELECT number FROM ({statement}) AS numbered (number)"  # noqa: S608
+        chunk = f"SELECT * FROM ({statement}) AS numbered (number) WHERE number = ANY (%(numbers)s)"  # noqa: S608
+        with closing(self._chunks_of_cursor(numbers, parameters, size)) as chunks:
+            for rows in chunks:
+                if not rows:
+                    continue
+                wanted = {**parameters, "numbers": [number for (number,) in rows]}
+                yield fetch_readable(self.connection, chunk, wanted)
+
+    def _chunks_of_cursor(
         self, statement: str, parameters: Mapping[str, object], size: int
     ) -> Generator[list[tuple[Any, ...]], None, None]:
         # A server-side cursor returns later rows from the same snapshot, and loads them only when

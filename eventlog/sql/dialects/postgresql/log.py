@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, LiteralString
 
@@ -15,7 +16,7 @@ from eventlog.core.catalog import (
     ObjectClass,
 )
 from eventlog.core.ranges import Ranges
-from eventlog.model import LogRow
+from eventlog.model import LogRow, log_row
 from eventlog.sql.database import LockHolder
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.dialects.postgresql.log_session import run_alone
@@ -30,6 +31,15 @@ from eventlog.sql.dialects.postgresql.text import (
     needs_quoting,
     quote_function,
 )
+from eventlog.sql.dialects.postgresql.unreadable import (
+    enough_readable,
+    expect_unreadable,
+    fetch_readable,
+    fetch_within,
+    is_readable,
+    is_unreadable,
+    may_be_unreadable,
+)
 from eventlog.sql.doctor import Numbering, ask
 from eventlog.sql.internal_tables import is_committed
 from eventlog.sql.open_log import OpenLog
@@ -43,9 +53,10 @@ from eventlog.sql.statements import (
     fetch,
     qualified,
     run_as_it_stands,
+    without_collector,
 )
 from eventlog.sql.statements import fetch_chunks as fetch_fragments
-from eventlog.sql.windows import ResyncBatch, Selection, Walk, Window
+from eventlog.sql.windows import ResyncBatch, Selection, Walk, WalkedKeys, Window
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.postgresql import PostgreSQL
@@ -264,24 +275,56 @@ class PostgresLog(OpenLog):
         return Walk(self.table, schema, cls, selection, quote_function(home))
 
     def write_batch(self, walk: Walk, position: str | None, limit: int) -> ResyncBatch:
-        statement = self.dialect.batch_statement(walk, continues=position is not None)
+        try:
+            return self._write_batch(walk, position, limit)
+        except DBAPIError as error:
+            if not is_unreadable(error):
+                raise
+        # The last key cannot be read: the batch ends at one that can, or at the end of the walk.
+        keys, unreadable = self.walked_keys(walk, position, limit)
+        before = sum(place < len(keys) for place, _ in unreadable)
+        if keys:
+            return self._write_batch(walk, position, len(keys) + before)
+        return self._write_batch(walk, position, None)
+
+    def _write_batch(self, walk: Walk, position: str | None, limit: int | None) -> ResyncBatch:
+        """Log the next ``limit`` objects, None = all, without returning the last key."""
+        statement = self.dialect.batch_statement(
+            walk, continues=position is not None, ends=limit is None
+        )
         parameters = {
             "limit": limit,
             "class_name": walk.cls.name,
             **self.dialect._binds(walk, position),
         }
-        rows = fetch(self.connection, statement, parameters)
+        rows = fetch_within(self.connection, statement, parameters)
         written, last = rows[0] if rows else (0, position)
-        return ResyncBatch(rows=written, missing=0, position=last, is_last=written < limit)
+        is_last = limit is None or written < limit
+        return ResyncBatch(rows=written, missing=0, position=last, is_last=is_last)
 
     def keys_after(self, walk: Walk, position: str | None, limit: int) -> list[str]:
+        return self.walked_keys(walk, position, limit).keys
+
+    def walked_keys(self, walk: Walk, position: str | None, limit: int) -> WalkedKeys:
+        if not may_be_unreadable(self.connection):
+            return WalkedKeys([str(key) for (key,) in self._keys_after(walk, position, limit)])
+        keys: list[str] = []
+        unreadable: list[tuple[int, str]] = []
+        for (key,) in enough_readable(partial(self._keys_after, walk, position), limit, 1):
+            if is_readable(key):
+                keys.append(key)
+            else:
+                unreadable.append((len(keys), key))
+        return WalkedKeys(keys, unreadable)
+
+    def _keys_after(self, walk: Walk, position: str | None, limit: int) -> list[tuple[Any, ...]]:
         statement = self.dialect.batch_statement(walk, continues=position is not None, writes=False)
         binds = {
             name: value
             for name, value in self.dialect._binds(walk, position).items()
             if name != "event_type"
         }
-        return [str(key) for (key,) in fetch(self.connection, statement, {"limit": limit, **binds})]
+        return fetch_readable(self.connection, statement, {"limit": limit, **binds})
 
     def estimate(self, walk: Walk, position: str | None) -> int:
         # This is the number of rows that the planner expects. It has no statistics for a small
@@ -322,13 +365,25 @@ class PostgresLog(OpenLog):
         # Rows as the driver returns them, and never more at a time than fit into the CPU's cache.
         self.db.choose_plans()
         statement = self.dialect.window_statement(self.table, window, fields)
-        return fetch_fragments(
-            self.connection,
-            statement,
-            self.dialect.window_parameters(window),
-            _AT_ONCE,
-            OF_LOG_ALONE,
-        )
+        parameters = self.dialect.window_parameters(window)
+        if may_be_unreadable(self.connection):
+            return _in_parts(self._readable(statement, parameters, fields), _AT_ONCE)
+        return fetch_fragments(self.connection, statement, parameters, _AT_ONCE, OF_LOG_ALONE)
+
+    def _readable(
+        self, statement: str, parameters: Mapping[str, object], fields: Sequence[str]
+    ) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement on the log, also those with unreadable texts; the first
+        field is record_id.
+        """
+        # A role's name may come from a database of another encoding.
+        unsure = [place for place, name in enumerate(fields) if name == "perpetrator"]
+        return fetch_readable(self.connection, statement, parameters, OF_LOG_ALONE, unsure=unsure)
+
+    def log_rows(self, statement: str, parameters: Mapping[str, object]) -> list[LogRow]:
+        self.db.choose_plans()
+        with without_collector():
+            return list(map(log_row, self._readable(statement, parameters, LogRow._fields)))
 
     def poll(
         self, window: Window, fields: Sequence[str], consumer: str
@@ -337,13 +392,24 @@ class PostgresLog(OpenLog):
         if consumer:
             parameters["consumer"] = consumer
         statement = _poll_statement(self, window, tuple(fields), bool(consumer))
-        cursor = run_alone(self.connection, statement, parameters)
-        fragments = (
-            fetch_fragments(self.connection, statement, parameters, _AT_ONCE, OF_LOG_ALONE)
-            if cursor is None
-            else chunks_of(cursor, _AT_ONCE)
-        )
-        (asked, *_), *rows = next(fragments)
+        try:
+            cursor = run_alone(self.connection, statement, parameters)
+            if cursor is not None:
+                fragments = chunks_of(cursor, _AT_ONCE)
+            elif may_be_unreadable(self.connection):
+                rows = fetch_within(self.connection, statement, parameters, OF_LOG_ALONE)
+                fragments = _in_parts(rows, _AT_ONCE)
+            else:
+                fragments = fetch_fragments(
+                    self.connection, statement, parameters, _AT_ONCE, OF_LOG_ALONE
+                )
+            first = next(fragments)
+        except DBAPIError as error:
+            if not is_unreadable(error):
+                raise
+            expect_unreadable(self.connection)
+            return None
+        (asked, *_), *rows = first
         if asked != 0:
             fragments.close()
             return None
@@ -389,7 +455,7 @@ class PostgresLog(OpenLog):
         statement = self.dialect.log_statement(
             self.table, "read_rows", fields=self.dialect.log_fields(self.table, fields)
         )
-        return fetch(self.connection, statement, bounds(ranges), OF_LOG_ALONE)
+        return self._readable(statement, bounds(ranges), fields)
 
     def change_rows(self, statement: str, ranges: Ranges, **values: object) -> int:
         self.db.choose_plans()
@@ -461,6 +527,13 @@ class PostgresLog(OpenLog):
             {"class": _REMOVAL_CLASS, "log": qualified(self.table.schema, self.table.name)},
             execution_options=NEUTRAL,
         )
+
+
+def _in_parts(
+    rows: list[tuple[Any, ...]], size: int
+) -> Generator[list[tuple[Any, ...]], None, None]:
+    """Yield rows in lists of ``size``; the last may be shorter."""
+    yield from (rows[place : place + size] for place in range(0, len(rows), size))
 
 
 _POLLS: Final[dict[tuple[object, ...], str]] = {}

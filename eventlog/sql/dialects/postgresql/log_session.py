@@ -83,7 +83,7 @@ class _Statement(NamedTuple):
 
 def begin_log_session(conn: Connection) -> None:
     """Turn a session into a publisher's session, and commit."""
-    driver = _driver(conn)
+    driver = driver_of(conn)
     if driver in _sessions:
         return
     usual = dict(zip(_BY_INDEX, conn.exec_driver_sql(_USUAL).one(), strict=True))
@@ -92,7 +92,8 @@ def begin_log_session(conn: Connection) -> None:
     _sessions[driver] = LogSession(usual)
 
 
-def _driver(conn: Connection) -> psycopg.Connection[Any]:
+def driver_of(conn: Connection) -> psycopg.Connection[Any]:
+    """Return the driver's connection."""
     driver = conn.connection.driver_connection
     assert isinstance(driver, psycopg.Connection)
     return driver
@@ -102,7 +103,7 @@ def is_log_session(conn: Connection) -> bool:
     """Return True for a publisher's session: each of its statements runs with the plans of its
     kind.
     """
-    return _driver(conn) in _sessions
+    return driver_of(conn) in _sessions
 
 
 def listen(engine: Engine) -> None:
@@ -134,11 +135,11 @@ def listen(engine: Engine) -> None:
 
     @event.listens_for(engine, "rollback")
     def rolled_back(conn: Connection) -> None:
-        _forget_plans(conn)
+        forget_plans(conn)
 
     @event.listens_for(engine, "rollback_savepoint")
     def rolled_back_to(conn: Connection, name: str, context: object) -> None:
-        _forget_plans(conn)
+        forget_plans(conn)
 
 
 def _choose_plans(cursor: psycopg.Cursor[Any], context: Any) -> None:
@@ -148,11 +149,11 @@ def _choose_plans(cursor: psycopg.Cursor[Any], context: Any) -> None:
         session.choose_plans(cursor, context.execution_options.get(KIND, StatementKind.OTHER))
 
 
-def _forget_plans(conn: Connection) -> None:
+def forget_plans(conn: Connection) -> None:
     """Record that a transaction was rolled back, together with the settings that were changed in
     it.
     """
-    if conn.invalidated or (session := _sessions.get(driver := _driver(conn))) is None:
+    if conn.invalidated or (session := _sessions.get(driver := driver_of(conn))) is None:
         return
     if driver.pgconn.transaction_status != TransactionStatus.IDLE:
         session.by_index = None
@@ -192,7 +193,7 @@ def run_alone(
     """
     if conn.invalidated or conn.in_transaction() or conn.dispatch.before_cursor_execute:
         return None
-    driver = _driver(conn)
+    driver = driver_of(conn)
     session = _sessions.get(driver)
     wanted = _Statement(statement, parameters, StatementKind.LOG, first)
     if session is None or not _may_be_alone(driver, wanted):

@@ -86,8 +86,12 @@ class PostgresObjects(Dialect):
 
     # Resync: objects written into the log again
 
-    def batch_statement(self, walk: Walk, *, continues: bool, writes: bool = True) -> str:
-        """Return the statement of ``write_batch``; without ``writes`` that of ``keys_after``."""
+    def batch_statement(
+        self, walk: Walk, *, continues: bool, writes: bool = True, ends: bool = False
+    ) -> str:
+        """Return the statement of ``write_batch``; without ``writes`` that of ``keys_after``. With
+        ``ends`` it does not return the last key.
+        """
         by_value = _by_value(walk.cls)
         places = [f"k{i}" for i in range(len(walk.cls.key))]
         key_refs = self.walk_key(walk)
@@ -104,6 +108,7 @@ class PostgresObjects(Dialect):
             condition=self.walk_condition(walk, continues=continues),
             order=", ".join(places),
             writes=writes,
+            ends=ends,
         )
 
     def walk_rows(self, walk: Walk) -> str:
