@@ -19,6 +19,7 @@ from eventlog.errors import TriggerError
 from eventlog.sql.dialects.postgresql.installed import Facts, digest_of_markers, marker_of
 from eventlog.sql.dialects.postgresql.text import (
     MAX_IDENTIFIER,
+    SEARCH_PATH,
     is_changed,
     is_one_spelling,
     key_text,
@@ -49,8 +50,6 @@ from eventlog.sql.triggers.declared import (
     TableTriggers,
     following,
 )
-
-SEARCH_PATH: Final = "pg_catalog, pg_temp"
 
 # pg_trigger.tgtype
 ROW, BEFORE, INSERT, DELETE, UPDATE, TRUNCATE, INSTEAD = 1, 2, 4, 8, 16, 32, 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -17,6 +17,7 @@ from eventlog.core import table_key
 from eventlog.core.catalog import (
     Attribute,
     Catalog,
+    Column,
     Database,
     ObjectClass,
 )
@@ -37,7 +38,7 @@ from eventlog.sql.dialects.postgresql.objects import (
     range_statement,
     table_of,
 )
-from eventlog.sql.dialects.postgresql.text import adopt, array_of
+from eventlog.sql.dialects.postgresql.text import SEARCH_PATH, adopt, array_of, shows_names
 from eventlog.sql.dialects.postgresql.unreadable import (
     all_texts,
     enough_readable,
@@ -244,7 +245,8 @@ class PostgresDatabase(OpenDatabase):
         lists = [cls.is_view or child_of(cls, attribute) is not None for attribute in attributes]
         rows: dict[str, CurrentRow] = {}
         statement = objects_statement(schema, cls, tuple(attributes))
-        with without_collector():
+        read = (*cls.key, *(attribute.column for attribute in attributes))
+        with without_collector(), self.names_as_logged(read):
             found = fetch_readable(self.connection, statement, parameters)
         for n, *values in found:
             rows[keys_and_texts[n - 1][0]] = {
@@ -252,6 +254,21 @@ class PostgresDatabase(OpenDatabase):
                 for name, value, is_list in zip(names, values, lists, strict=True)
             }
         return rows
+
+    @contextmanager
+    def names_as_logged(self, columns: Iterable[Column]) -> Iterator[None]:
+        """Let statements read the values of columns as triggers log them: with the search path of
+        triggers, if that matters (spec/triggers.md 6).
+        """
+        if not shows_names(columns):
+            yield
+            return
+        changed = "set_config('search_path', %(path)s, true)"
+        before = self.connection.exec_driver_sql(
+            f"SELECT current_setting('search_path'), {changed}", {"path": SEARCH_PATH}
+        ).scalar_one()
+        yield  # an error ends the transaction, and with it the setting
+        self.connection.exec_driver_sql(f"SELECT {changed}", {"path": before})
 
     def range_reader(
         self, schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]
@@ -280,7 +297,8 @@ class PostgresDatabase(OpenDatabase):
                 for name, key in (("behind", behind), ("last", last))
                 for i, value in enumerate(key or ())
             }
-            with without_collector():
+            columns = [attribute.column for attribute in attributes]
+            with without_collector(), self.names_as_logged(columns):
                 if not may_be_unreadable(self.connection):
                     rows = rows_of_range(statement, bounds, limit)
                 else:
@@ -320,7 +338,8 @@ class PostgresDatabase(OpenDatabase):
                 for i, column in enumerate(zip(*keys, strict=True))
             }
             statement = objects_statement(schema, cls, read)
-            with without_collector():
+            columns = (*cls.key, *(attribute.column for attribute in read))
+            with without_collector(), self.names_as_logged(columns):
                 found = fetch_readable(self.connection, statement, parameters)
             for n, *texts in sorted(found, key=itemgetter(0)):
                 yield keys[n - 1], tuple(texts)

@@ -297,7 +297,8 @@ class PostgresLog(OpenLog):
             "class_name": walk.cls.name,
             **self.dialect._binds(walk, position),
         }
-        rows = fetch_within(self.connection, statement, parameters)
+        with self.db.names_as_logged(walk.cls.key):
+            rows = fetch_within(self.connection, statement, parameters)
         written, last = rows[0] if rows else (0, position)
         is_last = limit is None or written < limit
         return ResyncBatch(rows=written, missing=0, position=last, is_last=is_last)
@@ -324,7 +325,8 @@ class PostgresLog(OpenLog):
             for name, value in self.dialect._binds(walk, position).items()
             if name != "event_type"
         }
-        return fetch_readable(self.connection, statement, {"limit": limit, **binds})
+        with self.db.names_as_logged(walk.cls.key):
+            return fetch_readable(self.connection, statement, {"limit": limit, **binds})
 
     def estimate(self, walk: Walk, position: str | None) -> int:
         # This is the number of rows that the planner expects. It has no statistics for a small

@@ -278,6 +278,9 @@ def is_one_spelling(column: Column) -> bool:
 
 # --- settings -------------------------------------------------------------------------------------
 
+SEARCH_PATH: Final = "pg_catalog, pg_temp"
+"""The search path of trigger functions, which have to be independent of that of the session."""
+
 _FLOATS: Final = {"extra_float_digits": "1"}
 TEXT_SETTINGS: Final = _FLOATS | {
     "DateStyle": "ISO, YMD",
@@ -345,6 +348,18 @@ def session_settings(columns: Iterable[Column], fixed_text: Iterable[str] = ()) 
         ):
             settings |= TEXT_SETTINGS
     return dict(sorted(settings.items()))
+
+
+_NAMES: Final = re.compile(
+    r"reg(?:class|proc|procedure|oper|operator|type|config|dictionary|collation)(?:\[\])?"
+)
+
+
+def shows_names(columns: Iterable[Column]) -> bool:
+    """Return True if the text of a column has a name, with its schema unless the schema is on the
+    search path. A trigger logs it with the schema.
+    """
+    return any(_NAMES.fullmatch(column.type.sql) for column in columns)
 
 
 _SNAPSHOT: Final = re.compile(r"[0-9A-Fa-f-]{1,64}")

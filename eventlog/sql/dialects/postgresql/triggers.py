@@ -28,7 +28,6 @@ from eventlog.sql.dialects.postgresql.compile import (
     INSERT,
     INSTEAD,
     ROW,
-    SEARCH_PATH,
     TRUNCATE,
     UPDATE,
     CompiledFunction,
@@ -59,6 +58,7 @@ from eventlog.sql.dialects.postgresql.installed import (
 from eventlog.sql.dialects.postgresql.session import database_number
 from eventlog.sql.dialects.postgresql.text import (
     QUOTE_FUNCTION,
+    SEARCH_PATH,
     literal,
     needs_quoting,
     quote_function,
