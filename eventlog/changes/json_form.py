@@ -35,7 +35,13 @@ from eventlog.core.options import (
     parse_options,
 )
 from eventlog.core.typed import decimal_text, typed_by
-from eventlog.core.values import TYPE_NAMES, ColumnType, float_or_special, parse_type
+from eventlog.core.values import (
+    TYPE_NAMES,
+    ColumnType,
+    float_or_special,
+    is_money,
+    parse_type,
+)
 from eventlog.errors import (
     ConfigError,
     FormatError,
@@ -410,6 +416,8 @@ def _table_to_json(table: Table, dialect: str) -> dict[str, Any]:
 
 def _type_to_json(type: ColumnType, dialect: str) -> str:
     """Return the database's own spelling of a type, or another name that is read as its kind."""
+    if is_money(type):
+        return type.sql.replace("money", f"money({type.point})")
     of_kind = TYPE_NAMES.get((type.kind, type.bits), "numeric(38)").split(", ")
     for text in (type.sql, *of_kind):
         with suppress(ConfigError):

@@ -32,7 +32,16 @@ from eventlog.core.moments import (
     timestamp_converter,
     without_zeros,
 )
-from eventlog.core.values import TEMPORAL, ColumnType, Kind, ValueOptions, converter, float_text
+from eventlog.core.values import (
+    TEMPORAL,
+    ColumnType,
+    Kind,
+    ValueOptions,
+    converter,
+    float_text,
+    is_money,
+    money_numbers,
+)
 from eventlog.errors import BadValue, shown
 from eventlog.model import Lob, Value
 
@@ -74,6 +83,8 @@ def value_reader(type: ColumnType, time_zone: str = "UTC", char_padding: str = "
             return _in_utc(_timestamp_reader(check), time_zone)
         case Kind.FIXED if char_padding == "trim":
             return lambda text: text.rstrip(" ")
+        case Kind.OTHER if is_money(type):
+            return lambda text: money_numbers(text, type.point)
         case _:
             return str
 

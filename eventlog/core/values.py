@@ -56,6 +56,11 @@ class ColumnType:
     have in addition to digits (6.1).
     """
 
+    point: int = 2
+    """The digits after the point of PostgreSQL's money, which ``lc_monetary`` of the database
+    determines.
+    """
+
     @property
     def sizes(self) -> tuple[int, ...]:
         """The numbers in parentheses of ``sql``: a length, or a precision and perhaps a scale;
@@ -97,6 +102,7 @@ _IN_PARENTHESES = re.compile(
 _ARRAY = re.compile(
     r"(?:.*\S)\s*(?:\[[0-9]*\]|\barray(?:\[[0-9]*\])?)", re.ASCII | re.IGNORECASE | re.DOTALL
 )
+_MONEY = re.compile(r"money(?:\(([0-9])\))?((?:\[\])?)", re.ASCII)
 _SINGLE: Final = frozenset(map(str, range(1, 25)))
 """The numbers of binary digits for which ``float(n)`` is a real."""
 
@@ -193,8 +199,10 @@ def parse_type(text: str, dialect: str = "") -> ColumnType:
         raise ConfigError(
             "a column type is empty; use a type such as integer, varchar(64) or timestamp"
         )
-    if _ARRAY.fullmatch(text) or text == '"char"':
+    if (_MONEY.fullmatch(text) is None and _ARRAY.fullmatch(text)) or text == '"char"':
         return ColumnType(Kind.OTHER, sql=text)
+    if (money := _MONEY.fullmatch(text)) is not None:
+        return ColumnType(Kind.OTHER, sql=f"money{money[2]}", point=int(money[1] or 2))
     name = " ".join(_IN_PARENTHESES.sub(" ", text).split()).lower()
     found = _OWN_TYPES.get(dialect, {}).get(name) or _TYPES.get(name)
     if found is None:
@@ -361,6 +369,8 @@ def converter(type: ColumnType, options: ValueOptions) -> Converter:
             return time_converter(options.time_syntax, options.time_zone, special=type.special)
         case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
             return timestamp_converter(options.time_syntax, options.time_zone, special=type.special)
+        case Kind.OTHER if is_money(type):
+            return lambda text: character(money_numbers(text, type.point))
         case Kind.CHARACTER | Kind.UUID | Kind.OTHER:
             return character
 
@@ -657,6 +667,31 @@ def _boolean(text: str) -> str:
     if value is None:
         raise BadValue(f"{shown(text)} is not a boolean; use true or false")
     return value
+
+
+# --- money ----------------------------------------------------------------------------------------
+
+_DOLLARS = re.compile(r"\"?(-?)\$([0-9,]+)\.([0-9]{2})\"?")
+
+
+def is_money(type: ColumnType) -> bool:
+    """Return True for PostgreSQL's money, and an array of it."""
+    return type.kind is Kind.OTHER and type.sql in ("money", "money[]")
+
+
+def money_numbers(text: str, point: int) -> str:
+    """Return a value of money, or an array, as numbers with ``point`` digits after the point
+    (spec/xds.md 6.1). Triggers log the stored integer as if it were cents: 1,234 yen as ``$12.34``.
+
+    A number, which another source may have logged, stays as it is.
+    """
+
+    def number(match: re.Match[str]) -> str:
+        digits = (match[2].replace(",", "") + match[3]).lstrip("0").rjust(point + 1, "0")
+        place = len(digits) - point
+        return match[1] + digits[:place] + ("." + digits[place:] if point else "")
+
+    return _DOLLARS.sub(number, text)
 
 
 # --- binary ---------------------------------------------------------------------------------------

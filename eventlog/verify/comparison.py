@@ -16,7 +16,14 @@ from typing import Final, NamedTuple, TypeAlias
 
 from eventlog.core.catalog import Attribute
 from eventlog.core.typed import to_text, value_reader
-from eventlog.core.values import ColumnType, Kind, key_normalizer, without_host_mask
+from eventlog.core.values import (
+    ColumnType,
+    Kind,
+    is_money,
+    key_normalizer,
+    money_numbers,
+    without_host_mask,
+)
 from eventlog.errors import BadValue, RowError
 
 Texts: TypeAlias = Sequence[str | None]
@@ -161,6 +168,8 @@ def _normalizer(type: ColumnType) -> Callable[[str], str]:
         return _json_text
     if type.sql.lower() == "inet":
         return without_host_mask
+    if is_money(type):
+        return lambda text: money_numbers(text, type.point)
     if type.kind in (Kind.CHARACTER, Kind.OTHER):
         return str
     if type.kind is Kind.UUID:

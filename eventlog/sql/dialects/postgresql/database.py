@@ -202,6 +202,10 @@ class PostgresDatabase(OpenDatabase):
         for row in rows["columns"]:
             names[row.relation][row.position] = row.column_name
 
+        if any(row.sql in ("money", "money[]") for row in rows["columns"]):
+            point = self._point_of_money()
+        else:
+            point = 2
         columns = by_relation(rows["columns"])
         unique_keys = by_relation(rows["unique_keys"])
         foreign_keys = by_relation(rows["foreign_keys"])
@@ -210,7 +214,12 @@ class PostgresDatabase(OpenDatabase):
             schema=name,
             tables=tuple(
                 table_of(
-                    oid, of_table, names[relation], unique_keys[relation], foreign_keys[relation]
+                    oid,
+                    of_table,
+                    names[relation],
+                    unique_keys[relation],
+                    foreign_keys[relation],
+                    point,
                 )
                 for relation, of_table in columns.items()
             ),
@@ -228,6 +237,27 @@ class PostgresDatabase(OpenDatabase):
         for name, *foreign in self.connection.execute(sa.text(_SQL["foreign_tables"]), parameters):
             found[name].append(".".join(foreign))
         return found
+
+    def _point_of_money(self) -> int:
+        """Return the digits after the point of money: those of the currency in ``lc_monetary`` of
+        the database, otherwise of the server. The session's own setting does not count.
+        """
+        locale = self.connection.execute(sa.text(_SQL["monetary"])).scalar_one()
+        try:
+            with self.connection.begin_nested() as savepoint:
+                changed = {"locale": locale}
+                self.connection.exec_driver_sql(
+                    "SELECT set_config('lc_monetary', %(locale)s, true)", changed
+                )
+                point = self.connection.exec_driver_sql(
+                    "SELECT pg_catalog.scale(CAST(CAST(1 AS money) AS numeric))"
+                ).scalar_one()
+                savepoint.rollback()
+        except DBAPIError as error:  # the server no longer has the locale
+            if error.connection_invalidated:
+                raise
+            return 2
+        return int(point)
 
     def fingerprint(self, catalog: Catalog) -> str:
         # A pattern may select the watched tables, so a new table may be a class: the names of the

@@ -27,6 +27,7 @@ statement is resync.sql.j2.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, Final
 
@@ -240,6 +241,7 @@ def table_of(
     names: dict[int, str],
     unique: list[Row[Any]],
     foreign: list[Row[Any]],
+    point: int = 2,
 ) -> Table:
     first = columns[0]
     # A key cannot contain a virtual column, which reflect leaves out, since no index can contain
@@ -251,7 +253,7 @@ def table_of(
         columns=tuple(
             Column(
                 row.column_name,
-                column_type(row.type_name, row.typmod, row.sql),
+                replace(column_type(row.type_name, row.typmod, row.sql), point=point),
                 row.is_deterministic,
             )
             for row in columns

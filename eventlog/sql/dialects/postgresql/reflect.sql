@@ -5,6 +5,16 @@ SELECT oid, nspname
 FROM pg_catalog.pg_namespace
 WHERE nspname = coalesce(CAST(:schema AS pg_catalog.text), current_schema());
 
+-- name: monetary
+-- lc_monetary of the database, otherwise what the session began with.
+SELECT coalesce(
+    (SELECT pg_catalog.substr(one.setting, 13)
+     FROM pg_catalog.pg_db_role_setting s
+     JOIN pg_catalog.pg_database d ON d.oid = s.setdatabase AND d.datname = current_database()
+     CROSS JOIN LATERAL unnest(s.setconfig) AS one (setting)
+     WHERE s.setrole = 0 AND one.setting LIKE 'lc\_monetary=%'),
+    (SELECT reset_val FROM pg_catalog.pg_settings WHERE name = 'lc_monetary'));
+
 -- name: columns
 -- Ordinary tables, partitioned roots (partitions are their roots' storage), views and materialized views, with their
 -- columns in order. Domains are followed to their base type, whose length is the innermost domain's. Virtual generated
