@@ -183,7 +183,7 @@ def _without_row(
         yield f"its triggers could not be checked: {error}"
         return
     tables = {cls.name, *(child.table.name for child in cls.children)}
-    for action in plan.differences:
+    for action in plan.faults:
         if action.table.rpartition(".")[2] in tables:
             why = action.reason
             yield f"its triggers are not as declared ({why}); see `eventlog triggers plan`"

@@ -161,7 +161,7 @@ def differences(db: OpenDatabase, config: Config) -> Differences:
         ):
             recorded = unlike_recorded(find_log(db, config), config)
         return Differences(recorded, refused, recorded)
-    tables = [(action.kind, f"{action.table}: {action.reason}") for action in planned.differences]
+    tables = [(action.kind, f"{action.table}: {action.reason}") for action in planned.faults]
     return Differences(
         tuple(sentence for _, sentence in tables),
         planned.refused,

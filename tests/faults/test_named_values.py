@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from publishers import Collecting, install, opened, write_config
-from shared import execute, url_of
+from shared import Run, execute, fetch, url_of
 
 from eventlog.config.load import load
 from eventlog.publisher.daemon import publish_once
 from eventlog.sql.connection import open_database
+from eventlog.sql.dialects.postgresql import compile
 
 TABLES = (
     "CREATE TABLE target (id integer PRIMARY KEY)",
@@ -69,3 +71,47 @@ def test_the_search_path_of_the_session_stays_what_it_was(
         )
         assert found["rel=public.target"]["kind"] == ["public.mood"]
         assert context.log.connection.exec_driver_sql("SHOW search_path").scalar_one() == before
+
+
+@pytest.mark.parametrize("level", ["row", "statement"])
+def test_a_session_that_quotes_all_identifiers_logs_values(
+    database: sa.Engine, tmp_path: Path, level: str
+) -> None:
+    execute(database, *TABLES)
+    published(database, tmp_path, trigger_level=level)
+    execute(database, f"SET quote_all_identifiers = on; INSERT INTO job VALUES {VALUES}")
+    rows = fetch(
+        database, "SELECT event_type, table_key, column_name, new_value FROM eventlog ORDER BY 1"
+    )
+    assert {type_ for type_, *_ in rows} == {1}
+    assert {key for _, key, *_ in rows} == {"rel=public.target"}
+    assert ("kind", "public.mood") in [(column, value) for *_, column, value in rows]
+
+
+def test_triggers_of_an_earlier_version_log_as_before_until_they_are_replaced(
+    database: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    execute(database, *TABLES)
+    rendered = compile._rendered
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            compile, "_rendered", lambda *a, **named: compile._former(rendered(*a, **named))
+        )
+        published(database, tmp_path)
+    execute(database, f"INSERT INTO job VALUES {VALUES}")
+    assert {row for (row,) in fetch(database, "SELECT event_type FROM eventlog")} == {1}
+    arguments = ("--config", str(tmp_path / "eventlog.toml"))
+    code, out, err = run(*arguments, "triggers", "plan")
+    assert (code, "because a session with quote_all_identifiers = on" in out) == (0, True), (
+        out,
+        err,
+    )
+    for command in ("doctor", "status"):
+        _, out, err = run(*arguments, command)
+        assert not re.search(r"\[trigger_|uncaptured|drifted|not captured as", out + err), (
+            command,
+            out,
+            err,
+        )
+    assert run(*arguments, "triggers", "apply", "--yes")[0] == 0
+    assert "quote_all_identifiers" not in run(*arguments, "triggers", "plan")[1]

@@ -363,7 +363,7 @@ def judge_plan(plan: TriggerPlan, installed: Iterable[LogTrigger]) -> Iterator[F
         if not trigger.enabled:
             disabled[trigger.table].append(trigger.trigger)
     fix = ("eventlog triggers plan", "eventlog triggers apply")
-    for action in plan.differences:
+    for action in plan.faults:
         if action.kind == "create":
             text = (
                 f"{action.table}: {action.reason}; its changes are not captured until triggers "

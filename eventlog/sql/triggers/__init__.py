@@ -105,6 +105,8 @@ class Action:
     reason: str
     statements: tuple[str, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    is_former: bool = False
+    """True if the triggers are those that an earlier version made. They log as they did before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,11 @@ class TriggerPlan:
     def differences(self) -> tuple[Action, ...]:
         """The actions with which ``apply`` changes or records something."""
         return tuple(action for action in self.actions if action.statements or action.gaps)
+
+    @property
+    def faults(self) -> tuple[Action, ...]:
+        """The ``differences`` because of which triggers do not log as declared."""
+        return tuple(action for action in self.differences if not action.is_former or action.gaps)
 
     @property
     def gaps(self) -> tuple[Gap, ...]:

@@ -8,8 +8,9 @@ written here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -122,6 +123,8 @@ class CompiledFunction:
     """The known partitions and their TRUNCATE triggers, None = this role may not create one. They
     are not in the hash, since partitions are attached and detached.
     """
+    former: CompiledFunction | None = None
+    """The same function as earlier versions compiled it (``FORMER``)."""
 
     @property
     def function(self) -> TableName:
@@ -289,17 +292,9 @@ def _compile(
         always.append("what is replicated by row")
     # The types are in the hash, too: a publisher reads the values by them, even if the SQL is
     # equal.
-    whole = "\n".join(
-        [
-            statement,
-            fits_statement,
-            *(trigger.statement for trigger in compiled),
-            *always,
-            repr(columns),
-        ]
-    )
-    digest = sha256(whole)
-    return CompiledFunction(
+    rest = [*(trigger.statement for trigger in compiled), *always, repr(columns)]
+    digest = sha256("\n".join([statement, fits_statement, *rest]))
+    function_of = CompiledFunction(
         declared=triggers,
         place=table,
         name=function,
@@ -324,6 +319,31 @@ def _compile(
             for partition, name in partitions.items()
         },
     )
+    before, fits_before = _former(statement), _former(fits_statement)
+    digest_before = sha256("\n".join([before, fits_before, *rest]))
+    former = replace(
+        function_of,
+        settings=tuple(one for one in function_of.settings if not one.startswith(_LATER)),
+        statement=before,
+        fits_statement=fits_before,
+        marker=marker_of(facts.log, digest_before),
+        function_marker=marker_of(facts.log, digest_before, columns),
+    )
+    return replace(function_of, former=former)
+
+
+FORMER: Final = (
+    "because a session with quote_all_identifiers = on logs names in quotes, or rows to be read "
+    "back in place of values"
+)
+"""The reason why functions of earlier versions are replaced. Until then they log as before."""
+_LATER: Final = "quote_all_identifiers"
+_LATER_SETTING: Final = re.compile(f'^SET "{_LATER}" = .*\n', re.MULTILINE)
+
+
+def _former(statement: str) -> str:
+    """Return a statement that creates a function as earlier versions had it."""
+    return _LATER_SETTING.sub("", statement)
 
 
 def _truncate_trigger(name: str, table: TableName, function: str, enabled: str) -> FunctionTrigger:

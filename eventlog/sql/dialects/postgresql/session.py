@@ -60,8 +60,6 @@ class PostgresSessions(Dialect):
     session = (
         # The same settings as in the triggers (spec/triggers.md 6).
         *(f"SET {name} = '{value}'" for name, value in TEXT_SETTINGS.items()),
-        # Names in values, such as those of regclass, have quotes only where they need them.
-        "SET quote_all_identifiers = off",
         # Statements here are short, and compiling one takes longer than running it.
         "SET jit = off",
         _SET_KEEPALIVE,

@@ -288,6 +288,8 @@ TEXT_SETTINGS: Final = _FLOATS | {
     "IntervalStyle": "postgres",
     "bytea_output": "hex",
     "lc_monetary": "C",
+    # Names in values, such as those of regclass, have quotes only where they need them.
+    "quote_all_identifiers": "off",
 }
 """The session settings that affect the text of values, with the fixed values that we set."""
 

@@ -25,6 +25,7 @@ from eventlog.sql.dialects.postgresql.compile import (
     ANY_BYTE,
     BEFORE,
     DELETE,
+    FORMER,
     INSERT,
     INSTEAD,
     ROW,
@@ -369,6 +370,7 @@ def _compare_table(
         gaps = tuple(_gaps_of_new(compiled, installed, every))
         return Action("create", name, "watched, but not captured yet", statements, gaps)
     reasons = list(_differences(compiled, old, functions, installed))
+    is_former = reasons == [FORMER]
     if not reasons:
         oids = {row.name: row.oid for row in functions}
         return _compare_partitions(name, compiled, oids, of_partitions)
@@ -380,7 +382,8 @@ def _compare_table(
         *create(compiled),
         *_drop_functions(gone, installed),
     )
-    return Action("replace", name, "; ".join(dict.fromkeys(reasons)), statements, gaps)
+    reason = "; ".join(dict.fromkeys(reasons))
+    return Action("replace", name, reason, statements, gaps, is_former and not gaps)
 
 
 def _gaps_of_new(
@@ -496,11 +499,15 @@ def _differences(
         )
         return
     oids = {}
+    as_installed = []
     for one in compiled:
         function = present.pop(one.name, None)
         if function is None:
             yield f"function {one.name} is missing"
             return
+        if one.former is not None and function.marker == one.former.function_marker:
+            one = one.former
+        as_installed.append(one)
         if function.marker != one.function_marker:
             yield from _redeclared(one, function)
             return
@@ -510,8 +517,10 @@ def _differences(
         yield "fewer of its columns or changes are watched than before"
     unwatched = {row.oid for row in present.values()}
     yield from _trigger_differences(
-        compiled, oids, {row.name: row for row in old if row.function not in unwatched}
+        as_installed, oids, {row.name: row for row in old if row.function not in unwatched}
     )
+    if any(one.former is None for one in as_installed):
+        yield FORMER
 
 
 def _redeclared(compiled: CompiledFunction, function: Row[Any]) -> Iterable[str]:
