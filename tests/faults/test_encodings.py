@@ -14,9 +14,11 @@ import sqlalchemy as sa
 from publishers import Collecting, install, opened, write_config
 from shared import Run, execute, fetch, statuses, url_of
 
+from eventlog.changes.format import Report
 from eventlog.config.load import Config, load
-from eventlog.model import Answer, EventResult, EventType, Level
+from eventlog.model import Answer, Change, ChangeOp, EventResult, EventType, Level
 from eventlog.publisher.daemon import publish_once
+from eventlog.registry import format_named
 from eventlog.sql.dialects.postgresql import unreadable
 from eventlog.sql.windows import Selection
 
@@ -110,6 +112,28 @@ def test_a_scan_by_time_passes_over_such_a_row_too(western: Foreign) -> None:
     due = western.config(publisher={"handle_future_events": True, "query_limit": 2})
     assert new_values(published(due)) == {"a": "ü", "c": "c"}
     assert statuses(western.engine) == {1: "S", 2: "E", 3: "S"}
+
+
+def test_the_name_of_a_user_makes_no_row_invalid(western: Foreign) -> None:
+    config = western.installed()
+    columns = "event_type, table_name, table_key, column_name, new_value, perpetrator"
+    values = f"1, 'usr', 'k=a', 'v', 'x', 'j' || {western.bad}"
+    execute(western.engine, f"INSERT INTO eventlog ({columns}) VALUES ({values})")
+    (event,) = published(config)
+    assert event["user"] == "j\N{REPLACEMENT CHARACTER}"
+    assert statuses(western.engine) == {1: "S"}
+
+
+def test_the_user_of_a_converted_change_is_stored_as_far_as_the_encoding_has_its_characters(
+    western: Foreign,
+) -> None:
+    western.installed()
+    change = Change(
+        "public", "usr", ChangeOp.INSERT, key=(("k", "a"),), after={"k": "a", "v": "x"}, user="ü 列"
+    )
+    format = format_named("eventlog")
+    format.write(iter([change]), url_of(western.engine), {}, Report(strict=True))
+    assert fetch(western.engine, "SELECT DISTINCT perpetrator FROM eventlog") == [("ü \\u5217",)]
 
 
 def test_a_window_takes_three_statements(western: Foreign) -> None:
