@@ -8,7 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from eventlog.config.load import load
 from eventlog.publisher import explain_key
 from eventlog.publisher.trigger_plan import planned_triggers
 from eventlog.verify import VerifyOptions, VerifyReport, verify
+from eventlog.verify import session as sessions
 from eventlog.verify.rule import UndoneRows
 from eventlog.verify.targets.table import TableTarget
 
@@ -113,6 +114,39 @@ def test_damages_are_found_although_the_table_is_replaced_while_a_chunk_is_read(
     assert (found(report), report.classes["item"].equal) == (DAMAGES, OBJECTS - 2)
 
 
+@pytest.mark.parametrize(
+    ("statements", "expected"),
+    [
+        (["ALTER TABLE item DETACH PARTITION late"],
+         [("surplus", f"id={key}") for key in (*range(21, 25), *range(26, 31))]),
+        (["ALTER TABLE item DETACH PARTITION late; CREATE TABLE new (LIKE late); "
+          "INSERT INTO new SELECT * FROM late; "
+          "ALTER TABLE item ATTACH PARTITION new FOR VALUES FROM (21) TO (100)"], DAMAGES),
+    ],
+    ids=["detach", "detach and attach"],
+)  # fmt: skip
+def test_partitions_that_change_while_a_chunk_is_read_are_compared_as_they_are_then(
+    new_database: NewDatabase,
+    copy: sa.Engine,
+    monkeypatch: pytest.MonkeyPatch,
+    statements: list[str],
+    expected: list[tuple[str, str]],
+) -> None:
+    with new_database() as source:
+        run(
+            source,
+            verified.TABLE + " PARTITION BY RANGE (id)",
+            "CREATE TABLE early PARTITION OF item FOR VALUES FROM (0) TO (21)",
+            "CREATE TABLE late PARTITION OF item FOR VALUES FROM (21) TO (100)",
+            "INSERT INTO item SELECT n, 'item ' || n, n * 1.25, timestamp '2026-01-01 12:00:00' "
+            f"+ n * interval '1 s' FROM generate_series(1, {OBJECTS}) AS n",
+        )
+        install(load(document(source), {}))
+        between(monkeypatch, lambda: run(source, *statements), 3)
+        report = compare(source, copy)
+    assert (found(report), report.unproven) == (sorted(expected), [])
+
+
 def test_an_object_stays_in_motion_although_the_log_is_rewritten_while_a_chunk_is_read(
     source: sa.Engine, copy: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +229,32 @@ def settings(source: sa.Engine, directory: Path) -> str:
         '[[watch]]\ntable = "item"\n'
     )
     return str(file)
+
+
+def test_a_verification_that_was_stopped_keeps_the_ranges_that_were_not_compared(
+    source: sa.Engine, copy: sa.Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sessions, "_SAVED_EACH", 0.0)
+    config, state, parts = load(document(source), {}), tmp_path / "progress", iter(range(9))
+
+    def compared() -> VerifyReport:
+        options = VerifyOptions(wait=0, batch=CHUNK)
+        with closing(sessions.open_target(config, url_of(copy))) as target:
+            return sessions.run_verification(
+                config, target, options=options, state=state, started=lambda _: stop
+            )
+
+    def stop(_: int) -> None:
+        if next(parts) == 1:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        between(patched, lambda: run(source, REWRITES), 1, 2)
+        with pytest.raises(KeyboardInterrupt):
+            compared()
+    report = compared()
+    assert [(one.after, one.through) for one in report.unproven] == [(None, "id=10")]
+    assert (found(report), report.classes["item"].equal) == (DAMAGES, OBJECTS - CHUNK - 2)
 
 
 @pytest.mark.parametrize("isolation", ["read committed", "repeatable read"])
