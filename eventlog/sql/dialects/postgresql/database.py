@@ -240,7 +240,7 @@ class PostgresDatabase(OpenDatabase):
 
     def _point_of_money(self) -> int:
         """Return the digits after the point of money: those of the currency in ``lc_monetary`` of
-        the database, otherwise of the server. The session's own setting does not count.
+        the database, otherwise in that with which the session began (spec/xds.md 6.1).
         """
         locale = self.connection.execute(sa.text(_SQL["monetary"])).scalar_one()
         try:
