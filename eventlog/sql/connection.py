@@ -440,14 +440,16 @@ def as_database_errors(source: Connection | Engine, advice: str | None = None) -
 def for_message(conn: Connection, ask: Callable[[], T]) -> T | None:
     """Ask the database something that only words a message: who has a lock, what a name may mean.
 
-    Returns the answer, None if the question fails: the message without the answer is worth more
-    than the error of the question. The transaction continues; if the connection is lost, the next
-    statement finds out.
+    Returns the answer, None if the database refuses the question: the message without the answer is
+    worth more than the error of the question. The transaction continues. Raises DatabaseUnavailable
+    if the connection is lost.
     """
     try:
         with as_database_errors(conn), conn.begin_nested():
             return ask()
     except (DatabaseError, UnicodeError) as error:
+        if conn.invalidated:
+            raise
         _logger.debug("a message lacks what the database refused to show: %s", error)
         return None
 

@@ -433,8 +433,8 @@ def known(log: OpenLog, names: Sequence[str], after: int) -> Iterator[tuple[int,
         .order_by(record_id)
     )
     for number, text in log.db.fetch_texts(statement, options={"yield_per": 10_000}):
-        if is_unicode(text):
-            yield int(number), str(text)
+        if is_unicode(key_text := str(text)):
+            yield int(number), key_text
 
 
 def write_deleted(

@@ -29,6 +29,7 @@ from recipes import CHANGES, RECIPES, TABLES, Copy, Step, config_text, differenc
 from shared import PATIENCE, execute, fetch, url_of, wait_until
 
 from eventlog import cli
+from eventlog.exit_codes import ExitCode
 
 OTHER = "CREATE TABLE other (id integer PRIMARY KEY GENERATED ALWAYS AS IDENTITY, name text)"
 # What is changed by only one of these in one copy of the tables: each is written for the tables as
@@ -257,7 +258,7 @@ class Site:
             )
         self.save()
         for words in (["db", "upgrade"], ["triggers", "apply"]):
-            assert self.eventlog(words) == cli.DONE
+            assert self.eventlog(words) == ExitCode.DONE
         self.publisher = Publisher(self.config_file, seed)
 
     @property
@@ -304,7 +305,7 @@ class Site:
                 for words in change.copy.lines(step):
                     if words[0] == "publish":
                         self.publisher.publish()
-                    elif self.eventlog(words) != cli.DONE and words[0] == "resync":
+                    elif self.eventlog(words) != ExitCode.DONE and words[0] == "resync":
                         return False
             change.steps.pop(0)
         return True
@@ -325,7 +326,7 @@ class Site:
     def check_end(self) -> None:
         assert self.application.failures == []
         assert self.publisher.failures == []
-        assert self.eventlog(["triggers", "plan", "--check"]) == cli.DONE
+        assert self.eventlog(["triggers", "plan", "--check"]) == ExitCode.DONE
         self.publisher.publish()
         assert (
             fetch(

@@ -16,6 +16,7 @@ import yaml
 from eventlog import cli
 from eventlog.config.load import load
 from eventlog.errors import ConfigError
+from eventlog.exit_codes import ExitCode
 from eventlog.publisher.health import KINDS
 from eventlog.publisher.monitor.server import parse_address
 from eventlog.publisher.sinks.http import HttpOptions
@@ -163,7 +164,7 @@ def test_the_units_name_commands_options_and_variables_that_there_are() -> None:
 def test_a_publisher_that_stops_has_the_time_that_its_receiver_has() -> None:
     section = _service(UNITS / "eventlog-publisher.service")
     assert int(section["TimeoutStopSec"][0]) > HttpOptions().timeout
-    assert section["RestartPreventExitStatus"] == [f"{cli.USAGE} {cli.FATAL}"]
+    assert section["RestartPreventExitStatus"] == [f"{ExitCode.USAGE} {ExitCode.FATAL}"]
 
 
 def _service(unit: Path) -> dict[str, list[str]]:

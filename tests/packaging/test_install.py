@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from documents import ROOT, Scenario, fenced, scenarios
 from role_site import Site, at_home_in
 
-from eventlog import cli
+from eventlog.exit_codes import ExitCode
 from eventlog.xds.format import read_events
 
 PAGE = ROOT / "docs" / "guides" / "install.md"
@@ -158,7 +158,7 @@ def test_without_the_further_grants_the_further_commands_are_refused(
         "--set publisher.delete_from_log=yes publish --once",
         "purge --older-than 1d",
     ):
-        assert site.command("publisher", f"eventlog {command}") == cli.FAILED, command
+        assert site.command("publisher", f"eventlog {command}") == ExitCode.FAILED, command
 
 
 def test_by_sql_that_a_dba_runs_the_database_is_as_declared(

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from eventlog import cli
 from eventlog.config.load import load
 from eventlog.errors import ConfigError, DatabaseError
+from eventlog.exit_codes import ExitCode
 from eventlog.spark import backlog, claim, session
 from eventlog.spark import job as jobs
 from eventlog.spark.directory import TEMPORARY, Directory
@@ -114,7 +115,7 @@ def test_a_failed_command_prints_on_a_separate_line_that_nothing_was_marked(
     out = str(tmp_path / "file" / "out")
     assert (
         cli.run(["--schema", "hr", "--quiet", "backlog", "run", "--json", "--out", out])
-        == cli.USAGE
+        == ExitCode.USAGE
     )
     said = capsys.readouterr()
     assert said.out == ""

@@ -291,7 +291,7 @@ def test_values_and_keys_have_the_types_of_their_columns() -> None:
         (16, "9999", 9999), (16, "32768", None), (16, "99999", None), (32, "999999999",
         999_999_999), (32, "2147483648", None), (64, "9223372036854775807", 2**63 - 1), (64,
         "9223372036854775808", None), (0, "123456789012345678901", 123456789012345678901), (16, "",
-        None), (16, "1_0", None), (16, "\u0663", None), (16, "\u00b2", None), (0, "9" * 5000, None),
+        None), (16, "1_0", None), (16, "\u0663", None), (16, "\u00b2", None),
     ],
 )  # fmt: skip
 def test_an_integer_is_in_the_range_of_its_column(bits: int, text: str, value: int | None) -> None:

@@ -18,6 +18,7 @@ from shared import PlainSink, Run, wait_until
 from eventlog import cli
 from eventlog.config.load import Config, load
 from eventlog.errors import ConfigError, ReceiverUnavailable
+from eventlog.exit_codes import ExitCode
 from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish
@@ -332,7 +333,9 @@ def test_a_fatal_answer_ends_the_file_with_the_publisher(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EVENTLOG_DATABASE_URL", log.url.render_as_string(hide_password=False))
     arguments = ["--set", "sink.type=python", "--set", "sink.function=receiver_of_health:receive"]
-    assert cli.run([*arguments, "--set", f"publisher.health_file={path}", "publish"]) == cli.FATAL
+    assert (
+        cli.run([*arguments, "--set", f"publisher.health_file={path}", "publish"]) == ExitCode.FATAL
+    )
     assert not path.exists()
     assert "FatalAnswer" not in capfd.readouterr().err
 
@@ -366,7 +369,7 @@ def test_health_is_0_while_there_is_progress_and_1_when_there_is_none(
 
 def test_health_without_a_file_is_a_matter_of_configuration(run: Run) -> None:
     code, _, err = run("health")
-    assert code == cli.USAGE
+    assert code == ExitCode.USAGE
     assert "EVENTLOG_PUBLISHER_HEALTH_FILE" in err
 
 

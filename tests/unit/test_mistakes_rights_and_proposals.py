@@ -290,7 +290,7 @@ def poor(database: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     [
         ("publisher", ["publish", "--once"]),
         ("consumer", ["--set", "source.consumer=search", "--set", "source.type=eventlog",
-                      "publish", "--once"]),
+                      "--set", "sink.type=stdout", "publish", "--once"]),
         ("monitor", ["errors"]),
         ("monitor", ["status"]),
         ("monitor", ["explain", "1"]),

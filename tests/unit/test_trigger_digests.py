@@ -42,18 +42,18 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("oracle", {"lob_capture_always": True}),
 ]
 DIGESTS: dict[tuple[Any, ...], str] = {
-    ("postgresql", ("row_style", "field")): "0f32b60113f2a56c",
-    ("postgresql", ("row_style", "remove_all")): "b626024032fc718d",
-    ("postgresql", ("row_style", "field_query_back")): "3cc397cecda0b54b",
-    ("postgresql", ("row_style", "row_query_back")): "a7be0bf69a82cdf3",
+    ("postgresql", ("row_style", "field")): "c02470cb045ceada",
+    ("postgresql", ("row_style", "remove_all")): "9df19714163639d6",
+    ("postgresql", ("row_style", "field_query_back")): "c5bceb633e4f3f01",
+    ("postgresql", ("row_style", "row_query_back")): "900cf71770928c53",
     ("sqlite", ("row_style", "field")): "a66a21332f529431",
     ("sqlite", ("row_style", "remove_all")): "38aa67761d80784e",
     ("sqlite", ("row_style", "field_query_back")): "2412564e7896e387",
     ("sqlite", ("row_style", "row_query_back")): "850c48995a511650",
-    ("mariadb", ("row_style", "field")): "1b6bb258b91fa462",
-    ("mariadb", ("row_style", "remove_all")): "d6604681556568c4",
-    ("mariadb", ("row_style", "field_query_back")): "429ff17a9af1b51c",
-    ("mariadb", ("row_style", "row_query_back")): "b68052ea880a9fc8",
+    ("mariadb", ("row_style", "field")): "a3b9d93f159eb1c0",
+    ("mariadb", ("row_style", "remove_all")): "46a115d76aac8b8f",
+    ("mariadb", ("row_style", "field_query_back")): "6b4007abd2eb2f85",
+    ("mariadb", ("row_style", "row_query_back")): "237d38486c0d54e4",
     ("mysql", ("row_style", "field")): "c61da22cb626b575",
     ("mysql", ("row_style", "remove_all")): "beb9229eaf979113",
     ("mysql", ("row_style", "field_query_back")): "3061f76a05cdd233",
@@ -62,18 +62,21 @@ DIGESTS: dict[tuple[Any, ...], str] = {
     ("oracle", ("row_style", "remove_all")): "e85e72c6e4344792",
     ("oracle", ("row_style", "field_query_back")): "09ddd14ef45ba5d6",
     ("oracle", ("row_style", "row_query_back")): "44871114b86bfe85",
-    ("postgresql", ("trigger_level", "statement")): "3637b477ccc70c8e",
-    ("postgresql", ("capture_replicated", True)): "674bc03cdf9e58df",
+    ("postgresql", ("trigger_level", "statement")): "1eee112e5ae51cb7",
+    ("postgresql", ("capture_replicated", True)): "af83bbfef1649de9",
     (
         "postgresql",
         ("capture_replicated", True),
         ("trigger_level", "statement"),
-    ): "87fdd5ffe7394dcf",
-    ("postgresql", ("max_binary_bytes", 1000)): "8ab3f3252f107515",
+    ): "22539e7614d94563",
+    ("postgresql", ("max_binary_bytes", 1000)): "7fee73bbf488c266",
     ("oracle", ("trigger_level", "statement")): "29f0e26ba62fa315",
     ("oracle", ("lob_capture_always", True)): "06b44623bd059a61",
 }
-"""The hashes of before the options were renamed: they change with the text of triggers alone."""
+"""The hashes of before the options were renamed: they change with the text of triggers alone. Since
+then quote_all_identifiers is pinned on PostgreSQL, and on MariaDB an update that IGNORE passes over is
+not logged.
+"""
 
 
 def digest_of(dialect: str, options: dict[str, Any]) -> str:
