@@ -360,7 +360,7 @@ def test_spark_submit_runs_the_program_whose_result_is_alone_on_standard_output(
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["marked"] == 200
-    assert "Spark starts" in done.stderr
+    assert "Starting Spark" in done.stderr
     assert len(done.stderr.splitlines()) < 20
     assert (tmp_path / "out" / "_SUCCESS").exists()
 
