@@ -1,6 +1,11 @@
 SELECT positions.token, positions.delivery_no, positions.numbered 
 FROM positions 
 WHERE positions.source = :source_1;
+SELECT anon_1.event_id 
+FROM (SELECT positions_error.event_id AS event_id 
+FROM positions_error 
+WHERE positions_error.source = :source_1 ORDER BY positions_error.error_time DESC) anon_1 
+WHERE ROWNUM <= 10000;
 SELECT SYS_EXTRACT_UTC(SYSTIMESTAMP) FROM DUAL;
 SELECT positions_inflight.entry_no, positions_inflight.content 
 FROM positions_inflight 
