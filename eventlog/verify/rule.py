@@ -40,7 +40,7 @@ class UndoneRows:
 
     ``begin``, ``read_new`` and ``read_done`` are called within ``Snapshots.read``, which may call
     them again. A snapshot that does not show all rows of the log still shows none that does not
-    exist, so rows are added at once, but forgotten only when the snapshot is proven.
+    exist, so rows are added immediately, but forgotten only when the snapshot is proven.
     """
 
     log: OpenLog
