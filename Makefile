@@ -65,7 +65,7 @@ compiled: setup
 	@$(BIN)/pytest --collect-only > /dev/null 2>&1 || true
 
 soak: setup
-	$(BIN)/pytest -m soak $(PYTEST_ARGS)
+	EVENTLOG_TEST_EXAMPLES=10 $(BIN)/pytest -m "soak or property" $(PYTEST_ARGS)
 
 simulate: setup
 	@$(BIN)/python tests/simulation/$(if $(MUTATION),patches.py $(MUTATION),simulate.py $(if $(SEED),--seed $(SEED),$(if $(SHRINK),--shrink $(SHRINK),--seconds $(or $(SECONDS),60) $(if $(REPORT),--report))))

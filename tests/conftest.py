@@ -34,7 +34,7 @@ import hypothesis
 import mysql_servers
 import pytest
 import sqlalchemy as sa
-from shared import Run, temporary_servers
+from shared import Run, examples, temporary_servers
 
 from eventlog import cli
 from eventlog.sql import embedded
@@ -44,7 +44,10 @@ if TYPE_CHECKING:
 
 # How long an example takes shows how busy the machine is, not whether the code is right.
 hypothesis.settings.register_profile(
-    "eventlog", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "eventlog",
+    max_examples=examples(100),
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("eventlog")
 
@@ -65,6 +68,13 @@ def pytest_collection() -> None:
     twentieth of the time of all tests.
     """
     gc.disable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the properties: the soak tries more examples of each."""
+    for item in items:
+        if hypothesis.is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker("property")
 
 
 def pytest_collection_finish() -> None:

@@ -77,6 +77,14 @@ def refused(
     assert not by_code or caught.value.code == what
 
 
+def examples(number: int) -> int:
+    """How many examples of a property are tried, of the number that has found its faults: a quarter
+    in each run, since the next run tries others, and EVENTLOG_TEST_EXAMPLES times as many where that
+    is set, as in `make soak`.
+    """
+    return max(10, round(number * float(os.environ.get("EVENTLOG_TEST_EXAMPLES", "0.25"))))
+
+
 PATIENCE = 300.0
 """Seconds until a test that waits for something gives up; what it waits for takes far less."""
 

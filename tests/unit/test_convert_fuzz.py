@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from loss_formats import CATALOG
 from loss_samples import SAMPLES
+from shared import examples
 
 from eventlog.changes.format import Report
 from eventlog.conversion import convert
@@ -60,7 +61,9 @@ def test_a_damaged_file_is_passed_over_or_refused(
     good = path.read_bytes()
     reader = format_named(format)
 
-    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(
+        max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
     @given(st.data())
     def damaged(data: st.DataObject) -> None:
         content = bytearray(good)
@@ -80,7 +83,9 @@ def test_damaged_binary_messages_are_passed_over_or_refused(tmp_path: Path) -> N
     good = [json.loads(line) for line in path.read_text().splitlines()]
     reader = format_named("qlik-messages")
 
-    @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(
+        max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
     @given(st.data())
     def damaged(data: st.DataObject) -> None:
         lines = [dict(line) for line in good]

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loss_formats import CATALOG
 from samples import row
+from shared import examples
 
 from eventlog.changes.format import Report
 from eventlog.core.fold import AT_A_TIME as WINDOW
@@ -82,7 +83,7 @@ ROWS = st.lists(
 def test_rows_come_back_as_they_were_written(file_format: str, tmp_path: Path) -> None:
     path = tmp_path / f"log.{file_format}"
 
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=examples(50), deadline=None)
     @given(ROWS)
     def keep(rows: Sequence[LogRow]) -> None:
         write_rows(rows, str(path), file_format)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared import examples
 
 from eventlog.changes.format import Report
 from eventlog.conversion import convert
@@ -185,7 +186,7 @@ def without_fields(given_changes: Sequence[Change], **fields: Any) -> list[Chang
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])
 def test_log_rows_keep_a_change(suffix: str) -> None:
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     @given(LOG_CHANGES)
     def keep(native: list[Change]) -> None:
         with tempfile.TemporaryDirectory() as directory:
@@ -195,7 +196,7 @@ def test_log_rows_keep_a_change(suffix: str) -> None:
     keep()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(XDS_CHANGES)
 def test_documents_keep_a_change(native: list[Change]) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -206,7 +207,7 @@ def test_documents_keep_a_change(native: list[Change]) -> None:
 def test_documents_with_times_as_text_keep_all_but_the_fraction_of_a_time_of_day(
     time_syntax: str,
 ) -> None:
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=examples(40), deadline=None)
     @given(XDS_CHANGES)
     def keep(native: list[Change]) -> None:
         with tempfile.TemporaryDirectory() as directory:
@@ -217,7 +218,7 @@ def test_documents_with_times_as_text_keep_all_but_the_fraction_of_a_time_of_day
     keep()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(LOG_CHANGES)
 def test_json_lines_keep_a_change_and_its_types_by_the_catalogue(native: list[Change]) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -226,7 +227,7 @@ def test_json_lines_keep_a_change_and_its_types_by_the_catalogue(native: list[Ch
 
 @pytest.mark.parametrize("mode", ["structured", "batched"])
 def test_cloudevents_keep_a_change_and_its_types_by_the_catalogue(mode: str) -> None:
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     @given(LOG_CHANGES)
     def keep(native: list[Change]) -> None:
         with tempfile.TemporaryDirectory() as directory:
@@ -241,7 +242,7 @@ def test_cloudevents_keep_a_change_and_its_types_by_the_catalogue(mode: str) -> 
     keep()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(XDS_CHANGES)
 def test_documents_through_the_log_lose_their_position_only(native: list[Change]) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -267,7 +268,7 @@ def test_documents_through_the_log_lose_their_position_only(native: list[Change]
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(changes(False, COMMIT_TIMES, TEXT))
 def test_the_log_through_documents_loses_time_and_user_only(native: list[Change]) -> None:
     with tempfile.TemporaryDirectory() as directory:

@@ -14,6 +14,7 @@ import pytest
 from fuzzing import CASES, OF_A_FILE, damaged, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared import examples
 
 from eventlog.changes.json_form import to_json
 from eventlog.errors import FormatError
@@ -41,7 +42,7 @@ def read(data: bytes, fragment: int = 1 << 16) -> list[Change]:
     return changes
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.sampled_from(range(len(STREAMS))), st.integers(0), st.integers(1, 300))
 def test_a_truncated_stream_gives_the_changes_in_front_of_the_cut(
     number: int, cut: int, fragment: int
@@ -52,7 +53,7 @@ def test_a_truncated_stream_gives_the_changes_in_front_of_the_cut(
     assert found == whole[: len(found)]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(
     st.sampled_from(range(len(STREAMS))),
     st.lists(st.tuples(st.integers(0), st.integers(0, 7)), min_size=1, max_size=9),
@@ -66,13 +67,13 @@ def test_flipped_bits_give_an_error_or_other_changes(
     read(bytes(data))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.binary(max_size=400))
 def test_random_bytes_are_no_stream(data: bytes) -> None:
     read(data)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from([*HEADER_SIZES, 99]), st.integers(0, 12), st.binary(max_size=60)),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shared import refused
+from shared import examples, refused
 
 from eventlog.gbase import records
 from eventlog.gbase.layout import parse_columns, tabschem
@@ -214,7 +214,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(STEPS, st.sampled_from([1, 700, 1 << 20]), st.booleans())
 def test_any_transaction_gives_what_the_rules_say_in_memory_and_spilled(
     steps: list[tuple[Any, int, int]], max_open_bytes: int, in_order: bool

@@ -13,7 +13,7 @@ import pytest
 from gbase_layouts import decoded, layout_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shared import refused
+from shared import examples, refused
 
 from eventlog.errors import FormatError, NotExpressible
 from eventlog.gbase.layout import parse_type
@@ -183,7 +183,7 @@ def _packed(draw: st.DrawFn, width: int, like: bytes) -> bytes:
     return bytes(raw)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=examples(1000))
 @given(st.data(), st.sampled_from(["second", *(f"fraction({digits})" for digits in range(1, 6))]))
 def test_common_datetimes_are_read_as_all_others(data: st.DataObject, last: str) -> None:
     qualifier = parse_qualifier(f"year to {last}", interval=False)
@@ -198,7 +198,7 @@ def test_common_datetimes_are_read_as_all_others(data: st.DataObject, last: str)
     assert _outcome(lambda: datetime_reader(qualifier, lambda: None)(raw)) == _outcome(one_by_one)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=examples(1000))
 @given(st.data(), st.integers(1, 12), st.integers(0, 12))
 def test_common_decimals_are_read_as_all_others(
     data: st.DataObject, precision: int, scale: int
@@ -322,7 +322,7 @@ def test_bytes_and_several_values_cannot_be_written(spelled: str, value: Value) 
         written(spelled, value)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.integers(1, 32).flatmap(lambda p: st.tuples(st.just(p), st.none() | st.integers(0, p))),
     st.data(),
@@ -360,7 +360,7 @@ QUALIFIERS = [
 ]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.sampled_from(QUALIFIERS), st.binary(min_size=12, max_size=12))
 def test_what_reads_as_a_datetime_or_interval_is_written_alike(spelled: str, raw: bytes) -> None:
     width = parse_type(spelled, "c").width

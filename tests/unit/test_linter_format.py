@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shared import rows_of_objects
+from shared import examples, rows_of_objects
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, DatabaseError, FormatError, NotExpressible
@@ -271,7 +271,7 @@ def test_a_damaged_queue_gives_a_clear_error_or_clean_changes() -> None:
         st.sampled_from(["error", "raw"]),
         st.booleans(),
     )
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=examples(300), deadline=None)
     def read(
         lines: list[dict[str, Any]],
         typ_table: str,
@@ -297,7 +297,7 @@ def test_a_damaged_queue_gives_a_clear_error_or_clean_changes() -> None:
 
 
 @given(data=st.data(), suffix=st.sampled_from(["csv", "jsonl", "parquet"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_damaged_file_gives_a_clear_error_or_clean_changes(
     data: st.DataObject, suffix: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

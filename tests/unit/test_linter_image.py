@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared import examples
 
 from eventlog.errors import ConfigError
 from eventlog.linter.codec import RowDecodeError, RowEncodeError, Typ
@@ -86,7 +87,7 @@ def tables_and_rows(draw: st.DrawFn) -> tuple[TableAttrs, dict[str, Any]]:
 
 
 @given(tables_and_rows())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_every_row_survives_its_image(case: tuple[TableAttrs, dict[str, Any]]) -> None:
     table, row = case
     image = CODEC.encode(table, row)
@@ -98,7 +99,7 @@ def test_every_row_survives_its_image(case: tuple[TableAttrs, dict[str, Any]]) -
 
 
 @given(tables_and_rows(), st.binary(max_size=80))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_any_bytes_give_a_row_or_a_clear_error(
     case: tuple[TableAttrs, dict[str, Any]], image: bytes
 ) -> None:

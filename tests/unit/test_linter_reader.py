@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from linter_queue import DATE, TO, addresses, commit, counted, read, rollback, row
-from shared import refused
+from shared import examples, refused
 
 from eventlog.errors import ConfigError, NotExpressible
 from eventlog.linter.codec import RowDecodeError
@@ -145,7 +145,7 @@ def test_a_read_after_an_error_in_a_row_goes_on_from_the_token() -> None:
 @given(
     st.integers(0, 50), st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(0, 30)
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_any_split_and_any_order_give_the_same_changes(
     seed: int, sizes: list[int], again: int
 ) -> None:
@@ -170,7 +170,7 @@ def test_any_split_and_any_order_give_the_same_changes(
 
 
 @given(st.integers(0, 50), st.integers(0, 400))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_a_reader_that_starts_from_a_token_gives_what_came_after_it(seed: int, cut: int) -> None:
     start = (0xFFFFFFFF << 32) | ((1 << 31) - 40_000) if seed % 2 else 24
     steps = list(emulate(Workload(seed, transactions=25, address=start)))

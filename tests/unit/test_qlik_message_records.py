@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from message_samples import NOW, SEQUENCE, MemoryRegistry, write
+from shared import examples
 
 from eventlog.model import Change, ChangeOp, Value
 from eventlog.qlik import avro
@@ -107,7 +108,7 @@ def test_a_message_does_not_depend_on_those_before_it(
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(changes())
 def test_avro_messages_are_whole_records_of_their_schemas(
     shape: dict[str, Any], change: Change

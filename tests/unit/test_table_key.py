@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared import examples
 
 from eventlog.core.table_key import (
     Part,
@@ -228,7 +229,7 @@ PARTS = st.lists(
 
 
 @given(PARTS)
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 def test_canonical_text_reads_back_the_same(parts):
     text = parts_text(parts)
     again = parse(text)
@@ -237,7 +238,7 @@ def test_canonical_text_reads_back_the_same(parts):
 
 
 @given(KEY_TEXTS)
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=examples(500))
 def test_a_text_parses_to_parts_that_are_where_they_say_or_is_a_bad_table_key(text):
     try:
         parts = parse(text)
@@ -312,14 +313,14 @@ def assert_both_ways_are_one(names, text):
 
 @pytest.mark.parametrize("type_name", sorted(VALUES))
 @given(st.data())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_the_fast_way_gives_what_the_grammar_gives_for_every_type(type_name, data):
     columns = [("k", type_name)]
     assert_both_ways_are_one(columns, data.draw(keys(columns)))
 
 
 @given(COLUMNS, st.data())
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 def test_the_fast_way_gives_what_the_grammar_gives_for_composite_keys(columns, data):
     assert_both_ways_are_one(columns, data.draw(keys(columns)))
 

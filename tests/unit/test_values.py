@@ -11,6 +11,7 @@ import pytest
 from documents import ROOT
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from shared import examples
 from value_samples import SYNTAXES, TYPES, key, written
 
 from eventlog.core.values import (
@@ -608,7 +609,7 @@ ANY_TEXT = st.one_of(
     st.sampled_from(["UTC", "Europe/Berlin"]),
     ANY_TEXT,
 )
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=examples(500))
 def test_a_converter_gives_xml_text_or_one_of_its_two_errors(
     type_name, time_syntax, time_zone, text
 ):
@@ -620,7 +621,7 @@ def test_a_converter_gives_xml_text_or_one_of_its_two_errors(
 
 
 @given(st.sampled_from(TYPES), ANY_TEXT)
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=examples(500))
 def test_a_normal_form_is_its_own_normal_form(type_name, text):
     try:
         normal = key(type_name, text)

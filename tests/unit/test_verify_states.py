@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared import examples
 
 from eventlog.core.catalog import Column, Database, Table
 from eventlog.core.catalog_builder import build_catalog
@@ -33,7 +34,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(STEPS, max_size=20))
 def test_each_state_is_that_of_the_last_change(steps: list[tuple[str, Any, Any]]) -> None:
     expected: dict[str, list[Any]] = {}

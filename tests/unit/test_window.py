@@ -13,6 +13,7 @@ from fake_publisher import OUTPUT
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from samples import CATALOG, row, usr
+from shared import examples
 
 from eventlog.core.catalog import ObjectId
 from eventlog.core.events import ids_of
@@ -236,7 +237,7 @@ def rows_of(drawn: list[tuple[int, int, str, str, bool]]) -> tuple[list[LogRow],
     return rows, frozenset(in_flight)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     steps,
     st.integers(1, 70),
@@ -268,7 +269,7 @@ def test_any_query_limit_gives_the_same_events_in_the_same_order(
     assert groups(limit) == groups(len(rows) + 1)
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @example([(1, 2, "A", "app", False), (1, 2, "B", "app", False), (1, 2, "A", "app", False), (1, 4,
           "A", "app", False), (1, 4, "C", "app", False)], 4, 1000, 10000)  # fmt: skip
 @given(steps, st.integers(1, 20), st.sampled_from([0, 2, 5, 1000]), st.sampled_from([0, 5, 10000]))

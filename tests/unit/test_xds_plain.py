@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared import examples
 
 from eventlog.changes.format import Report, RowTexts
 from eventlog.conversion import read_changes, read_texts
@@ -260,7 +261,7 @@ FORMS = (
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data())
 def test_successive_events_of_one_form_are_read_as_each_of_them(data: st.DataObject) -> None:
     """Runs of alike events, with others between them."""
