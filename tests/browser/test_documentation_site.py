@@ -46,7 +46,7 @@ def address(site: Path) -> Iterator[str]:
         server.shutdown()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM
@@ -71,6 +71,8 @@ def requested(browser: Any) -> set[str]:
 
 
 def test_no_page_asks_another_host_for_anything(address: str, browser: Any) -> None:
+    requested(browser)
+    browser.get_log("browser")
     seen = set()
     for page in (
         "index.html",
