@@ -1,5 +1,7 @@
 # make setup   .venv with every development extra; quick when nothing has changed
 # make demo    all steps on an embedded PostgreSQL
+# make quick   lint, the unit and conformance tests, one run from a table to its documents: for the loop of somebody
+#              who works, a minute and a half on 2 cores
 # make test    lint, types, import contracts, the site, tests; some 15 minutes on 2 cores
 # make soak    the tests that take longer
 # make simulate  fresh schedules of a simulated publisher for SECONDS (60); SEED=7 shows the steps of one seed, or of a
@@ -29,7 +31,7 @@ BENCHES := $(addprefix bench/,drain.py consumers.py horizon.py partitions.py cro
 
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
-.PHONY: setup demo test compiled lint docs docs-serve simulate interleave soak bench reference diagrams recording clean distclean
+.PHONY: setup demo quick quick-tests test compiled lint docs docs-serve simulate interleave soak bench reference diagrams recording clean distclean
 
 setup: $(STAMP)
 
@@ -52,6 +54,14 @@ docs: setup
 
 docs-serve: setup
 	$(SITE) serve
+
+# Without the properties, of which each tries many examples, and without what starts a server of MySQL's family.
+quick: setup
+	@$(MAKE) --no-print-directory --jobs 2 lint quick-tests
+
+quick-tests: setup
+	$(BIN)/pytest -n 1 --dist loadgroup -m "not soak and not property" -k "not mariadb" tests/unit tests/conformance \
+		tests/packaging/test_quick_start.py $(PYTEST_ARGS)
 
 # Tests start hundreds of processes: each module is compiled once for all of them, though the environment forbids
 # Python to keep what it compiles.

@@ -38,12 +38,11 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     this tree.
     """
     directory = tmp_path_factory.mktemp("plugins")
-    for package in sorted(PLUGINS.iterdir()):
-        built = run(
-            sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation",
-            f"--wheel-dir={directory}", package, cwd=directory,
-        )  # fmt: skip
-        assert built.returncode == 0, built.stderr
+    built = run(
+        sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation",
+        f"--wheel-dir={directory}", *sorted(PLUGINS.iterdir()), cwd=directory,
+    )  # fmt: skip
+    assert built.returncode == 0, built.stderr
     wheels = sorted(directory.glob("*.whl"))
     assert len(wheels) == 3
     paths = [

@@ -36,7 +36,7 @@ from eventlog.publisher.open_context import open_context
 from eventlog.registry import format_named
 from eventlog.spark.convert import convert as convert_on_spark
 
-ROWS = 20_000
+ROWS = 6_000
 TIMES = f"""
 ALTER TABLE {LOG} ALTER COLUMN event_time DROP NOT NULL;
 UPDATE {LOG} SET event_time = CASE WHEN record_id % 50 = 0 THEN NULL ELSE

@@ -25,7 +25,7 @@ from backlog_job import (
 from eventlog.changes.format import Report
 from eventlog.registry import format_named
 
-ROWS = 3_000
+ROWS = 1_500
 DEBEZIUM = {"format__type": "debezium", "sink__type": "kafka", "sink__brokers": "127.0.0.1:1"}
 
 Told = tuple[str | None, Any, Any]

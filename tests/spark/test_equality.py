@@ -31,7 +31,7 @@ from backlog_job import (
 from shared import Run, url_of
 
 
-@pytest.mark.parametrize("number", [20_000, pytest.param(200_000, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("number", [6_000, pytest.param(200_000, marks=pytest.mark.soak)])
 def test_a_job_and_the_publisher_send_the_same_events_byte_for_byte(
     log: sa.Engine, tmp_path: Path, number: int
 ) -> None:
@@ -109,7 +109,7 @@ def test_in_a_new_epoch_a_job_writes_the_event_ids_that_the_publisher_would(
 
 
 def test_marks_and_error_rows_are_those_of_the_publisher(log: sa.Engine, tmp_path: Path) -> None:
-    log_rows(log, random_rows(5_000, seed=3))
+    log_rows(log, random_rows(2_000, seed=3))
     convert(config_of(log), tmp_path / "out", mark=True)
     by_job = statuses(log), errors(log)
     with log.begin() as connection:

@@ -65,7 +65,7 @@ def config(database: sa.Engine, tmp_path: Path) -> Config:
     return load(tmp_path / "eventlog.toml", {})
 
 
-def change(database: sa.Engine, seed: int, number: int = 600) -> None:
+def change(database: sa.Engine, seed: int, number: int = 250) -> None:
     chance = random.Random(seed)
     with database.connect() as conn:
         for n in range(number):
@@ -96,9 +96,9 @@ def test_the_job_gives_the_events_of_the_publisher_and_marks_the_rows(
 ) -> None:
     change(database, seed=5)
     waiting = statuses(database)
-    copied = copy(config, tmp_path / "copy", partition_rows=500)
+    copied = copy(config, tmp_path / "copy", partition_rows=220)
     assert set(statuses(database).values()) == {"N"}
-    report = convert(config, tmp_path / "out", mark=True, partition_rows=300)
+    report = convert(config, tmp_path / "out", mark=True, partition_rows=130)
     assert set(statuses(database).values()) == {"S"}
     execute(database, "UPDATE eventlog SET status = 'N'")
     expected = publish(config)

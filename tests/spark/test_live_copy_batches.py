@@ -40,6 +40,8 @@ from eventlog.spark.copy_types import Columns, CopyError, Note
 from eventlog.spark.delta_copy import delta
 from eventlog.spark.iceberg_copy import IcebergCopy, iceberg
 
+pytestmark = pytest.mark.xdist_group("changes")  # without Java, beside those that have it
+
 Named = Sequence[tuple[str, t.DataType, ColumnType]]
 A, PAY = 'a "quoted" one', "Pay"
 AT = ("at", t.TimestampNTZType(), ColumnType(Kind.TIMESTAMP))
@@ -602,7 +604,7 @@ def stored(directory: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "steps", [range(1, 40, 4), pytest.param(range(1, 80), marks=pytest.mark.soak)]
+    "steps", [range(1, 40, 9), pytest.param(range(1, 80), marks=pytest.mark.soak)]
 )
 def test_what_a_killed_removal_has_left_is_removed_by_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: range

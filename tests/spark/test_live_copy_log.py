@@ -30,6 +30,8 @@ from eventlog.spark.copy_source import ClassSource
 from eventlog.spark.copy_target import CopyBatch
 from eventlog.sql.dialects.postgresql.log import PostgresLog
 
+pytestmark = pytest.mark.xdist_group("changes")  # without Java, beside those that have it
+
 TEXTS = pa.map_(pa.string(), pa.string())
 SCHEMA = pa.schema([
     ("position", pa.int64()), ("record_ids", pa.list_(pa.int64())), ("operation", pa.string()),

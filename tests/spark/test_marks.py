@@ -117,7 +117,7 @@ def test_concurrent_writers_lose_nothing_and_are_never_marked_unread(
 def test_marks_that_were_interrupted_are_completed_once(
     log: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log_rows(log, random_rows(6_000, seed=9))
+    log_rows(log, random_rows(3_000, seed=9))
     out = tmp_path / "out"
     monkeypatch.setattr(claim, "_BATCH_ROWS", 500)
     written = []

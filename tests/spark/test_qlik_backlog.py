@@ -52,7 +52,7 @@ from eventlog.spark.change_frame import change_of
 from eventlog.spark.change_tables import read_change_table
 from eventlog.spark.messages import read_messages
 
-ROWS = 3_000
+ROWS = 1_500
 
 TIMES = f"""
 UPDATE {LOG} SET event_time = CASE WHEN record_id % 50 = 0 THEN NULL ELSE
