@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from lxml import etree
+from processes import start
 from publishers import install, write_config
 from replay import Replay
 from shared import each_step, execute, fetch, one_of_each, statuses, url_of
@@ -60,7 +61,7 @@ class Publisher:
         install(load(self.config_file, {}))
         self.rows_of: dict[str, Any] = {}
         self.text_of: dict[str, str] = {}
-        self.process = subprocess.Popen(
+        self.process = start(
             [
                 sys.executable,
                 str(Path(__file__).with_name("kill_driver.py")),

