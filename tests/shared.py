@@ -126,11 +126,15 @@ def free_port() -> int:
 
 
 def wait_until(holds: Callable[[], object], what: str = "it holds") -> None:
-    """Wait for something that a thread or another process does."""
-    deadline = time.monotonic() + PATIENCE
+    """Wait for something that a thread or another process does.
+
+    What takes long is asked for less often: each question takes the time of those who work.
+    """
+    begun = time.monotonic()
     while not holds():
-        assert time.monotonic() < deadline, f"waited {PATIENCE:g} s in vain until {what}"
-        time.sleep(0.01)
+        waited = time.monotonic() - begun
+        assert waited < PATIENCE, f"waited {PATIENCE:g} s in vain until {what}"
+        time.sleep(min(0.2, max(0.01, waited / 10)))
 
 
 # --- steps that a process dies at -----------------------------------------------------------------

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-import sqlalchemy as sa
+import psycopg
 from shared import free_port, temporary_servers, wait_until
 
 _NEEDED = ("initdb", "pg_ctl", "pg_basebackup", "postgres")
@@ -44,10 +44,12 @@ def home() -> Iterator[Path]:
 
 
 class Server:
-    """A server of the cluster in ``data``. Its database is ``hr``."""
+    """A server of the cluster in ``data``. Its database is ``hr``. ``template``: the cluster that
+    it was copied from.
+    """
 
-    def __init__(self, data: Path) -> None:
-        self.data, self.is_running = data, False
+    def __init__(self, data: Path, template: Path | None = None) -> None:
+        self.data, self.template, self.is_running = data, template, False
         self.port = free_port()
 
     def run(self, program: str, *arguments: str) -> None:
@@ -75,10 +77,22 @@ class Server:
             f"-c port={self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c "
             "fsync=off -c shared_buffers=16MB -c max_connections=20 -c hot_standby=on"
         )
-        log = str(self.data.parent / f"{self.data.name}.log")
-        self.run("pg_ctl", "-D", str(self.data), "-o", options, "-l", log, "-w", "start")
+        self.run("pg_ctl", "-D", str(self.data), "-o", options, "-l", self.log, "-w", "start")
         self.is_running = True
         return self
+
+    @property
+    def log(self) -> str:
+        return str(self.data.parent / f"{self.data.name}.log")
+
+    def restart(self) -> None:
+        """As an administrator does: each session is ended."""
+        self.run("pg_ctl", "-D", str(self.data), "-m", "fast", "-l", self.log, "-w", "restart")
+
+    def stop_cleanly(self) -> None:
+        """Stop so that its files may be copied."""
+        self.run("pg_ctl", "-D", str(self.data), "-m", "fast", "-w", "stop")
+        self.is_running = False
 
     def stop(self) -> None:
         """At once, as a machine that is lost."""
@@ -87,10 +101,16 @@ class Server:
             self.run("pg_ctl", "-D", str(self.data), "-m", "immediate", "-w", "stop")
 
     def standby(self, name: str) -> Server:
-        """A new server that follows this one."""
-        other = Server(self.data.parent / name)
-        self.run("pg_basebackup", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "-D",
-            str(other.data), "-X", "stream", "-c", "fast", "-R")  # fmt: skip
+        """A new server that follows this one, from the state of its template on."""
+        other = Server(self.data.parent / name, self.template)
+        if self.template is None:
+            self.run("pg_basebackup", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres",
+                "-D", str(other.data), "-X", "stream", "-c", "fast", "-R")  # fmt: skip
+            return other.start()
+        self.run_plainly("cp", "-a", str(self.template), str(other.data))
+        with (other.data / "postgresql.auto.conf").open("a") as settings:
+            settings.write(f"primary_conninfo = 'host=127.0.0.1 port={self.port} user=postgres'\n")
+        (other.data / "standby.signal").touch()
         return other.start()
 
     def catch_up(self, standby: Server) -> None:
@@ -116,24 +136,23 @@ class Server:
     def url(self) -> str:
         return f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/hr"
 
+    @contextmanager
+    def _session(self, database: str = "hr") -> Iterator[psycopg.Connection[tuple[object, ...]]]:
+        # Of the bare driver: what waits for a server asks it repeatedly, and an engine asks it a
+        # dozen questions first.
+        with psycopg.connect(
+            host="127.0.0.1", port=self.port, user="postgres", dbname=database, autocommit=True
+        ) as session:
+            yield session
+
     def execute(self, *statements: str, database: str = "hr") -> None:
-        engine = sa.create_engine(
-            self.url.replace("/hr", f"/{database}"), isolation_level="AUTOCOMMIT"
-        )
-        try:
-            with engine.connect() as conn:
-                for statement in statements:
-                    conn.exec_driver_sql(statement)
-        finally:
-            engine.dispose()
+        with self._session(database) as session:
+            for statement in statements:
+                session.execute(statement.encode())
 
     def rows(self, query: str) -> list[tuple[object, ...]]:
-        engine = sa.create_engine(self.url, isolation_level="AUTOCOMMIT")
-        try:
-            with engine.connect() as conn:
-                return [tuple(row) for row in conn.exec_driver_sql(query)]
-        finally:
-            engine.dispose()
+        with self._session() as session:
+            return session.execute(query.encode()).fetchall()
 
     def value(self, query: str) -> object:
         ((value,),) = self.rows(query)
@@ -150,7 +169,7 @@ def url_of_all(*servers: Server) -> str:
 def servers(template: Path) -> Iterator[Server]:
     """A primary that is a copy of a cluster. All servers next to it are stopped at the end."""
     with home() as directory:
-        server = Server(directory / "a")
+        server = Server(directory / "a", template)
         server.run_plainly("cp", "-a", str(template), str(server.data))
         try:
             yield server.start()

@@ -8,7 +8,6 @@ import dataclasses
 import os
 import queue
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from typing import Any
 
 import psycopg
 import sqlalchemy as sa
+from processes import EVENTLOG, start
 from shared import PATIENCE, PlainSink, fetch, url_of
 
 from eventlog.cli.context import transaction
@@ -284,15 +284,14 @@ def process(
     )
     flags = settings(engine, **options) | files
     command = [
-        str(Path(sys.executable).with_name("eventlog")),
+        EVENTLOG,
         *first,
         *_set(flags),
         "publish",
         *more,
     ]
-    running = subprocess.Popen(
-        command, env=os.environ | {"EVENTLOG_TRACEBACK": "1"}, stderr=subprocess.PIPE
-    )
+    environment = os.environ | {"EVENTLOG_TRACEBACK": "1"}
+    running = start(command, env=environment, stderr=subprocess.PIPE)
     try:
         yield running
     finally:

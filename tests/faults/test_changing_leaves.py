@@ -145,7 +145,7 @@ def partitioned() -> Iterator[Server]:
         engine = sa.create_engine(server.url)
         make_leaves(engine)
         engine.dispose()
-        server.run("pg_ctl", "-D", str(server.data), "-m", "fast", "-w", "stop")
+        server.stop_cleanly()
         yield server
 
 

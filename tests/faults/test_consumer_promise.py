@@ -25,6 +25,7 @@ import psycopg
 import pytest
 from kafka_cluster import Cluster
 from postgres_clusters import Server, primary, programs
+from processes import start
 from publishers import install, write_config
 from receiver import Receiver, Script, reply
 from shared import PATIENCE, wait_until
@@ -97,7 +98,7 @@ class Reader:
 
     def start(self) -> None:
         command = [sys.executable, str(DRIVER), str(self.config), str(self.out)]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=self.errors)
+        self.process = start(command, stdout=subprocess.DEVNULL, stderr=self.errors)
 
     def kill(self) -> None:
         if self.process is not None:

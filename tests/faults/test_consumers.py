@@ -30,7 +30,17 @@ from publishers import (
     write,
     write_config,
 )
-from shared import PATIENCE, Run, execute, fetch, opened_log, statuses, url_of, wait_until
+from shared import (
+    PATIENCE,
+    Run,
+    copied_log,
+    execute,
+    fetch,
+    opened_log,
+    statuses,
+    url_of,
+    wait_until,
+)
 
 from eventlog import publisher
 from eventlog.config.load import Config, load
@@ -65,11 +75,24 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[sa.Engine]:
     if request.param == "postgresql":
         yield request.getfixturevalue("pg_log")
         return
-    engine = sa.create_engine(f"sqlite:///{tmp_path / 'app.db'}")
-    execute(engine, "CREATE TABLE usr (idu integer PRIMARY KEY, fname text)")
-    migrations.upgrade(engine, log_table="eventlog")
+    template = request.getfixturevalue("sqlite_log")
+    engine = sa.create_engine(f"sqlite:///{copied_log(template, tmp_path / 'app.db')}")
     yield engine
     engine.dispose()
+
+
+ON_ONE = pytest.mark.parametrize("log", ["sqlite"], indirect=True)
+"""For rules whose code is the same on each database."""
+
+
+@pytest.fixture(scope="module")
+def sqlite_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with the class ``usr`` and its log."""
+    file = tmp_path_factory.mktemp("log") / "app.db"
+    engine = sa.create_engine(f"sqlite:///{file}", poolclass=sa.NullPool)
+    execute(engine, "CREATE TABLE usr (idu integer PRIMARY KEY, fname text)")
+    migrations.upgrade(engine, log_table="eventlog")
+    return file
 
 
 @pytest.fixture
@@ -442,6 +465,7 @@ def test_an_event_that_a_crash_left_is_sent_under_its_id_with_its_rows(log: sa.E
     assert written_sets(log) == [{"whole": "[2]"}]
 
 
+@ON_ONE
 def test_a_refused_event_is_an_error_of_this_consumer_alone(log: sa.Engine) -> None:
     write(log, 1, 2)
 
@@ -456,6 +480,7 @@ def test_a_refused_event_is_an_error_of_this_consumer_alone(log: sa.Engine) -> N
     assert consume(configuration(log)) == ["1", "2"]
 
 
+@ON_ONE
 def test_a_retry_parks_its_object_and_the_others_go_on(log: sa.Engine) -> None:
     write(log, 1, 2)
     tries: list[str] = []
@@ -490,6 +515,7 @@ def test_rows_taken_out_of_the_set_are_sent_again(log: sa.Engine) -> None:
     assert the_set(log) == (3, [])
 
 
+@ON_ONE
 def test_only_the_classes_asked_for_are_sent(log: sa.Engine, tmp_path: Path) -> None:
     execute(log, "CREATE TABLE item (id integer PRIMARY KEY, name text)")
     write(log, 1)
@@ -504,6 +530,7 @@ def test_only_the_classes_asked_for_are_sent(log: sa.Engine, tmp_path: Path) -> 
         consume(consumer(log, "other", source__classes="nothing"))
 
 
+@ON_ONE
 def test_rows_of_a_reserved_status_are_passed_over(log: sa.Engine) -> None:
     write(log, 1, 2, 3)
     execute(log, "UPDATE eventlog SET status = 'x' WHERE record_id = 2")
@@ -677,6 +704,7 @@ def test_consumers_are_listed_reset_and_dropped(log: sa.Engine, command: Run) ->
     assert (code, "has no consumer 'audit'; the consumers are: search" in said) == (2, True)
 
 
+@ON_ONE
 def test_a_reset_forgets_what_was_in_flight(log: sa.Engine, command: Run) -> None:
     write(log, 1, 2)
     with pytest.raises(ReceiverUnavailable):
@@ -738,6 +766,7 @@ def test_what_was_refused_for_a_consumer_is_shown_and_put_back_for_it_alone(
     assert set(statuses(log).values()) == {"N"}
 
 
+@ON_ONE
 def test_what_is_refused_for_a_consumer_under_a_later_number_goes_again_under_it(
     log: sa.Engine, command: Run
 ) -> None:
@@ -755,6 +784,7 @@ def test_what_is_refused_for_a_consumer_under_a_later_number_goes_again_under_it
     assert consume(consumer(log)) == ["2.2"]
 
 
+@ON_ONE
 def test_what_was_refused_before_a_consumer_was_reset_is_refused_no_longer(
     log: sa.Engine, command: Run
 ) -> None:
@@ -768,6 +798,7 @@ def test_what_was_refused_before_a_consumer_was_reset_is_refused_no_longer(
     assert "done" in command("explain", "1", "--consumer", "search")[1].splitlines()[0]
 
 
+@ON_ONE
 def test_what_is_refused_for_a_consumer_is_known_though_the_clock_is_set_back(
     log: sa.Engine, command: Run
 ) -> None:
@@ -783,6 +814,7 @@ def test_what_is_refused_for_a_consumer_is_known_though_the_clock_is_set_back(
     assert consume(consumer(log)) == ["1.2"]
 
 
+@ON_ONE
 def test_objects_of_a_snapshot_after_a_reset_have_other_event_ids(
     log: sa.Engine, command: Run
 ) -> None:
@@ -794,6 +826,7 @@ def test_objects_of_a_snapshot_after_a_reset_have_other_event_ids(
     assert first != second
 
 
+@ON_ONE
 def test_the_commands_are_of_the_consumer_that_the_configuration_names(
     log: sa.Engine, run: Run
 ) -> None:
@@ -809,6 +842,7 @@ def test_the_commands_are_of_the_consumer_that_the_configuration_names(
     assert "1 row sent again to consumer search" in command("requeue")[1]
 
 
+@ON_ONE
 def test_a_row_that_would_bring_an_old_value_back_is_not_sent_again(
     log: sa.Engine, command: Run
 ) -> None:
@@ -820,6 +854,7 @@ def test_a_row_that_would_bring_an_old_value_back_is_not_sent_again(
     assert consume(consumer(log)) == ["1.2"]
 
 
+@ON_ONE
 def test_a_row_that_the_receiver_has_applied_goes_again_under_the_next_number(
     log: sa.Engine, command: Run
 ) -> None:
@@ -921,6 +956,7 @@ def test_a_consumer_gets_again_what_no_later_row_outdates_and_inserts_as_a_whole
     assert consume(consumer(log)) == ["2.2"]
 
 
+@ON_ONE
 def test_of_a_set_of_many_ranges_only_later_rows_that_are_done_count(
     log: sa.Engine, command: Run
 ) -> None:
@@ -940,6 +976,7 @@ def test_of_a_set_of_many_ranges_only_later_rows_that_are_done_count(
     assert (code, json.loads(said)["set_back"]) == (0, 3)
 
 
+@ON_ONE
 def test_a_dry_run_reads_each_row_once(log: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     write(log, *range(1, 41), event_type=2)
     execute(log, "UPDATE eventlog SET table_name = 'nowhere' WHERE record_id % 4 = 0")
@@ -993,6 +1030,7 @@ def test_purge_keeps_what_a_consumer_was_asked_to_send_again(log: sa.Engine, com
     assert statuses(log) == {}
 
 
+@ON_ONE
 def test_purge_keeps_the_error_of_a_row_that_stays_for_another_consumer(
     log: sa.Engine, command: Run
 ) -> None:
@@ -1089,6 +1127,7 @@ def test_a_new_epoch_names_the_consumers_and_so_does_doctor_until_they_are_reset
     ]
 
 
+@ON_ONE
 def test_an_epoch_that_is_drawn_by_hand_names_the_consumers(log: sa.Engine, command: Run) -> None:
     consume(consumer(log))
     assert "the consumers search. If" in command("db", "start-epoch")[1]
@@ -1149,6 +1188,7 @@ def test_resync_logs_a_delete_again_that_a_consumer_has_refused(
     assert consume(consumer(log)) == []
 
 
+@ON_ONE
 def test_rows_e_that_the_publisher_puts_back_are_unseen_by_consumers(
     log: sa.Engine, command: Run
 ) -> None:
@@ -1163,6 +1203,7 @@ def test_rows_e_that_the_publisher_puts_back_are_unseen_by_consumers(
     assert consume(configuration(log)) == ["1"]
 
 
+@ON_ONE
 def test_rows_that_a_finished_directory_holds_concern_no_consumer(log: sa.Engine) -> None:
     write(log, 1, 2)
     line = {
@@ -1193,6 +1234,7 @@ def test_rows_deleted_or_inserted_by_hand_below_what_is_done_are_unseen(log: sa.
     assert consume(consumer(log)) == []
 
 
+@ON_ONE
 def test_a_reserved_status_that_becomes_n_below_what_is_done_is_unseen(log: sa.Engine) -> None:
     write(log, 1, 2, 3)
     execute(log, "UPDATE eventlog SET status = 'x' WHERE record_id = 2")
@@ -1305,6 +1347,7 @@ def test_a_snapshot_whose_class_has_got_another_key_begins_the_class_again(
     assert without_begun(consume(config)) == ["usr.id=1", "usr.id=2", "usr.id=3"]
 
 
+@ON_ONE
 def test_an_object_of_a_snapshot_that_gets_retry_waits_alone_and_its_changes_wait_for_it(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1339,6 +1382,7 @@ def test_an_object_of_a_snapshot_that_gets_retry_waits_alone_and_its_changes_wai
 
 
 @pytest.mark.parametrize("max_attempts", [0, 2])
+@ON_ONE
 def test_an_object_that_the_receiver_fails_for_does_not_hold_a_snapshot(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch, max_attempts: int
 ) -> None:
@@ -1358,6 +1402,7 @@ def test_an_object_that_the_receiver_fails_for_does_not_hold_a_snapshot(
 
     config = consumer(log, start_from="snapshot")
     no_wait = {"retry_initial": 0, "retry_max": 0, "batch_size": 4, "max_attempts": max_attempts}
+    refusals = "SELECT code, event_id FROM eventlog_error WHERE consumer = 'search'"
     for number in range(1, 31):
         write(log, number)  # without another document nobody is given up
         with opened(config, **no_wait) as context:
@@ -1365,9 +1410,11 @@ def test_an_object_that_the_receiver_fails_for_does_not_hold_a_snapshot(
             for _ in range(3):
                 state.parking.rests_until = 0.0
                 run_cycle(PublisherSession(context, state, Collecting(fail)))
+        has_others = sum(one.startswith("snapshot.") for one in arrived) == 23
+        if has_others and (not max_attempts or fetch(log, refusals)):
+            break
     assert sum(one.startswith("snapshot.") for one in arrived) == 23
-    lines = fetch(log, "SELECT code, event_id FROM eventlog_error WHERE consumer = 'search'")
-    assert lines == ([("receiver", culprit)] if max_attempts else [])
+    assert fetch(log, refusals) == ([("receiver", culprit)] if max_attempts else [])
     if not max_attempts:
         with opened(config) as context:
             skip(context.log, context.ledger, culprit, "the mailbox is gone")
@@ -1379,6 +1426,7 @@ def test_an_object_that_the_receiver_fails_for_does_not_hold_a_snapshot(
     assert fetch(log, "SELECT count(*) FROM eventlog_inflight WHERE kind = 'delivery'") == [(0,)]
 
 
+@ON_ONE
 def test_an_object_of_a_snapshot_that_is_repeated_after_a_kill_has_the_same_number(
     log: sa.Engine,
 ) -> None:
@@ -1470,6 +1518,7 @@ def test_an_object_of_a_snapshot_is_sent_again_as_it_is_then_to_its_consumer_alo
     assert consume(config) == []
 
 
+@ON_ONE
 def test_an_object_that_is_sent_again_survives_a_crash(
     log: sa.Engine, refused: str, command: Run
 ) -> None:
@@ -1498,6 +1547,7 @@ def test_objects_of_a_table_that_is_renamed_are_sent_under_its_new_name(
     assert "table=sheet" in str(sent[0].body)
 
 
+@ON_ONE
 def test_an_object_whose_class_is_gone_gets_another_line_and_holds_nobody_up(
     log: sa.Engine, refused: str, command: Run
 ) -> None:
@@ -1512,6 +1562,7 @@ def test_an_object_whose_class_is_gone_gets_another_line_and_holds_nobody_up(
     )
 
 
+@ON_ONE
 def test_only_an_object_that_was_refused_is_asked_for_again(
     log: sa.Engine, refused: str, command: Run
 ) -> None:
@@ -1523,6 +1574,7 @@ def test_only_an_object_that_was_refused_is_asked_for_again(
     assert command("explain", refused)[0] == 1
 
 
+@ON_ONE
 def test_a_snapshot_is_of_the_classes_asked_for_one_after_the_other(log: sa.Engine) -> None:
     execute(
         log,
@@ -1539,6 +1591,7 @@ def test_a_snapshot_is_of_the_classes_asked_for_one_after_the_other(log: sa.Engi
     assert without_begun(consume(only)) == ["item.id=7"]
 
 
+@ON_ONE
 def test_an_object_of_a_snapshot_is_a_read_for_debezium(log: sa.Engine) -> None:
     fill(log, 1)
     write(log, 1)

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import sqlalchemy as sa
+from processes import start
 from publishers import make_log, process, write
 from shared import execute, statuses, wait_until
 
@@ -79,7 +80,7 @@ def started(
 ) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A receiver and its port; killed at the end."""
     command = [*language.command, str(file), str(port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+    with start(command, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         try:
             yield running, int(running.stdout.readline().split()[-1])

@@ -14,11 +14,10 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from postgres_clusters import Server, primary, programs, servers, url_of_all
+from postgres_clusters import Server, programs, url_of_all
 from publishers import in_background, make_log
 from shared import Run, url_of, wait_until
 
-from eventlog.cli.context import transaction
 from eventlog.config.load import load
 from eventlog.core.event_ids import raised_at
 from eventlog.errors import ReceiverUnavailable
@@ -26,15 +25,17 @@ from eventlog.model import Event
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import Publisher
 from eventlog.publisher.open_context import open_context
-from eventlog.publisher.trigger_plan import planned_triggers
-from eventlog.sql import migrations
-from eventlog.sql.triggers import LOCK_TIMEOUT, triggers_of
 
 pytestmark = pytest.mark.skipif(
     programs() is None,
     reason="no programs of PostgreSQL that can stream: initdb, pg_ctl, pg_basebackup",
 )
-SETTINGS = {"allow_loopback": True, "polling_interval": 1, "retry_max": 1}
+SETTINGS = {
+    "allow_loopback": True,
+    "polling_interval": 1,
+    "retry_initial": 0.1,
+    "retry_max": 0.2,
+}
 
 
 class Receiver:
@@ -72,26 +73,10 @@ def publishing(url: str, receiver: Receiver) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def installed() -> Iterator[Server]:
-    """A server whose table ``usr`` is watched, stopped."""
-    with primary() as server:
-        server.execute("CREATE TABLE usr (idu int PRIMARY KEY, fname text)")
-        engine = sa.create_engine(server.url)
-        migrations.upgrade(engine, log_table="eventlog")
-        engine.dispose()
-        config = load(configuration(server.url), {})
-        with transaction(config) as db:
-            triggers_of(db.dialect).apply(db.connection, planned_triggers(db, config), LOCK_TIMEOUT)
-        server.run("pg_ctl", "-D", str(server.data), "-m", "fast", "-w", "stop")
-        yield server
-
-
 @pytest.fixture
-def first(installed: Server) -> Iterator[Server]:
+def first(watched_server: Server) -> Server:
     """A primary whose table ``usr`` is watched."""
-    with servers(installed.data) as server:
-        yield server
+    return watched_server
 
 
 def insert(server: Server, keys: range) -> None:
@@ -295,7 +280,7 @@ def snapshot(server: Server) -> Server:
     """A copy of the files of a server that stands still, as a snapshot of its disk; it begins no
     timeline.
     """
-    server.run("pg_ctl", "-D", str(server.data), "-m", "fast", "-w", "stop")
+    server.stop_cleanly()
     copy = Server(server.data.parent / "copy")
     server.run_plainly("cp", "-a", str(server.data), str(copy.data))
     server.start()
@@ -379,6 +364,30 @@ def test_a_crash_takes_back_nothing_that_was_sent(first: Server) -> None:
         there = {int(key) for (key,) in first.rows("SELECT idu FROM usr")}
         assert keys(receiver) <= there
     assert len(receiver.rows) == 60
+
+
+def test_a_server_that_is_restarted_in_the_middle_costs_nothing_but_time(first: Server) -> None:
+    restarts: list[str] = []
+
+    def restart(document: str, events: Sequence[Event]) -> None:
+        if not restarts:
+            first.restart()
+            restarts.append(document)
+        receiver(document, events)
+
+    receiver = Receiver()
+    insert(first, range(1, 7))
+    settings = configuration(first.url)
+    settings["publisher"] = {**SETTINGS, "batch_size": 1}
+    with in_background(Publisher.from_config(settings, sink=restart, environ={})):
+        wait_until(lambda: bool(restarts), "the server is restarted")
+        has(receiver, range(1, 7))
+        wait_until(
+            lambda: not first.value("SELECT count(*) FROM eventlog WHERE status = 'N'"),
+            "all is marked",
+        )
+    assert first.rows("SELECT DISTINCT trim(status) FROM eventlog") == [("S",)]
+    assert receiver.rows.keys() == {f"idu={key}" for key in range(1, 7)}
 
 
 @pytest.mark.parametrize(

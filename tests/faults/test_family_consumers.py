@@ -34,6 +34,7 @@ from family_writers import (
     filled,
     rows,
 )
+from processes import start
 from publishers import Collecting, opened, write_config
 from shared import PATIENCE, execute, fetch, url_of
 
@@ -372,7 +373,7 @@ class Reader:
             return
         self.has_lost_server = False
         with (self.place / "errors").open("wb") as errors:
-            self.process = subprocess.Popen(
+            self.process = start(
                 self.command, stdout=subprocess.DEVNULL, stderr=errors, env=self.environment
             )
 

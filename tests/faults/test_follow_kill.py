@@ -19,6 +19,7 @@ import pytest
 import sqlalchemy as sa
 from kafka_cluster import Cluster
 from lxml import etree
+from processes import start
 from shared import each_step, execute, one_of_each, url_of
 
 from eventlog.changes.format import Report
@@ -213,9 +214,7 @@ def killed(
     }
     config = written(directory, sections)
     command = [sys.executable, str(Path(__file__).with_name("follow_driver.py")), str(config)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+    with start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield Killed(feed, directory, process, forget)
         process.communicate()
 

@@ -22,6 +22,7 @@ import kafka_cluster
 import pytest
 import sqlalchemy as sa
 from lxml import etree
+from processes import start
 from receiver import Receiver, Request, answer, reply, status
 from test_follow_kill import (
     Expected,
@@ -168,7 +169,7 @@ def publisher(
         str(config),
         "told" if once else "endless",
     ]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         yield Publisher(process)
         process.communicate()
 

@@ -14,18 +14,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
-from postgres_clusters import Server, primary, programs, url_of_all
+from postgres_clusters import Server, programs, url_of_all
 from publishers import in_background
 from shared import wait_until
 
-from eventlog.cli.context import transaction
-from eventlog.config.load import load
 from eventlog.model import Event
 from eventlog.publisher.daemon import Publisher
-from eventlog.publisher.trigger_plan import planned_triggers
-from eventlog.sql import migrations
-from eventlog.sql.triggers import LOCK_TIMEOUT, triggers_of
 
 pytestmark = pytest.mark.skipif(
     programs() is None, reason="no programs of PostgreSQL: initdb, pg_ctl, pg_basebackup"
@@ -69,21 +63,10 @@ def config(url: str, reader: str, **options: object) -> dict[str, Any]:
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server(watched_server: Server) -> Server:
     """A server whose table ``usr`` is watched."""
-    with primary() as made:
-        made.execute(
-            "ALTER SYSTEM SET wal_writer_delay = '10s'",
-            "SELECT pg_reload_conf()",
-            "CREATE TABLE usr (idu int PRIMARY KEY, fname text)",
-        )
-        engine = sa.create_engine(made.url)
-        migrations.upgrade(engine, log_table="eventlog")
-        engine.dispose()
-        loaded = load(config(made.url, "publisher"), {})
-        with transaction(loaded) as db:
-            triggers_of(db.dialect).apply(db.connection, planned_triggers(db, loaded), LOCK_TIMEOUT)
-        yield made
+    watched_server.execute("ALTER SYSTEM SET wal_writer_delay = '10s'", "SELECT pg_reload_conf()")
+    return watched_server
 
 
 @contextmanager

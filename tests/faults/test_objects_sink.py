@@ -17,8 +17,8 @@ import pytest
 import sqlalchemy as sa
 from bucket import ACCESS_KEY, KEYS, SECRET_KEY, Store
 from publishers import install, write_config
-from shared import execute, fetch, statuses, url_of
-from test_kill import CHOSEN, QUEUE, TABLES, Publisher
+from shared import each_step, execute, fetch, statuses, url_of
+from test_kill import EACH, QUEUE, TABLES, Publisher, among
 
 from eventlog import cli
 from eventlog.config.effective import effective
@@ -383,7 +383,13 @@ class ObjectsPublisher(Publisher):
 
 
 @pytest.mark.timeout(900)  # some hundred publishers, each of which dies
-@pytest.mark.parametrize("chosen", CHOSEN)
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        pytest.param(among("object", "state", "mark"), id="its_steps"),
+        pytest.param(each_step, id="each_step", marks=EACH),
+    ],
+)
 def test_killed_at_any_step_every_event_is_in_one_object(
     database: sa.Engine,
     tmp_path: Path,

