@@ -46,8 +46,8 @@ from eventlog.publisher.ledger import (
     try_within,
 )
 from eventlog.publisher.open_context import advice_for_consumers, find_log
-from eventlog.sql import migrations
-from eventlog.sql.connection import SUPPORTED, dialect_of, set_purpose
+from eventlog.sql import SUPPORTED, migrations
+from eventlog.sql.connection import dialect_of, set_purpose
 from eventlog.sql.consumers import read_consumers
 from eventlog.sql.database import Storage
 from eventlog.sql.epoch import raise_epoch, read_epoch

@@ -37,11 +37,11 @@ from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_context import open_context
 from eventlog.publisher.open_sink import open_sink
 from eventlog.publisher.trigger_plan import planned_triggers
-from eventlog.sql import embedded, migrations
+from eventlog.sql import LOCK_TIMEOUT, embedded, migrations
 from eventlog.sql.connection import connect
 from eventlog.sql.internal_tables import EntryKind, read_entries
 from eventlog.sql.rows import count_by_status, tail
-from eventlog.sql.triggers import LOCK_TIMEOUT, triggers_of
+from eventlog.sql.triggers import triggers_of
 from eventlog.xds.format import read_events
 from eventlog.xds.writer import write_event
 

@@ -18,9 +18,10 @@ from eventlog.cli.context import (
     table,
 )
 from eventlog.config.load import Config
+from eventlog.publisher.conditions import LINES_READ
 from eventlog.publisher.configured_classes import catalog_if_readable
 from eventlog.publisher.open_context import find_log, loopback_user_of
-from eventlog.publisher.refusals import LINES_READ, read_refusals, refusals_data
+from eventlog.publisher.refusals import read_refusals, refusals_data
 from eventlog.publisher.stream.open_source import source_failures
 from eventlog.sql.rights import Purpose
 

@@ -60,7 +60,7 @@ from eventlog.publisher.context import (
 )
 from eventlog.publisher.open_context import find_log, publisher_options, publisher_user
 from eventlog.publisher.trigger_plan import plan_for_new_log, plan_triggers, planned_triggers
-from eventlog.sql import migrations
+from eventlog.sql import LOCK_TIMEOUT, migrations
 from eventlog.sql import resync as batches
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialect import Dialect
@@ -68,7 +68,7 @@ from eventlog.sql.locate import new_log
 from eventlog.sql.log_table import split_name
 from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.rights import Addition, Purpose
-from eventlog.sql.triggers import LOCK_TIMEOUT, TriggerPlan, triggers_of
+from eventlog.sql.triggers import TriggerPlan, triggers_of
 from eventlog.sql.triggers.watch import WatchedTable
 
 _NOTHING: Final = "Nothing to drop."

@@ -59,8 +59,9 @@ from eventlog.files.text import source_files
 from eventlog.model import LogRow, Status
 from eventlog.sql.connection import as_database_errors, connect, dialect_of
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.locate import LAYOUTS, locate_log
-from eventlog.sql.log_table import LogTable, quoted, schema_of
+from eventlog.sql.locate import locate_log
+from eventlog.sql.log_table import LAYOUTS, LogTable
+from eventlog.sql.quoted_names import quoted, schema_of
 
 FILE_FORMATS: Final = ("jsonl", "csv", "parquet")
 _STATUS: Final = "".join(Status)
