@@ -42,7 +42,7 @@ from eventlog.sql.connection import connect
 from eventlog.sql.internal_tables import EntryKind, read_entries
 from eventlog.sql.rows import count_by_status, tail
 from eventlog.sql.triggers import triggers_of
-from eventlog.xds.format import read_events
+from eventlog.xds.reader import read_events
 from eventlog.xds.writer import write_event
 
 _WRITERS = 4

@@ -43,7 +43,7 @@ class Linter(Source):
     gives = frozenset({Gives.TYPES, Gives.TIMES, Gives.WHOLE_ROWS})
 
     def open(self, options: Any, reader: Mapping[str, Any], report: Report) -> Stream:
-        from eventlog.linter.format import SourceOptions
+        from eventlog.linter.options import SourceOptions
         from eventlog.linter.reader import ReaderOptions
         from eventlog.publisher.stream.dispatch_queue import DispatchQueue
 

@@ -19,7 +19,7 @@ from eventlog.sql.connection import connect
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import ResyncBatch, Selection
-from eventlog.xds.format import read_events
+from eventlog.xds.reader import read_events
 
 SCHEMA = """
 CREATE SCHEMA hr;
