@@ -11,7 +11,6 @@ from eventlog.config.kinds import SECRET, URL
 from eventlog.core.options import TEXT, number, option, parse_options
 from eventlog.errors import ConfigError
 from eventlog.publisher.stream import Gives, Source, Stream, StreamOptions
-from eventlog.publisher.stream.position import url_with_password
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +45,7 @@ class Linter(Source):
         from eventlog.linter.options import SourceOptions
         from eventlog.linter.reader import ReaderOptions
         from eventlog.publisher.stream.dispatch_queue import DispatchQueue
+        from eventlog.publisher.stream.position import url_with_password
 
         place = SourceOptions(
             queue_table=options.queue_table,

@@ -9,7 +9,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from shared import Objects, apply_event, execute, opened_log
 
-from eventlog.cli.resync import fingerprint
+from eventlog.cli.runs.resync import fingerprint
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.catalog_builder import build_catalog
 from eventlog.model import EventType, LogRow
