@@ -1,4 +1,4 @@
-"""Names for SQLAlchemy, as the database spells them (spec/triggers.md 9)."""
+"""Names for SQLAlchemy, which then spells them as the database does."""
 
 from __future__ import annotations
 
