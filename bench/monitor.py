@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import common
 import drain
 
-from eventlog.cli.publish import tune_collector
+from eventlog.cli.runs.publish import tune_collector
 from eventlog.config.load import Config, load
 from eventlog.publisher import daemon
 from eventlog.publisher.context import Context, Counters
@@ -210,9 +210,9 @@ def cpu_of_imports() -> tuple[float, float]:
     monitor does.
     """
     program = """import time
-import eventlog.cli.publish, eventlog.sql.dialects.postgresql, eventlog.publisher.sinks.files
+import eventlog.cli.runs.publish, eventlog.sql.dialects.postgresql, eventlog.publisher.sinks.files
 publisher = time.process_time()
-import eventlog.cli.triggers, eventlog.publisher.monitor, eventlog.publisher.monitor.server
+import eventlog.cli.runs.triggers, eventlog.publisher.monitor, eventlog.publisher.monitor.server
 print(publisher, time.process_time() - publisher)"""
     runs = [
         subprocess.run(

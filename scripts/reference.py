@@ -55,8 +55,8 @@ from eventlog.core.options import BOOLEAN, FLAG, MANY, Option, options_of, toml 
 from eventlog.error_codes import ERRORS, texts_of  # noqa: E402
 from eventlog.exit_codes import MEANINGS, OF_COMMANDS  # noqa: E402
 from eventlog.model import LogRow  # noqa: E402
+from eventlog.publisher.conditions import KINDS  # noqa: E402
 from eventlog.publisher.context import Counters  # noqa: E402
-from eventlog.publisher.health import KINDS  # noqa: E402
 from eventlog.publisher.liveness import LivenessClock  # noqa: E402
 from eventlog.publisher.monitor.activity import Activity, JobActivity  # noqa: E402
 from eventlog.publisher.monitor.openmetrics import SOURCE_LAG, JobMetrics, PublisherMetrics  # noqa: E402

@@ -28,7 +28,7 @@ from eventlog.model import Event, Op, Operation
 from eventlog.sql.connection import open_database
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_log import OpenLog
-from eventlog.xds.format import parse_document
+from eventlog.xds.reader import parse_document
 
 Run = Callable[..., tuple[int, str, str]]
 """Runs a command line: exit code, standard output, standard error."""

@@ -250,10 +250,13 @@ def _output(target: str) -> Iterator[str]:
 @contextmanager
 def _progress(quiet: bool) -> Iterator[Callable[[Report], None]]:
     """Yield a function that shows the numbers of changes on standard error, if a terminal."""
+    if quiet:
+        yield lambda report: None
+        return
     from rich.console import Console
 
     console = Console(stderr=True)
-    if quiet or not console.is_terminal:
+    if not console.is_terminal:
         yield lambda report: None
         return
     with console.status("0 changes") as status:

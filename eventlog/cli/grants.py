@@ -1,12 +1,11 @@
-"""``eventlog grants``: the rights that a role needs, as SQL."""
+"""The command ``eventlog grants``: options and help."""
 
 from __future__ import annotations
 
 import click
 
 from eventlog.cli import Command
-from eventlog.cli.context import CommandContext, json_option, note, print_json, reading, result
-from eventlog.publisher.grants import grants_for
+from eventlog.cli.context import CommandContext, json_option
 from eventlog.sql.rights import Purpose
 
 
@@ -41,15 +40,6 @@ def grants(context: CommandContext, role: str, purpose: str, as_json: bool) -> N
     a pattern only later needs its GRANT then; `eventlog doctor`, run as the role, lists missing
     rights.
     """
-    config = context.config()
-    with reading(config) as db:
-        statements = grants_for(db, config, role, Purpose(purpose))
-        is_missing = db.has_user(db.dialect.spelled(role)) is False
-    if is_missing:
-        note(f"the database has no role {role!r}: create it before you run these statements")
-    if as_json:
-        print_json({"role": role, "purpose": purpose, "grants": statements})
-        return
-    end = ";" if "roles" in db.dialect.capabilities else ""
-    for statement in statements:
-        result(f"{statement}{end}")
+    from eventlog.cli.runs.grants import run_grants
+
+    run_grants(context, role, purpose, as_json=as_json)

@@ -27,7 +27,7 @@ from eventlog.core.options import Option, toml
 from eventlog.errors import ConfigError, XdsError
 from eventlog.model import LogRow
 from eventlog.sql.log_table import LogTable, split_name
-from eventlog.xds.format import parse_document
+from eventlog.xds.reader import parse_document
 
 if TYPE_CHECKING:
     from lxml.etree import _Element

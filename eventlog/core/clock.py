@@ -8,8 +8,8 @@ was given, which can be replaced separately.
 
 from __future__ import annotations
 
+import os
 import random
-import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -51,7 +51,7 @@ class Machine:
 
     def random_hex(self, count: int) -> str:
         """Return the hexadecimal digits of ``count`` random bytes."""
-        return secrets.token_hex(count)
+        return os.urandom(count).hex()
 
     def start_thread(self, run: Callable[[], object], name: str) -> threading.Thread:
         """Start a daemon thread: the process can end while it runs."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from datetime import datetime
 from itertools import zip_longest
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from eventlog.changes.format import Format, Report, counted, written
 from eventlog.changes.images import refuse_without_row, refused_column, written_columns
@@ -34,17 +34,17 @@ from eventlog.files.text import spooled
 from eventlog.log.reading import inferred_database, rows_to_changes
 from eventlog.log.storage import (
     FILE_FORMATS,
-    LiveDatabase,
     LogReaderOptions,
     LogWriterOptions,
     file_format_of,
     is_url,
-    live,
     read_rows,
     write_rows,
 )
 from eventlog.model import Change, ChangeOp, EventType, LogRow, Row, Status, Value, changes_nothing
-from eventlog.sql.connection import dialect_of
+
+if TYPE_CHECKING:
+    from eventlog.log.live import LiveDatabase
 
 
 def changes_of_sorted(
@@ -57,13 +57,19 @@ def changes_of_sorted(
     chosen = parse_options(LogReaderOptions, options, "the eventlog reader")
     with ExitStack() as stack:
         url = chosen.database_url
-        database = None if url is None else stack.enter_context(live(url, chosen.schema_name))
+        database = None if url is None else stack.enter_context(_live(url, chosen.schema_name))
         tables = _tables(chosen, database)
         if tables is None:
             again = stack.enter_context(spooled(rows))
             rows, tables = again(), inferred_database(again(), chosen.schema)
         changes = _changes(rows, tables, (), database, chosen, report, source)
         yield from counted(changes, report, _changes)
+
+
+def _live(url: str, schema: str | None) -> AbstractContextManager[LiveDatabase]:
+    from eventlog.log.live import live  # a late import, since it imports SQLAlchemy
+
+    return live(url, schema)
 
 
 def _tables(options: LogReaderOptions, database: LiveDatabase | None) -> Database | None:
@@ -134,7 +140,7 @@ class EventLogFormat(Format):
         """
         with ExitStack() as stack:
             url = source if is_url(source) else options.database_url
-            database = None if url is None else stack.enter_context(live(url, options.schema_name))
+            database = None if url is None else stack.enter_context(_live(url, options.schema_name))
             if database is not None and is_url(source):
                 log = database.log(options)
                 rows, ignored = database.rows(log), log.own_tables
@@ -160,11 +166,8 @@ class EventLogFormat(Format):
             schema=options.schema or (None if catalog is None else catalog.schema),
             existing_keys=keys_of(options.existing_keys, catalog),
         )
-        file_format, holds_nul = None, True
-        if is_url(target):
-            holds_nul = "nul_characters" in dialect_of(target).capabilities
-        else:
-            file_format = file_format_of(target, options.file_format)
+        holds_nul = True
+        file_format = None if is_url(target) else file_format_of(target, options.file_format)
         now = utc_now()
 
         def rows_of(change: Change, _: str) -> list[LogRow]:
@@ -178,7 +181,8 @@ class EventLogFormat(Format):
 
         rows = written(changes, rows_of, report)
         if file_format is None:
-            with live(target, options.schema_name) as database:
+            with _live(target, options.schema_name) as database:
+                holds_nul = "nul_characters" in database.dialect.capabilities
                 log = database.log(options)
                 database.append(log, rows)
                 database.connection.commit()

@@ -1,5 +1,5 @@
-"""The storage of event log rows: files of JSON lines, CSV or Parquet, and the live table of a
-database; with the options of reader and writer under the names of spec/event-log.md 9.
+"""The storage of event log rows in files of JSON lines, CSV or Parquet, and the options of reader
+and writer under the names of spec/event-log.md 9. ``live`` has the live table of a database.
 
 The columns of a file are found by their standard names, without case, otherwise by ``column_map``
 or by position (``layout``), as in a table (spec/event-log.md 1.3). In CSV an empty field without
@@ -12,22 +12,14 @@ from __future__ import annotations
 import json
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from decimal import Decimal
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-import sqlalchemy as sa
-from sqlalchemy import Connection
-from sqlalchemy.types import TypeEngine
-
 from eventlog.changes.json_form import CATALOG, CatalogOption
 from eventlog.changes.keys import EXISTING_KEYS
-from eventlog.core.catalog import Attribute, Database, ObjectClass
-from eventlog.core.events import CurrentRow
 from eventlog.core.options import (
     CHAR_PADDING,
     COLUMN_SORT,
@@ -51,16 +43,12 @@ from eventlog.core.options import (
     shared,
 )
 from eventlog.core.typed import to_text
-from eventlog.core.values import Kind
 from eventlog.errors import ConfigError, FormatError, shown
 from eventlog.files import tabular
 from eventlog.files.atomic import whole_file, whole_path
 from eventlog.files.text import source_files
 from eventlog.model import LogRow, Status
-from eventlog.sql.connection import as_database_errors, connect, dialect_of
-from eventlog.sql.dialect import Dialect
-from eventlog.sql.locate import LAYOUTS, locate_log
-from eventlog.sql.log_table import LogTable, quoted, schema_of
+from eventlog.sql.log_table import LAYOUTS
 
 FILE_FORMATS: Final = ("jsonl", "csv", "parquet")
 _STATUS: Final = "".join(Status)
@@ -77,7 +65,7 @@ _STYLES: Final = object_of(STYLE.kind, f"an object of {STYLE.kind.legal}")
 
 
 @dataclass(frozen=True, slots=True)
-class _LogOptions(CheckedOptions):
+class LogOptions(CheckedOptions):
     """Options that reader and writer share: the place of the log, and the names of its columns."""
 
     catalog: CatalogOption = shared(CATALOG)
@@ -95,7 +83,7 @@ class _LogOptions(CheckedOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class LogReaderOptions(_LogOptions):
+class LogReaderOptions(LogOptions):
     """Options of the reader.
 
     The tables come from ``catalog``, otherwise from the database. Without both, every column is
@@ -130,7 +118,7 @@ class LogReaderOptions(_LogOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class LogWriterOptions(_LogOptions):
+class LogWriterOptions(LogOptions):
     """Options of the writer (spec/triggers.md 1)."""
 
     row_style: str = shared(
@@ -171,7 +159,7 @@ _Refuse: TypeAlias = Callable[[FormatError], None]
 """A function that is called with the error of one row; if it returns, reading continues."""
 
 
-def read_rows(source: str, options: _LogOptions, refuse: _Refuse) -> Iterator[LogRow]:
+def read_rows(source: str, options: LogOptions, refuse: _Refuse) -> Iterator[LogRow]:
     """Yield the rows of a file, or of the files of a directory. The error of a row that cannot be
     read goes to ``refuse``.
 
@@ -189,7 +177,7 @@ def read_rows(source: str, options: _LogOptions, refuse: _Refuse) -> Iterator[Lo
                 refuse(FormatError(f"{one}, {place}: {error}"))
 
 
-def _records(path: Path, options: _LogOptions) -> Iterator[tuple[str, tabular.Row]]:
+def _records(path: Path, options: LogOptions) -> Iterator[tuple[str, tabular.Row]]:
     """Return the place of each row, and its ten values in the order of a row's fields."""
     file_format = file_format_of(str(path), options.file_format)
     if file_format == "jsonl":
@@ -199,7 +187,7 @@ def _records(path: Path, options: _LogOptions) -> Iterator[tuple[str, tabular.Ro
     return _records_of_table(path, options, *tabular.read_parquet(path), "row")
 
 
-def _records_of_objects(path: Path, options: _LogOptions) -> Iterator[tuple[str, tabular.Row]]:
+def _records_of_objects(path: Path, options: LogOptions) -> Iterator[tuple[str, tabular.Row]]:
     """Yield the records of a file of JSON objects; the first one names the columns."""
     columns: Sequence[str] = ()
     for number, record in tabular.read_json_objects(path):
@@ -215,7 +203,7 @@ def _records_of_objects(path: Path, options: _LogOptions) -> Iterator[tuple[str,
 
 
 def _records_of_table(
-    path: Path, options: _LogOptions, names: Sequence[str], rows: tabular.Rows, unit: str
+    path: Path, options: LogOptions, names: Sequence[str], rows: tabular.Rows, unit: str
 ) -> Iterator[tuple[str, tabular.Row]]:
     """Yield the records of a file whose columns have these names. ``unit`` (line or row) is for the
     places in messages.
@@ -232,7 +220,7 @@ def _records_of_table(
         yield f"{unit} {number}", row
 
 
-def _columns(names: Sequence[str], options: _LogOptions, path: Path) -> list[str]:
+def _columns(names: Sequence[str], options: LogOptions, path: Path) -> list[str]:
     """Return the names of the ten columns in the order of a row's fields."""
     by_name = {name.casefold(): name for name in names}
     if column_map := options.column_map:
@@ -330,14 +318,6 @@ def _csv_line(values: Sequence[object]) -> bytes:
     return (",".join(fields) + "\n").encode("utf-8", "surrogatepass")
 
 
-# --- live tables ----------------------------------------------------------------------------------
-
-_PASSWORD: Final = (
-    "that it holds the password, or is the URL of [database] with EVENTLOG_DATABASE_PASSWORD set"  # noqa: S105
-)
-_BATCH: Final = 10_000
-
-
 def is_url(text: str) -> bool:
     """Return True for a database URL, False for a path.
 
@@ -351,124 +331,3 @@ def is_url(text: str) -> bool:
             f"{scheme}:// is not a database URL: write postgresql://user@host/database"
         )
     return True
-
-
-@contextmanager
-def live(url: str, schema: str | None) -> Iterator[LiveDatabase]:
-    """Connect to the database of a URL for the length of the block; writes are rolled back unless
-    committed.
-
-    Raises ConfigError, DatabaseError, DatabaseUnavailable.
-    """
-    dialect = dialect_of(url)
-    engine = connect(url, secret=_PASSWORD)
-    try:
-        with as_database_errors(engine), engine.connect() as connection:
-            yield LiveDatabase(connection, dialect, schema)
-    finally:
-        engine.dispose()
-
-
-@dataclass(frozen=True, slots=True)
-class LiveDatabase:
-    """A connection to a database with the tables of the classes and perhaps a log; ``schema`` None
-    = the current one.
-    """
-
-    connection: Connection
-    dialect: Dialect
-    schema: str | None
-
-    def tables(self) -> Database:
-        """Return the tables as they are now."""
-        return self.dialect.open(self.connection).reflect(self.schema)
-
-    def query_back(
-        self, object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
-    ) -> Mapping[str, CurrentRow]:
-        """Return the current rows of objects by canonical key. Deleted objects are missing in the
-        result.
-        """
-        return self.dialect.open(self.connection).query_back(
-            self.schema, object_class, keys, attributes
-        )
-
-    def log(self, options: _LogOptions) -> LogTable:
-        """Return the log table. Raises LogTableError, ConfigError."""
-        return locate_log(
-            self.dialect.open(self.connection),
-            name=options.log_table,
-            schema=self.schema,
-            layout=options.layout,
-            column_map=options.column_map,
-            column_sort=options.column_sort,
-        )
-
-    def rows(self, log: LogTable) -> Iterator[LogRow]:
-        """Yield all rows of the log in the order of record_id, read in batches."""
-        record_id = sa.column(quoted(log.columns[0]), sa.BigInteger())
-        table = _table(log, [record_id])
-        last = 0
-        while True:
-            behind = (
-                sa.select(record_id)
-                .select_from(table)
-                .where(record_id > last)
-                .order_by(record_id)
-                .limit(_BATCH)
-            )
-            ids = self.connection.scalars(behind).all()
-            if not ids:
-                return
-            first, last = int(ids[0]), int(ids[-1])
-            yield from sorted(
-                self.dialect.open(self.connection).log(log).read_rows([(first, last)])
-            )
-
-    def append(self, log: LogTable, rows: Iterable[LogRow]) -> None:
-        """Append rows to the log in the order given; the database numbers them.
-
-        The caller commits.
-        """
-        columns = [
-            sa.column(quoted(name), _bind_type(log, position))
-            for position, name in enumerate(log.columns)
-        ]
-        insert = sa.insert(_table(log, columns))
-        is_moment = log.types[3].kind in (
-            Kind.TIMESTAMP,
-            Kind.TIMESTAMPTZ,
-            Kind.DATE,
-        )
-        remaining, storable = iter(rows), self.dialect.open(self.connection).storable
-        while batch := list(islice(remaining, _BATCH)):
-            batch = [_with_user(row, storable) for row in batch]
-            self.connection.execute(insert, [_parameters(log, row, is_moment) for row in batch])
-
-
-def _with_user(row: LogRow, storable: Callable[[str], str]) -> LogRow:
-    """Return a row whose perpetrator, who comes from another system, can be stored."""
-    user = row.perpetrator
-    return row if user is None or user.isascii() else row._replace(perpetrator=storable(user))
-
-
-def _table(log: LogTable, columns: Sequence[sa.ColumnClause[Any]]) -> sa.TableClause:
-    return sa.table(quoted(log.name), *columns, schema=schema_of(log))
-
-
-def _bind_type(log: LogTable, position: int) -> TypeEngine[Any]:
-    match log.types[position].kind:
-        case Kind.INTEGER:
-            return sa.BigInteger()
-        case Kind.TIMESTAMP | Kind.TIMESTAMPTZ | Kind.DATE:
-            return sa.DateTime()
-        case _:
-            return sa.String()
-
-
-def _parameters(log: LogTable, row: LogRow, is_moment: bool) -> dict[str, object]:
-    """Return the values of all columns but record_id, which the database assigns."""
-    values: dict[str, object] = dict(zip(log.columns[1:], row[1:], strict=True))
-    if is_moment and row.event_time is not None:
-        values[log.columns[3]] = datetime.fromisoformat(row.event_time)
-    return values

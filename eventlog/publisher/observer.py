@@ -14,6 +14,7 @@ from inspect import isfunction
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from eventlog.model import Answer, Document
+from eventlog.publisher.conditions import LINES_READ
 from eventlog.publisher.delivery import DeliveryInfo
 from eventlog.publisher.ledger import Ledger, count_undone, ledger_of
 from eventlog.sql.doctor import (
@@ -39,10 +40,6 @@ reported.
 """
 
 
-MAX_FAILED: Final = 10_000
-"""The number of the newest error rows among which refused and invalid rows are counted, as in
-``eventlog errors``.
-"""
 _MAX_TRANSACTIONS: Final = 100
 """The most open transactions that a measurement reads."""
 
@@ -228,7 +225,7 @@ class Measured:
             ask_log(log, "transactions", OpenTransaction, limit=_MAX_TRANSACTIONS)
         )
         snapshots = ask_log(log, "snapshots", HeldSnapshot, limit=1)
-        failed = count_failed(log, MAX_FAILED, consumer)
+        failed = count_failed(log, LINES_READ, consumer)
         return cls(
             oldest_open_transaction_age_seconds=None if writer is None else writer.seconds,
             oldest_open_transaction=None if writer is None else writer.who,

@@ -22,6 +22,7 @@ from eventlog.core.ranges import RecordSet, to_ranges
 from eventlog.errors import DatabaseError, RowError
 from eventlog.model import EventType, LogRow, Status, unpadded
 from eventlog.publisher.claimed_rows import read_recorded, sent_ids
+from eventlog.publisher.conditions import LINES_READ
 from eventlog.sql import resync
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.consumers import judged_by_set, read_consumer
@@ -44,8 +45,6 @@ from eventlog.sql.rows import (
     runs_of_ranges,
 )
 
-LINES_READ: Final = 10_000
-"""The newest error lines that are read."""
 NOT_RECORDED: Final = "not_recorded"
 """The code of rows E and F that have no error line."""
 _NOT_RECORDED_REASON: Final = "the reason is not recorded: the log has no error line for it"

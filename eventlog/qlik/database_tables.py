@@ -39,7 +39,7 @@ from eventlog.qlik.stored_tables import (
 )
 from eventlog.qlik.values import row_converter, text_writer, timestamp_text, typed_writer
 from eventlog.sql.connection import any_database_errors, connect_any
-from eventlog.sql.log_table import quoted
+from eventlog.sql.quoted_names import quoted
 
 _STATES: Final = sa.Table(
     "eventlog_change_sequence",

@@ -25,3 +25,12 @@
 ``migrations``
     Creating a log, by eventlog's commands or in a user's own Alembic tree.
 """
+
+from typing import Final
+
+SUPPORTED: Final = ("postgresql", "oracle", "sqlite", "mariadb", "mysql")
+"""The databases, by the names of their packages below ``eventlog.sql.dialects``."""
+LOCK_TIMEOUT: Final = 5.0
+"""The seconds for which `triggers apply` waits for the lock of a table. Writers of the table wait
+meanwhile.
+"""

@@ -42,14 +42,12 @@ from eventlog.errors import (
     ServerUnavailable,
     without_secrets,
 )
-from eventlog.sql import embedded
+from eventlog.sql import SUPPORTED, embedded
 from eventlog.sql.database import CHANGING_POOL, WRITES
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.rights import Purpose, grants_advice
 
-SUPPORTED: Final = ("postgresql", "oracle", "sqlite", "mariadb", "mysql")
-"""The databases, by the names of their packages below ``eventlog.sql.dialects``."""
 _EMBEDDED: Final = "embedded"
 """The scheme of ``embedded:///DIRECTORY``: a PostgreSQL with its data in that directory."""
 _ALIASES: Final = {"postgres": "postgresql", _EMBEDDED: "postgresql"}

@@ -36,9 +36,10 @@ from eventlog.sql.internal_tables import (
     read_entries,
     unreadable,
 )
-from eventlog.sql.log_table import LogTable, quoted, schema_of
+from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.purge import utc_now
+from eventlog.sql.quoted_names import quoted, schema_of
 from eventlog.sql.record_ids import next_unused
 from eventlog.sql.rows import (
     MAX_RANGES,

@@ -15,8 +15,9 @@ import sqlalchemy as sa
 
 from eventlog.core.event_ids import new_epoch, raised_at
 from eventlog.errors import DatabaseError
-from eventlog.sql.log_table import LogTable, quoted, schema_of
+from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_log import OpenLog
+from eventlog.sql.quoted_names import quoted, schema_of
 
 _PASSED_OVER: Final = 100
 """How many delivery numbers a raise of the epoch skips: the number of a Qlik sequence jumps by

@@ -8,8 +8,9 @@ import re
 
 import sqlalchemy as sa
 
-from eventlog.sql.log_table import LogTable, quoted, schema_of
+from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_database import OpenDatabase
+from eventlog.sql.quoted_names import quoted, schema_of
 from eventlog.sql.triggers import triggers_of
 
 

@@ -21,8 +21,9 @@ import sqlalchemy as sa
 
 from eventlog.errors import DatabaseError
 from eventlog.sql.locate import ENTRY_COLUMNS
-from eventlog.sql.log_table import LogTable, quoted, schema_of
+from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_log import OpenLog
+from eventlog.sql.quoted_names import quoted, schema_of
 from eventlog.sql.statements import OF_LOG, OF_LOG_ALONE
 
 

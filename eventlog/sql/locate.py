@@ -18,7 +18,7 @@ from eventlog.errors import ConfigError, LogTableError, NoInternalTable, NoLogTa
 from eventlog.model import LogRow
 from eventlog.sql.connection import for_message, right_advice
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import INSUFFICIENT_PRIVILEGE, LogTable, split_name
+from eventlog.sql.log_table import INSUFFICIENT_PRIVILEGE, LAYOUTS, LogTable, split_name
 from eventlog.sql.open_database import OpenDatabase
 
 
@@ -204,23 +204,6 @@ def _existing(inspector: sa.Inspector, schema: str | None, name: str) -> str | N
 
 ENTRY_COLUMNS: Final = ("entry_no", "owner", "kind", "started", "content")
 """The columns of ``<log>_inflight`` and ``<log>_state`` (``eventlog.sql.internal_tables``)."""
-
-LAYOUTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "2.x": LogRow._fields,
-    "3.5": (
-        "record_id",
-        "table_key",
-        "status",
-        "event_type",
-        "event_time",
-        "perpetrator",
-        "table_name",
-        "column_name",
-        "old_value",
-        "new_value",
-    ),
-}
-"""The standard names by position (spec/event-log.md 1.2)."""
 
 _CHARACTER: Final = (Kind.CHARACTER, Kind.FIXED)
 _NEEDED: Final[Mapping[str, tuple[str, tuple[Kind, ...]]]] = {

@@ -5,10 +5,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
-
-from sqlalchemy.sql import quoted_name
 
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError
@@ -16,6 +15,23 @@ from eventlog.model import LogRow
 
 INSUFFICIENT_PRIVILEGE: Final = "42501"
 """The SQLSTATE of a missing right."""
+
+LAYOUTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "2.x": LogRow._fields,
+    "3.5": (
+        "record_id",
+        "table_key",
+        "status",
+        "event_type",
+        "event_time",
+        "perpetrator",
+        "table_name",
+        "column_name",
+        "old_value",
+        "new_value",
+    ),
+}
+"""The standard names by position (spec/event-log.md 1.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,13 +260,3 @@ def _invalid_name(name: str) -> ConfigError:
         f"log_table {name!r} is not a table name: write it as table, schema.table or "
         '"Schema"."Table"'
     )
-
-
-def quoted(name: str) -> quoted_name:
-    """Return a name that SQLAlchemy quotes and never folds (spec/triggers.md 9)."""
-    return quoted_name(name, quote=True)
-
-
-def schema_of(log: LogTable) -> quoted_name | None:
-    """Return the schema of a log's tables for SQLAlchemy, None = the session's current one."""
-    return None if log.schema is None else quoted(log.schema)

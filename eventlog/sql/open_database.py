@@ -16,7 +16,8 @@ from sqlalchemy import Connection
 from eventlog.core.catalog import Attribute, Catalog, Database, ObjectClass
 from eventlog.sql.database import Answer
 from eventlog.sql.dialect import CurrentRow, Dialect
-from eventlog.sql.log_table import LogTable, quoted, storable
+from eventlog.sql.log_table import LogTable, storable
+from eventlog.sql.quoted_names import quoted
 from eventlog.sql.snapshot_proof import SnapshotProof
 from eventlog.sql.statements import (
     AS_ANY,

@@ -28,9 +28,10 @@ from eventlog.core.values import is_unicode
 from eventlog.errors import ConfigError, LogTableError, number_of
 from eventlog.model import EventType, Status
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import LogTable, quoted, schema_of
+from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.open_writers import wait_for, writers_to_await
+from eventlog.sql.quoted_names import quoted, schema_of
 from eventlog.sql.rights import Part, Right
 from eventlog.sql.rows import column_of, errors_of
 from eventlog.sql.triggers.gaps import Gap

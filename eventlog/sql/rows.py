@@ -36,9 +36,10 @@ from eventlog.sql.internal_tables import (
     read_entries,
     unreadable,
 )
-from eventlog.sql.log_table import LogTable, quoted, schema_of
+from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.open_writers import wait_for, writers_to_await
+from eventlog.sql.quoted_names import quoted, schema_of
 
 _NEW: Final[sa.ColumnElement[str]] = sa.literal_column(f"'{Status.NEW}'")
 _ONE, _ZERO = sa.literal_column("1", sa.Integer()), sa.literal_column("0", sa.Integer())

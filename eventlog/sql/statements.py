@@ -19,8 +19,6 @@ from importlib import resources
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from sqlalchemy import Connection, Row
-
 from eventlog.core import table_key
 from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
@@ -29,6 +27,7 @@ from eventlog.sql.log_table import LogTable
 
 if TYPE_CHECKING:
     import jinja2
+    from sqlalchemy import Connection, Row
 
 
 # --- text -----------------------------------------------------------------------------------------

@@ -27,6 +27,9 @@ _MAY_BE_EMPTY = _NAME.removeprefix('(?!")')
 _VALUE = f'<value type="(string|int|state|octet|time)">({_TEXT})</value>'
 _FURTHER = f'((?:<value type="[a-z]+">{_TEXT}</value>)*+)'
 
+DEFAULT_LIMIT: Final = 256 * 1024 * 1024
+"""The default limit on the bytes of a document that is read."""
+
 _START: Final = re.compile(
     r'(?:<\?xml version="1\.0" encoding="UTF-8"\?>\n?)?<nds dtdversion="2\.0"><source>'
     f'<product version="({_MAY_BE_EMPTY})">({_TEXT})</product></source><input>'

@@ -20,7 +20,7 @@ from eventlog.config.settings import installed_options
 from eventlog.core.catalog import Column, Database
 from eventlog.core.values import parse_type
 from eventlog.model import Answer
-from eventlog.xds.format import read_answer
+from eventlog.xds.reader import read_answer
 
 # The types of the vectors (spec/xds.md 9).
 _TYPE = re.compile(

@@ -22,7 +22,7 @@ from eventlog.exit_codes import ExitCode
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_context import open_context
-from eventlog.sql.connection import SUPPORTED
+from eventlog.sql import SUPPORTED
 from eventlog.sql.parts import LogPart
 
 

@@ -15,16 +15,16 @@ import sqlalchemy as sa
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, DatabaseError, DatabaseUnavailable
-from eventlog.linter.dispatch_tables import DispatchRow, MissingColumn
-from eventlog.linter.format import (
+from eventlog.linter.database import (
     QueuePoller,
-    SourceOptions,
     create_tables,
     find_table,
     follow,
     insert_attrs,
     insert_rows,
 )
+from eventlog.linter.dispatch_tables import DispatchRow, MissingColumn
+from eventlog.linter.options import SourceOptions
 from eventlog.linter.reader import ReaderOptions
 from eventlog.model import Change
 from eventlog.testing.linter_emulator import ATTRS, Step, Workload, emulate

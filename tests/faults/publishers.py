@@ -21,7 +21,7 @@ from processes import EVENTLOG, start
 from shared import PATIENCE, PlainSink, fetch, url_of
 
 from eventlog.cli.context import transaction
-from eventlog.cli.db import names
+from eventlog.cli.runs.db import names
 from eventlog.config.load import Config, load
 from eventlog.core.options import toml
 from eventlog.model import Answer, Document

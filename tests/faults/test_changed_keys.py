@@ -22,7 +22,7 @@ from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.open_context import open_context
 from eventlog.publisher.queue import read_claimed_objects
 from eventlog.publisher.session import PublisherSession
-from eventlog.xds.format import read_events
+from eventlog.xds.reader import read_events
 
 USR = "CREATE TABLE usr (id integer PRIMARY KEY, code text NOT NULL UNIQUE, name text)"
 ROWS = "INSERT INTO usr VALUES (1, 'a', 'Jack'), (2, 'b', 'Jill'), (3, 'c', 'Joe')"

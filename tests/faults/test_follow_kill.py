@@ -26,8 +26,8 @@ from eventlog.changes.format import Report
 from eventlog.changes.to_events import change_to_events
 from eventlog.core.options import toml
 from eventlog.gbase import format
+from eventlog.linter.database import create_tables, insert_attrs, insert_rows
 from eventlog.linter.dispatch_tables import DispatchRow
-from eventlog.linter.format import create_tables, insert_attrs, insert_rows
 from eventlog.model import Change, ChangeOp
 from eventlog.qlik import message_format
 from eventlog.testing.gbase_workload import T1, drain, new_server, open_session

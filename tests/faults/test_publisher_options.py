@@ -32,7 +32,7 @@ from eventlog.publisher.observer import Measured
 from eventlog.publisher.open_context import open_context
 from eventlog.publisher.waiting import StopRequest
 from eventlog.sql.dialects.postgresql.database import PostgresDatabase
-from eventlog.xds.format import read_events
+from eventlog.xds.reader import read_events
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from documents import ROOT, Scenario, fenced, scenarios
 from role_site import Site, at_home_in
 
 from eventlog.exit_codes import ExitCode
-from eventlog.xds.format import read_events
+from eventlog.xds.reader import read_events
 
 PAGE = ROOT / "docs" / "guides" / "install.md"
 SCENARIOS = scenarios(PAGE)

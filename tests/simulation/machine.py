@@ -25,7 +25,7 @@ from scheduler import BEGIN, Killed, Scheduler
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 from sqlalchemy.util import LRUCache
 
-from eventlog.cli import triggers
+from eventlog.cli.runs import triggers
 from eventlog.core import clock
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, EventResult

@@ -43,7 +43,7 @@ from scheduler import BusyLoop, Deadlock, Process, Scheduler
 
 from eventlog import cli
 from eventlog.cli.context import transaction
-from eventlog.cli.db import names
+from eventlog.cli.runs.db import names
 from eventlog.config.load import load
 from eventlog.core.options import toml
 from eventlog.errors import FatalAnswer, PublisherAlreadyRunning, ReceiverUnavailable

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import EventResult, Level
 from eventlog.publisher.sinks.http import read_results
-from eventlog.xds.format import read_answer
+from eventlog.xds.reader import read_answer
 
 LEVELS = ["success", "warning", "error", "retry", "fatal"]
 

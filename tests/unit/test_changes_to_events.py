@@ -30,7 +30,7 @@ from eventlog.core.catalog_builder import build_catalog
 from eventlog.core.values import ValueOptions
 from eventlog.errors import EventlogError, FormatError, NotExpressible
 from eventlog.model import AttributeSteps, Change, ChangeOp, Event, Operation
-from eventlog.xds.format import read_events
+from eventlog.xds.reader import read_events
 from eventlog.xds.writer import Header, line_form, write_event
 
 

@@ -473,7 +473,7 @@ def test_the_password_of_the_configured_database_goes_to_no_other(
         asked.append(password or make_url(url).password)
         raise DatabaseError("not today")
 
-    monkeypatch.setattr("eventlog.log.storage.connect", connect)
+    monkeypatch.setattr("eventlog.log.live.connect", connect)
     monkeypatch.setenv("EVENTLOG_DATABASE_URL", "postgresql+psycopg://publisher@db.example/hr")
     monkeypatch.setenv("EVENTLOG_DATABASE_PASSWORD", "geheim")
     url = f"postgresql://publisher@{host}/hr"

@@ -22,8 +22,9 @@ from eventlog.changes.format import Report
 from eventlog.config.load import load
 from eventlog.errors import ConfigError, DatabaseError, ReceiverUnavailable
 from eventlog.gbase.session import Capture
+from eventlog.linter.database import create_tables, insert_attrs, insert_rows
 from eventlog.linter.dispatch_tables import DispatchRow
-from eventlog.linter.format import SourceOptions, create_tables, insert_attrs, insert_rows
+from eventlog.linter.options import SourceOptions
 from eventlog.linter.reader import ReaderOptions
 from eventlog.model import Answer
 from eventlog.publisher.context import Counters

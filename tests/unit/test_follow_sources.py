@@ -40,7 +40,8 @@ from eventlog.config.load import load
 from eventlog.core.options import toml
 from eventlog.errors import ConfigError, DatabaseError, PublisherAlreadyRunning
 from eventlog.gbase.session import Capture
-from eventlog.linter.format import SourceOptions, create_tables, insert_attrs, insert_rows
+from eventlog.linter.database import create_tables, insert_attrs, insert_rows
+from eventlog.linter.options import SourceOptions
 from eventlog.linter.reader import ReaderOptions
 from eventlog.model import Change, Level
 from eventlog.publisher.stream import Failure, SourceLost, SourceUnavailable

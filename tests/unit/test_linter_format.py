@@ -20,6 +20,7 @@ from shared import examples, rows_of_objects
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, DatabaseError, FormatError, NotExpressible
+from eventlog.linter.database import create_tables
 from eventlog.linter.dispatch_tables import (
     ATTRS_COLUMNS,
     QUEUE_COLUMNS,
@@ -27,7 +28,7 @@ from eventlog.linter.dispatch_tables import (
     MissingColumn,
     column_values,
 )
-from eventlog.linter.format import FORMAT, create_tables
+from eventlog.linter.format import FORMAT
 from eventlog.linter.reader import QueueReader, ReaderOptions
 from eventlog.model import Change, ChangeOp
 from eventlog.sql.connection import connect_any

@@ -12,7 +12,7 @@ from typing import Final
 from source_trees import READS_TREES, package_trees
 
 from eventlog.registry import FORMATS, SINKS, SOURCES, own_names
-from eventlog.sql.connection import SUPPORTED
+from eventlog.sql import SUPPORTED
 
 pytestmark = READS_TREES
 ROOT: Final = Path(__file__).resolve().parents[2]

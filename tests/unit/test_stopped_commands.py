@@ -104,7 +104,7 @@ def test_a_signal_after_the_commit_is_reported_as_work_that_was_done(
 ) -> None:
     change("UPDATE eventlog SET status = 'E'")
     shown = after(lambda *_arguments, **_named: None, signal.SIGINT)
-    monkeypatch.setattr("eventlog.cli.requeue.result", shown)
+    monkeypatch.setattr("eventlog.cli.runs.requeue.result", shown)
     code, _, err = run("requeue")
     assert code == 130
     assert "eventlog: stopped: the work was done; only its report is missing" in err
@@ -115,7 +115,9 @@ def test_a_purge_that_is_stopped_reports_what_it_has_removed(
     shop: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change("UPDATE eventlog SET status = 'S', event_time = '2020-01-01 00:00:00'")
-    monkeypatch.setattr("eventlog.cli.purge.sleep", after(lambda _seconds: None, signal.SIGINT))
+    monkeypatch.setattr(
+        "eventlog.cli.runs.purge.sleep", after(lambda _seconds: None, signal.SIGINT)
+    )
     code, _, err = run("purge", "--older-than", "30d", "--batch", "10", "--pause", "1")
     assert code == 130
     left = len(statuses())
@@ -172,7 +174,9 @@ def test_one_run_of_the_publisher_that_is_stopped_reports_what_waits(
 def test_a_command_that_runs_until_it_is_stopped_prints_nothing(
     shop: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventlog.cli.status.sleep", after(lambda _seconds: None, signal.SIGINT))
+    monkeypatch.setattr(
+        "eventlog.cli.runs.status.sleep", after(lambda _seconds: None, signal.SIGINT)
+    )
     code, out, err = run("status", "--watch", "1", "--json")
     assert (code, "stopped" in err) == (130, False)
     assert json.loads(out)["log"] == "eventlog"
@@ -184,6 +188,6 @@ def test_a_command_that_reads_reports_that_nothing_was_changed(
     def interrupt(*_arguments: Any, **_named: Any) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr("eventlog.cli.errors.read_refusals", interrupt)
+    monkeypatch.setattr("eventlog.cli.runs.errors.read_refusals", interrupt)
     code, _, err = run("errors")
     assert (code, err.splitlines()[-1]) == (130, "eventlog: stopped: nothing was changed")

@@ -25,7 +25,7 @@ from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.queue import WindowResult, read_window, split_groups
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import Window, counted_rows
-from eventlog.xds.format import read_events
+from eventlog.xds.reader import read_events
 
 
 @dataclass

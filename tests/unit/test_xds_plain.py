@@ -18,8 +18,9 @@ from eventlog.conversion import read_changes, read_texts
 from eventlog.core.typed import to_text
 from eventlog.errors import XdsError
 from eventlog.model import AttributeSteps, Change, ChangeOp, Event, Op, Operation, Step
-from eventlog.xds.format import FORMAT, ParsedDocument, parse_events, read_events
+from eventlog.xds.format import FORMAT
 from eventlog.xds.plain import event_of, read_plain
+from eventlog.xds.reader import ParsedDocument, parse_events, read_events
 from eventlog.xds.writer import Header, file_form, line_form, write_event
 
 ADD, REMOVE, ALL = Op.ADD, Op.REMOVE, Op.REMOVE_ALL

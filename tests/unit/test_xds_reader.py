@@ -11,7 +11,7 @@ from shared import validate
 
 from eventlog.errors import XdsError
 from eventlog.model import AttributeSteps, Event, Op, Step
-from eventlog.xds.format import read_events
+from eventlog.xds.reader import read_events
 
 PRODUCT = '<source><product version="1.0">eventlog</product></source>'
 

@@ -16,7 +16,7 @@ from shared import validate
 from eventlog import __version__
 from eventlog.errors import ConfigError
 from eventlog.model import AttributeSteps, Event, Op, Step
-from eventlog.xds.format import read_events
+from eventlog.xds.reader import read_events
 from eventlog.xds.writer import HEARTBEAT, Header, file_form, line_form, write_event
 
 HEADER = Header("eventlog", "1.0")

@@ -22,7 +22,8 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from eventlog import __version__
-from eventlog.publisher.health import KINDS, Health
+from eventlog.publisher.conditions import KINDS
+from eventlog.publisher.health import Health
 from eventlog.publisher.monitor.activity import STAGES, Activity, Histogram, JobActivity
 from eventlog.publisher.observer import Doing
 from eventlog.sql.verifications import LastVerification

@@ -88,7 +88,7 @@ class CallableSink(Sink):
                 raise ReceiverUnavailable(str(wrong), str(wrong), is_suspicious=True) from None
             return _for_whole_events(answer, event_ids, halves)
         if isinstance(answer, str | bytes):
-            from eventlog.xds.format import read_answer  # a late import, since it imports lxml
+            from eventlog.xds.reader import read_answer  # a late import, since it imports lxml
 
             try:
                 read = read_answer(answer, event_ids | halves)

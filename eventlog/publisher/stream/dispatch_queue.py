@@ -18,8 +18,9 @@ import sqlalchemy as sa
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError
 from eventlog.linter.codec import catalog_table
+from eventlog.linter.database import PLACE, QueuePoller, column_of, find_table
 from eventlog.linter.dispatch_tables import TableAttrs, signed, stripped
-from eventlog.linter.format import PLACE, QueuePoller, SourceOptions, column_of, find_table
+from eventlog.linter.options import SourceOptions
 from eventlog.linter.reader import ReaderOptions, place_of_token
 from eventlog.model import Change
 from eventlog.publisher.stream import Backlog, BadToken, Described, Failure, Mark, Read, SourceStep

@@ -11,7 +11,6 @@ from eventlog.config.kinds import SECRET, URL
 from eventlog.core.options import TEXT, number, option, parse_options
 from eventlog.errors import ConfigError
 from eventlog.publisher.stream import Gives, Source, Stream, StreamOptions
-from eventlog.publisher.stream.position import url_with_password
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +42,10 @@ class Linter(Source):
     gives = frozenset({Gives.TYPES, Gives.TIMES, Gives.WHOLE_ROWS})
 
     def open(self, options: Any, reader: Mapping[str, Any], report: Report) -> Stream:
-        from eventlog.linter.format import SourceOptions
+        from eventlog.linter.options import SourceOptions
         from eventlog.linter.reader import ReaderOptions
         from eventlog.publisher.stream.dispatch_queue import DispatchQueue
+        from eventlog.publisher.stream.position import url_with_password
 
         place = SourceOptions(
             queue_table=options.queue_table,

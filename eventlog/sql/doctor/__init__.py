@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from eventlog.errors import first_of
 from eventlog.model import LogRow
-from eventlog.sql.database import Answer
 from eventlog.sql.log_table import QUEUE_INDEX, LogTable
-from eventlog.sql.open_database import OpenDatabase
-from eventlog.sql.open_log import OpenLog
 from eventlog.sql.statements import literal
 
 if TYPE_CHECKING:
+    from eventlog.sql.database import Answer
     from eventlog.sql.dialect import Dialect
+    from eventlog.sql.open_database import OpenDatabase
+    from eventlog.sql.open_log import OpenLog
 
 T = TypeVar("T")
 

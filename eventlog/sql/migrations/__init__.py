@@ -34,7 +34,8 @@ from eventlog.sql.connection import as_database_errors, load_dialect, open_datab
 from eventlog.sql.database import Storage
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import new_log, refuse_schema
-from eventlog.sql.log_table import LogTable, quoted, schema_of, split_name
+from eventlog.sql.log_table import LogTable, split_name
+from eventlog.sql.quoted_names import quoted, schema_of
 
 _NO_STORAGE: Final = Storage()
 _LOG_BRANCH: Final = "log"

@@ -33,7 +33,7 @@ from eventlog.sql import migrations
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.locate import new_log
-from eventlog.sql.log_table import LogTable, quoted
+from eventlog.sql.log_table import LogTable
 from eventlog.sql.migrations.operations import (
     WATCH_OPTIONS,
     CreateEventLogOp,
@@ -46,6 +46,7 @@ from eventlog.sql.migrations.operations import (
     with_facts,
     with_tables,
 )
+from eventlog.sql.quoted_names import quoted
 from eventlog.sql.statements import quote_identifier, run_as_it_stands
 from eventlog.sql.triggers import triggers_of
 from eventlog.sql.triggers.watch import WatchedTable

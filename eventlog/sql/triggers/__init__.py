@@ -29,6 +29,7 @@ from eventlog.errors import (
     TriggerError,
     together,
 )
+from eventlog.sql import LOCK_TIMEOUT
 from eventlog.sql.connection import AS_OWNER, as_database_errors, open_database
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
@@ -54,9 +55,6 @@ from eventlog.sql.triggers.declared import (
 from eventlog.sql.triggers.gaps import Gap
 from eventlog.sql.triggers.watch import WatchedTable
 
-LOCK_TIMEOUT: Final = 5.0
-"""How many seconds ``apply`` waits for a table lock. Writers of the table wait meanwhile.
-"""
 NO_LONGER_WATCHED: Final = "no longer watched"
 """The reason for dropping the triggers of a table that no watch names."""
 ALL_GO: Final = "all triggers of the log are dropped"

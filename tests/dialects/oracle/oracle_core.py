@@ -21,8 +21,8 @@ from oracle_driver import URL, Server, session_on
 from eventlog.core.ranges import RecordSet
 from eventlog.core.requeue import LoggedRow, RowState
 from eventlog.core.values import ColumnType, Kind
-from eventlog.log.storage import LiveDatabase
-from eventlog.log.storage import _LogOptions as LogOptions
+from eventlog.log.live import LiveDatabase
+from eventlog.log.storage import LogOptions
 from eventlog.model import EventType, LogRow
 from eventlog.publisher.stream import Failure
 from eventlog.publisher.stream import position as positions

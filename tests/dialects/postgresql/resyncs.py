@@ -9,7 +9,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from shared import Objects, apply_event, execute, opened_log
 
-from eventlog.cli.resync import fingerprint
+from eventlog.cli.runs.resync import fingerprint
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.catalog_builder import build_catalog
 from eventlog.model import EventType, LogRow
@@ -19,7 +19,7 @@ from eventlog.sql.connection import connect
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import ResyncBatch, Selection
-from eventlog.xds.format import read_events
+from eventlog.xds.reader import read_events
 
 SCHEMA = """
 CREATE SCHEMA hr;

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from resyncs import LOG, Receiver, class_named, keys, positions, rows, stopped, users
 from shared import Run, execute, opened_log
 
-from eventlog.cli.resync import batch_size, read_lines
+from eventlog.cli.runs.resync import batch_size, read_lines
 from eventlog.errors import BadTableKey
 from eventlog.model import EventType, LogRow
 from eventlog.sql import resync as batches

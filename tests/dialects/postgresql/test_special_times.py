@@ -24,7 +24,7 @@ from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.locate import locate_log
 from eventlog.sql.triggers import triggers_of
 from eventlog.sql.triggers.watch import WatchedTable
-from eventlog.xds.format import read_events
+from eventlog.xds.reader import read_events
 
 SCHEMA = """
 CREATE TABLE price (id integer PRIMARY KEY, amount numeric(10,2), free numeric, day date, at time, until timestamptz,

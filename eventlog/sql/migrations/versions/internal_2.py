@@ -19,8 +19,9 @@ from alembic import context, op
 
 from eventlog.sql.database import Wake
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import LogTable, quoted, schema_of
+from eventlog.sql.log_table import LogTable
 from eventlog.sql.migrations import execute, log_and_dialect
+from eventlog.sql.quoted_names import quoted, schema_of
 
 revision = "internal_2"
 down_revision = None

@@ -1,0 +1,239 @@
+"""The conditions in which a publisher, a consumer or a backlog job needs attention: when each
+holds, its words, and what to do (spec/event-log.md 11.2). ``health.judge`` finds those that hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple
+
+LINES_READ: Final = 10_000
+"""The newest error lines that are read to find what was refused and what is invalid."""
+
+
+class Severity(StrEnum):
+    """How bad a condition is, as in ``doctor``."""
+
+    OK = "ok"
+    WARNING = "warning"
+    """Action is needed, or the publisher waits for something."""
+    ERROR = "error"
+    """Changes are lost, or nothing is published."""
+
+    @property
+    def level(self) -> int:
+        """0, 1 or 2, for a metric and for comparisons."""
+        return _LEVELS[self]
+
+
+_LEVELS: Final = {Severity.OK: 0, Severity.WARNING: 1, Severity.ERROR: 2}
+
+
+class Kind(NamedTuple):
+    """The description of a kind of condition, which has a name."""
+
+    severity: Severity
+    when: str
+    """The rule for when the condition holds."""
+    words: str
+    """The sentence, with placeholders."""
+    action: str
+    """What to do, an imperative sentence; empty if there is nothing to do."""
+    commands: tuple[str, ...] = ()
+    """The commands that belong to the action."""
+    known_to: Literal["both", "process", "command"] = "both"
+    """Where it can be determined: in the process, in a command that reads the database, or in
+    both.
+    """
+
+
+KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
+    {
+        "process_hangs": Kind(
+            Severity.ERROR,
+            "no sign of life has come within `monitor.liveness_timeout`, as `/livez` judges it",
+            "the process hangs: no progress for {age}",
+            "Restart it, if its supervisor does not do so by /livez.",
+            known_to="process",
+        ),
+        "uncaptured_tables": Kind(
+            Severity.ERROR,
+            "the triggers of a watched table are missing or not as declared, so that they "
+            "do not log a change",
+            "{tables} not captured as declared: changes are not logged ({names})",
+            "Have the owner of the tables apply the triggers, then run the resync commands that "
+            "this prints.",
+            ("eventlog triggers plan", "eventlog triggers apply"),
+        ),
+        "class_unavailable": Kind(
+            Severity.ERROR,
+            "a class or a `[[watch]]` does not fit the database, or the format fails to write a "
+            "class",
+            "{classes} cannot be published as configured, and rows wait: {names}",
+            "Correct the [[watch]] or the table; doctor, or the publisher's log, explains each.",
+            ("eventlog doctor",),
+        ),
+        "no_progress": Kind(
+            Severity.ERROR,
+            "rows wait and nothing has progressed for 10 minutes; for a command: no "
+            "publisher runs, and the oldest row is older than that",
+            "{rows} to publish, and no progress for {age}",
+            "Find out what the publisher waits for.",
+            ("eventlog status",),
+        ),
+        "rows_missing": Kind(
+            Severity.ERROR,
+            "the process has read rows that were gone before their answer was recorded",
+            "{rows} deleted from the log before the answer was recorded",
+            "Revoke the right to delete rows of the log from other users, then resync the objects.",
+            ("eventlog doctor",),
+            known_to="process",
+        ),
+        "verify_different": Kind(
+            Severity.ERROR,
+            "the last verification of a target found objects that differ",
+            "{objects} of {target} differed at the last verification",
+            "Find out what changed the target, then verify it again with --repair.",
+            ("eventlog verify --help",),
+        ),
+        "database_unavailable": Kind(
+            Severity.WARNING,
+            "the process waits for the database",
+            "{state}",
+            "Nothing has to be done here: the publisher tries again by itself.",
+            known_to="process",
+        ),
+        "receiver_unavailable": Kind(
+            Severity.WARNING,
+            "the process waits for the receiver",
+            "{state}",
+            "Nothing has to be done here: the publisher tries again by itself.",
+            known_to="process",
+        ),
+        "source_unavailable": Kind(
+            Severity.WARNING,
+            "the process waits for the source that it follows",
+            "{state}",
+            "Nothing has to be done here: the publisher tries again by itself.",
+            known_to="process",
+        ),
+        "not_connected": Kind(
+            Severity.WARNING,
+            "the process has no connection to the database yet",
+            "{state}",
+            "Nothing has to be done if this ends soon; else read the log of the process.",
+            known_to="process",
+        ),
+        "no_publisher": Kind(
+            Severity.WARNING,
+            "nobody has the lock of the log, or of the consumer",
+            "{state}",
+            "Start it.",
+            ("eventlog publish",),
+            known_to="command",
+        ),
+        "refused_rows": Kind(
+            Severity.WARNING,
+            "rows of status E or F have an error line of the receiver among the newest 10,000 "
+            "lines, and no later one of `skip`",
+            "{rows} refused by the receiver",
+            "Fix the cause, then run what errors names; or skip rows that need nothing more.",
+            ("eventlog errors",),
+        ),
+        "invalid_rows": Kind(
+            Severity.WARNING,
+            "rows of status E or F have an error line of a check among the newest 10,000 lines, "
+            "and no later one of `skip`",
+            "{rows} invalid, and not sent",
+            "Fix the cause, then run what errors names; or skip rows that need nothing more.",
+            ("eventlog errors",),
+        ),
+        "consumer_waits": Kind(
+            Severity.WARNING,
+            "a consumer has rows to do, and its set has not changed for 10 minutes",
+            "consumer {consumer} {runs} and has not moved for {age}: {rows} to do",
+            "Start it, fix its receiver, or drop it if nobody needs it.",
+            ("eventlog consumers list",),
+        ),
+        "parked_objects": Kind(
+            Severity.WARNING,
+            "the receiver asked for events later, or fails for them",
+            "{objects} parked: the receiver wants the events later, or fails for them",
+            "Fix the cause of the receiver's answers, or skip an event.",
+            ("eventlog status",),
+        ),
+        "queue_old": Kind(
+            Severity.WARNING,
+            "the oldest row has waited for 15 minutes",
+            "the oldest row has waited for {age}",
+            "Compare how many rows are logged with how many are published.",
+            ("eventlog top",),
+        ),
+        "resync_due": Kind(
+            Severity.WARNING,
+            "`triggers apply` found changes that no trigger has logged; a role without "
+            "SELECT on `<log>_resync` does not see it",
+            "{resyncs} due: objects may differ from those of the receiver",
+            "Run what is due.",
+        ),
+        "trigger_drifted": Kind(
+            Severity.WARNING,
+            "triggers stand on tables that no `[[watch]]` names, and everything declared is"
+            " captured",
+            "{tables} with triggers that the configuration does not declare",
+            "Have the owner of the tables apply the triggers.",
+            ("eventlog triggers plan", "eventlog triggers apply"),
+        ),
+        "open_transaction": Kind(
+            Severity.WARNING,
+            "a transaction that has written the log has been open for 30 minutes",
+            "a transaction that has written the log has been open for {age}: {who}",
+            "End the transaction; its rows cannot be seen before.",
+            ("eventlog doctor",),
+        ),
+        "old_snapshot": Kind(
+            Severity.WARNING,
+            "a snapshot is an hour old with 1,000 transactions since, or of unknown age "
+            "with 1,000,000",
+            "a snapshot keeps dead rows of the log from being removed for {age}: {who}",
+            "End the session that holds it.",
+            ("eventlog doctor",),
+        ),
+        "dead_rows": Kind(
+            Severity.WARNING,
+            "for 15 minutes the log has had 100,000 dead rows that are a fifth of its live ones, "
+            "or an internal table 20,000",
+            "{rows} dead in the log or an internal table: reading gets slow",
+            "Remove what keeps them, then vacuum.",
+            ("eventlog doctor",),
+            known_to="process",
+        ),
+        "purge_overdue": Kind(
+            Severity.WARNING,
+            "all rows of a leaf are older than one and a half times `database.keep_days`, or the "
+            "open leaf has rows that are older than half of it",
+            "a purge of the log is overdue: {what} ({why})",
+            "End what holds it back, then run purge as the owner of the log; it names the reason.",
+            ("eventlog purge",),
+        ),
+        "log_too_large": Kind(
+            Severity.WARNING,
+            "the log has more than `database.keep_bytes`, with its indexes",
+            "the log has {bytes}, and keep_bytes is {limit}",
+            "Run purge as the owner of the log; it names what keeps the oldest leaf.",
+            ("eventlog purge", "eventlog doctor"),
+        ),
+        "log_grows": Kind(
+            Severity.WARNING,
+            "the log and its internal tables have 1 GB, and will have doubled within a day "
+            "if they grow as in the last six hours",
+            "the log will have doubled within a day, to {bytes}",
+            "Purge what is done, or find out what keeps it.",
+            ("eventlog purge --older-than 30d", "eventlog doctor"),
+            known_to="process",
+        ),
+    }
+)
+"""The conditions, the worst first. ``judge`` reports them in this order."""
