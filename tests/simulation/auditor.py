@@ -987,28 +987,32 @@ class Auditor:
 
     def _audit_requests(self, name: str, passed_over: set[int]) -> None:
         """Check that a consumer sent again what it was asked for, found that it needs no event, or
-        has a line since then that says why not."""
+        has a line since then that says why not. A purge removes none of these rows before."""
         begun_at = self._began_at.get(name, 0.0)
         there = {row for (row,) in self._ask("SELECT record_id FROM eventlog")}
-        failed = {
-            row
-            for (row,) in self._ask(
-                "SELECT record_id FROM eventlog_error AS line "
-                f"WHERE consumer = '{name}' AND code <> 'requeued' AND rowid > (SELECT max(rowid) "
-                "FROM eventlog_error WHERE consumer = line.consumer AND code = 'requeued' "
-                "AND record_id = line.record_id)"
-            )
-        }
-        for told, at in self._ask(f"SELECT rows, at FROM asked_rows WHERE name = '{name}'"):
+        newest_lines = "SELECT record_id, max(rowid) FROM written_lines WHERE code {} 'requeued' AND consumer = ? GROUP BY record_id"
+        asked, failed = (
+            dict(self._ask(newest_lines.format(operator), name)) for operator in ("=", "<>")
+        )
+        refused = {row for row, line in failed.items() if row in asked and line > asked[row]}
+        for told, at, before in self._ask(
+            "SELECT rows, at, removed FROM asked_rows WHERE name = ?", name
+        ):
             second = float(at) - BEGIN
             if second < begun_at:
                 continue
-            rows = [row for row in Request.of(told).rows if row in there - passed_over]
+            removed = {
+                row
+                for (row,) in self._ask("SELECT record_id FROM removed_rows WHERE rowid > ?", before)
+            }
+            wanted = [row for row in Request.of(told).rows if row in there | removed]
+            rows = [row for row in wanted if row not in passed_over]
             self.looked_at["rows asked for"] += len(rows)
+            self.looked_at["rows asked for and removed since"] += len(removed.intersection(rows))
             unsent = [
                 row
                 for row in rows
-                if row not in failed
+                if row not in refused
                 and max(self._sent_at.get((name, row), -1.0), self._idle.get((name, row), -1.0))
                 < second - 0.001  # the database has milliseconds
             ]
@@ -1117,8 +1121,8 @@ class Auditor:
         )
         return {(class_of(table), key) for table, key in found}
 
-    def _ask(self, sql: str) -> list[Any]:
-        return self._world.application.session.execute(sql).fetchall()
+    def _ask(self, sql: str, *given: object) -> list[Any]:
+        return self._world.application.session.execute(sql, given).fetchall()
 
 
 def _consumer(receiver: str) -> str:

@@ -778,9 +778,9 @@ def _memory() -> str | None:
 @cache
 def template(shape: Shape) -> Path:
     """Return a database with the tables, the log and the triggers. ``removed_rows`` has each row
-    that was removed from the log, ``removed_lines`` its error lines, ``begun_consumers`` the set with which each consumer began, and
-    how many rows had been removed by then, ``asked_rows`` what consumers were asked to send again,
-    and when.
+    that was removed from the log, ``removed_lines`` its error lines, ``written_lines`` each error line that was ever written,
+    ``begun_consumers`` the set with which each consumer began, and ``asked_rows`` what consumers were asked to send again, and when:
+    both with how many rows had been removed by then.
     """
     directory = Path(tempfile.mkdtemp(prefix="simulation-", dir=_memory()))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
@@ -815,10 +815,14 @@ def template(shape: Shape) -> Path:
         conn.execute(
             "CREATE TRIGGER removed_line AFTER DELETE ON eventlog_error BEGIN INSERT INTO removed_lines VALUES (OLD.record_id, OLD.code, OLD.consumer, OLD.error_time); END"
         )
-        conn.execute("CREATE TABLE asked_rows (name text, rows text, at text)")
+        conn.execute("CREATE TABLE written_lines (record_id integer, code text, consumer text)")
+        conn.execute(
+            "CREATE TRIGGER written_line AFTER INSERT ON eventlog_error BEGIN INSERT INTO written_lines VALUES (NEW.record_id, NEW.code, coalesce(NEW.consumer, '')); END"
+        )
+        conn.execute("CREATE TABLE asked_rows (name text, rows text, at text, removed integer)")
         conn.execute(
             "CREATE TRIGGER asked AFTER UPDATE OF requeued ON eventlog_consumer WHEN NEW.requeued IS NOT NULL BEGIN "
-            "INSERT INTO asked_rows VALUES (NEW.name, NEW.requeued, strftime('%s', 'monotonic')); END"
+            "INSERT INTO asked_rows VALUES (NEW.name, NEW.requeued, strftime('%s', 'monotonic'), (SELECT coalesce(max(rowid), 0) FROM removed_rows)); END"
         )
         conn.execute(
             "CREATE TABLE begun_consumers (name text, begins text, done text, removed integer)"
