@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from application import KEYS, OWN_USER
+from at_sending import AtSending
 from lines import Request, Rows, rows_in_flight
 from replicas import Key, Replica, class_of, object_of
 from scheduler import BEGIN
@@ -57,6 +58,7 @@ class Auditor:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self.at_sending = AtSending(world)
         self._rows: dict[tuple[str, str], tuple[int, ...]] = {}
         self._contents: dict[tuple[str, str], str] = {}
         self._numbers: dict[tuple[str, str], str] = {}
@@ -596,6 +598,7 @@ class Auditor:
         self._copied = {name: dict(getattr(self, name)) for name in _OF_COPIES}
         # What an earlier restore has lost is not sent in this copy either.
         self._copied["_applied"] = self._applied.keys() - self._lost
+        self.at_sending.is_copied()
 
     def time_goes_back(self, top: int, epoch: str) -> None:
         """Note that the newest copy was put back, whose highest record_id is this one, in place of
@@ -1003,7 +1006,9 @@ class Auditor:
                 continue
             removed = {
                 row
-                for (row,) in self._ask("SELECT record_id FROM removed_rows WHERE rowid > ?", before)
+                for (row,) in self._ask(
+                    "SELECT record_id FROM removed_rows WHERE rowid > ?", before
+                )
             }
             wanted = [row for row in Request.of(told).rows if row in there | removed]
             rows = [row for row in wanted if row not in passed_over]

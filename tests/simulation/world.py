@@ -725,7 +725,7 @@ class World:
         ):
             if count := ask(f"SELECT count(*) FROM {what}").fetchone()[0]:
                 return f"{count} of {what}"
-        done = self._done_by_consumers()
+        done = self.done_by_consumers()
         for name in self.receivers.keys() - {"receiver"}:
             if name not in done:
                 return f"{name} is not registered yet"
@@ -735,7 +735,7 @@ class World:
                 return f"rows {left[:10]} of consumer {name}"
         return self.followed.undone()
 
-    def _done_by_consumers(self) -> dict[str, Rows]:
+    def done_by_consumers(self) -> dict[str, Rows]:
         ask = self.application.session.execute
         first_sets = ask("SELECT name, done FROM eventlog_consumer").fetchall()
         return sets_of(first_sets, ask(_SETS))
@@ -745,7 +745,7 @@ class World:
         ask = self.application.session.execute
         if not consumer:
             return [row for (row,) in ask("SELECT record_id FROM eventlog WHERE status = 'N'")]
-        done = self._done_by_consumers().get(consumer, Rows())
+        done = self.done_by_consumers().get(consumer, Rows())
         return [row for (row,) in ask("SELECT record_id FROM eventlog") if row not in done]
 
     def _where(self) -> str:
