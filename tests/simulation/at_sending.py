@@ -14,6 +14,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from excuses import Excuse
 from lines import RecordedEvent, Request, due_in_position, events_of_entry, seconds_of
 from replicas import class_of
 from scheduler import BEGIN
@@ -124,7 +125,10 @@ class AtSending:
         """Check a document of a delivery that a process is about to send; ``is_single`` if a number
         stands for several documents of one event each."""
         process = self._process()
-        if process is None or self._has_old_file(process):
+        if process is None:
+            return
+        if self._has_old_file(process):
+            self._world.auditor.excused[Excuse.OLD_FILE] += 1
             return
         self._compare_with_entry(consumer, delivery_no, events)
         self._audit_new_numbers(process)
@@ -164,6 +168,16 @@ class AtSending:
         """Note that a process has recorded the answers that it has."""
         if (process := self._process()) is not None:
             self._known.update(self._answered.pop(process, {}))
+
+    def is_up_to_date(self) -> bool:
+        """Return True if the present process works on the present database."""
+        process = self._process()
+        return process is not None and not self._has_old_file(process)
+
+    def epoch_of(self, delivery_no: int) -> str:
+        """Return the epoch of a delivery in flight, as it is written in an event-id."""
+        epoch = self._entry(delivery_no)[0]
+        return f"e{epoch}" if epoch else ""
 
     def is_copied(self) -> None:
         """Note that the database is copied."""
@@ -249,7 +263,7 @@ class AtSending:
         for (content,) in self._ask(sql):
             if number not in self._read or self._read[number][0] != content:
                 # An entry of a snapshot has no epoch.
-                epoch = json.loads(content).get("epoch") or str(self._world.application.epoch()[0])
+                epoch = json.loads(content).get("epoch") or self._world.application.epoch()[0] or ""
                 self._read[number] = content, epoch, events_of_entry(content)
             return self._read[number][1:]
         return "", {}

@@ -411,7 +411,8 @@ def _receiving_records(world: World, send: Callable[..., Any]) -> Callable[..., 
             elif world.converting is None and world.scheduler.current is not None:
                 told = [json.loads(record.value)["message"] for record in records]
                 numbers = [one["headers"]["changeSequence"] for one in told if "headers" in one]
-                world.auditor.numbers(world.scheduler.current.process.name, event_id, numbers)
+                process = world.scheduler.current.process.name
+                world.auditor.numbers(process, document.delivery_no, event_id, numbers)
         ids = [event_id for event_id in document.event_ids if event_id not in refused]
         kept = tuple(
             one
@@ -475,6 +476,7 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         cycle.build_recorded,
         marks.DeliveryProgress.cut,
     )
+    told_invalid = marks.Marks.add_invalid
     told_recover, told_save = daemon.recover, marks.DeliveryProgress.save
     auditor, at_sending = world.auditor, world.auditor.at_sending
     told_settle, reported_liveness = marks.DeliveryProgress.settle, daemon.reported_liveness
@@ -571,6 +573,10 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
             needs_no_event([*one.dropped, *one.gone, *one.noop])
         add_outcomes(self, several)
 
+    def add_invalid(self: Any, invalid: Any) -> None:
+        auditor.is_invalid(invalid)
+        told_invalid(self, invalid)
+
     def idle(line: Any, number: int, events: Any) -> None:
         needs_no_event([row for event in events for row in event.ids])
         answer_idle(line, number, events)
@@ -631,6 +637,7 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         put(marks.DeliveryProgress, "save", save)
         put(marks.DeliveryProgress, "_answer_idle", idle)
         put(marks.Marks, "add_outcomes", outcomes)
+        put(marks.Marks, "add_invalid", add_invalid)
         yield
 
 
