@@ -109,7 +109,11 @@ def _parked_again(
     for number, tried in delivery.suspects.items():
         events = delivery.documents[number]
         of_part = (tried, tried.tries if len(events) == 1 else 0)
-        parked_before.update({event.event_id: of_part for event in events})
+        for event in events:
+            # A part that was answered with retry keeps its earlier attempts: the later one counts.
+            retried = delivery.parked.get(event.event_id)
+            if retried is None or retried.due < tried.due:
+                parked_before[event.event_id] = of_part
     if not parked_before:
         return delivery
     wanted = [event for event in delivery.events() if event.event_id in parked_before]

@@ -14,6 +14,7 @@ a line that says why not; nothing waits without a reason; receivers have what th
 from __future__ import annotations
 
 import traceback
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from application import KEYS, OWN_USER
+from at_sending import FOLLOWER, AtSending
+from excuses import Excuse
 from lines import Request, Rows, rows_in_flight
 from replicas import Key, Replica, class_of, object_of
 from scheduler import BEGIN
@@ -48,6 +51,8 @@ _OF_FORMATS = (
 )
 """The condition of error lines that a format has written: receivers answer ``bad`` and ``stop``."""
 _DELETED = "deleted"
+Order = tuple[str, int]
+"""Epoch and delivery, or the number of a change."""
 _OF_COPIES = ("_answered", "_brought", "_began_at", "_attempts")
 """What of the model goes back when a copy of the database is put back."""
 
@@ -57,10 +62,18 @@ class Auditor:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self.at_sending = AtSending(world)
         self._rows: dict[tuple[str, str], tuple[int, ...]] = {}
         self._contents: dict[tuple[str, str], str] = {}
+        self._parts: dict[tuple[str, str], tuple[frozenset[int], frozenset[int]]] = {}
+        """The rows that contribute to each event, and those that precedence dropped."""
         self._numbers: dict[tuple[str, str], str] = {}
         self._numbered: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._orders: dict[str, list[Order]] = {}
+        """The deliveries of each reader whose events have numbers, by their epochs, or the changes
+        of a source."""
+        self._spans: dict[tuple[str, Order], tuple[str, str]] = {}
+        """The least and the greatest number of each of them."""
         self._answered: dict[tuple[str, str], Level] = {}
         self._applied: dict[tuple[str, int], str] = {}
         self._newest: dict[tuple[str, Key, str], int] = {}
@@ -72,6 +85,8 @@ class Auditor:
         """When a publisher or a consumer last found that a row needs no event."""
         self._refusals = Counter[tuple[str, int]]()
         """How often each row was refused for good."""
+        self._invalid = Counter[tuple[str, int]]()
+        """How often each row was found to be invalid."""
         self._attempts: dict[tuple[str, str], int] = {}
         """The number of the newest sending of each event-id."""
         self._built_with: dict[tuple[str, str], int] = {}
@@ -111,6 +126,8 @@ class Auditor:
         """When each row was last sent."""
         self._began_at: dict[str, float] = {}
         self.checks = 0
+        self.excused = Counter[Excuse]()
+        """How often each excuse was needed."""
         self.looked_at = Counter[str]()
         """How much each check of the end has looked at, and how many objects were excused, by
         reason.
@@ -138,7 +155,9 @@ class Auditor:
                     )
                 self._rows[which] = rows
                 self._contents.pop(which, None)
+                self._parts.pop(which, None)
             self._compare_contents(which, event)
+            self._compare_parts(which, event)
             self._compare_attempts(consumer, event)
             for step in event.steps or ():
                 if step[1] <= 4:
@@ -181,11 +200,19 @@ class Auditor:
         numbers = (_sending(event_id) for (event_id,) in lines if _meaning(event_id) == meaning)
         return max(numbers, default=0)
 
-    def numbers(self, process: str, event_id: str, numbers: Sequence[str]) -> None:
+    def numbers(
+        self, process: str, delivery_no: int, event_id: str, numbers: Sequence[str]
+    ) -> None:
         """Note the numbers of an event in a format that has them: an event that comes again has its
         own, and no other event ever has them. Only an object of a snapshot that an operator asks
-        for comes with greater numbers (docs/spec/event-log.md 13.3)."""
+        for comes with greater numbers (docs/spec/event-log.md 13.3). The numbers grow from delivery
+        to delivery, also over epochs, and those of a followed source from change to change."""
         consumer, meaning = _consumer(process), _meaning(event_id)
+        if consumer == FOLLOWER:
+            self._audit_growth(consumer, ("", int(event_id.split(".")[1])), event_id, numbers)
+        elif not self._world.has_gone_back and self.at_sending.is_up_to_date():
+            epoch = _epoch(event_id) or self.at_sending.epoch_of(delivery_no)
+            self._audit_growth(consumer, (epoch, delivery_no), event_id, numbers)
         for number in numbers:
             self.checks += 1
             other = self._numbers.setdefault((consumer, number), meaning)
@@ -202,6 +229,30 @@ class Auditor:
             self._world.fail(f"{event_id} had the numbers {before}, and has {tuple(numbers)}")
         self._numbered[which] = tuple(numbers)
 
+    def _audit_growth(
+        self, consumer: str, order: Order, event_id: str, numbers: Sequence[str]
+    ) -> None:
+        """Check that the numbers of an event are between those of what comes before and after."""
+        orders = self._orders.setdefault(consumer, [])
+        spans = self._spans
+        if not numbers or any(_began_together(order[0], epoch) for epoch, _ in orders):
+            return
+        at = bisect_left(orders, order)
+        is_known = at < len(orders) and orders[at] == order
+        if not is_known:
+            orders.insert(at, order)
+        first, last = spans.get((consumer, order), (min(numbers), max(numbers)))
+        first, last = min(first, *numbers), max(last, *numbers)
+        before = spans[consumer, orders[at - 1]][1] if at else ""
+        after = spans[consumer, orders[at + 1]][0] if at + 1 < len(orders) else "~"
+        self.checks += 1
+        spans[consumer, order] = first, last
+        if not before < first <= last < after:
+            self._world.fail(
+                f"{event_id} of {consumer or 'the publisher'} has the numbers {tuple(numbers)}, what "
+                f"was before it has {before}, and what comes after it {after}"
+            )
+
     def _compare_contents(self, which: tuple[str, str], event: Any) -> None:
         """Check that an event by value says what it said before under its event-id."""
         steps = event.steps or ()
@@ -215,6 +266,21 @@ class Auditor:
         if before != content and self._answered.get(which) not in _NOT_FOR_GOOD:
             self._world.fail(f"event-id {which[1]} said {before!r}, and says {content!r}")
         self._contents[which] = content
+
+    def _compare_parts(self, which: tuple[str, str], event: Any) -> None:
+        """Check that no row that contributed to an event is dropped when it comes again, and that
+        none contributes that was dropped, also where values are read back (docs/spec/event-log.md
+        8.4). A row may lose its effect meanwhile."""
+        dropped = () if event.outcomes is None else event.outcomes.dropped
+        parts = frozenset(event.contributed), frozenset((*event.dropped, *dropped))
+        before = self._parts.setdefault(which, parts)
+        self.checks += 1
+        self.looked_at["rows that precedence dropped"] += len(parts[1])
+        if changed := (parts[0] & before[1]) | (parts[1] & before[0]):
+            self._world.fail(
+                f"rows {sorted(changed)} of event-id {which[1]} of {which[0] or 'the publisher'} "
+                f"contributed or were dropped, and are not: {before}, {parts}"
+            )
 
     def _is_refused_by_format(
         self, consumer: str, before: Sequence[int], rows: Sequence[int]
@@ -235,9 +301,10 @@ class Auditor:
     def _went_back(self, receiver: str, row: int) -> bool:
         """Return True if the format has refused a row, so that only ``requeue`` can have sent it
         again. What reads the present state is never stale (docs/spec/event-log.md 11)."""
-        return self._world.refuses_values and row in self._rows_refused_by_format(
+        has_refused = self._world.refuses_values and row in self._rows_refused_by_format(
             _consumer(receiver)
         )
+        return self._excuse(Excuse.WENT_BACK, has_refused)
 
     def _rows_refused_by_format(self, consumer: str) -> set[int]:
         whose = f"= '{consumer}'" if consumer else "IS NULL"
@@ -271,7 +338,7 @@ class Auditor:
             if other == meaning:
                 continue
             self._applied[receiver, row] = meaning
-            if not self._may_repeat(receiver, row, other, meaning) and not self._is_excused(
+            if not self._may_repeat(receiver, row, other, meaning) and not self._may_differ(
                 receiver, key
             ):
                 self._world.fail(
@@ -286,7 +353,7 @@ class Auditor:
             and is_first
             and rows[0] < newest
             and self._world.is_ordered
-            and not self._is_excused(receiver, key)
+            and not self._may_differ(receiver, key)
             and not self._went_back(receiver, rows[0])
         ):
             self._world.fail(
@@ -323,7 +390,7 @@ class Auditor:
         it was applied. A reader may read files of before only now."""
         is_lost = (receiver, row) in self._lost or (receiver == "reader" and self.is_restored)
         self._lost.discard((receiver, row))
-        return is_lost and _epoch(before) != _epoch(now)
+        return self._excuse(Excuse.REPEATED, is_lost and _epoch(before) != _epoch(now))
 
     def _refuse_stale(self, receiver: str, event_id: str, key: Key, rows: Sequence[int]) -> None:
         """Check that no row brings back what a newer one has changed, also of objects of which an
@@ -347,7 +414,9 @@ class Auditor:
             is_put_back = (
                 not self._world.is_ordered and self._refused_rows[_consumer(receiver), row]
             )
-            if row < newest and (is_put_back or self._is_unrecorded(receiver, rows)):
+            if row < newest and self._excuse(
+                Excuse.UNRECORDED, bool(is_put_back) or self._is_unrecorded(receiver, rows)
+            ):
                 self._outdated.add((receiver, key))
             elif row < newest:
                 self._world.fail(
@@ -383,6 +452,7 @@ class Auditor:
         event and applied later ones, and nobody had recorded that answer
         (docs/guides/receivers.md)."""
         self._outdated.add((receiver, key))
+        self.excused[Excuse.ANSWER_LOST] += 1
 
     def is_answered(
         self,
@@ -453,13 +523,19 @@ class Auditor:
         """
         self.unsure |= {(class_of(table), key) for table, key in objects}
 
-    def _is_excused(self, receiver: str, key: Key) -> bool:
+    def _may_differ(self, receiver: str, key: Key) -> bool:
         """Return True if a receiver may lack an event of an object."""
-        return (
+        may = (
             key in self._world.replica_of(receiver).refused
             or (receiver, key) in self.given_up
             or key in self.unsure
         )
+        return self._excuse(Excuse.OBJECT_DIFFERS, may)
+
+    def _excuse(self, excuse: Excuse, is_needed: bool) -> bool:
+        """Count an excuse that is needed, as what would fail without it asks for it."""
+        self.excused[excuse] += is_needed
+        return is_needed
 
     @property
     def reader(self) -> str:
@@ -473,6 +549,13 @@ class Auditor:
         task = self._world.scheduler.current
         consumer = "" if task is None else _consumer(task.process.name)
         self._idle.update(((consumer, row), self._world.scheduler.now) for row in rows)
+
+    def is_invalid(self, invalid: Iterable[Any]) -> None:
+        """Note rows that a publisher or a consumer gives an error row each, since they or their
+        values cannot be written."""
+        if (task := self._world.scheduler.current) is not None:
+            consumer = _consumer(task.process.name)
+            self._invalid.update((consumer, one.record_id) for one in invalid)
 
     def process_ended(self, process: Process, error: BaseException) -> None:
         """Check how a process has ended by itself: by an error of ours that has a reason."""
@@ -596,6 +679,7 @@ class Auditor:
         self._copied = {name: dict(getattr(self, name)) for name in _OF_COPIES}
         # What an earlier restore has lost is not sent in this copy either.
         self._copied["_applied"] = self._applied.keys() - self._lost
+        self.at_sending.is_copied()
 
     def time_goes_back(self, top: int, epoch: str) -> None:
         """Note that the newest copy was put back, whose highest record_id is this one, in place of
@@ -614,6 +698,7 @@ class Auditor:
         self.is_restored = True
         self._lost |= self._applied.keys() - self._copied["_applied"]
         self._contents.clear()
+        self._parts.clear()
         self._values = {row: name for row, name in self._values.items() if row <= top}
         for by_row in (self._applied, self._idle, self._sent_at):
             for receiver, row in [which for which in by_row if which[1] > top]:
@@ -635,7 +720,9 @@ class Auditor:
         for model in (self._applied, self._newest, self._brought):
             for which in [which for which in model if which[0] == consumer]:
                 del model[which]
-        by_event = (self._rows, self._answered, self._contents, self._numbers, self._numbered)
+        by_event = (
+            self._rows, self._answered, self._contents, self._parts, self._numbers, self._numbered,
+        )  # fmt: skip
         for meant in (*by_event, self._attempts):
             for which in [which for which in meant if which[0] == consumer]:
                 del meant[which]
@@ -651,7 +738,10 @@ class Auditor:
         """Check that a publisher or a consumer that was stopped has counted the answers that it
         got.
         """
-        if process.counters is None or process.has_failed or process.error is not None:
+        if process.counters is None or process.error is not None:
+            return
+        if process.has_failed:
+            self.excused[Excuse.FAILED_PROCESS] += 1
             return
         self.looked_at["counters of processes"] += 1
         counters = process.counters()
@@ -750,11 +840,14 @@ class Auditor:
         has_changed = replace(application.shape, columns=()).has_changed
         if has_changed or application.former_columns:  # what was logged before triggers apply
             codes |= {"unknown_column", "bad_table_key"}
+        lines = ask("SELECT record_id, code, message FROM eventlog_error")
         bad = [
             line
-            for line in ask("SELECT record_id, code, message FROM eventlog_error")
+            for line in lines
             if line[1] not in codes and not (line[0] == 0 and line[1] == "unknown_table")
         ]
+        is_needed = any(line[1] in ("unknown_column", "bad_table_key") for line in lines)
+        self._excuse(Excuse.INVALID_AFTER_CHANGE, is_needed)
         if bad and not self._world.refuses_values:
             self._world.fail(f"rows became bad: {bad[:5]}")
         ((noted, removed),) = ask(
@@ -855,21 +948,26 @@ class Auditor:
         the rows and the consumers that were refused, and one at least for each row that is refused
         now.
         """
-        lines = Counter(
-            (consumer or "", row)
-            for row, consumer in self._ask(
-                "SELECT record_id, consumer FROM eventlog_error "
-                "WHERE record_id > 0 AND code IN ('receiver', 'skipped')"
-            )
-        )
-        self.looked_at["error lines"] += lines.total()
-        for (consumer, row), count in sorted(lines.items()):
-            if count > self._refusals[consumer, row] and not self._world.refuses_values:
-                self._world.fail(
-                    f"row {row} has {count} error lines of {consumer or 'the publisher'}, and was refused "
-                    f"{self._refusals[consumer, row]} times"
+        for codes, counted, what in (
+            ("IN ('receiver', 'skipped')", self._refusals, "refused"),
+            ("NOT IN ('receiver', 'skipped', 'requeued')", self._invalid, "invalid"),
+        ):
+            lines = Counter(
+                self._ask(
+                    "SELECT consumer, record_id FROM written_lines "
+                    f"WHERE record_id > 0 AND code {codes}"
                 )
-                return
+            )
+            self.looked_at[f"error lines of rows that were {what}"] += lines.total()
+            for (consumer, row), count in sorted(lines.items()):
+                # A format that refuses values has receivers' answers and its own in one code.
+                is_own = what == "refused" and self._world.refuses_values
+                if count > counted[consumer, row] and not is_own:
+                    self._world.fail(
+                        f"row {row} has {count} error lines of {consumer or 'the publisher'}, and "
+                        f"was {what} {counted[consumer, row]} times"
+                    )
+                    return
         any_lines = set(
             self._ask(
                 "SELECT coalesce(consumer, ''), record_id FROM eventlog_error WHERE code <> 'requeued'"
@@ -987,28 +1085,34 @@ class Auditor:
 
     def _audit_requests(self, name: str, passed_over: set[int]) -> None:
         """Check that a consumer sent again what it was asked for, found that it needs no event, or
-        has a line since then that says why not."""
+        has a line since then that says why not. A purge removes none of these rows before."""
         begun_at = self._began_at.get(name, 0.0)
         there = {row for (row,) in self._ask("SELECT record_id FROM eventlog")}
-        failed = {
-            row
-            for (row,) in self._ask(
-                "SELECT record_id FROM eventlog_error AS line "
-                f"WHERE consumer = '{name}' AND code <> 'requeued' AND rowid > (SELECT max(rowid) "
-                "FROM eventlog_error WHERE consumer = line.consumer AND code = 'requeued' "
-                "AND record_id = line.record_id)"
-            )
-        }
-        for told, at in self._ask(f"SELECT rows, at FROM asked_rows WHERE name = '{name}'"):
+        newest_lines = "SELECT record_id, max(rowid) FROM written_lines WHERE code {} 'requeued' AND consumer = ? GROUP BY record_id"
+        asked, failed = (
+            dict(self._ask(newest_lines.format(operator), name)) for operator in ("=", "<>")
+        )
+        refused = {row for row, line in failed.items() if row in asked and line > asked[row]}
+        for told, at, before in self._ask(
+            "SELECT rows, at, removed FROM asked_rows WHERE name = ?", name
+        ):
             second = float(at) - BEGIN
             if second < begun_at:
                 continue
-            rows = [row for row in Request.of(told).rows if row in there - passed_over]
+            removed = {
+                row
+                for (row,) in self._ask(
+                    "SELECT record_id FROM removed_rows WHERE rowid > ?", before
+                )
+            }
+            wanted = [row for row in Request.of(told).rows if row in there | removed]
+            rows = [row for row in wanted if row not in passed_over]
             self.looked_at["rows asked for"] += len(rows)
+            self.looked_at["rows asked for and removed since"] += len(removed.intersection(rows))
             unsent = [
                 row
                 for row in rows
-                if row not in failed
+                if row not in refused
                 and max(self._sent_at.get((name, row), -1.0), self._idle.get((name, row), -1.0))
                 < second - 0.001  # the database has milliseconds
             ]
@@ -1065,14 +1169,17 @@ class Auditor:
         excuses = self._excuses(receiver, replica, {key for key in there if key not in wanted})
         for key in sorted(set(wanted) | set(there)):
             self.looked_at["objects"] += 1
-            if (why := next((why for why, keys in excuses.items() if key in keys), "")) or (
-                key[0] in is_away
-            ):
-                self.looked_at[f"excused objects, {why or 'unavailable'}"] += 1
+            has, should = there.get(key), wanted.get(key)
+            differs = has != should and bool(has or should)
+            why = next((why for why, keys in excuses.items() if key in keys), None)
+            if why is None and key[0] in is_away:
+                why = Excuse.UNAVAILABLE
+            if why is not None:
+                self.looked_at[f"excused objects, {why.words}"] += 1
+                self._excuse(why, differs)
                 continue
             self.checks += 1
-            has, should = there.get(key), wanted.get(key)
-            if has != should and (has or should):
+            if differs:
                 rows = self._ask(
                     f"SELECT record_id, status, event_type, column_name, substr(old_value, 1, 20), substr(new_value, 1, 20) "
                     f"FROM eventlog WHERE table_name = {key[0]!r} AND table_key = '{key[1]}' ORDER BY record_id DESC LIMIT 8"
@@ -1082,21 +1189,21 @@ class Auditor:
                 )
                 return
 
-    def _excuses(self, receiver: str, replica: Replica, beyond: set[Key]) -> dict[str, set[Key]]:
+    def _excuses(self, receiver: str, replica: Replica, beyond: set[Key]) -> dict[Excuse, set[Key]]:
         """Return the objects that may differ for a receiver, by the reason. ``beyond`` are those
         that it has beyond the tables."""
         excuses = {
-            "lost by a restore or the publisher's own": self.unsure,
-            "refused": replica.refused,
-            "refused by the format": self._refused_objects(),
-            "given up": {key for whose, key in self.given_up if whose == receiver},
-            "taken after later ones": {key for whose, key in self._outdated if whose == receiver},
+            Excuse.LOST: self.unsure,
+            Excuse.REFUSED: replica.refused,
+            Excuse.REFUSED_BY_FORMAT: self._refused_objects(),
+            Excuse.GIVEN_UP: {key for whose, key in self.given_up if whose == receiver},
+            Excuse.OUTDATED: {key for whose, key in self._outdated if whose == receiver},
         }
         if self._world.has_removed:  # a delete that no trigger saw, and that the log knows no more
-            excuses["not logged"] = self._world.application.unlogged
+            excuses[Excuse.NOT_LOGGED] = self._world.application.unlogged
             if len(self._world.application.shape.keys) > 1:
                 # It was logged under the other name of the key.
-                excuses["key renamed"] = {key for key in beyond if key[0] == "doc"}
+                excuses[Excuse.KEY_RENAMED] = {key for key in beyond if key[0] == "doc"}
         return excuses
 
     def reasons_to_differ(self, receiver: str) -> set[Key] | None:
@@ -1117,8 +1224,8 @@ class Auditor:
         )
         return {(class_of(table), key) for table, key in found}
 
-    def _ask(self, sql: str) -> list[Any]:
-        return self._world.application.session.execute(sql).fetchall()
+    def _ask(self, sql: str, *given: object) -> list[Any]:
+        return self._world.application.session.execute(sql, given).fetchall()
 
 
 def _consumer(receiver: str) -> str:

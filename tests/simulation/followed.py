@@ -11,7 +11,7 @@ import contextlib
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from random import Random
@@ -36,6 +36,7 @@ from eventlog.publisher.stream import (
     Source,
     SourceStep,
     SourceUnavailable,
+    follow,
 )
 
 if TYPE_CHECKING:
@@ -219,11 +220,46 @@ class Followed:
     def installed(self) -> Iterator[None]:
         """Have the source of this world be a kind of source while the block runs."""
         place = f"{ChangesSource.__module__}:{ChangesSource.__name__}"
+        send, settle = follow.Run.send, follow.Run.settle
+        save, restore = follow.Run.save, follow.Run.restore
+        at_sending = self._world.auditor.at_sending
+
+        def sent(run: Any, document_no: int, events: Any) -> Any:
+            self._refuse_skipped(event.sent_id for event in events)
+            at_sending.sends_of_source(run.delivery_no, document_no, events)
+            return send(run, document_no, events)
+
+        def settled(run: Any, document_no: int, events: Any, judged: Any) -> Any:
+            if judged.answered:
+                names = [event.sent_id for event in events]
+                at_sending.is_answered(NAME, run.delivery_no, document_no, names)
+            return settle(run, document_no, events, judged)
+
+        def saved(run: Any) -> None:
+            save(run)
+            at_sending.is_recorded()
+
+        def restored(run: Any) -> None:
+            entries = (
+                text for (text,) in self._ask("SELECT content FROM eventlog_position_inflight")
+            )
+            at_sending.follows(entries, run.options.retry_max)
+            restore(run)
+
         with (
             patch.dict(registry._BUILT_IN[registry.SOURCES], {TYPE: place}),
             patch.object(ChangesSource, "followed", self),
+            patch.object(follow.Run, "send", sent),
+            patch.object(follow.Run, "settle", settled),
+            patch.object(follow.Run, "save", saved),
+            patch.object(follow.Run, "restore", restored),
         ):
             yield
+
+    def _refuse_skipped(self, event_ids: Iterable[str]) -> None:
+        """Check that no event is sent that an operator has given up."""
+        if skipped := self._skipped.intersection(event_ids):
+            self.fail(f"{sorted(skipped)} were skipped, and are sent")
 
     def config(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the configuration of the publisher, and of the commands about it."""
@@ -336,8 +372,6 @@ class Followed:
         """Check an event that is applied for the first time: those of an object come in order."""
         key, number = object_of(event), int(event.event_id.split(".")[1])
         self._world.auditor.checks += 1
-        if event.event_id in self._skipped:
-            self.fail(f"{event.event_id} was skipped, and is sent")
         newest = self._newest.get(key, 0)
         if number < newest:
             self.fail(f"{event.event_id} of {key} comes after {newest} of the object")

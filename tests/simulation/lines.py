@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable
+from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, NamedTuple
 
 
@@ -74,3 +76,49 @@ def rows_in_flight(content: str) -> Rows:
     """Return the rows that an entry in flight names."""
     documents = json.loads(content).get("documents", ())
     return Rows((first, last) for one in documents for first, last in one.get("rows", ()))
+
+
+class RecordedEvent(NamedTuple):
+    """An event of an entry in flight; that of an object of a snapshot has no rows."""
+
+    attempts: int
+    rows: tuple[int, ...]
+    due: str
+    """The database's time of its next attempt; empty = none is recorded."""
+
+
+def events_of_entry(content: str) -> dict[str, RecordedEvent]:
+    """Return the events of an entry in flight, by their event-ids without their attempts."""
+    line = json.loads(content)
+    suffix = f".e{line['epoch']}" if "epoch" in line else ""
+    events: dict[str, RecordedEvent] = {}
+    for document in line["documents"]:
+        special = document.get("events", {})
+        numbers = (
+            row for first, last in document.get("rows", ()) for row in range(first, last + 1)
+        )
+        rows = [tuple(islice(numbers, count)) for count in document.get("counts", ())]
+        ids = [f"{several[0]}{suffix}" for several in rows]
+        for text in document.get("objects", ()):
+            rows.append(())
+            ids.append(f"snapshot.{line['snapshot']}.{text}")
+        for index, (event_id, several) in enumerate(zip(ids, rows, strict=True)):
+            what = special.get(str(index), {})
+            tried = what.get("parked", document.get("suspect", {}))
+            events[what.get("id", event_id)] = RecordedEvent(
+                what.get("attempts", 1), several, tried.get("due", "")
+            )
+    return events
+
+
+def due_in_position(content: str) -> list[tuple[str, str]]:
+    """Return the events of an entry of a position whose next attempt has a recorded time: event-id
+    and time."""
+    line = json.loads(content)
+    tried = line.get("parked", line.get("suspect", {}))
+    return [(event["id"], tried["due"]) for event in line.get("events", ()) if "due" in tried]
+
+
+def seconds_of(text: str) -> float:
+    """Return a recorded time as seconds since 1970."""
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()

@@ -411,7 +411,8 @@ def _receiving_records(world: World, send: Callable[..., Any]) -> Callable[..., 
             elif world.converting is None and world.scheduler.current is not None:
                 told = [json.loads(record.value)["message"] for record in records]
                 numbers = [one["headers"]["changeSequence"] for one in told if "headers" in one]
-                world.auditor.numbers(world.scheduler.current.process.name, event_id, numbers)
+                process = world.scheduler.current.process.name
+                world.auditor.numbers(process, document.delivery_no, event_id, numbers)
         ids = [event_id for event_id in document.event_ids if event_id not in refused]
         kept = tuple(
             one
@@ -470,8 +471,14 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
     told_options, told_send = open_context.publisher_options, marks.DeliveryProgress.send
     add_outcomes, answer_idle = marks.Marks.add_outcomes, marks.DeliveryProgress._answer_idle
     told_rebuilt, told_record = marks.DeliveryProgress._rebuilt, cycle._record_new
-    told_put_back = cycle._put_back
-    auditor = world.auditor
+    told_put_back, told_build, told_cut = (
+        cycle._put_back,
+        cycle.build_recorded,
+        marks.DeliveryProgress.cut,
+    )
+    told_invalid = marks.Marks.add_invalid
+    told_recover, told_save = daemon.recover, marks.DeliveryProgress.save
+    auditor, at_sending = world.auditor, world.auditor.at_sending
     told_settle, reported_liveness = marks.DeliveryProgress.settle, daemon.reported_liveness
 
     def observed(config: Any) -> Any:
@@ -489,7 +496,15 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
     def send(line: Any, document_no: int, events: Any) -> Any:
         if world.converting is None:
             of_rows = [event for event in events if event.ids]  # an object of a snapshot has none
-            auditor.sends(line._context.ledger.consumer, of_rows)
+            context = line._context
+            auditor.sends(context.ledger.consumer, of_rows)
+            at_sending.sends(
+                context.ledger.consumer,
+                line.delivery_no,
+                document_no,
+                events,
+                is_single=context.output.is_single,
+            )
         else:
             world.converting.meanings.append(events)
         return told_send(line, document_no, events)
@@ -504,7 +519,27 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         delivery = told_record(session, *args, **kwargs)
         if delivery is not None and world.converting is None:
             auditor.builds(session.context.ledger.consumer, delivery.events())
+            at_sending.is_built(session.context.ledger.consumer, delivery.events())
         return delivery
+
+    def built(context: Any, events: Any) -> Any:
+        rebuilt = told_build(context, events)
+        if world.converting is None:
+            at_sending.is_built(context.ledger.consumer, rebuilt.events)
+        return rebuilt
+
+    def recover(context: Any) -> Any:
+        state = told_recover(context)
+        at_sending.recovers(context.ledger.consumer, context.options.retry_max)
+        return state
+
+    def cut(line: Any, document_no: int, events: Any) -> Any:
+        parts = told_cut(line, document_no, events)
+        before = {event.event_id: event.attempts for event in events}
+        now = [(event.event_id, event.attempts) for _, part in parts for event in part]
+        new = [(event_id, number) for event_id, number in now if number > before[event_id]]
+        at_sending.has_new_numbers(line.delivery_no, new)
+        return parts
 
     def put_back(session: Any, delivery: Any) -> Any:
         delivery = told_put_back(session, delivery)
@@ -519,13 +554,28 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
 
     def settle(line: Any, document_no: int, events: Any, judged: Any) -> Any:
         auditor.gives_up(line._context.ledger.consumer, [event for _, event in judged.given_up])
-        return told_settle(line, document_no, events, judged)
+        if judged.answered and not line._context.output.is_single:
+            names = [event.event_id for event in events]
+            consumer = line._context.ledger.consumer
+            at_sending.is_answered(consumer, line.delivery_no, document_no, names)
+        full = told_settle(line, document_no, events, judged)
+        behind = [(event.event_id, event.attempts + 1) for _, event in judged.behind]
+        at_sending.has_new_numbers(line.delivery_no, behind)
+        return full
+
+    def save(line: Any) -> None:
+        told_save(line)
+        at_sending.is_recorded()
 
     def outcomes(self: Any, several: Any) -> None:
         several = list(several)
         for one in several:
             needs_no_event([*one.dropped, *one.gone, *one.noop])
         add_outcomes(self, several)
+
+    def add_invalid(self: Any, invalid: Any) -> None:
+        auditor.is_invalid(invalid)
+        told_invalid(self, invalid)
 
     def idle(line: Any, number: int, events: Any) -> None:
         needs_no_event([row for event in events for row in event.ids])
@@ -576,13 +626,18 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
             put(CallableSink, "send", _receiving_records(world, CallableSink.send))
         put(open_context, "publisher_options", options)
         put(daemon, "reported_liveness", observed)
+        put(daemon, "recover", recover)
         put(cycle, "_record_new", recorded)
+        put(cycle, "build_recorded", built)
         put(cycle, "_put_back", put_back)
         put(marks.DeliveryProgress, "send", send)
         put(marks.DeliveryProgress, "_rebuilt", rebuilt)
+        put(marks.DeliveryProgress, "cut", cut)
         put(marks.DeliveryProgress, "settle", settle)
+        put(marks.DeliveryProgress, "save", save)
         put(marks.DeliveryProgress, "_answer_idle", idle)
         put(marks.Marks, "add_outcomes", outcomes)
+        put(marks.Marks, "add_invalid", add_invalid)
         yield
 
 

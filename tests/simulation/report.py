@@ -6,13 +6,14 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import combinations
 from pathlib import Path
 from statistics import quantiles
 from typing import TYPE_CHECKING
 
+from excuses import Excuse, too_often
 from operators import IN_VAIN, STEPS
 from plans import FEATURES
 
@@ -40,6 +41,8 @@ class Report:
 
     def __init__(self) -> None:
         self._looked_at = Counter[str]()
+        self._needed = Counter[Excuse]()
+        """The schedules that needed each excuse."""
         self._counts, self._met = Counter[str](), Counter[tuple[str, ...]]()
         self._steps: list[int] = []
         self._taken = Counter[str]()
@@ -66,6 +69,7 @@ class Report:
             checks=world.auditor.checks,
         )
         self._looked_at.update(world.auditor.looked_at)
+        self._needed.update((+world.auditor.excused).keys())
         self._counts["simulated seconds"] += int(world.scheduler.now)
         self._steps.append(len(world.plan["steps"]))
         met = sorted(_features(world))
@@ -75,7 +79,11 @@ class Report:
     @property
     def has_failed(self) -> bool:
         """True if a schedule has failed, or if too much was excused."""
-        return self._counts["failed"] > 0 or self._excuses_too_much
+        return self._counts["failed"] > 0 or self._excuses_too_much or bool(self._too_often)
+
+    @property
+    def _too_often(self) -> Mapping[Excuse, int]:
+        return too_often(self._needed, self._counts["schedules"])
 
     @property
     def _excuses_too_much(self) -> bool:
@@ -120,6 +128,11 @@ class Report:
         for what, count in sorted(self._looked_at.items()):
             yield f"{count:8,} {what}"
         objects = self._looked_at["objects"] or 1
+        for excuse in Excuse:
+            if count := self._needed[excuse]:
+                much = f", FAILURE: more than {100 * excuse.share:g} %"
+                told = f"{count:8,} schedules needed the excuse: {excuse.words}"
+                yield f"{told}{much if excuse in self._too_often else ''}"
         share = f"{100 * self._excused / objects:.1f} % of the objects are excused"
         yield (
             f"{share}, FAILURE: more than {100 * _MAX_EXCUSED:.0f} %"

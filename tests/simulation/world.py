@@ -725,7 +725,7 @@ class World:
         ):
             if count := ask(f"SELECT count(*) FROM {what}").fetchone()[0]:
                 return f"{count} of {what}"
-        done = self._done_by_consumers()
+        done = self.done_by_consumers()
         for name in self.receivers.keys() - {"receiver"}:
             if name not in done:
                 return f"{name} is not registered yet"
@@ -735,7 +735,7 @@ class World:
                 return f"rows {left[:10]} of consumer {name}"
         return self.followed.undone()
 
-    def _done_by_consumers(self) -> dict[str, Rows]:
+    def done_by_consumers(self) -> dict[str, Rows]:
         ask = self.application.session.execute
         first_sets = ask("SELECT name, done FROM eventlog_consumer").fetchall()
         return sets_of(first_sets, ask(_SETS))
@@ -745,7 +745,7 @@ class World:
         ask = self.application.session.execute
         if not consumer:
             return [row for (row,) in ask("SELECT record_id FROM eventlog WHERE status = 'N'")]
-        done = self._done_by_consumers().get(consumer, Rows())
+        done = self.done_by_consumers().get(consumer, Rows())
         return [row for (row,) in ask("SELECT record_id FROM eventlog") if row not in done]
 
     def _where(self) -> str:
@@ -778,9 +778,9 @@ def _memory() -> str | None:
 @cache
 def template(shape: Shape) -> Path:
     """Return a database with the tables, the log and the triggers. ``removed_rows`` has each row
-    that was removed from the log, ``removed_lines`` its error lines, ``begun_consumers`` the set with which each consumer began, and
-    how many rows had been removed by then, ``asked_rows`` what consumers were asked to send again,
-    and when.
+    that was removed from the log, ``removed_lines`` its error lines, ``written_lines`` each error line that was ever written,
+    ``begun_consumers`` the set with which each consumer began, and ``asked_rows`` what consumers were asked to send again, and when:
+    both with how many rows had been removed by then.
     """
     directory = Path(tempfile.mkdtemp(prefix="simulation-", dir=_memory()))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
@@ -815,10 +815,14 @@ def template(shape: Shape) -> Path:
         conn.execute(
             "CREATE TRIGGER removed_line AFTER DELETE ON eventlog_error BEGIN INSERT INTO removed_lines VALUES (OLD.record_id, OLD.code, OLD.consumer, OLD.error_time); END"
         )
-        conn.execute("CREATE TABLE asked_rows (name text, rows text, at text)")
+        conn.execute("CREATE TABLE written_lines (record_id integer, code text, consumer text)")
+        conn.execute(
+            "CREATE TRIGGER written_line AFTER INSERT ON eventlog_error BEGIN INSERT INTO written_lines VALUES (NEW.record_id, NEW.code, coalesce(NEW.consumer, '')); END"
+        )
+        conn.execute("CREATE TABLE asked_rows (name text, rows text, at text, removed integer)")
         conn.execute(
             "CREATE TRIGGER asked AFTER UPDATE OF requeued ON eventlog_consumer WHEN NEW.requeued IS NOT NULL BEGIN "
-            "INSERT INTO asked_rows VALUES (NEW.name, NEW.requeued, strftime('%s', 'monotonic')); END"
+            "INSERT INTO asked_rows VALUES (NEW.name, NEW.requeued, strftime('%s', 'monotonic'), (SELECT coalesce(max(rowid), 0) FROM removed_rows)); END"
         )
         conn.execute(
             "CREATE TABLE begun_consumers (name text, begins text, done text, removed integer)"

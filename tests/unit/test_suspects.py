@@ -407,6 +407,26 @@ def test_a_part_waits_until_it_is_due_after_a_restart(new_world: NewWorld) -> No
     assert all(1700 < one.due - monotonic() <= 3600 for one in state.parking.values())
 
 
+def test_a_part_that_got_retry_waits_as_long_as_that_answer_asks_after_a_restart(
+    new_world: NewWorld,
+) -> None:
+    fake = new_world(deletes(*"1234"), batch_size=2)
+    receiver, state = Failing(culprits={"2"}), fake.start()
+    isolate(fake, state, receiver)
+    while ["2"] not in receiver.tried:
+        fake.cycle(state, receiver)
+    receiver.culprits, receiver.judge = (), lambda event: "retry"
+    fake.options = replace(fake.options, retry_initial=3600, retry_max=3600)
+    state = fake.start()
+    fake.cycle(state, receiver)
+    sent = len(receiver.documents)
+    (delivery,) = state.deliveries.values()
+    # The entry keeps the attempts at the part, which are due, beside those of the answer.
+    assert (len(delivery.suspects), [*delivery.parked]) == (1, ["2"])
+    fake.cycle(fake.start(), receiver)
+    assert len(receiver.documents) == sent
+
+
 @pytest.mark.parametrize("failures", [2, 3, 4])
 def test_a_publisher_that_is_killed_after_a_few_failures_finds_the_culprit_of_a_quiet_log(
     new_world: NewWorld, failures: int

@@ -1,0 +1,290 @@
+"""What must hold at the moment of sending, of the publisher, of consumers and of who follows a
+source. It is checked at once, so that a fault shows without a kill that comes just then.
+
+- a row that is built into an event is not done yet: nobody has marked, refused or skipped it;
+- each event that is sent stands in the entry of its delivery, under the id that it is sent with;
+- a new number of an event is in the entry before anything else is sent;
+- a number of a document has one set of events, and a new epoch has greater numbers of deliveries;
+- an event whose next attempt has a recorded time is not sent before it, after a restart either.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from excuses import Excuse
+from lines import RecordedEvent, Request, due_in_position, events_of_entry, seconds_of
+from replicas import class_of
+from scheduler import BEGIN
+
+if TYPE_CHECKING:
+    from scheduler import Process
+    from world import World
+
+Document = tuple[str, str, int, int]
+"""Reader, epoch, delivery and document."""
+FOLLOWER = "follower"
+"""The reader of a followed source, whose deliveries are in no log."""
+_PASSED_OVER = 100
+"""The delivery numbers that a new epoch passes over (docs/spec/event-log.md 7.4)."""
+_TOLERANCE = 0.002
+"""Recorded times have milliseconds."""
+
+
+class AtSending:
+    """The entries, documents and times as they were, and the checks."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._read: dict[int, tuple[str, str, Mapping[str, RecordedEvent]]] = {}
+        """The entries that were read last, by their numbers: content, epoch and events."""
+        self._known: dict[Document, frozenset[str]] = {}
+        """The events of each document whose answer is recorded, or that has a name which others
+        read."""
+        self._answered: dict[Process, dict[Document, frozenset[str]]] = {}
+        """The events of each document whose answer a process has still to record."""
+        self._newest: dict[str, int] = {}
+        """The newest delivery of each epoch."""
+        self._copied = 0
+        """The newest delivery when the database was copied."""
+        self._numbered: dict[Process, list[tuple[int, str, int]]] = {}
+        """The new numbers of events that have to be in an entry when their process sends next:
+        delivery, event-id and number."""
+        self._restored: dict[Process, int] = {}
+        """How often the database had been put back when a process read its entries."""
+        self._due: dict[Process, dict[str, float]] = {}
+        """The earliest next attempt with an object's event that was recorded when a process read
+        its entries, by object."""
+
+    # --- the steps of a process ---
+
+    def recovers(self, consumer: str, longest_pause: float) -> None:
+        """Note that a process has read its entries. No recorded pause is longer than this."""
+        if (process := self._process()) is None:
+            return
+        self._restored[process] = self._world.stats["restored"]
+        whose = f"= '{consumer}'" if consumer else "IS NULL"
+        lines = self._ask(
+            f"SELECT content FROM eventlog_inflight WHERE kind = 'delivery' AND owner {whose}"
+        )
+        recorded = {
+            event_id: one
+            for (content,) in lines
+            for event_id, one in events_of_entry(content).items()
+        }
+        objects = self._objects({event_id: one.rows for event_id, one in recorded.items()})
+        times = [(objects[event_id], one.due) for event_id, one in recorded.items() if one.due]
+        self._due[process] = self._earliest(times, longest_pause)
+
+    def follows(self, entries: Iterable[str], longest_pause: float) -> None:
+        """Note that who follows a source has read the entries of its position."""
+        if (process := self._process()) is not None:
+            times = [one for content in entries for one in due_in_position(content)]
+            self._due[process] = self._earliest(times, longest_pause)
+
+    def is_built(self, consumer: str, events: Iterable[Any]) -> None:
+        """Check events that were just built from the rows of their entry, or of a window: no row
+        that is sent is done, whatever has marked it."""
+        process = self._process()
+        rows = {row for event in events if event.operation for row in event.contributed}
+        if not rows or (process is not None and self._has_old_file(process)):
+            return
+        if consumer:
+            known = self._world.done_by_consumers().get(consumer, ())
+            # The transaction that records rows which it was asked for takes them from its set.
+            asked = self._ask(f"SELECT rows FROM asked_rows WHERE name = '{consumer}'")
+            done = {row for row in rows if row in known}
+            for (told,) in asked if done else ():
+                done.difference_update(Request.of(told).rows)
+        else:
+            told = ",".join(map(str, rows))
+            sql = f"SELECT record_id FROM eventlog WHERE status = 'N' AND record_id IN ({told})"
+            done = rows.difference(row for (row,) in self._ask(sql))
+        self._world.auditor.checks += 1
+        if done:
+            who = consumer or "the publisher"
+            self._world.fail(f"{who} builds events of rows {sorted(done)[:10]}, which are done")
+
+    def has_new_numbers(self, delivery_no: int, events: Iterable[tuple[str, int]]) -> None:
+        """Note event-ids with new numbers: they are in the entry before anything else is sent."""
+        if (process := self._process()) is not None:
+            several = self._numbered.setdefault(process, [])
+            several += [(delivery_no, *one) for one in events]
+
+    def sends(
+        self,
+        consumer: str,
+        delivery_no: int,
+        document_no: int,
+        events: Sequence[Any],
+        *,
+        is_single: bool,
+    ) -> None:
+        """Check a document of a delivery that a process is about to send; ``is_single`` if a number
+        stands for several documents of one event each."""
+        process = self._process()
+        if process is None:
+            return
+        if self._has_old_file(process):
+            self._world.auditor.excused[Excuse.OLD_FILE] += 1
+            return
+        self._compare_with_entry(consumer, delivery_no, events)
+        self._audit_new_numbers(process)
+        epoch = self._entry(delivery_no)[0]
+        if not is_single:
+            which = consumer, epoch, delivery_no, document_no
+            self._compare_document(which, [event.event_id for event in events])
+            if not consumer and self._world.plan["sink"] != "python":
+                self._known[which] = frozenset(event.event_id for event in events)
+        self._compare_epochs(epoch, delivery_no)
+        if self._due.get(process):
+            objects = self._objects({event.event_id: event.ids for event in events})
+            for event in events:
+                self._compare_time(process, objects[event.event_id], event.sent_id)
+
+    def sends_of_source(self, delivery_no: int, document_no: int, events: Sequence[Any]) -> None:
+        """Check a document that who follows a source is about to send."""
+        if (process := self._process()) is None:
+            return
+        names = [event.sent_id for event in events]
+        self._compare_document((FOLLOWER, "", delivery_no, document_no), names)
+        for name in names:
+            self._compare_time(process, name, name)
+
+    def is_answered(
+        self, consumer: str, delivery_no: int, document_no: int, names: Iterable[str]
+    ) -> None:
+        """Note a document of which a part was answered. Once that is recorded, the rest of it comes
+        under another number. What got retry, or was left out since its object waits, may come under
+        the same one until then."""
+        if (process := self._process()) is not None:
+            epoch = "" if consumer == FOLLOWER else self._entry(delivery_no)[0]
+            which = consumer, epoch, delivery_no, document_no
+            self._answered.setdefault(process, {})[which] = frozenset(names)
+
+    def is_recorded(self) -> None:
+        """Note that a process has recorded the answers that it has."""
+        if (process := self._process()) is not None:
+            self._known.update(self._answered.pop(process, {}))
+
+    def is_up_to_date(self) -> bool:
+        """Return True if the present process works on the present database."""
+        process = self._process()
+        return process is not None and not self._has_old_file(process)
+
+    def epoch_of(self, delivery_no: int) -> str:
+        """Return the epoch of a delivery in flight, as it is written in an event-id."""
+        epoch = self._entry(delivery_no)[0]
+        return f"e{epoch}" if epoch else ""
+
+    def is_copied(self) -> None:
+        """Note that the database is copied."""
+        self._copied = max(self._newest.values(), default=0)
+
+    # --- the checks ---
+
+    def _compare_with_entry(self, consumer: str, delivery_no: int, events: Sequence[Any]) -> None:
+        recorded = self._entry(delivery_no)[1]
+        for event in events:
+            self._world.auditor.checks += 1
+            found = recorded.get(event.event_id)
+            if found is None or found[:2] != (event.attempts, tuple(event.ids)):
+                self._world.fail(
+                    f"{consumer or 'the publisher'} sends {event.sent_id} of rows {tuple(event.ids)}, "
+                    f"and the entry of delivery {delivery_no} has {found}"
+                )
+                return
+
+    def _audit_new_numbers(self, process: Process) -> None:
+        for delivery_no, event_id, number in self._numbered.pop(process, ()):
+            self._world.auditor.checks += 1
+            found = self._entry(delivery_no)[1].get(event_id)
+            if found is not None and found.attempts < number:
+                self._world.fail(
+                    f"{process.name} sends a document before the entry of delivery {delivery_no} "
+                    f"has {event_id}.{number}: it has {found}"
+                )
+                return
+
+    def _compare_document(self, which: Document, names: Iterable[str]) -> None:
+        """Check that a number which a receiver knows has gained no event. It may lack some that
+        were decided since: nobody sends them again."""
+        now = frozenset(names)
+        before = self._known.get(which, now)
+        self._world.auditor.checks += 1
+        if not now <= before:
+            reader, _, delivery_no, document_no = which
+            self._world.fail(
+                f"document {delivery_no}-{document_no} of {reader or 'the publisher'} had the events "
+                f"{sorted(before)[:10]}, and has {sorted(now)[:10]}"
+            )
+
+    def _compare_epochs(self, epoch: str, delivery_no: int) -> None:
+        """Check that the deliveries of a new epoch have greater numbers than those of the epochs
+        before, of which the database lost so few that the passed over numbers are enough."""
+        if epoch not in self._newest:
+            newest = max(self._newest.values(), default=0)
+            self._world.auditor.checks += 1
+            if delivery_no <= newest < self._copied + _PASSED_OVER:
+                self._world.fail(
+                    f"the epoch {epoch} begins with delivery {delivery_no}, and {newest} was before"
+                )
+        self._newest[epoch] = max(self._newest.get(epoch, 0), delivery_no)
+
+    def _compare_time(self, process: Process, which: str, sent_id: str) -> None:
+        earliest = self._due.get(process, {}).pop(which, 0.0)
+        now = self._world.scheduler.now
+        self._world.auditor.looked_at["attempts with a recorded time"] += bool(earliest)
+        if now < earliest - _TOLERANCE:
+            self._world.fail(
+                f"{process.name} sends {sent_id} at {now:.3f} s, and its entry says not before "
+                f"{earliest:.3f} s"
+            )
+
+    # --- what they read ---
+
+    def _process(self) -> Process | None:
+        task = self._world.scheduler.current
+        return None if task is None else task.process
+
+    def _has_old_file(self, process: Process) -> bool:
+        """Return True if the database was put back since a process read its entries: it may still
+        write to the file of before."""
+        restored = self._world.stats["restored"]
+        return restored > 0 and self._restored.get(process, -1) != restored
+
+    def _entry(self, number: int) -> tuple[str, Mapping[str, RecordedEvent]]:
+        """Return the epoch and the events of the entry of a delivery, none if there is none."""
+        sql = (
+            f"SELECT content FROM eventlog_inflight WHERE kind = 'delivery' AND entry_no = {number}"
+        )
+        for (content,) in self._ask(sql):
+            if number not in self._read or self._read[number][0] != content:
+                # An entry of a snapshot has no epoch.
+                epoch = json.loads(content).get("epoch") or self._world.application.epoch()[0] or ""
+                self._read[number] = content, epoch, events_of_entry(content)
+            return self._read[number][1:]
+        return "", {}
+
+    def _objects(self, events: Mapping[str, Sequence[int]]) -> dict[str, str]:
+        """Return the object of each event as a text, by event-id; that of a snapshot is its id."""
+        firsts = {event_id: rows[0] for event_id, rows in events.items() if rows}
+        told = ",".join(map(str, firsts.values()))
+        sql = f"SELECT record_id, table_name, table_key FROM eventlog WHERE record_id IN ({told})"
+        of_rows = {row: f"{class_of(table)} {key}" for row, table, key in self._ask(sql)}
+        return {event_id: of_rows.get(firsts.get(event_id, 0), event_id) for event_id in events}
+
+    def _earliest(self, times: Iterable[tuple[str, str]], longest: float) -> dict[str, float]:
+        """Return when each object is due at the earliest, of its recorded times by the clock on the
+        wall, as simulated seconds."""
+        now, leap = self._world.scheduler.now, self._world.scheduler.leap
+        found: dict[str, float] = {}
+        for which, told in times:
+            due = min(seconds_of(told) - BEGIN - leap, now + longest)
+            found[which] = min(due, found.get(which, due))
+        return found
+
+    def _ask(self, sql: str) -> list[Any]:
+        return self._world.application.session.execute(sql).fetchall()
