@@ -1,4 +1,4 @@
-"""Sessions of PostgreSQL, interleaved: run schedules, tell the story of one, leave out what does
+"""Databases of PostgreSQL, interleaved: run schedules, tell the story of one, leave out what does
 not matter to a failure, or put faults into the product.
 
     python tests/simulation/interleave.py --seed 7             the story of a seed, or of a schedule in a file
@@ -21,7 +21,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -29,8 +30,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from faulty import INTERLEAVED, copy_with, faults
-from interleaved.schedules import Schedule, schedule_of, shrink
-from interleaved.server import Sessions, server, sessions
+from interleaved.schedules import KINDS, PLAIN, Schedule, schedule_of, shrink
+from interleaved.server import Databases, databases, server
 from interleaved.world import World, run_schedule
 
 _KEPT = Path("simulation-failed")
@@ -39,22 +40,26 @@ _BY_HAND = Path(__file__).parent / "interleaved" / "by_hand"
 
 
 def _schedule(named: str) -> Schedule:
-    return (
-        json.loads(Path(named).read_text()) if named.endswith(".json") else schedule_of(int(named))
-    )
+    if named.endswith(".json"):
+        schedule: Schedule = json.loads(Path(named).read_text())
+        return schedule
+    kind, _, seed = named.rpartition("-")
+    return schedule_of(int(seed), kind or PLAIN)
 
 
-def _seeds(named: str | None) -> Iterable[int]:
-    """Return the seeds from one to another, or fresh ones without an end."""
+def _drawn(named: str | None, kinds: Sequence[str]) -> Iterable[Schedule]:
+    """Return the schedules of the seeds from one to another, or fresh ones without an end."""
     if named is not None:
         first, _, last = named.partition("-")
-        return range(int(first), int(last or first) + 1)
-    begin = int(time.time()) % 10**8 * 1000
-    print(f"fresh seeds from {begin} on", flush=True)
-    return itertools.count(begin)
+        seeds: Iterable[int] = range(int(first), int(last or first) + 1)
+    else:
+        begin = int(time.time()) % 10**8 * 1000
+        print(f"fresh seeds from {begin} on", flush=True)
+        seeds = itertools.count(begin)
+    return (schedule_of(seed, kind) for seed in seeds for kind in kinds)
 
 
-def _failure(schedule: Schedule, opened: Sessions) -> str | None:
+def _failure(schedule: Schedule, opened: Databases) -> str | None:
     return next(iter(run_schedule(schedule, opened).failures), None)
 
 
@@ -69,20 +74,25 @@ def _by_hand() -> Iterable[Schedule]:
     return (_schedule(str(path)) for path in sorted(_BY_HAND.glob("*.json")))
 
 
-def _run_many(schedules: Iterable[Schedule], opened: Sessions, seconds: float, most: int) -> int:
+def _run_many(schedules: Iterable[Schedule], opened: Databases, seconds: float, most: int) -> int:
     """Run schedules until the time is over, or so many have failed; return 1 if one has."""
     until, number, failed = time.monotonic() + seconds, 0, 0
+    counts, did = Counter[str](), Counter[str]()
     begun, used = time.monotonic(), time.process_time()
     for schedule in schedules:
         if time.monotonic() > until or failed >= most:
             break
         world = run_schedule(schedule, opened)
         number += 1
+        counts.update(world.counts)
+        did.update(what for what, times in world.counts.items() if times)
         if world.failures:
             failed += 1
             _keep(world)
             print(f"seed {schedule['seed']} failed: {world.failures[0][:600]}", flush=True)
     spent = time.process_time() - used
+    for what, schedules_with in did.most_common():
+        print(f"{schedules_with:6} schedules, {counts[what]:6} times: {what}")
     print(
         f"{time.monotonic() - begun:.0f} s: {number} schedules, {failed} failed, "
         f"{number / max(spent, 0.001):.0f} in each second of CPU beside that of the server"
@@ -90,14 +100,14 @@ def _run_many(schedules: Iterable[Schedule], opened: Sessions, seconds: float, m
     return int(bool(failed))
 
 
-def _first_failure(opened: Sessions, most: int) -> int:
+def _first_failure(opened: Databases, most: int, kinds: Sequence[str]) -> int:
     """Run the schedules written by hand and ``most`` drawn ones up to the first failure, and return 1
     if there is none.
     """
-    drawn = map(schedule_of, range(1, most + 1))
+    drawn = itertools.islice(_drawn(f"1-{most}", kinds), most)
     for number, schedule in enumerate(itertools.chain(_by_hand(), drawn), 1):
         if failure := _failure(schedule, opened):
-            print(f"{number:4} schedules: {failure[:100]}")
+            print(f"{number:4} schedules, {schedule['seed']}: {failure[:100]}")
             return 0
     print(f"NOT FOUND in {most} schedules")
     return 1
@@ -112,7 +122,7 @@ def _in_copy(name: str, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-def _try_faults(url: str, named: str, most: int) -> int:
+def _try_faults(url: str, named: str, most: int, kinds: Sequence[str]) -> int:
     """Try each fault, print after how many schedules it is found, and return 1 if one is not that
     has to be.
     """
@@ -121,7 +131,8 @@ def _try_faults(url: str, named: str, most: int) -> int:
         if named != "all" and not any(part in name for part in named.split("|")):
             continue
         begun = time.monotonic()
-        done = _in_copy(name, "--url", url, "--first-failure", "--most", str(most))
+        words = ["--first-failure", "--most", str(most), "--kinds", *kinds]
+        done = _in_copy(name, "--url", url, *words)
         found = done.stdout.strip() or f"wrong: {done.stderr.strip()[-300:]}"
         missed += bool(done.returncode) and not fault.unseen
         print(f"{name:52} | {time.monotonic() - begun:4.0f} s | {found}", flush=True)
@@ -142,6 +153,7 @@ def main() -> int:
     asked.add_argument(
         "--first-failure", action="store_true", help="of those by hand and --most drawn ones"
     )
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="of schedules")
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--url", help="of a server that interleaved.server has started")
     parser.add_argument("--fault", help="of faults/interleaved.toml, for --seed and --shrink")
@@ -150,17 +162,17 @@ def main() -> int:
     logging.disable(logging.CRITICAL)
     with nullcontext(given.url) if given.url else server() as url:
         if given.faults:
-            return _try_faults(url, given.faults, given.most)
+            return _try_faults(url, given.faults, given.most, given.kinds)
         if given.fault:
             named = ("--seed", given.seed) if given.seed else ("--shrink", given.shrink)
             done = _in_copy(given.fault, "--url", url, *named)
             print(done.stdout, done.stderr, sep="", end="")
             return done.returncode
-        with sessions(url) as opened:
+        with databases(url) as opened:
             if given.first_failure:
-                return _first_failure(opened, given.most)
+                return _first_failure(opened, given.most, given.kinds)
             if not (given.seed or given.shrink):
-                drawn = map(schedule_of, _seeds(given.seeds)) if not given.by_hand else _by_hand()
+                drawn = _by_hand() if given.by_hand else _drawn(given.seeds, given.kinds)
                 return _run_many(drawn, opened, given.seconds, given.most)
             schedule = _schedule(given.seed or given.shrink)
             if given.shrink:

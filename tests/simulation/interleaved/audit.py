@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from eventlog.model import Level
-from interleaved.server import CONSUMER
+from interleaved.server import CONSUMER, DETACHED
 from interleaved.writers import Change
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ PUBLISHER = "publisher"
 _LOG = "SELECT record_id, status, table_key, new_value FROM eventlog ORDER BY record_id"
 _NUMBERS = """
     SELECT content FROM eventlog_inflight WHERE kind = 'delivery'"""
+_CONSUMERS = "SELECT name FROM eventlog_consumer"
 _SETS = """
     SELECT content::json ->> 'rows' FROM eventlog_inflight WHERE kind = 'done'
     UNION ALL
@@ -83,13 +84,23 @@ class Audit:
         """The objects with a change that may be published before their copies, which do not see it
         (spec/event-log.md 11).
         """
+        self._hidden: set[Change] = set()
+        """The changes whose rows somebody has detached by hand. A consumer passes them over, and
+        they may come back behind later ones (spec/event-log.md 13.5, 8.1).
+        """
+        self._in_memory: set[Change] = set()
+        """The changes of transactions that did not wait for the disk."""
+        self._meanings: dict[tuple[str, str], frozenset[Change]] = {}
+        """The changes of each event-id that the receiver of a reader has applied."""
         self.readers: defaultdict[str, Reader] = defaultdict(Reader)
 
     # --- what happens ---
 
-    def commits(self, changes: Sequence[Change]) -> None:
-        """Note the changes of a transaction that has committed."""
+    def commits(self, changes: Sequence[Change], writer: str) -> None:
+        """Note the changes of a transaction that a writer has committed."""
         for change in changes:
+            if writer in self._world.hasty:
+                self._in_memory.add(change)
             self.committed.append(change)
             self._history[change.key].append(change)
             if self._world.operator.place.startswith(_AFTER_THE_LAST_LOOK):
@@ -112,6 +123,11 @@ class Audit:
         reader = self.readers[name]
         if not changes:
             self._world.fail(f"{name} sends {event_id} without a change")
+        meaning = self._meanings.get((name, event_id), frozenset(changes))
+        if level is not Level.ERROR:
+            self._meanings[name, event_id] = meaning
+        if meaning != frozenset(changes):
+            self._world.fail(f"{name} sends {event_id} with {changes}, and before with {meaning}")
         for change in dict.fromkeys(changes):
             if change not in self._history[change.key]:
                 self._world.fail(f"{name} sends {change}, which was not committed")
@@ -122,7 +138,11 @@ class Audit:
             before = reader.sent.get(change)
             if before is None:
                 is_late = place < reader.newest.get(change.key, -1)
-                if is_late and not (self._copies[change] and change.key in self._overtakes):
+                if (
+                    is_late
+                    and change not in self._hidden
+                    and not (self._copies[change] and change.key in self._overtakes)
+                ):
                     self._world.fail(f"{name} sends {change} behind a later change of its object")
                 reader.newest[change.key] = max(place, reader.newest.get(change.key, -1))
                 before = Sent(set(), life, level, is_asked=True)
@@ -144,7 +164,7 @@ class Audit:
     def marks(self) -> None:
         """Note which refusals the publisher has recorded. It has just committed."""
         sent = self.readers[PUBLISHER].sent
-        for row in self._rows():
+        for row in self.rows():
             if row.status == "E" and row.change in sent:
                 sent[row.change].is_recorded = True
 
@@ -155,7 +175,7 @@ class Audit:
         reader = self.readers[name]
         applied = {change for change, sent in reader.sent.items() if sent.level is not Level.ERROR}
         asked = self._asked_of_consumer() if name == CONSUMER else set[int]()
-        for row in self._rows():
+        for row in self.rows():
             change = row.change
             if row.record_id not in asked and not (
                 name == PUBLISHER
@@ -175,7 +195,64 @@ class Audit:
 
     def copied(self) -> None:
         """Note the copies that ``requeue`` has written. It has just committed."""
-        self._copies = Counter(row.change for row in self._rows()) - Counter(self.committed)
+        self._copies = Counter(row.change for row in self.rows()) - Counter(self.committed)
+
+    # --- leaves and crashes ---
+
+    def removes(self, before: Sequence[Row]) -> None:
+        """Judge the rows that a purge has just removed: each was published, every consumer has
+        processed it, and nobody has asked for it again.
+        """
+        present = {row.record_id for row in self.rows()}
+        gone = [row for row in before if row.record_id not in present]
+        if not gone:
+            return
+        consumers = self._world.control.execute(_CONSUMERS).fetchall()
+        done, asked = self.done_by_consumer(), self._asked_of_consumer()
+        for row in gone:
+            sent = self.readers[PUBLISHER].sent.get(row.change)
+            if row.status != "S" or sent is None or sent.level is Level.ERROR:
+                self._world.fail(f"a purge removes {row}, which was sent as {sent}")
+            if consumers and (row.record_id not in done or row.record_id in asked):
+                self._world.fail(f"a purge removes {row}, which a consumer needs")
+
+    def hides(self, rows: Sequence[Row]) -> None:
+        """Note rows that somebody has detached by hand."""
+        self._hidden.update(row.change for row in rows)
+
+    def are_in_flight(self) -> bool:
+        """Return True if a reader works with rows."""
+        is_midway = any(not one.is_at_rest for one in self._world.readers.values())
+        return is_midway or bool(self._world.control.execute(_NUMBERS).fetchall())
+
+    def crashed(self, before: Sequence[Row], done: Set[int]) -> None:
+        """Judge what a crash of the server has taken back, and forget it. ``before`` are the rows
+        before the crash, and ``done`` those that the consumer had done.
+        """
+        rows = {row.record_id: row for row in self.rows()}
+        lost = [row.change for row in before if row.record_id not in rows]
+        unmarked = [one for one in before if one.status != rows.get(one.record_id, one).status]
+        count = self._world.count
+        count("a crash loses changes", len(lost))
+        undone = done - self.done_by_consumer()
+        count("a crash loses marks", len(unmarked) + len(undone))
+        count("a crash brings removed rows back", len({*rows} - {row.record_id for row in before}))
+        for change in lost:
+            if change not in self._in_memory:
+                self._world.fail(f"a crash takes back {change}, which has waited for the disk")
+            for name, reader in self.readers.items():
+                if change in reader.sent:
+                    self._world.fail(f"{name} has sent {change}, which a crash has taken back")
+            self.committed.remove(change)
+            self._history[change.key].remove(change)
+        if (unmarked or undone) and self._world.schedule["durable_marks"]:
+            self._world.fail(f"a crash takes back the marks of {unmarked or undone}")
+        for reader in self.readers.values():
+            reader.begun_from = min(reader.begun_from, len(self.committed))
+            reader.begun_to = min(reader.begun_to, len(self.committed))
+        status = {row.change: row.status for row in rows.values()}
+        for change, sent in self.readers[PUBLISHER].sent.items():
+            sent.is_recorded = status.get(change) == "E"
 
     # --- the end ---
 
@@ -183,14 +260,16 @@ class Audit:
         """Yield what is wrong at the end: all transactions have ended, and the readers have been at
         rest.
         """
-        rows = self._rows()
+        rows = self.rows()
         told, expected = (
             Counter(row.change for row in rows),
             Counter(self.committed) + self._copies,
         )
-        if told != expected:
+        if told - expected or any(not self._may_be_removed(one) for one in expected - told):
             yield f"the log has {told}, committed were {expected}"
             return
+        if detached := self._world.control.execute(DETACHED).fetchall():
+            yield f"a detached table stays: {detached}"
         if deliveries := self._world.control.execute(_NUMBERS).fetchall():
             yield f"a delivery stays in flight: {deliveries[0][0][:200]}"
         for name in self._world.readers:
@@ -199,6 +278,12 @@ class Audit:
             yield from self._publisher_complaints(rows)
         if CONSUMER in self._world.readers:
             yield from self._consumer_complaints(rows)
+
+    def _may_be_removed(self, change: Change) -> bool:
+        """Return True if a purge may have removed the row of a change."""
+        sent = self.readers[PUBLISHER].sent.get(change)
+        is_done = sent is not None and sent.level is not Level.ERROR and not sent.is_asked
+        return is_done and self._world.sessions.is_partitioned
 
     def _publisher_complaints(self, rows: Sequence[Row]) -> Iterator[str]:
         for row in rows:
@@ -211,7 +296,7 @@ class Audit:
             yield f"gaps of the publisher's set stay open: {followed}"
 
     def _consumer_complaints(self, rows: Sequence[Row]) -> Iterator[str]:
-        done = self._done_by_consumer()
+        done = self.done_by_consumer()
         if missing := [row.record_id for row in rows if row.record_id not in done]:
             yield f"the consumer's set lacks {missing}, and all has been sent"
         last = max((row.record_id for row in rows), default=0)
@@ -222,6 +307,8 @@ class Audit:
         reader = self.readers[name]
         for number, change in enumerate(self.committed):
             sent = reader.sent.get(change)
+            if name == CONSUMER and change in self._hidden:
+                continue
             if sent is None and number >= reader.begun_to:
                 yield f"{name} has never sent {change}"
             elif sent and number < reader.begun_from and not self._copies[change]:
@@ -229,7 +316,8 @@ class Audit:
             elif sent is not None and sent.is_asked:
                 yield f"{name} has not sent {change} again, as requeue has asked"
         for key, change in reader.last.items():
-            newer = [] if key in self._overtakes else self._later(change)
+            is_excused = key in self._overtakes or change in self._hidden
+            newer = [] if is_excused else self._later(change)
             if any(
                 reader.sent[one].level is not Level.ERROR for one in newer if one in reader.sent
             ):
@@ -243,11 +331,15 @@ class Audit:
 
     def _is_done(self, name: str, change: Change) -> bool:
         """Return True if the database says that a reader has done a row."""
-        rows = [row for row in self._rows() if row.change == change]
-        done = self._done_by_consumer() if name == CONSUMER else set[int]()
+        rows = [row for row in self.rows() if row.change == change]
+        done = self.done_by_consumer() if name == CONSUMER else set[int]()
         return all(row.record_id in done if name == CONSUMER else row.status != "N" for row in rows)
 
-    def _rows(self) -> list[Row]:
+    def rows(self) -> Sequence[Row]:
+        """Return the rows of the log."""
+        purge = self._world.purge
+        if purge is not None and purge.holds_log:
+            return purge.before
         found = self._world.control.execute(_LOG).fetchall()
         return [
             Row(record_id, status.strip(), Change(int(key.removeprefix("id=")), value))
@@ -261,7 +353,7 @@ class Audit:
         ranges = json.loads(told[0])["rows"]
         return {number for first, last in ranges for number in range(first, last + 1)}
 
-    def _done_by_consumer(self) -> set[int]:
+    def done_by_consumer(self) -> set[int]:
         done: set[int] = set()
         for (text,) in self._world.control.execute(_SETS).fetchall():
             floor, *steps = json.loads(text)

@@ -71,17 +71,25 @@ class Process:
             if self.task is None:
                 return
             before = self.task.at
+            self._will_run(before)
             self.task.resume()
             self.world.tell(f"{self.name}: {before}")
             self._visits[self.place] += 1
             if self.name == "publisher" and before.startswith("COMMIT error"):
                 self.world.audit.marks()
+            self._has_run(before)
             self._ended()
             if self.task is None or self.task.at in _RESTING:
                 return
             if self.task.is_blocked:
                 self.world.tell(f"{self.name} waits for another transaction")
                 return
+
+    def _will_run(self, place: str) -> None:
+        """Note that the statement at a place is about to run."""
+
+    def _has_run(self, place: str) -> None:
+        """Note that the statement at a place has run."""
 
     def run_to_rest(self) -> None:
         """Run to the next rest, or to the end."""
@@ -98,6 +106,17 @@ class Process:
             if self.task is None or self.task.at in _RESTING or self.task.is_blocked:
                 return
             number -= self._visits[self.task.at] <= _RARELY
+            if number <= 0:
+                return
+
+    def run_to_commit(self, number: int) -> None:
+        """Run until the ``number``-th transaction that writes has committed, or to the next rest."""
+        for _ in range(_MAX_POINTS):
+            commits = self.place.startswith("COMMIT")
+            self.run(1)
+            if self.task is None or self.task.at in _RESTING or self.task.is_blocked:
+                return
+            number -= commits
             if number <= 0:
                 return
 
@@ -119,14 +138,16 @@ class Process:
         if self.task is None:
             return
         self.world.tell(f"{self.name} is killed before {self.task.at}")
-        self.task.kill()
-        self.task = None
-        connection = self.kept.log.connection
-        if not connection.invalidated:
-            connection.invalidate()
-        connection.rollback()
+        self.lose()
         while self.world.control.execute(_IS_THERE, (self._pid,)).fetchone() is not None:
             pass
+
+    def lose(self) -> None:
+        """End the process and its session."""
+        if self.task is not None:
+            self.task.kill()
+            self.task = None
+        self.world.sessions.lose(self.kept)
 
     def leave(self) -> None:
         """End the process at the end of a schedule. The session of one at rest stays."""
@@ -144,6 +165,7 @@ class Reader(Process):
     ) -> None:
         super().__init__(name, kept, world)
         self._options, self.begins = options, begins
+        self._has_durable_marks = world.schedule.get("durable_marks", False)
         self._ledger: StatusLedger | SetLedger | None = None
         self.lives = 0
 
@@ -152,6 +174,11 @@ class Reader(Process):
         """The rows that are done, as the present process remembers them; None = it does not."""
         ledger = self._ledger
         return None if ledger is None or ledger.followed is None else ledger.followed.done
+
+    @property
+    def is_at_rest(self) -> bool:
+        """True if it does nothing, and would begin with reading the log."""
+        return self.task is None or self.task.at == REST
 
     def start(self) -> None:
         if not self.is_running:
@@ -164,7 +191,9 @@ class Reader(Process):
             log.db.begin_publishing()
             log.connection.info[_SETTLED] = True
         consumer = kept.ledger.consumer or None
-        ledger = ledger_of(log, consumer, self.begins, by_number=True)
+        ledger = ledger_of(
+            log, consumer, self.begins, by_number=True, durable_marks=self._has_durable_marks
+        )
         assert isinstance(ledger, StatusLedger | SetLedger)
         self._ledger = ledger
         if self.begins == "latest":

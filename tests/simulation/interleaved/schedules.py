@@ -13,11 +13,18 @@ from typing import Any
 Schedule = dict[str, Any]
 Step = list[Any]
 
-_MAX_STEPS = 14
+
+PLAIN, LEAVES, CRASH = "plain", "leaves", "crash"
+KINDS = (PLAIN, LEAVES, CRASH)
+"""The kinds of schedules: with a log of one table, with one in leaves, and with crashes beside that."""
+_BEGINNINGS = (2, 4, 5, 5)
+"""The numbers that a log in leaves gives first: the first leaf ends with 5."""
 
 
-def schedule_of(seed: int) -> Schedule:
+def schedule_of(seed: int, kind: str = PLAIN) -> Schedule:
     """Return the schedule of a seed."""
+    if kind != PLAIN:
+        return _schedule_with_leaves(seed, kind)
     chance = Random(f"interleaved {seed}")
     features = {name for name in _FEATURES if chance.random() < 0.4}
     readers = chance.choice(
@@ -45,8 +52,40 @@ def schedule_of(seed: int) -> Schedule:
 _FEATURES = ("prepared", "savepoints", "errors", "kills", "touches", "waits", "copies")
 
 
+def _schedule_with_leaves(seed: int, kind: str) -> Schedule:
+    """Return a schedule of a log in leaves."""
+    chance = Random(f"{kind} {seed}")
+    features = {name for name in _FEATURES if chance.random() < 0.4} - {"copies"}
+    readers = chance.choice([["publisher"], ["publisher"], ["publisher", "cons"]])
+    if kind == CRASH:
+        readers = chance.choice([readers, readers, ["cons"]])
+    late = [name for name in readers if chance.random() < 0.25]
+    writers = [f"w{number}" for number in range(1, 4)]
+    return {
+        "seed": f"{kind}-{seed}",
+        "options": {
+            "query_limit": chance.choice([1, 3, 10_000]),
+            "batch_size": chance.choice([1, 2, 128]),
+            "delivery_rows": chance.choice([2, 10_000, 10_000]),
+            "fold_distance": chance.choice([0, 1000]),
+            "mark_interval": chance.choice([0.0, 10.0]),
+        },
+        "begins": chance.choice(["earliest", "latest"]),
+        "rest": chance.choice([0.6, 1.1]),
+        "errors": chance.choice([0.3, 0.8]) if "errors" in features else 0.0,
+        "first": chance.choice(_BEGINNINGS),
+        "durable_marks": kind == CRASH and chance.random() < 0.2,
+        "hasty": [one for one in writers if kind == CRASH and chance.random() < 0.5],
+        "readers": readers,
+        "running": [name for name in readers if name not in late],
+        "steps": _DrawingWithLeaves(chance, features, readers, late, kind).steps(),
+    }
+
+
 class _Drawing:
     """What is known of a schedule while it is drawn: who runs, and which transactions are open."""
+
+    most_steps = 14
 
     def __init__(
         self, chance: Random, features: set[str], readers: list[str], late: list[str]
@@ -76,7 +115,7 @@ class _Drawing:
 
     def steps(self) -> list[Step]:
         steps: list[Step] = []
-        most = self._chance.randint(10, _MAX_STEPS)
+        most = self._chance.randint(10, self.most_steps)
         while len(steps) < most:
             steps += self._steps()
         return steps
@@ -116,7 +155,13 @@ class _Drawing:
             if self._requeues:
                 return [who, "start", self._chance.choice(self._requests)]
             return [who, *self._amount()]
-        return self._of_reader(who) if who in self._readers else self._of_writer(who)
+        if who in self._readers:
+            return self._of_reader(who)
+        return self._of_writer(who) if who in self._haste else self._of_others(who)
+
+    def _of_others(self, who: str) -> Step:
+        """Draw a step of somebody who is only in schedules with leaves."""
+        raise NotImplementedError
 
     def _amount(self) -> Step:
         """Draw how many times a process comes to rest, how many statements it runs, or at which of
@@ -187,6 +232,107 @@ class _Drawing:
         if "waits" in self._features:
             taken = set()
         return [key for key in self._keys if key >= least and key not in taken]
+
+
+class _DrawingWithLeaves(_Drawing):
+    """What is known of a schedule with leaves while it is drawn."""
+
+    most_steps = 28
+
+    def __init__(
+        self, chance: Random, features: set[str], readers: list[str], late: list[str], kind: str
+    ) -> None:
+        super().__init__(chance, features, readers, late)
+        self._crashes = chance.choice([1, 1, 2]) if kind == CRASH else 0
+        self._purges = False
+        self._by_hand = 0
+        if "publisher" in readers:
+            self._weights["purge"] = 1.5
+            self._by_hand = chance.choice([0, 0, 1])
+
+    def steps(self) -> list[Step]:
+        steps = super().steps()
+        while self._crashes:
+            steps += [*self._started(), *self._crash()]
+        return steps
+
+    def _started(self) -> list[Step]:
+        """Have all readers run that do not."""
+        late = [[name, "start"] for name in self._readers if name in self._late]
+        self._late.clear()
+        return late
+
+    def _committed(self) -> list[Step]:
+        """Have all open transactions commit, which keep a leaf from being changed."""
+        open_ones = [[name, "commit"] for name in self._locked]
+        self._locked.clear()
+        self._saved.clear()
+        return open_ones
+
+    def _steps(self) -> list[Step]:
+        drawn = self._chance.random()
+        if self._crashes and self._has_committed and drawn < 0.1:
+            return self._crash()
+        if self._by_hand and self._has_committed and drawn > 0.9:
+            return self._detach()
+        if "purge" in self._weights and self._locked and 0.8 < drawn < 0.85:
+            return self._committed()
+        return super()._steps()
+
+    def _crash(self) -> list[Step]:
+        """Draw a crash, most often when a process has just committed."""
+        self._crashes -= 1
+        before: list[Step] = []
+        running = [name for name in self._readers if name not in self._late]
+        if self._purges and self._chance.random() < 0.6:
+            before = [*self._committed(), ["purge", "to commit", self._chance.choice([1, 1, 2, 3, 4])]]  # fmt: skip
+        elif running and self._chance.random() < 0.8:
+            who = self._chance.choice(running)
+            amount = self._chance.choice([["poll", 1], ["poll", 1], ["run", self._chance.randint(3, 12)]])  # fmt: skip
+            before = [*self._written(), [who, *amount]]
+        self._locked.clear()
+        self._saved.clear()
+        self._midway.clear()
+        self._purges = self._requeues = False
+        self._late |= {*self._readers}
+        return [*before, ["server", "crash"]]
+
+    def _detach(self) -> list[Step]:
+        """Draw that a leaf is detached by hand while nobody reads the log."""
+        self._by_hand -= 1
+        self._midway.clear()
+        polls = [[name, "poll", 2] for name in self._readers if name not in self._late]
+        return [*self._committed(), *polls, *self._written(), ["hand", "detach"]]
+
+    def _written(self) -> list[Step]:
+        """Draw a transaction of one statement, or none."""
+        writers = [name for name in self._haste if name not in self._locked]
+        keys = self._free_keys(writers[0]) if writers else []
+        if not keys or self._chance.random() < 0.3:
+            return []
+        act = self._chance.choice(["write", "burst"])
+        return [[self._chance.choice(writers), act, self._chance.choice(keys)]]
+
+    def _of_others(self, who: str) -> Step:
+        if not self._purges or self._chance.random() < 0.1:
+            self._purges = True
+            return [who, "start", self._chance.choice(["purge", "purge", "purge", "finish"])]
+        if "kills" in self._features and self._chance.random() < 0.15:
+            self._purges = False
+            return [who, "kill"]
+        kind = self._chance.random()
+        if kind < 0.4:
+            self._purges = False
+            return [who, "poll", self._chance.choice([1, 2, 5])]
+        if kind < 0.6:
+            return [who, "to commit", self._chance.choice([1, 1, 2, 3])]
+        return [who, *(["rare", self._chance.randint(1, 20)] if kind < 0.8 else ["run", self._chance.randint(1, 60)])]  # fmt: skip
+
+    def _of_writer(self, who: str) -> Step:
+        step = super()._of_writer(who)
+        if step[1] == "write" and self._chance.random() < 0.5:
+            return [who, "burst", *step[2:]]
+        return step
 
 
 def shrink(schedule: Schedule, failure_of: Callable[[Schedule], str | None]) -> Schedule:

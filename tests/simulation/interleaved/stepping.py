@@ -24,7 +24,11 @@ _BLOCKED = "SELECT cardinality(pg_blocking_pids(%s)) > 0"
 _WRITES = re.compile(
     r'\s*(?:INSERT INTO|UPDATE|DELETE FROM)\s+(?:"?public"?\.)?"?(?:eventlog_(\w+)|(eventlog)\b)'
 )
+_WAITS_BRIEFLY = "SET LOCAL lock_timeout"
 _PASSED_OVER = ("fetch", "fetch_fragments", "fetch_chunks", "fetchall", "wrapped")
+_OF_LEAVES = ("_ask", "_run", "_value", "run_as_it_stands")
+"""They send the statements of others, which change the leaves."""
+_MODULES_OF_LEAVES = ("eventlog.sql.dialects.postgresql.leaves", "eventlog.sql.statements")
 
 
 class Killed(BaseException):
@@ -124,6 +128,8 @@ _named: dict[CodeType, str] = {}
 
 def _name_of(code: CodeType, module: str) -> str:
     name = code.co_name
+    if name in _OF_LEAVES and module in _MODULES_OF_LEAVES:
+        return ""
     is_ours = module.startswith("eventlog.") and name not in _PASSED_OVER
     return name if is_ours and not name.startswith("<") else ""
 
@@ -145,11 +151,14 @@ def sessions_of(stepper: Stepper) -> type[psycopg.Connection[Any]]:
             super().__init__(*args, **kwargs)
             self.cursor_factory = Cursor
             self._written: set[str] = set()
+            self._waits_briefly = False
+            """True if the server ends a statement that waits for a lock: all others stand still."""
             self.has_points = True
 
         def before(self, query: Any) -> None:
             if found := _WRITES.match(str(query)):
                 self._written.add(found[1] or "log")
+            self._waits_briefly |= str(query).startswith(_WAITS_BRIEFLY)
             if self.has_points and not str(query).startswith("RELEASE"):
                 stepper.point()
 
@@ -157,15 +166,17 @@ def sessions_of(stepper: Stepper) -> type[psycopg.Connection[Any]]:
             if self._written:  # else nobody sees a difference
                 stepper.point(f"COMMIT {' '.join(sorted(self._written))}")
                 self._written.clear()
+            self._waits_briefly = False
             super().commit()
 
         def rollback(self) -> None:
             self._written.clear()
+            self._waits_briefly = False
             super().rollback()
 
         def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
             task = stepper.current
-            if task is None:
+            if task is None or self._waits_briefly:
                 return super().wait(gen, *args, **kwargs)
             poll = select.poll()
             try:

@@ -7,7 +7,7 @@ that waits for another transaction ends when that one has ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
@@ -23,6 +23,10 @@ _TOUCH = """
     SELECT 'N', 5, 'part', 'id=1' WHERE false"""
 
 
+_BURST = 4
+"""The changes of one statement."""
+
+
 class Change(NamedTuple):
     """A value that an object has got. No other change has the same value."""
 
@@ -33,8 +37,8 @@ class Change(NamedTuple):
 class Writer:
     """A session of the application."""
 
-    def __init__(self, name: str, session: psycopg.Connection[Any], world: World) -> None:
-        self.name, self._session, self._world = name, session, world
+    def __init__(self, name: str, place: int, world: World) -> None:
+        self.name, self._place, self._world = name, place, world
         self._task: Task | None = None
         self._then: Callable[[], None] = lambda: None
         self._changes: list[Change] = []
@@ -45,6 +49,7 @@ class Writer:
         self._acts: dict[str, Callable[..., None]] = {
             "start_from": self._begin,
             "write": self._write,
+            "burst": self._burst,
             "update": self._update,
             "touch": self._touch,
             "savepoint": self._savepoint,
@@ -53,6 +58,10 @@ class Writer:
             "rollback": self._rollback,
             "prepare": self._prepare,
         }
+
+    @property
+    def _session(self) -> psycopg.Connection[Any]:
+        return self._world.sessions.writers[self._place]
 
     def locks(self, key: int, *, against: Writer) -> bool:
         """Return True if another session has to wait for this one to change an object, or the same
@@ -116,7 +125,18 @@ class Writer:
         if self.is_open:
             return
         change = self._world.new_change(key)
-        self._run(_update(change), f"commits {change.key} = {change.value!r}", lambda: self._world.audit.commits([change]))  # fmt: skip
+        self._run(_update(change), f"commits {change.key} = {change.value!r}", lambda: self._commits([change]))  # fmt: skip
+
+    def _burst(self, key: int) -> None:
+        """Change an object several times, and commit."""
+        if self.is_open:
+            return
+        changes = [self._world.new_change(key) for _ in range(_BURST)]
+        told = ", ".join(repr(change.value) for change in changes)
+        self._run("; ".join(map(_update, changes)), f"commits {key} = {told}", lambda: self._commits(changes))  # fmt: skip
+
+    def _commits(self, changes: Sequence[Change]) -> None:
+        self._world.audit.commits(changes, self.name)
 
     def _update(self, key: int) -> None:
         self._begin()
@@ -142,7 +162,7 @@ class Writer:
     def _commit(self) -> None:
         if self.is_open:
             changes = self._take()
-            self._run("COMMIT", "COMMIT", lambda: self._world.audit.commits(changes))
+            self._run("COMMIT", "COMMIT", lambda: self._commits(changes))
 
     def _rollback(self) -> None:
         if self.is_open:
@@ -170,7 +190,7 @@ class Writer:
             self._world.tell(f"{word} PREPARED {name}")
             self._world.control.execute(f"{word} PREPARED '{name}'")
             if commits:
-                self._world.audit.commits(changes)
+                self._world.audit.commits(changes, "control")
 
     def end(self, *, commits: bool) -> None:
         """End everything that can be ended now."""
@@ -178,6 +198,13 @@ class Writer:
             self.end_prepared(commits=commits)
         if not self.is_waiting:
             self.act("commit" if commits else "rollback")
+
+    def lose(self) -> None:
+        """Lose the open transaction with the session. Prepared ones stay."""
+        if self._task is not None:
+            self._task.kill()
+            self._task = None
+        self._take()
 
     def leave(self) -> None:
         """End what is open at the end of a schedule that has failed."""
