@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-OF_SIMULATION = ("own", "strangers")
+OF_SIMULATION = ("own", "strangers", "streams", "verify")
 """The files with faults of the simulation of one process."""
-INTERLEAVED = "interleaved"
-"""The file with faults of the interleaved simulation."""
+INTERLEAVED = ("interleaved", "leaves")
+"""The files with faults of the interleaved simulation."""
 
 _STATEMENT = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 

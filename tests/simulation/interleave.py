@@ -116,7 +116,7 @@ def _first_failure(opened: Databases, most: int, kinds: Sequence[str]) -> int:
 def _in_copy(name: str, *words: str) -> subprocess.CompletedProcess[str]:
     """Run this program with a copy of the product that has a fault."""
     with tempfile.TemporaryDirectory(prefix="faulty-") as made:
-        tree = copy_with(faults(INTERLEAVED)[name], Path(made))
+        tree = copy_with(faults(*INTERLEAVED)[name], Path(made))
         command = [sys.executable, __file__, *words]
         environment = {**os.environ, "PYTHONPATH": str(tree)}
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -127,7 +127,7 @@ def _try_faults(url: str, named: str, most: int, kinds: Sequence[str]) -> int:
     has to be.
     """
     missed = 0
-    for name, fault in faults(INTERLEAVED).items():
+    for name, fault in faults(*INTERLEAVED).items():
         if named != "all" and not any(part in name for part in named.split("|")):
             continue
         begun = time.monotonic()
@@ -156,7 +156,7 @@ def main() -> int:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="of schedules")
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--url", help="of a server that interleaved.server has started")
-    parser.add_argument("--fault", help="of faults/interleaved.toml, for --seed and --shrink")
+    parser.add_argument("--fault", help="of the interleaved faults, for --seed and --shrink")
     parser.add_argument("--most", type=int, default=1000, help="failures, or schedules for a fault")
     given = parser.parse_args()
     logging.disable(logging.CRITICAL)

@@ -85,7 +85,7 @@ def test_the_set_of_a_consumer_is_its_newest_lines() -> None:
     assert list(Request.of('{"rows":[[3,4]],"objects":["a"]}').rows) == [3, 4]
 
 
-@pytest.mark.parametrize("file", [*OF_SIMULATION, INTERLEAVED])
+@pytest.mark.parametrize("file", [*OF_SIMULATION, *INTERLEAVED])
 def test_each_fault_applies_to_the_product(file: str) -> None:
     for name, fault in faults(file).items():
         for path, text in changed_files(fault).items():

@@ -200,6 +200,27 @@ def test_attempts_go_on_after_a_restart_and_end_at_max_attempts(
     assert "add 1 new" not in again.heard
 
 
+def test_an_event_that_got_retry_keeps_its_attempts_at_each_restart(
+    stream: Stream, place: Path
+) -> None:
+    stream.insert(1)
+    receiver = Receiver(k1=2 * [Level.RETRY])
+    receiver.enough = lambda one: len(one.documents) == 2
+    run(stream, place, receiver)
+    (parked,) = [entry["parked"] for entry in entries(place)]
+    with position_at(place)() as position:
+        ((number, content),) = position.entries().items()
+        later = content.replace(parked["due"], "2999-01-01T00:00:00.000")
+        position.save(position.load(), entries={number: later})
+    for key in (2, 3):
+        stream.insert(key)
+        receiver = Receiver()
+        receiver.enough = lambda one: bool(one.heard)
+        run(stream, place, receiver, retry_initial=3600, retry_max=3600)
+        assert receiver.heard == [f"add {key} new"]
+        assert [entry["parked"]["tries"] for entry in entries(place)] == [2]
+
+
 def test_a_receiver_that_is_unavailable_parks_nothing_and_gives_nothing_up(
     stream: Stream, place: Path
 ) -> None:

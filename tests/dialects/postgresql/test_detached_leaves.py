@@ -159,17 +159,18 @@ def test_finish_changes_nothing_if_a_row_has_no_leaf_to_go_back_to(
     assert fetch(partitioned, f"SELECT count(*) FROM {LEAF}") == [(100,)]
 
 
+@pytest.mark.parametrize("row", [101, 150, 200], ids=["first", "inner", "last"])
 def test_finish_keeps_a_row_that_a_consumer_has_not_processed(
-    partitioned: sa.Engine, capfd: pytest.CaptureFixture[str]
+    partitioned: sa.Engine, capfd: pytest.CaptureFixture[str], row: int
 ) -> None:
     execute(
         partitioned,
         "INSERT INTO hr.eventlog_consumer (name, begins, done) VALUES ('search', 'earliest', "
-        f"'{RecordSet(149, [(151, 350)]).encode()}')",
+        f"'{RecordSet(row - 1, [(row + 1, 350)]).encode()}')",
         DETACH,
     )
     assert cli.run(["purge", "--finish", "eventlog_2", "--yes"]) == 2
-    assert "consumer search has not processed row 150" in capfd.readouterr().err
+    assert f"consumer search has not processed row {row}" in capfd.readouterr().err
     assert is_there(partitioned)
 
 
