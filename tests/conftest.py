@@ -180,6 +180,7 @@ def _postgres_admin(postgres_url: str) -> Iterator[sa.Connection]:
 
 NewDatabase = Callable[..., AbstractContextManager[sa.Engine]]
 FilledDatabase = Callable[[Callable[[sa.Engine], None]], AbstractContextManager[sa.Engine]]
+UncommittedIn = Callable[[Callable[[sa.Engine], None]], AbstractContextManager[sa.Connection]]
 
 
 @pytest.fixture(scope="session")
@@ -257,17 +258,39 @@ def never_committed(new_database: NewDatabase) -> Iterator[sa.Engine]:
         yield engine
 
 
-@pytest.fixture
-def uncommitted(never_committed: sa.Engine) -> Iterator[sa.Connection]:
-    """A connection to an empty database, rolled back after the test: what it makes, no other
-    connection sees.
-    """
-    with never_committed.connect() as conn:
+@contextmanager
+def _rolled_back(engine: sa.Engine) -> Iterator[sa.Connection]:
+    with engine.connect() as conn:
         yield conn
         if next(_uses) % 5 == 0:
             # A session keeps plans of what was rolled back. Each DDL walks over all of them, and
             # without an end of the session such tests take twice their time.
             conn.invalidate()
+
+
+@pytest.fixture
+def uncommitted(never_committed: sa.Engine) -> Iterator[sa.Connection]:
+    """A connection to an empty database, rolled back after the test: what it makes, no other
+    connection sees.
+    """
+    with _rolled_back(never_committed) as conn:
+        yield conn
+
+
+@pytest.fixture(scope="session")
+def uncommitted_in(new_database: NewDatabase) -> Iterator[UncommittedIn]:
+    """``with uncommitted_in(fill) as conn``: ``uncommitted`` in a database that ``fill`` has
+    filled, once in a worker.
+    """
+    with ExitStack() as kept:
+
+        @cache
+        def filled(fill: Callable[[sa.Engine], None]) -> sa.Engine:
+            engine = kept.enter_context(new_database())
+            fill(engine)
+            return engine
+
+        yield lambda fill: _rolled_back(filled(fill))
 
 
 @pytest.fixture

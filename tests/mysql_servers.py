@@ -179,19 +179,19 @@ class Server:
                 conn.exec_driver_sql(statement, execution_options={"no_parameters": True})
 
     @contextmanager
-    def database(self) -> Iterator[URL]:
+    def database(self, name: str = "app") -> Iterator[URL]:
         """Return the URL of a database of its own. Its user has all rights on it, and none on
         others.
         """
         self.run(
-            "CREATE DATABASE app CHARACTER SET utf8mb4",
-            "CREATE USER IF NOT EXISTS app@localhost IDENTIFIED BY 'app'",
-            "GRANT ALL PRIVILEGES ON app.* TO app@localhost",
+            f"CREATE DATABASE {name} CHARACTER SET utf8mb4",
+            f"CREATE USER IF NOT EXISTS {name}@localhost IDENTIFIED BY 'app'",
+            f"GRANT ALL PRIVILEGES ON {name}.* TO {name}@localhost",
         )
         try:
-            yield self.url.set(username="app", password="app", database="app")
+            yield self.url.set(username=name, password="app", database=name)
         finally:
-            self.run("DROP DATABASE app")
+            self.run(f"DROP DATABASE {name}")
 
     @property
     def _seen(self) -> Path:

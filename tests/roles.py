@@ -215,10 +215,17 @@ class Worker:
         finally:
             sa.event.remove(sa.Engine, "before_cursor_execute", record)
 
-    def refused(self) -> Iterator[str]:
-        """Yield the statements of the role's work that it may not run; nothing of them stays."""
+    def refused(self, revoke: str = "") -> Iterator[str]:
+        """Yield the statements of the role's work that it may not run; nothing of them stays. Those
+        with most words of ``revoke`` come first.
+        """
+        words = set(re.findall(r"\w+", revoke.upper()))
+
+        def distance(used: tuple[str, Any]) -> int:
+            return -len(words.intersection(re.findall(r"\w+", used[0].upper())))
+
         with connect(self.url).connect() as conn:
-            for statement, parameters in self.used.items():
+            for statement, parameters in sorted(self.used.items(), key=distance):
                 if self.words.probes.match(statement):
                     continue
                 try:
@@ -323,7 +330,7 @@ def _works_without(worker: Worker, revoke: str, statements: list[str], work: Wor
     worker.grant(revoke)
     try:
         # Its statements show it fast. Some databases only hide what a role has no right on.
-        return next(worker.refused(), None) is None and _is_done(worker, work)
+        return next(worker.refused(revoke), None) is None and _is_done(worker, work)
     finally:
         worker.grant(*statements)
 

@@ -83,11 +83,11 @@ def refuse_unless_owner(log: OpenLog, means: Partitioning) -> None:
         )
 
 
-def in_turn(log: OpenLog, change: Callable[[], Result], patience: float = PATIENCE) -> Result:
+def in_turn(log: OpenLog, change: Callable[[], Result]) -> Result:
     """Change the leaves, and retry while other sessions use the log. Each attempt makes the log's
-    writers wait briefly. Raises LogInUse after ``patience`` seconds.
+    writers wait briefly. Raises LogInUse after ``PATIENCE`` seconds.
     """
-    until = monotonic() + patience
+    until = monotonic() + PATIENCE
     while True:
         try:
             return change()

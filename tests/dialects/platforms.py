@@ -29,8 +29,8 @@ from eventlog.model import LogRow
 from eventlog.publisher.configured_classes import catalog_of, class_names, declared_watches
 from eventlog.publisher.open_context import find_log
 from eventlog.sql import migrations
-from eventlog.sql.connection import connect
-from eventlog.sql.database import CAPABILITIES
+from eventlog.sql.connection import connect, will_write
+from eventlog.sql.database import CAPABILITIES, WRITES
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects.mysql_family import Family
 from eventlog.sql.log_table import LogTable
@@ -101,6 +101,13 @@ BINARY = {
 }
 
 
+def spelled(name: str, statement: str) -> str:
+    """A statement in the words of the database of this name."""
+    binary = {digits.lower(): BINARY[name].format(digits) for digits in ("AAAA", "BBBB")}
+    words = {**WORDS[name], **binary}
+    return re.sub(r"\{(\w+)\}", lambda found: words[found[1]], statement)
+
+
 @dataclass
 class Platform:
     """One database with a log. ``engine``: the application's; ``place``: a directory of the test's
@@ -116,6 +123,7 @@ class Platform:
     trigger_level: str = "row"
     watches: list[dict[str, Any]] = field(default_factory=list)
     settings: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    _kept: Connection | None = None
 
     @property
     def name(self) -> str:
@@ -128,9 +136,7 @@ class Platform:
 
     def needs(self, capability: str) -> None:
         """Skip the test where the database lacks a capability."""
-        assert capability in CAPABILITIES
-        if capability not in self.dialect.capabilities:
-            pytest.skip(f"{self.name} has no capability {capability}: {CAPABILITIES[capability]}")
+        needs(self.dialect, capability)
 
     def has(self, capability: str) -> bool:
         assert capability in CAPABILITIES
@@ -140,10 +146,9 @@ class Platform:
 
     def sql(self, statement: str) -> str:
         """A statement in the database's own words."""
-        words = {**WORDS[self.name], "aaaa": self.binary("AAAA"), "bbbb": self.binary("BBBB")}
         if self.is_of_family:
             statement = statement.replace("\\", "\\\\")
-        return re.sub(r"\{(\w+)\}", lambda found: words[found[1]], statement)
+        return spelled(self.name, statement)
 
     def binary(self, digits: str) -> str:
         return BINARY[self.name].format(digits)
@@ -153,6 +158,10 @@ class Platform:
         for statement in statements:
             with self.engine.begin() as conn:
                 conn.exec_driver_sql(self.sql(statement), execution_options={"no_parameters": True})
+
+    def spelled(self, name: str) -> str:
+        """A name without quotes as the database keeps it."""
+        return name.upper() if self.name == "oracle" else name
 
     def insert(self, table: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Rows with bound values; names are quoted as they stand."""
@@ -187,6 +196,7 @@ class Platform:
         with transaction(config) as db:
             conn = db.connection
             migrations.upgrade(conn, log_table="eventlog")
+        self.__dict__.pop("_log", None)
 
     @cached_property
     def ours(self) -> Engine:
@@ -198,11 +208,39 @@ class Platform:
         with self.ours.connect() as conn:
             yield conn, find_log(self.dialect.open(conn), self.config()).table
 
+    @contextmanager
+    def _kept_session(self) -> Iterator[Connection]:
+        """One session for all that this platform does: a session costs more than what it runs."""
+        if self._kept is None or self._kept.closed:
+            self._kept = self.ours.connect()
+        try:
+            yield self._kept
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            if self._kept is not None:
+                self._kept.rollback()
+                self._kept.info.pop(WRITES, None)
+
+    def close(self) -> None:
+        """End all sessions. The next use begins others."""
+        if self._kept is not None:
+            self._kept.invalidate()
+            self._kept.close()
+            self._kept = None
+        self.engine.dispose()
+
+    @cached_property
+    def _log(self) -> LogTable:
+        with self._kept_session() as conn:
+            return find_log(self.dialect.open(conn), self.config()).table
+
     def plan(self, *watches: Mapping[str, Any], tables: Sequence[str] | None = None) -> TriggerPlan:
         """What applying these watches would do. Raises TriggerError for a watch that is refused."""
         self.watches = [dict(watch) for watch in watches]
-        config = self.config()
-        with self.session() as (conn, log):
+        config, log = self.config(), self._log
+        with self._kept_session() as conn:
             schema, named = class_names(config)
             database = self.dialect.open(conn).reflect(schema)
             catalog = catalog_of(config, database, tables or named, log)
@@ -214,23 +252,25 @@ class Platform:
         return plan
 
     def apply(self, plan: TriggerPlan) -> TriggerPlan:
-        with transaction(self.config()) as db:
-            conn = db.connection
+        with self._kept_session() as conn:
+            will_write(conn)
             triggers_of(self.dialect).apply(conn, plan, 5.0)
+            conn.commit()
         return plan
 
     def broken_off(self, after: int, work: Callable[[Connection], object]) -> int | None:
         """Do some work that breaks off after so many statements. Returns how many it has, if it
         comes to its end, None if not.
         """
-        with (
-            suppress(BrokenOff),
-            transaction(self.config()) as db,
-            broken_off(db.connection, after) as done,
-        ):
-            work(db.connection)
-            return len(done)
+        with suppress(BrokenOff):
+            return len(self.statements_of(work, after))
         return None
+
+    def statements_of(self, work: Callable[[Connection], object], after: int = 10**6) -> list[str]:
+        """Do some work, and return its statements. Raises BrokenOff after so many of them."""
+        with transaction(self.config()) as db, broken_off(db.connection, after) as done:
+            work(db.connection)
+        return done
 
     def watch(self, table: str, row_style: str = "field", **more: Any) -> TriggerPlan:
         """Apply the triggers of one table; those of others go."""
@@ -246,14 +286,15 @@ class Platform:
         )
 
     def catalog(self) -> Catalog:
-        config = self.config()
-        with self.session() as (conn, log):
+        config, log = self.config(), self._log
+        with self._kept_session() as conn:
             schema, tables = class_names(config)
             return catalog_of(config, self.dialect.open(conn).reflect(schema), tables, log)
 
     def rows(self) -> list[LogRow]:
         """The rows that came since they were asked for last."""
-        with self.session() as (conn, log):
+        log = self._log
+        with self._kept_session() as conn:
             found = self.dialect.open(conn).log(log).read_window(Window(self.last + 1, None, None))
         self.last = max([self.last, *(row.record_id for row in found)])
         return found
@@ -280,6 +321,53 @@ class Platform:
             (back.get(row[0], row[0]), row[1], row[2], None, None) if row[2] in binary else row
             for row in rows
         ]
+
+
+@contextmanager
+def opened(dialect: Dialect, engine: Engine, place: Path) -> Iterator[Platform]:
+    """A platform whose sessions end with the block."""
+    made = Platform(dialect, engine, place)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What the fixture ``kept`` gives: ``made(fill, ...)`` is a platform of this dialect as
+    ``fill(platform, ...)`` leaves it, one for all tests of a file that name the same arguments.
+
+    ``fill`` returns the tables, children first: they are empty when a test begins, and so is what
+    ``rows`` finds. A test changes no table and no trigger there.
+    """
+
+    dialect: Dialect
+    made: Callable[..., Platform]
+
+
+def needs(dialect: Dialect, capability: str) -> None:
+    """Skip the test where the database lacks a capability."""
+    assert capability in CAPABILITIES
+    if capability not in dialect.capabilities:
+        pytest.skip(f"{dialect.name} has no capability {capability}: {CAPABILITIES[capability]}")
+
+
+def usr_tables(name: str) -> list[str]:
+    """The class of spec/triggers.md 2, its child, and a class of key columns alone, in the words of
+    a database.
+    """
+    update = "" if name == "oracle" else " ON UPDATE CASCADE"
+    return [
+        spelled(name, statement)
+        for statement in (
+            "CREATE TABLE usr (idu {integer} PRIMARY KEY, fname {text}, lname {string}, photo "
+            "{binary})",
+            f"CREATE TABLE usr_phone (idu {{integer}} REFERENCES usr{update} ON DELETE CASCADE, "
+            "phoneno {string}, UNIQUE (idu, phoneno))",
+            "CREATE TABLE keyed (a {integer}, b {string}, PRIMARY KEY (b, a))",
+        )
+    ]
 
 
 def fields(

@@ -2,23 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
-from platforms import STYLES, Logged, Platform
+from platforms import STYLES, Kept, Logged, Platform, needs, usr_tables
 
 PHONE = "usr_phone.phoneno"
+KEY_AND_MAIL = (
+    "CREATE TABLE usr_mail (idu {integer} REFERENCES usr, mail {string})",
+    "CREATE TABLE usr_key (idu {integer} REFERENCES usr, code {binary}, UNIQUE (idu, code))",
+)
 
 
-@pytest.fixture
-def owners(captured: Platform) -> Platform:
-    captured.run("INSERT INTO usr (idu) VALUES (1)", "INSERT INTO usr (idu) VALUES (2)")
-    return captured
+def watched(
+    platform: Platform, trigger_level: str, row_style: str, more: Sequence[str]
+) -> Sequence[str]:
+    """The class with its child, and with more children."""
+    platform.run(*usr_tables(platform.name), *more)
+    platform.trigger_level = trigger_level
+    platform.watch("usr", row_style)
+    return (*(["usr_mail", "usr_key"] if more else []), "usr_phone", "usr")
+
+
+@pytest.fixture(params=["row", "statement"])
+def owners(kept: Kept, request: pytest.FixtureRequest) -> Platform:
+    """Two objects under each kind of capture, in the style of the test."""
+    return _owners(kept, request)
+
+
+@pytest.fixture(params=["row", "statement"])
+def owners_of_more(kept: Kept, request: pytest.FixtureRequest) -> Platform:
+    """The same with more children."""
+    return _owners(kept, request, KEY_AND_MAIL)
+
+
+def _owners(kept: Kept, request: pytest.FixtureRequest, more: Sequence[str] = ()) -> Platform:
+    if request.param == "statement":
+        needs(kept.dialect, "statement_capture")
+    row_style = request.node.callspec.params.get("row_style", "field")
+    made = kept.made(watched, request.param, row_style, more)
+    made.run("INSERT INTO usr (idu) VALUES (1)", "INSERT INTO usr (idu) VALUES (2)")
+    return made
 
 
 @pytest.mark.parametrize(("row_style", "event_type"), [*zip(STYLES, (2, 2, 8, 8), strict=True)])
 def test_a_child_row_is_a_value_of_its_owner(
     owners: Platform, row_style: str, event_type: int
 ) -> None:
-    owners.watch("usr", row_style)
 
     def value(key: int, old: str | None, new: str | None) -> Logged:
         return (event_type, f"idu={key}", PHONE, *((old, new) if event_type == 2 else (None, None)))
@@ -46,7 +76,6 @@ def test_a_child_row_is_a_value_of_its_owner(
 
 def test_truncate_of_a_child_names_each_owner(owners: Platform) -> None:
     owners.needs("truncate")
-    owners.watch("usr")
     owners.run(
         *(f"INSERT INTO usr_phone VALUES ({n}, '{value}')" for n in (1, 2) for value in "ab")
     )
@@ -56,7 +85,6 @@ def test_truncate_of_a_child_names_each_owner(owners: Platform) -> None:
 
 
 def test_a_child_row_without_owner_or_value_logs_nothing(owners: Platform) -> None:
-    owners.watch("usr")
     assert (
         owners.logged(
             "INSERT INTO usr_phone VALUES (NULL, 'a')", "INSERT INTO usr_phone VALUES (1, NULL)"
@@ -76,24 +104,20 @@ def test_a_child_row_without_owner_or_value_logs_nothing(owners: Platform) -> No
 
 
 @pytest.mark.parametrize("row_style", STYLES)
-def test_a_child_that_may_hold_a_value_twice_is_read_back(owners: Platform, row_style: str) -> None:
-    owners.run("CREATE TABLE usr_mail (idu {integer} REFERENCES usr, mail {string})")
-    owners.watch("usr", row_style)
+def test_a_child_that_may_hold_a_value_twice_is_read_back(
+    owners_of_more: Platform, row_style: str
+) -> None:
     back = (8, "idu=1", "usr_mail.mail", None, None)
     statement = "INSERT INTO usr_mail VALUES (1, 'a')"
-    assert owners.logged(statement, statement) == [back, back]
-    assert owners.logged("UPDATE usr_mail SET mail = 'b'") == [back, back]
-    assert owners.logged("DELETE FROM usr_mail") == [back, back]
+    assert owners_of_more.logged(statement, statement) == [back, back]
+    assert owners_of_more.logged("UPDATE usr_mail SET mail = 'b'") == [back, back]
+    assert owners_of_more.logged("DELETE FROM usr_mail") == [back, back]
 
 
-def test_a_binary_value_of_a_child(owners: Platform) -> None:
-    owners.run(
-        "CREATE TABLE usr_key (idu {integer} REFERENCES usr, code {binary}, UNIQUE (idu, code))"
-    )
-    owners.watch("usr")
-    assert owners.logged("INSERT INTO usr_key VALUES (1, {aaaa})") == owners.expected(
-        [(2, "idu=1", "usr_key.code", None, "qqo=")], ["usr_key.code"]
-    )
+def test_a_binary_value_of_a_child(owners_of_more: Platform) -> None:
+    assert owners_of_more.logged(
+        "INSERT INTO usr_key VALUES (1, {aaaa})"
+    ) == owners_of_more.expected([(2, "idu=1", "usr_key.code", None, "qqo=")], ["usr_key.code"])
 
 
 @pytest.mark.parametrize("row_style", STYLES)
@@ -101,7 +125,6 @@ def test_a_cascade_logs_nothing_after_the_delete_of_its_owner(
     owners: Platform, row_style: str
 ) -> None:
     owners.needs("owner_look_up")
-    owners.watch("usr", row_style)
     owners.run(
         *(
             f"INSERT INTO usr_phone VALUES ({n}, '{value}')"
@@ -117,7 +140,6 @@ def test_a_cascade_logs_nothing_after_the_delete_of_its_owner(
 def test_a_cascade_of_a_key_brings_the_values_to_the_new_object(owners: Platform) -> None:
     if owners.name == "oracle":
         pytest.skip("oracle has no ON UPDATE CASCADE")
-    owners.watch("usr")
     owners.run("INSERT INTO usr_phone VALUES (1, 'a')", "INSERT INTO usr_phone VALUES (1, 'b')")
     rows = owners.logged("UPDATE usr SET idu = 5 WHERE idu = 1")
     values = [(2, "idu=5", PHONE, None, "a"), (2, "idu=5", PHONE, None, "b")]

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
 import sqlalchemy as sa
 from platforms import STYLES, Platform
-from shared import Run
+from shared import Run, each_step, one_of_each
 from trigger_log import downgrade, upgrade
 
 from eventlog.cli.context import transaction
@@ -294,24 +295,26 @@ def test_nothing_is_left_of_a_plan_that_fails(usr_platform: Platform) -> None:
 # --- broken off in the middle ---------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("chosen", [one_of_each, pytest.param(each_step, marks=pytest.mark.soak)])
 def test_a_migration_that_breaks_off_anywhere_leaves_nothing_or_is_ended_by_the_next(
-    platform: Platform,
+    platform: Platform, chosen: Callable[[Sequence[str]], list[int]]
 ) -> None:
     whole = catalogue(platform)
-    platform.broken_off(1_000_000, downgrade)
+    dropped = platform.statements_of(downgrade)
     nothing = catalogue(platform)
-    for work, before, ended in ((upgrade, nothing, whole), (downgrade, whole, nothing)):
-        after = 0
-        while platform.broken_off(after, work) is None:
+    made = platform.statements_of(upgrade)
+    for work, undo, statements in ((downgrade, upgrade, dropped), (upgrade, downgrade, made)):
+        before, ended = (whole, nothing) if work is downgrade else (nothing, whole)
+        assert len(statements) > 9
+        for step in chosen([" ".join(statement.split()[:2]) for statement in statements]):
+            assert platform.broken_off(step - 1, work) is None
             if platform.has("transactional_ddl"):
                 assert catalogue(platform) == before
-                after = 2 * after + 1
             else:
-                assert platform.broken_off(1_000_000, work) is not None
+                platform.statements_of(work)
                 assert catalogue(platform) == ended
-                platform.broken_off(1_000_000, downgrade if work is upgrade else upgrade)
-                after += 1
-        assert after > 9
+                platform.statements_of(undo)
+        platform.statements_of(work)
         assert catalogue(platform) == ended
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import mysql_servers
 import pytest
 import sqlalchemy as sa
-from platforms import Logged, Platform
+from platforms import Logged, Platform, opened
 from shared import opened_log
 
 from eventlog.errors import PublisherAlreadyRunning
@@ -35,10 +35,10 @@ def mysql_server(
 
 @pytest.fixture
 def mysql(mysql_server: mysql_servers.Server, tmp_path: Path) -> Iterator[Platform]:
-    with mysql_server.database() as url:
-        made = Platform(
-            load_dialect("mysql"), sa.create_engine(url, poolclass=sa.NullPool), tmp_path
-        )
+    with (
+        mysql_server.database() as url,
+        opened(load_dialect("mysql"), sa.create_engine(url), tmp_path) as made,
+    ):
         made.install()
         yield made
 

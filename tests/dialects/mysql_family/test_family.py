@@ -82,9 +82,11 @@ def in_mode(
 ) -> list[Logged]:
     """What the statements of a session of another kind log."""
     platform.rows()
-    with platform.engine.begin() as conn:
+    with platform.engine.connect() as conn:
         for statement in (f"SET sql_mode = '{mode}', time_zone = '{zone}'", *statements):
             conn.exec_driver_sql(statement, execution_options={"no_parameters": True})
+        conn.commit()
+        conn.invalidate()  # nobody else has its settings
     return [(int(row.event_type or 0), str(row.table_key), *row[7:10]) for row in platform.rows()]
 
 
@@ -648,6 +650,7 @@ def test_record_ids_go_on_after_a_crash_although_the_newest_rows_are_gone(
     names.run("DELETE FROM eventlog")
     family_server.stop(kill=True)
     family_server.start()
+    names.close()
     names.run("INSERT INTO t VALUES (3, 'a')")
     assert [row.record_id > last for row in names.rows()] == [True]
 

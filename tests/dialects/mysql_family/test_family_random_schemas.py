@@ -58,7 +58,7 @@ def rows_of(platform: Platform) -> Rows:
         }
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.soak) for n in (2, 3))])
 @pytest.mark.parametrize("row_style", ["field", "row_query_back"])
 def test_whatever_a_statement_changes_anywhere_is_logged(
     family: Platform, seed: int, row_style: str

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import mysql_servers
 import pytest
 import sqlalchemy as sa
-from platforms import Platform
+from platforms import Platform, opened
 from shared import Run, fetch, free_port
 
 from eventlog.config.load import load
@@ -38,10 +38,12 @@ CHANGES = (
 
 @contextmanager
 def platform_of(server: mysql_servers.Server, place: Path, *tables: str) -> Iterator[Platform]:
-    with server.database() as url:
-        made = Platform(
+    with (
+        server.database() as url,
+        opened(
             load_dialect(server.build.dialect), sa.create_engine(url, poolclass=sa.NullPool), place
-        )
+        ) as made,
+    ):
         made.settings = {"publisher": {"allow_loopback": True}}
         made.install()
         made.run(*tables)
@@ -334,6 +336,7 @@ def test_a_definer_that_is_dropped_fails_every_write_and_applying_again_fixes_it
         app.url.set(username="owner", password="owner"), poolclass=sa.NullPool
     )
     family.watch("usr")
+    family.close()
     family.engine = app
     family.__dict__.pop("ours")
     family_server.run("DROP USER owner@localhost")

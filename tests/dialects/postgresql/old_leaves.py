@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sa
-from shared import execute
+from shared import execute, url_of
 
+from eventlog import cli
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.leaves import Leaf
@@ -25,6 +26,19 @@ def fill(database: sa.Engine) -> None:
     execute(database, "CREATE SCHEMA hr; CREATE TABLE hr.usr (idu integer PRIMARY KEY, fname text)")
     migrations.upgrade(database, log_table="eventlog", schema="hr")
     write(database, 100)
+
+
+def fill_with_leaves(database: sa.Engine) -> None:
+    """The log in leaves of 100 numbers, with four leaves of rows: a month, a month, a month and no
+    day old.
+    """
+    fill(database)
+    partition = ("--set", "database.schema_name=hr", "db", "partition", "--leaf-size", "100")
+    assert cli.run(["--database-url", url_of(database), *partition]) == 0
+    with opened(database) as log:
+        MEANS.cut(log, 301)
+    write(database, 200)
+    write(database, 50, days=0)
 
 
 def write(database: sa.Engine, rows: int, status: str = "S", days: int = 31) -> None:

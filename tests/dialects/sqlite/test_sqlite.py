@@ -8,13 +8,14 @@ import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from platforms import Platform
+from platforms import Platform, opened
 from sqlalchemy import make_url
 
 from eventlog.cli import run
@@ -41,12 +42,11 @@ from eventlog.sql.triggers import triggers_of
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Platform:
-    made = Platform(
-        DIALECT, sa.create_engine(f"sqlite:///{tmp_path}/app.db", poolclass=sa.NullPool), tmp_path
-    )
-    made.install()
-    return made
+def file(tmp_path: Path) -> Iterator[Platform]:
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/app.db", poolclass=sa.NullPool)
+    with opened(DIALECT, engine, tmp_path) as made:
+        made.install()
+        yield made
 
 
 @pytest.mark.parametrize(
@@ -453,21 +453,21 @@ def unicase(left: str, right: str) -> int:
 
 
 @pytest.fixture
-def collated(tmp_path: Path) -> Platform:
+def collated(tmp_path: Path) -> Iterator[Platform]:
     """An application that registers its own collation, and a key that has it."""
     engine = sa.create_engine(f"sqlite:///{tmp_path}/app.db", poolclass=sa.NullPool)
     sa.event.listen(
         engine, "connect", lambda driver, _: driver.create_collation("unicase", unicase)
     )
-    made = Platform(DIALECT, engine, tmp_path)
-    made.install()
-    made.run(
-        "CREATE TABLE tag (name TEXT COLLATE unicase PRIMARY KEY, what TEXT, icon BLOB)",
-        "CREATE TABLE alias (name TEXT REFERENCES tag (name), other TEXT, PRIMARY KEY (name, "
-        "other))",
-        "CREATE TABLE note (id INTEGER PRIMARY KEY, body BLOB)",
-    )
-    return made
+    with opened(DIALECT, engine, tmp_path) as made:
+        made.install()
+        made.run(
+            "CREATE TABLE tag (name TEXT COLLATE unicase PRIMARY KEY, what TEXT, icon BLOB)",
+            "CREATE TABLE alias (name TEXT REFERENCES tag (name), other TEXT, PRIMARY KEY (name, "
+            "other))",
+            "CREATE TABLE note (id INTEGER PRIMARY KEY, body BLOB)",
+        )
+        yield made
 
 
 def test_a_key_of_an_applications_collation_is_read_back_exactly(collated: Platform) -> None:
