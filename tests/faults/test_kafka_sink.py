@@ -47,6 +47,18 @@ def _quiet() -> None:
     quiet_clients()
 
 
+def install_tables(database: sa.Engine) -> None:
+    execute(database, *SCHEMA)
+    install(load({"database": {"url": url_of(database)}, "watch": [{"table": "usr"}]}, {}))
+
+
+@pytest.fixture
+def database(filled_database: Any) -> Iterator[sa.Engine]:
+    """A database with the tables of ``SCHEMA``, a log and its triggers."""
+    with filled_database(install_tables) as database:
+        yield database
+
+
 @pytest.fixture
 def brokers() -> Iterator[Cluster]:
     with cluster() as made:
@@ -72,8 +84,6 @@ def configure(database: sa.Engine, brokers: Cluster, tmp_path: Path) -> Any:
         )
         return load(path, {"EVENTLOG_SINK_PROPERTIES": properties} if properties else {})
 
-    execute(database, *SCHEMA)
-    install(make())
     return make
 
 

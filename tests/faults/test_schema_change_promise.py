@@ -202,7 +202,7 @@ class Publisher:
             self.publish(
                 self._rng.choice((0, *(self._rng.randrange(1, most) for most in (3, 12, 40))))
             )
-            self._stopped.wait(0.05)
+            self._stopped.wait(0.2)
 
     @contextmanager
     def stopped(self) -> Iterator[None]:

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from postgres_clusters import Server, primary, programs
+from postgres_clusters import Server, programs, servers
 from publishers import Collecting, configuration, is_drained, make_log, publishing, write
 from shared import fetch, wait_until
 from sqlalchemy import make_url
@@ -24,8 +25,8 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with primary() as server:
+def server(watched_cluster: Path) -> Iterator[Server]:
+    with servers(watched_cluster) as server:
         server.execute("CREATE ROLE pub LOGIN", "CREATE ROLE nolog", "CREATE DATABASE d")
         yield server
 

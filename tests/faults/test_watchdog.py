@@ -45,6 +45,11 @@ class Manager:
         self.told += heard
         return heard
 
+    def outlast_the_limit(self) -> None:
+        """Hear a sign that came after the time in which a publisher that works has to be heard of."""
+        self.hear(1.2)
+        wait_until(lambda: SIGN in self.hear(0.1), "it gives a sign")
+
     def hears(self, assignment: str) -> bool:
         return assignment in self.hear(0.1) or assignment in self.told
 
@@ -97,8 +102,7 @@ def test_a_publisher_that_rests_is_not_dead(
 ) -> None:
     with process(log, tmp_path, **QUICK):
         wait_until(lambda: manager.hears("READY=1"), "it is ready")
-        manager.hear(2)
-        assert SIGN in manager.hear(1)
+        manager.outlast_the_limit()
 
 
 def test_a_publisher_whose_receiver_is_unavailable_is_not_dead(
@@ -112,8 +116,7 @@ def test_a_publisher_whose_receiver_is_unavailable_is_not_dead(
         wait_until(
             lambda: manager.hears("STATUS=waiting for the receiver; the log shows why"), "it waits"
         )
-        manager.hear(2)
-        assert SIGN in manager.hear(1)
+        manager.outlast_the_limit()
 
 
 def test_a_publisher_that_hangs_gives_no_sign_until_it_gets_on(
@@ -125,9 +128,9 @@ def test_a_publisher_that_hangs_gives_no_sign_until_it_gets_on(
             somebody.execute(sa.text("LOCK TABLE eventlog IN ACCESS EXCLUSIVE MODE"))
             with log.begin() as writer:
                 writer.execute(sa.text("NOTIFY eventlog_eventlog"))
-            manager.hear(2)  # the publisher is awake, and waits in a statement
-            assert manager.hear(1) == []
-        assert SIGN in manager.hear(1)
+            # The publisher is awake, and waits in a statement.
+            wait_until(lambda: manager.hear(1) == [], "it gives no sign")
+        wait_until(lambda: SIGN in manager.hear(0.1), "it gives signs again")
 
 
 def test_a_publisher_of_a_source_that_is_no_log_is_watched_over_too(
@@ -140,8 +143,7 @@ def test_a_publisher_of_a_source_that_is_no_log_is_watched_over_too(
     }
     with process(log, tmp_path / "documents", "--from", "gbase", **QUICK, **source) as running:  # type: ignore[arg-type]
         wait_until(lambda: manager.hears("READY=1"), "it is ready")
-        manager.hear(2)
-        assert SIGN in manager.hear(1)
+        manager.outlast_the_limit()
         running.terminate()
         assert running.wait(PATIENCE) == 0
     assert manager.hears("STOPPING=1")
