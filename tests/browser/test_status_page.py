@@ -207,7 +207,7 @@ def troubled(
 
 @pytest.fixture
 def trouble(troubled: str, browser: Any) -> None:
-    """That page in the browser, with all that it shows unasked."""
+    """The page of a publisher in trouble in the browser, with all that it shows unasked."""
     forget_complaints(browser)
     browser.get(troubled)
     wait_until(lambda: "eventlog skip" in text(browser, "parked"), "two are parked")

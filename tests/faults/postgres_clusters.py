@@ -138,7 +138,7 @@ class Server:
 
     @contextmanager
     def _session(self, database: str = "hr") -> Iterator[psycopg.Connection[tuple[object, ...]]]:
-        # Of the bare driver: what waits for a server asks it repeatedly, and an engine asks it a
+        # The bare driver: a test that waits for a server asks it repeatedly, and an engine asks it a
         # dozen questions first.
         with psycopg.connect(
             host="127.0.0.1", port=self.port, user="postgres", dbname=database, autocommit=True

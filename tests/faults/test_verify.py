@@ -131,7 +131,7 @@ def parts(engine: sa.Engine, *further: str) -> None:
 def told_alike(
     monkeypatch: pytest.MonkeyPatch, config: dict[str, Any], copy: sa.Engine, class_name: str
 ) -> tuple[Any, ...]:
-    """What each way to read tells of a class by chunks of any size: the same."""
+    """What each way to read finds in a class by chunks of any size: the same."""
     told = []
     for size, way in itertools.product((1, 7, 1000), WAYS):
         with monkeypatch.context() as patched:

@@ -62,7 +62,7 @@ def log(filled_database: Any) -> Iterator[sa.Engine]:
 
 @pytest.fixture
 def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Manager]:
-    """A watchdog that acts after 0.6 s, so that a sign is to come every 0.2 s."""
+    """A watchdog that acts after 0.6 s, so that a sign has to come every 0.2 s."""
     path = tmp_path / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(str(path))

@@ -209,7 +209,7 @@ class AtSending:
                 return
 
     def _compare_document(self, which: Document, names: Iterable[str]) -> None:
-        """Check that a number which a receiver knows has gained no event. It may lack some that
+        """Check that a number which a receiver has seen has gained no event. It may lack some that
         were decided since: nobody sends them again."""
         now = frozenset(names)
         before = self._known.get(which, now)
@@ -239,7 +239,7 @@ class AtSending:
         self._world.auditor.looked_at["attempts with a recorded time"] += bool(earliest)
         if now < earliest - _TOLERANCE:
             self._world.fail(
-                f"{process.name} sends {sent_id} at {now:.3f} s, and its entry says not before "
+                f"{process.name} sends {sent_id} at {now:.3f} s, but its entry allows it not before "
                 f"{earliest:.3f} s"
             )
 

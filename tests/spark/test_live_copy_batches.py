@@ -40,7 +40,7 @@ from eventlog.spark.copy_types import Columns, CopyError, Note
 from eventlog.spark.delta_copy import delta
 from eventlog.spark.iceberg_copy import IcebergCopy, iceberg
 
-pytestmark = pytest.mark.xdist_group("changes")  # without Java, beside those that have it
+pytestmark = pytest.mark.xdist_group("changes")  # without Java: in another worker
 
 Named = Sequence[tuple[str, t.DataType, ColumnType]]
 A, PAY = 'a "quoted" one', "Pay"

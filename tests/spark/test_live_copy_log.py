@@ -30,7 +30,7 @@ from eventlog.spark.copy_source import ClassSource
 from eventlog.spark.copy_target import CopyBatch
 from eventlog.sql.dialects.postgresql.log import PostgresLog
 
-pytestmark = pytest.mark.xdist_group("changes")  # without Java, beside those that have it
+pytestmark = pytest.mark.xdist_group("changes")  # without Java: in another worker
 
 TEXTS = pa.map_(pa.string(), pa.string())
 SCHEMA = pa.schema([

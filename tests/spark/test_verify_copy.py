@@ -38,7 +38,7 @@ from eventlog.spark.copy_source import ClassSource
 from eventlog.spark.copy_target import CopyBatch
 from eventlog.verify import VerifyOptions, VerifyReport
 
-pytestmark = pytest.mark.xdist_group("changes")  # without Java, beside those that have it
+pytestmark = pytest.mark.xdist_group("changes")  # without Java: in another worker
 
 
 @pytest.fixture

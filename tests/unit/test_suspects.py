@@ -302,8 +302,8 @@ class SlowFor(Failing):
 def test_a_later_event_does_not_overtake_one_that_was_passed_over_meanwhile(
     new_world: NewWorld, delivery_rows: int
 ) -> None:
-    """Event 1 is in the air while the part with event 2 fails: event 5 of the same object stands
-    behind both.
+    """Event 1 is in the air while the part with event 2 fails: event 5 of the same object comes
+    after both.
     """
     rows = deletes("1", "2", "2", "3", "1", "4", "1", "5")
     fake = new_world(rows, batch_size=2, concurrency=2, delivery_rows=delivery_rows)

@@ -186,7 +186,7 @@ class Audit:
                 continue
             reader.sent[change].is_asked = True
             if later := applied.intersection(self._later(change)):
-                self._world.fail(f"requeue sends {change} again behind {later}")
+                self._world.fail(f"requeue sends {change} again after {later}")
 
     def _later(self, change: Change) -> list[Change]:
         """Return the later changes of an object that have committed."""

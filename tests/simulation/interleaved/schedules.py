@@ -16,7 +16,7 @@ Step = list[Any]
 
 PLAIN, LEAVES, CRASH = "plain", "leaves", "crash"
 KINDS = (PLAIN, LEAVES, CRASH)
-"""The kinds of schedules: with a log of one table, with one in leaves, and with crashes beside that."""
+"""The kinds of schedules: with a log of one table, with one in leaves, and with leaves and crashes."""
 _BEGINNINGS = (2, 4, 5, 5)
 """The numbers that a log in leaves gives first: the first leaf ends with 5."""
 

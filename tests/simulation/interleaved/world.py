@@ -159,7 +159,7 @@ class World(clock.Machine):
     def _step(self, who: str, what: str, *given: Any) -> None:
         if self._would_wait_beside_another(who, what):
             # Which of them goes on first is not up to the schedule.
-            self.tell(f"{who} does not wait for the log beside another")
+            self.tell(f"{who} does not wait for the log, since another one waits")
             return
         match who, what:
             case "server", _:
