@@ -22,7 +22,7 @@ from eventlog.publisher.observer import SILENT
 
 SIGN = "WATCHDOG=1"
 QUICK = {"monitor__liveness_timeout": 1, "polling_interval": LONG}
-"""A publisher that works has to be heard of within a second."""
+"""A publisher that works has to send a sign within a second."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Manager:
         return heard
 
     def outlast_the_limit(self) -> None:
-        """Hear a sign that came after the time in which a publisher that works has to be heard of."""
+        """Wait for a sign after the time within which a publisher that works has to send one."""
         self.hear(1.2)
         wait_until(lambda: SIGN in self.hear(0.1), "it gives a sign")
 
