@@ -5,12 +5,18 @@ hold.
 from __future__ import annotations
 
 import json
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from publishers import install
 from recipes import CHANGES, RECIPES, TABLES, Copy, config_text, differences
 from shared import Run, execute, fetch, url_of
+
+from eventlog.config.load import load
 
 FIRST = (
     "INSERT INTO usr SELECT i, 'n' || i, 'k' || i, 'c' || i, i, 'secret' FROM generate_series(1, "
@@ -72,12 +78,23 @@ class Site:
         return out
 
 
+def install_tables(database: sa.Engine) -> None:
+    """The tables of the page, and their log and triggers as the commands make them."""
+    execute(database, *(step.text for step in RECIPES[TABLES] if step.language == "sql"))
+    sections = {"database": {"url": url_of(database)}}
+    text = config_text(sections, Copy("").watches)
+    install(load(tomllib.loads(text), {}))
+
+
+@pytest.fixture
+def database(filled_database: Any) -> Iterator[sa.Engine]:
+    with filled_database(install_tables) as database:
+        yield database
+
+
 @pytest.fixture
 def site(database: sa.Engine, empty_home: Path, run: Run) -> Site:
     site = Site(database, empty_home, run)
-    execute(database, *(step.text for step in RECIPES[TABLES] if step.language == "sql"))
-    site.eventlog("db", "upgrade")
-    site.eventlog("triggers", "apply")
     execute(database, *FIRST)
     site.eventlog("publish", "--once")
     assert differences(database, site.copy.watches, site.documents) == []

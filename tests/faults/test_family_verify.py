@@ -4,6 +4,7 @@ consumer feed, while transactions commit late, are prepared, or lose their sessi
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import subprocess
@@ -231,9 +232,8 @@ def test_a_value_of_each_type_is_equal_or_different_by_its_column(
 PARTS = "CREATE TABLE part (area int, code int unsigned, name varchar(9), PRIMARY KEY (area, code))"
 
 
-@pytest.mark.parametrize("size", [1, 7, 1000])
 def test_reading_by_ranges_finds_what_reading_by_keys_finds(
-    family_server: mysql_servers.Server, monkeypatch: pytest.MonkeyPatch, size: int
+    family_server: mysql_servers.Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with family_server.database() as url:
         source = sa.create_engine(
@@ -242,7 +242,7 @@ def test_reading_by_ranges_finds_what_reading_by_keys_finds(
         execute(source, PARTS)
         config = {**verified.document(source), "watch": [{"table": "part"}]}
         install(load(config, {}))
-        objects = [f"({n % 4 - 1}, {n + 4_294_967_000}, 'p{n}')" for n in range(120)]
+        objects = [f"({n % 4 - 1}, {n + 4_294_967_000}, 'p{n}')" for n in range(40)]
         execute(source, f"INSERT INTO part VALUES {', '.join(objects)}")
         execute(source, "UPDATE eventlog SET status = 'S'")
         execute(source, "UPDATE part SET name = 'waits' WHERE code = 4294967010")
@@ -252,15 +252,16 @@ def test_reading_by_ranges_finds_what_reading_by_keys_finds(
                 PARTS,
                 "INSERT INTO part SELECT * FROM app.part WHERE area <> 1 AND code > 4294967007",
                 "INSERT INTO part VALUES (-9, 1, NULL), (1, 2, NULL), (9, 3, NULL)",
-                "UPDATE part SET name = NULL WHERE area = 2 AND code > 4294967100",
+                "UPDATE part SET name = NULL WHERE area = 2 AND code > 4294967035",
                 "UPDATE part SET name = CONCAT(name, ' ') WHERE area = 0",
             )
             told = []
-            for is_ordered in (True, False):
-                if not is_ordered:
-                    monkeypatch.setattr(TableTarget, "range_reader", lambda self, cls: None)
+            for size, is_ordered in itertools.product((1, 7, 1000), (True, False)):
                 options = VerifyOptions(wait=0, batch=size)
-                report = verify(config, url_of(copy), environ={}, options=options)
+                with monkeypatch.context() as patched:
+                    if not is_ordered:
+                        patched.setattr(TableTarget, "range_reader", lambda self, cls: None)
+                    report = verify(config, url_of(copy), environ={}, options=options)
                 told.append(
                     (
                         found(report),
@@ -269,10 +270,10 @@ def test_reading_by_ranges_finds_what_reading_by_keys_finds(
                         report.classes["part"].as_data(),
                     )
                 )
-    assert told[0] == told[1]
+    assert told == [told[0]] * len(told)
     assert {kind for kind, _ in told[0][0]} == {"value", "missing", "surplus"}
     assert len(told[0][2]) == 1
-    assert told[0][3]["equal"] > 20
+    assert told[0][3]["equal"] == 15
 
 
 # --- a server that hides its writers --------------------------------------------------------------

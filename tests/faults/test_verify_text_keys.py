@@ -95,11 +95,20 @@ def expected(here: Objects, there: Objects) -> list[tuple[str, str]]:
     )
 
 
+EXAMPLES = [4, pytest.param(100, marks=pytest.mark.soak)]
+"""How many tables a test compares besides those that it names: few and always the same in CI."""
+
+
 def check_any_objects(source: sa.Engine, copy: sa.Engine, examples: int) -> None:
     """Compare tables with any objects, by ranges of any size."""
     install(load(document(source), {}))
 
-    @settings(max_examples=examples, deadline=None, suppress_health_check=[*HealthCheck])
+    @settings(
+        max_examples=examples,
+        derandomize=examples < 10,
+        deadline=None,
+        suppress_health_check=[*HealthCheck],
+    )
     @given(here=objects, changes=objects, size=st.sampled_from([1, 2, 3, 1000]))
     @example(here={("a", n): "x" for n in range(6)}, changes={}, size=2)
     @example(here={}, changes={(code, 0): "x" for code in PIECES}, size=3)
@@ -131,13 +140,14 @@ def refuse_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Verification, "_walk", walk)
 
 
+@pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize("collation", COLLATIONS)
 def test_texts_of_equal_collations_are_compared_by_ranges(
-    new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch, collation: str
+    new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch, collation: str, examples: int
 ) -> None:
     refuse_keys(monkeypatch)
     with databases(new_database, collation, collation) as (source, copy):
-        check_any_objects(source, copy, examples=12)
+        check_any_objects(source, copy, examples)
 
 
 def test_texts_of_all_collations_that_sort_bytes_are_compared_by_ranges(
@@ -150,15 +160,16 @@ def test_texts_of_all_collations_that_sort_bytes_are_compared_by_ranges(
         assert found(compare(source, copy, 10)) == [("surplus", "code=ä+no=1")]
 
 
+@pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize(
     "collations",
     [("C", "C.utf8"), ("C", "en-US-x-icu"), ("en-US-x-icu", "C"), ("en-US-x-icu", "de-AT-x-icu")],
 )
 def test_texts_of_different_collations_give_the_same_result(
-    new_database: NewDatabase, collations: tuple[str, str]
+    new_database: NewDatabase, collations: tuple[str, str], examples: int
 ) -> None:
     with databases(new_database, *collations) as (source, copy):
-        check_any_objects(source, copy, examples=12)
+        check_any_objects(source, copy, examples)
 
 
 def test_a_number_that_no_key_of_the_source_can_have_is_surplus(new_database: NewDatabase) -> None:
@@ -198,9 +209,10 @@ PROVIDERS = ["LOCALE 'C'", "LOCALE_PROVIDER icu ICU_LOCALE 'en-US' LOCALE 'C'"]
 PROVIDERS += ["LOCALE_PROVIDER builtin BUILTIN_LOCALE 'C.UTF-8' LOCALE 'C'"]
 
 
+@pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_texts_of_the_databases_own_collation_are_compared_by_ranges(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch, provider: str
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, provider: str, examples: int
 ) -> None:
     admin = sa.create_engine(postgres_url, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
     names = ["eventlog_test_text_source", "eventlog_test_text_copy"]
@@ -225,7 +237,7 @@ def test_texts_of_the_databases_own_collation_are_compared_by_ranges(
                 conn.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
 
     with databases(made, "default", "default") as (source, copy):
-        check_any_objects(source, copy, examples=8)
+        check_any_objects(source, copy, examples)
 
 
 def test_a_target_that_sorts_keys_differently_under_the_same_collation_is_an_error(
