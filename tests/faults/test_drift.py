@@ -32,6 +32,11 @@ USR = "CREATE TABLE usr (id integer PRIMARY KEY, name text, age integer, nick va
 WATCH: dict[str, Any] = {"table": "usr"}
 
 
+@pytest.fixture
+def database(logged: sa.Engine) -> sa.Engine:
+    return logged
+
+
 def watched(engine: sa.Engine, tmp_path: Path, *watches: dict[str, Any]) -> Config:
     execute(engine, USR)
     config = load(
