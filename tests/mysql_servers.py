@@ -8,6 +8,7 @@ in which the directory of the server is mounted.
 
 from __future__ import annotations
 
+import atexit
 import getpass
 import os
 import shutil
@@ -18,6 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -225,6 +227,21 @@ class Server:
         ]
 
 
+def _new_place() -> Path:
+    # In memory where there is such a place: each statement of DDL waits for the disk.
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    return Path(tempfile.mkdtemp(prefix="eventlog-mysql-", dir=memory))
+
+
+@cache
+def _system_tables(build: Build) -> Path:
+    """The files of a server of this machine with the system's own tables, made once in a process."""
+    place = _new_place()
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    Server(place, build).make()
+    return place / "data"
+
+
 @contextmanager
 def server(*settings: str, build: Build = MARIADB) -> Iterator[Server]:
     """Return a separate server, which ends with the block. The place is short, since a socket's
@@ -241,12 +258,13 @@ def server(*settings: str, build: Build = MARIADB) -> Iterator[Server]:
         give_up(f"no MariaDB: {error}; install mariadb-server, and the extra mariadb")
     if build.suite is not None:
         root = suite(build.suite[0], build.dialect, build.suite[1])
-    # In memory where there is such a place: each statement of DDL waits for the disk.
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    place = Path(tempfile.mkdtemp(prefix="eventlog-mysql-", dir=memory))
+    place = _new_place()
     made = Server(place, build, root)
     try:
-        made.make()
+        if root is None:
+            shutil.copytree(_system_tables(build), place / "data")
+        else:
+            made.make()
         made.start(*settings)
         yield made
     finally:

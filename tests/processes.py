@@ -10,6 +10,7 @@ systems without SOCK_SEQPACKET, Python is started in the usual way.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import json
 import os
@@ -118,7 +119,7 @@ class _Forked(subprocess.Popen[Any]):
         self._ending = threading.Lock()
         self._report, theirs = os.pipe()
         with _lock:
-            socket.send_fds(_host()[0], [json.dumps(request).encode()], [*inherited, theirs])
+            socket.send_fds(_host(), [json.dumps(request).encode()], [*inherited, theirs])
         os.close(theirs)
         self.pid = int(self._line())
         self._child_created = True
@@ -153,13 +154,19 @@ class _Forked(subprocess.Popen[Any]):
 
 
 @cache
-def _host() -> tuple[socket.socket, subprocess.Popen[bytes]]:
-    """The host of this process and its socket; it ends when the socket is closed."""
+def _host() -> socket.socket:
+    """The socket of this process's host, which ends when the socket is closed."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         command = [PYTHON, __file__, str(theirs.fileno())]
         host = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
-    return ours, host
+
+    @atexit.register
+    def end() -> None:
+        ours.close()
+        host.wait()
+
+    return ours
 
 
 # --- the host -------------------------------------------------------------------------------------

@@ -34,6 +34,11 @@ from eventlog.config.load import load
 WRITERS = 6
 
 
+@pytest.fixture
+def database(logged: sa.Engine) -> sa.Engine:
+    return logged
+
+
 def toml_watch(table: str, **options: Any) -> dict[str, Any]:
     return {"table": table, **options}
 

@@ -24,6 +24,11 @@ TABLES = (
 WHY = "it has columns word, since in addition to its foreign key to usr; a child table has exactly one"
 
 
+@pytest.fixture
+def database(logged: sa.Engine) -> sa.Engine:
+    return logged
+
+
 def watched(engine: sa.Engine, directory: Path, **settings: Any) -> Config:
     options = {"polling_interval": 1, "allow_loopback": True}
     config = load(

@@ -40,6 +40,11 @@ CHANGES = {
 }
 
 
+@pytest.fixture
+def database(logged: sa.Engine) -> sa.Engine:
+    return logged
+
+
 def configured(engine: sa.Engine, directory: Path, *, form: str = "xds", **settings: Any) -> Config:
     options = {"polling_interval": 1, "allow_loopback": True}
     sections: dict[str, Any] = {"publisher": options, "format": {"type": form}}

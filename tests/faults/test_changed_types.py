@@ -19,6 +19,11 @@ from eventlog.publisher import catalog_watcher
 ZONE = "America/New_York"
 
 
+@pytest.fixture
+def database(logged: sa.Engine) -> sa.Engine:
+    return logged
+
+
 class Change(NamedTuple):
     """A column's type and the next one; a value that is logged before and one that comes after, and
     what is sent.

@@ -39,6 +39,11 @@ CHANGES = (
 )
 
 
+@pytest.fixture
+def database(logged: sa.Engine) -> sa.Engine:
+    return logged
+
+
 @pytest.mark.parametrize("row_style", ["field", "row_query_back"])
 @pytest.mark.parametrize("options", [{}, {"integers": "text", "nested_values": "text"}])
 def test_every_event_follows_the_schema_of_its_class(

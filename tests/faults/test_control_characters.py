@@ -23,6 +23,11 @@ from eventlog.publisher.open_sink import open_sink
 BELL = "a\x01\x07\x1fb\ufffe"
 
 
+@pytest.fixture
+def database(logged: sa.Engine) -> sa.Engine:
+    return logged
+
+
 def test_the_update_that_repairs_a_value_is_sent_and_leaves_only_the_new_value(
     database: sa.Engine, tmp_path: Path
 ) -> None:

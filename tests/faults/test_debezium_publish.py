@@ -46,6 +46,11 @@ Configure = Callable[..., Config]
 
 
 @pytest.fixture
+def database(logged: sa.Engine) -> sa.Engine:
+    return logged
+
+
+@pytest.fixture
 def configure(database: sa.Engine, tmp_path: Path) -> Configure:
     """A log with triggers, and configurations that publish it as change events."""
 

@@ -289,7 +289,12 @@ def sqlite(directory: Path) -> Iterator[sa.Engine]:
     engine.dispose()
 
 
-@pytest.mark.parametrize("chosen", CHOSEN)
+def some(names: Sequence[str]) -> list[int]:
+    """Every third of those that the stream above dies at: what differs is the source."""
+    return one_of_each(names)[::3]
+
+
+@pytest.mark.parametrize("chosen", [some, CHOSEN[1]])
 def test_a_queue_in_sqlite_with_its_position_in_a_table(
     directory: Path, sqlite: sa.Engine, chosen: Callable[[Sequence[str]], list[int]]
 ) -> None:
@@ -301,8 +306,7 @@ def test_a_queue_in_postgresql_with_its_position_in_a_table(
     directory: Path, database: sa.Engine
 ) -> None:
     with killed(Queue(database), directory, *in_table(database)) as each:
-        # Those above die at every step: some will do.
-        kill_at(each, lambda names: one_of_each(names)[::3])
+        kill_at(each, some)
 
 
 def test_a_stream_is_killed_repeatedly(directory: Path, sqlite: sa.Engine) -> None:

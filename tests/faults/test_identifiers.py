@@ -48,6 +48,11 @@ NAMES = [
 ]
 
 
+@pytest.fixture
+def database(logged: sa.Engine) -> sa.Engine:
+    return logged
+
+
 def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 

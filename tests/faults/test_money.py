@@ -27,6 +27,11 @@ from eventlog.publisher.open_context import open_context
 from eventlog.registry import FORMATS, installed
 
 
+@pytest.fixture
+def database(logged: sa.Engine) -> sa.Engine:
+    return logged
+
+
 @pytest.mark.parametrize(
     ("logged", "by_point"),
     [

@@ -32,6 +32,11 @@ LOGGED = {
 }
 
 
+@pytest.fixture
+def database(logged: sa.Engine) -> sa.Engine:
+    return logged
+
+
 def published(database: sa.Engine, directory: Path, **watch: Any) -> list[dict[str, Any]]:
     path = write_config(
         directory, url_of(database), [{"table": "job", **watch}], publisher={"allow_loopback": True},

@@ -28,6 +28,11 @@ MAIL = (
 RENAMED = {"table": "person", "renamed_from": "usr"}
 
 
+@pytest.fixture
+def database(logged: sa.Engine) -> sa.Engine:
+    return logged
+
+
 def configured(engine: sa.Engine, directory: Path, *watches: dict[str, Any]) -> Config:
     options = {"polling_interval": 1, "allow_loopback": True}
     return load(write_config(directory, url_of(engine), watches, publisher=options), {})

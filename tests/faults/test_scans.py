@@ -29,6 +29,11 @@ OTHERS = "UPDATE usr SET num = 1 WHERE id BETWEEN {} AND {}"
 
 
 @pytest.fixture
+def database(logged: sa.Engine) -> sa.Engine:
+    return logged
+
+
+@pytest.fixture
 def config(database: sa.Engine, tmp_path: Path) -> Config:
     execute(
         database,

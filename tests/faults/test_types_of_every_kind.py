@@ -82,6 +82,11 @@ ORDER BY t.oid
 
 
 @pytest.fixture
+def database(logged: sa.Engine) -> sa.Engine:
+    return logged
+
+
+@pytest.fixture
 def typed_log(database: sa.Engine, tmp_path: Path) -> sa.Engine:
     execute(database, OWN_TYPES, A_VALUE)
     words = [

@@ -29,24 +29,30 @@ from eventlog.verify.rule import UndoneRows
 from eventlog.verify.targets.table import TableTarget
 
 NewDatabase = Callable[[], AbstractContextManager[sa.Engine]]
+FilledDatabase = Callable[[Callable[[sa.Engine], None]], AbstractContextManager[sa.Engine]]
 OBJECTS = 30
 CHUNK = 10
 REWRITES = "ALTER TABLE item ALTER name TYPE text COLLATE \"C\" USING name || ''"
 
 
+def fill_source(engine: sa.Engine) -> None:
+    verified.fill_source(engine, OBJECTS)
+
+
+def fill_copy(engine: sa.Engine) -> None:
+    verified.fill(engine, OBJECTS)
+    run(engine, "DELETE FROM item WHERE id = 25", "UPDATE item SET name = 'x' WHERE id = 26")
+
+
 @pytest.fixture
-def source(new_database: NewDatabase) -> Iterator[sa.Engine]:
-    with new_database() as engine:
-        verified.fill(engine, OBJECTS)
-        install(load(document(engine), {}))
+def source(filled_database: FilledDatabase) -> Iterator[sa.Engine]:
+    with filled_database(fill_source) as engine:
         yield engine
 
 
 @pytest.fixture
-def copy(new_database: NewDatabase) -> Iterator[sa.Engine]:
-    with new_database() as engine:
-        verified.fill(engine, OBJECTS)
-        run(engine, "DELETE FROM item WHERE id = 25", "UPDATE item SET name = 'x' WHERE id = 26")
+def copy(filled_database: FilledDatabase) -> Iterator[sa.Engine]:
+    with filled_database(fill_copy) as engine:
         yield engine
 
 

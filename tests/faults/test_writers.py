@@ -78,6 +78,11 @@ CHANGES: list[Change] = [
 ]
 
 
+@pytest.fixture
+def database(logged: sa.Engine) -> sa.Engine:
+    return logged
+
+
 def write(engine: sa.Engine, seed: int, transactions: int, failures: list[BaseException]) -> None:
     """Transactions of 1 to 3 random keys, with pauses; a fifth of them is rolled back."""
     chance = random.Random(seed)

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from publishers import session, unless_refused
+from publishers import install, session, unless_refused
 from shared import url_of
 
 from eventlog import Answer, Event, Op, Operation, Publisher
@@ -41,6 +41,12 @@ def fill(engine: sa.Engine, objects: int) -> None:
         "INSERT INTO item SELECT n, 'item ' || n, n * 1.25, timestamp '2026-01-01 12:00:00' + n * "
         f"interval '1 s' FROM generate_series(1, {objects}) AS n",
     )
+
+
+def fill_source(engine: sa.Engine, objects: int) -> None:
+    """The table ``item`` with so many rows, its log and its triggers."""
+    fill(engine, objects)
+    install(load(document(engine), {}))
 
 
 def run(engine: sa.Engine, *statements: str) -> None:
