@@ -1203,7 +1203,6 @@ def test_rows_e_that_the_publisher_puts_back_are_unseen_by_consumers(
     assert consume(configuration(log)) == ["1"]
 
 
-@ON_ONE
 def test_rows_that_a_finished_directory_holds_concern_no_consumer(log: sa.Engine) -> None:
     write(log, 1, 2)
     line = {
