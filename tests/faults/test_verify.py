@@ -243,7 +243,7 @@ def test_a_table_is_read_by_one_scan_of_source_and_target(
     objects = 5000
 
     def read(engine: sa.Engine) -> int:
-        # A session that has ended has told its numbers; one that goes on keeps them for a while.
+        # The numbers of a session that has ended are there; one that goes on keeps them for a while.
         engine.dispose()
         wait_until(lambda: fetch(engine, OTHER_SESSIONS) == [(0,)], "all sessions have ended")
         (row,) = fetch(
