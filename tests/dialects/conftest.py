@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import mysql_servers
@@ -19,7 +19,7 @@ import pytest
 import sqlalchemy as sa
 from platforms import Kept, Platform, opened, usr_tables
 from shared import copied_log, execute, fetch
-from trigger_log import LOG_DDL, USR_DDL, Watched, run
+from trigger_log import LOG_DDL, USR_DDL, UncommittedIn, Watched, run
 
 from eventlog.sql import migrations
 from eventlog.sql.connection import SUPPORTED, load_dialect
@@ -31,9 +31,6 @@ def _with_log(engine: sa.Engine) -> None:
 
 def _with_usr(engine: sa.Engine) -> None:
     execute(engine, *LOG_DDL, *USR_DDL)
-
-
-UncommittedIn = Callable[[Callable[[sa.Engine], None]], AbstractContextManager[sa.Connection]]
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ def watched(platform: Platform, trigger_level: str, row_style: str) -> Sequence[
         *usr_tables(platform.name),
         "CREATE TABLE n (k {integer} PRIMARY KEY)",
         "CREATE TABLE account (idu {integer} PRIMARY KEY, fname {text}, lname {text})",
+        "CREATE TABLE account_phone (idu {integer} REFERENCES account, phoneno {string}, "
+        "UNIQUE (idu, phoneno))",
     )
     alike = {"row_style": row_style, "trigger_level": trigger_level}
     tables = ("usr", "keyed", "n", "account")

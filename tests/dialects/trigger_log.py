@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
+from shared import execute
 
 from eventlog.core.catalog import Catalog
 from eventlog.core.catalog_builder import build_catalog
@@ -92,6 +93,11 @@ def run(conn: sa.Connection, *statements: str) -> None:
         conn.exec_driver_sql(statement, execution_options={"no_parameters": True})
 
 
+Fill = Callable[[sa.Engine], None]
+UncommittedIn = Callable[[Fill], AbstractContextManager[sa.Connection]]
+"""The fixture ``uncommitted_in``."""
+
+
 @dataclass(frozen=True)
 class Watched:
     """A connection to a database with a log, and what its triggers log."""
@@ -155,6 +161,34 @@ class Watched:
             )
             for row in self.rows()
         ]
+
+
+def made_with(
+    trigger_level: Capture,
+    statements: Sequence[str],
+    tables: Mapping[str, str],
+    watch: Callable[[str], WatchedTable] = WatchedTable,
+) -> Fill:
+    """What makes a log, runs statements, and makes and watches tables by their names and columns,
+    those that the server can make.
+    """
+
+    def fill(database: sa.Engine) -> None:
+        execute(database, *LOG_DDL, *statements)
+        made = []
+        for table, columns in tables.items():
+            with suppress(sa.exc.DBAPIError):
+                execute(database, f"CREATE TABLE {table} ({columns})")
+                made.append(table)
+        with database.begin() as conn:
+            Watched(conn, trigger_level=trigger_level).watch(*map(watch, made))
+
+    return fill
+
+
+def by_type(types: Iterable[str]) -> dict[str, str]:
+    """The name of a table for each of these types, which may repeat."""
+    return {type: f"t{place}" for place, type in enumerate(dict.fromkeys(types))}
 
 
 def fields(

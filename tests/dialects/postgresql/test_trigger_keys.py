@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 import sqlalchemy as sa
-from trigger_log import TEXTS, Watched, run
+from trigger_log import TEXTS, Fill, UncommittedIn, Watched, by_type, made_with, run
 
 from eventlog.core import table_key
-from eventlog.sql.triggers.watch import WatchedTable
+from eventlog.sql.triggers.watch import Capture, WatchedTable
 
 
 @pytest.mark.parametrize("conforming", ["on", "off"])
@@ -52,12 +54,26 @@ KEYS = [
 ]
 
 
+TABLES_OF_KEYS = by_type(type for type, *_ in KEYS)
+
+
+@cache
+def keys_of_types(trigger_level: Capture) -> Fill:
+    tables = {table: f"k {type} PRIMARY KEY, v text" for type, table in TABLES_OF_KEYS.items()}
+    return made_with(trigger_level, (), tables)
+
+
 @pytest.mark.parametrize(("type", "value", "key"), KEYS)
-def test_keys_of_every_type_are_canonical(empty: Watched, type: str, value: str, key: str) -> None:
-    run(empty.conn, f"CREATE TABLE t (k {type} PRIMARY KEY, v text)")
-    empty.watch(WatchedTable("t"))
-    assert empty.logged(f"INSERT INTO t VALUES ({value}, 'x')") == [(1, key, "v", None, "x")]
-    assert empty.catalog("t").class_named("t").canonical_key(key) == key
+def test_keys_of_every_type_are_canonical(
+    empty: Watched, uncommitted_in: UncommittedIn, type: str, value: str, key: str
+) -> None:
+    table = TABLES_OF_KEYS[type]
+    with uncommitted_in(keys_of_types(empty.trigger_level)) as conn:
+        types = Watched(conn)
+        assert types.logged(f"INSERT INTO {table} VALUES ({value}, 'x')") == [
+            (1, key, "v", None, "x")
+        ]
+        assert types.catalog(table).class_named(table).canonical_key(key) == key
 
 
 def test_the_key_has_changed_if_its_text_has(empty: Watched) -> None:
@@ -108,24 +124,45 @@ CHANGES = [
 ]
 
 
+TABLES_OF_CHANGES = by_type(type for type, *_ in CHANGES)
+
+
+@cache
+def values_of_types(trigger_level: Capture, columns: tuple[str, ...] | None) -> Fill:
+    tables = {
+        table: f"k integer PRIMARY KEY, v {type}, other text"
+        for type, table in TABLES_OF_CHANGES.items()
+    }
+    return made_with(
+        trigger_level,
+        (
+            "CREATE TYPE pair AS (a integer, b text)",
+            "CREATE TYPE mood AS ENUM ('sad', 'happy')",
+            "CREATE DOMAIN word AS text",
+        ),
+        tables,
+        lambda table: WatchedTable(table, "field_query_back", columns=columns),
+    )
+
+
 @pytest.mark.parametrize(("type", "old", "new", "is_changed"), CHANGES)
 @pytest.mark.parametrize("columns", [None, ("v",)])
 def test_a_change_is_a_change_of_bytes(
-    empty: Watched, type: str, old: str, new: str, is_changed: bool, columns: tuple[str, ...] | None
+    empty: Watched,
+    uncommitted_in: UncommittedIn,
+    type: str,
+    old: str,
+    new: str,
+    is_changed: bool,
+    columns: tuple[str, ...] | None,
 ) -> None:
-    run(
-        empty.conn,
-        "CREATE TYPE pair AS (a integer, b text)",
-        "CREATE TYPE mood AS ENUM ('sad', 'happy')",
-        "CREATE DOMAIN word AS text",
-    )
-    try:
-        run(empty.conn, f"CREATE TABLE t (k integer PRIMARY KEY, v {type}, other text)")
-        run(empty.conn, f"INSERT INTO t VALUES (1, {old})")
-    except sa.exc.DBAPIError as error:
-        pytest.skip(f"the server has no {type}: {error.orig}")
-    empty.watch(WatchedTable("t", "field_query_back", columns=columns))
-    assert bool(empty.logged(f"UPDATE t SET v = {new}")) is is_changed
+    table = TABLES_OF_CHANGES[type]
+    with uncommitted_in(values_of_types(empty.trigger_level, columns)) as conn:
+        try:
+            run(conn, f"INSERT INTO {table} VALUES (1, {old})")
+        except sa.exc.DBAPIError as error:
+            pytest.skip(f"the server has no {type}: {error.orig}")
+        assert bool(Watched(conn).logged(f"UPDATE {table} SET v = {new}")) is is_changed
 
 
 def test_text_of_a_coarse_collation_is_compared_and_quoted_by_bytes(empty: Watched) -> None:

@@ -4,15 +4,28 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
-from trigger_log import JACK, PHONE, STYLES, Watched, fields, run
+from trigger_log import (
+    JACK,
+    PHONE,
+    STYLES,
+    Fill,
+    UncommittedIn,
+    Watched,
+    by_type,
+    fields,
+    made_with,
+    run,
+)
 
 from eventlog.core.catalog import Column
 from eventlog.core.values import ColumnType, Kind
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.text import value_text
 from eventlog.sql.triggers import triggers_of
-from eventlog.sql.triggers.watch import Style, WatchedTable
+from eventlog.sql.triggers.watch import Capture, Style, WatchedTable
 
 VALUES = [
     ("smallint", "-7", "-7"),
@@ -79,24 +92,39 @@ ODD_SETTINGS = (
 )
 
 
+TABLES = by_type(type for type, *_ in VALUES)
+
+
+@cache
+def values_of_types(trigger_level: Capture) -> Fill:
+    tables = {table: f"k integer PRIMARY KEY, v {type}" for type, table in TABLES.items()}
+    return made_with(
+        trigger_level,
+        (
+            "CREATE TYPE mood AS ENUM ('sad', 'happy')",
+            "CREATE TYPE pair AS (a integer, b text)",
+            "CREATE DOMAIN word AS varchar(8)",
+            "CREATE DOMAIN day AS date",
+        ),
+        tables,
+    )
+
+
 @pytest.mark.parametrize(("type", "value", "text"), VALUES)
 def test_values_are_one_text_whatever_the_session(
-    empty: Watched, type: str, value: str, text: str
+    empty: Watched, uncommitted_in: UncommittedIn, type: str, value: str, text: str
 ) -> None:
-    run(
-        empty.conn,
-        "CREATE TYPE mood AS ENUM ('sad', 'happy')",
-        "CREATE TYPE pair AS (a integer, b text)",
-        "CREATE DOMAIN word AS varchar(8)",
-        "CREATE DOMAIN day AS date",
-        f"CREATE TABLE t (k integer PRIMARY KEY, v {type})",
-        f"CREATE TABLE source AS SELECT CAST({value} AS {type}) AS v",
-    )
-    empty.watch(WatchedTable("t"))
-    assert empty.logged("INSERT INTO t SELECT 1, v FROM source") == [(1, "k=1", "v", None, text)]
-    run(empty.conn, *ODD_SETTINGS)
-    assert empty.logged("INSERT INTO t SELECT 2, v FROM source") == [(1, "k=2", "v", None, text)]
-    assert empty.logged("UPDATE t SET v = NULL WHERE k = 2") == [(2, "k=2", "v", text, None)]
+    table = TABLES[type]
+    with uncommitted_in(values_of_types(empty.trigger_level)) as conn:
+        types = Watched(conn)
+        run(conn, f"CREATE TABLE source AS SELECT CAST({value} AS {type}) AS v")
+        insert = f"INSERT INTO {table} SELECT {{}}, v FROM source"
+        assert types.logged(insert.format(1)) == [(1, "k=1", "v", None, text)]
+        run(conn, *ODD_SETTINGS)
+        assert types.logged(insert.format(2)) == [(1, "k=2", "v", None, text)]
+        assert types.logged(f"UPDATE {table} SET v = NULL WHERE k = 2") == [
+            (2, "k=2", "v", text, None)
+        ]
 
 
 def test_a_date_that_a_time_zone_has_skipped_is_itself(empty: Watched) -> None:
