@@ -47,8 +47,8 @@ class AtSending:
         """The events of each document whose answer a process has still to record."""
         self._newest: dict[str, int] = {}
         """The newest delivery of each epoch."""
-        self._copied = 0
-        """The newest delivery when the database was copied."""
+        self._copied = self._put_back = 0
+        """The newest delivery of the newest copy, and of the one that was put back last."""
         self._numbered: dict[Process, list[tuple[int, str, int]]] = {}
         """The new numbers of events that have to be in an entry when their process sends next:
         delivery, event-id and number."""
@@ -181,7 +181,11 @@ class AtSending:
 
     def is_copied(self) -> None:
         """Note that the database is copied."""
-        self._copied = max(self._newest.values(), default=0)
+        self._copied = self._world.application.newest_delivery()
+
+    def is_put_back(self) -> None:
+        """Note that the newest copy is put back."""
+        self._put_back = self._copied
 
     # --- the checks ---
 
@@ -227,7 +231,7 @@ class AtSending:
         if epoch not in self._newest:
             newest = max(self._newest.values(), default=0)
             self._world.auditor.checks += 1
-            if delivery_no <= newest < self._copied + _PASSED_OVER:
+            if delivery_no <= newest < self._put_back + _PASSED_OVER:
                 self._world.fail(
                     f"the epoch {epoch} begins with delivery {delivery_no}, and {newest} was before"
                 )

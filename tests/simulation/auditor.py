@@ -696,6 +696,7 @@ class Auditor:
             name for name, at in began_at.items() if at != self._began_at.get(name, 0.0)
         } | self._lacks_reset
         self.is_restored = True
+        self.at_sending.is_put_back()
         self._lost |= self._applied.keys() - self._copied["_applied"]
         self._contents.clear()
         self._parts.clear()

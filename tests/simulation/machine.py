@@ -616,6 +616,8 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
             _compiled_once(SQLiteTriggers.compile_declared),
         )
         put(os, "replace", _renaming(world, os.replace))
+        put(Path, "open", world.disk.opening(Path.open))
+        put(Path, "unlink", world.disk.unlinking(Path.unlink))
         put(objects_sink, "ObjectStore", _store_of(world))
         put(files_sink, "sync_file", world.disk.sync_file)
         put(files_sink, "sync_path", world.disk.sync_path)

@@ -100,7 +100,7 @@ def _lose_power(world: World, chance: Random) -> None:
     if world.plan["sink"] == "files" and _running(world, "publisher"):
         world.application.commit(chance)
         world.scheduler.run_to(
-            chance.choice(["rename", "renamed", "send"]), chance.choice([1, 2]), 60
+            chance.choice(["half", "sync", "rename", "renamed", "send"]), chance.choice([1, 2]), 60
         )
     world.tell("POWER is lost")
     if chance.random() < 0.5:

@@ -111,7 +111,7 @@ class World:
         self.receivers = {"receiver": Receiver(self, "receiver", is_strict=plan["is_strict"])}
         self.readers = Readers(self, self.directory / "out", plan["layout"])
         self.objects: dict[str, bytes] = {}
-        self.disk = Disk(self.directory / "out")
+        self.disk = Disk(self, self.directory / "out")
         self.followed = Followed(self)
         self.away = 0.0
         self.copied: Any = None
