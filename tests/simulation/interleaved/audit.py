@@ -32,6 +32,7 @@ _SETS = """
 _ASKED = "SELECT requeued FROM eventlog_consumer WHERE name = %s"
 _AFTER_THE_LAST_LOOK = ("_rows_of_same_objects", "_set_back", "COMMIT log")
 """Places of ``requeue`` at which it has seen the other changes of an object for the last time."""
+_REFUSED = ("E", "F")
 _IS_REGISTERED = "SELECT FROM eventlog_consumer WHERE name = %s"
 
 
@@ -165,7 +166,7 @@ class Audit:
         """Note which refusals the publisher has recorded. It has just committed."""
         sent = self.readers[PUBLISHER].sent
         for row in self.rows():
-            if row.status == "E" and row.change in sent:
+            if row.status in _REFUSED and row.change in sent:
                 sent[row.change].is_recorded = True
 
     def requeued(self, name: str) -> None:
@@ -252,7 +253,7 @@ class Audit:
             reader.begun_to = min(reader.begun_to, len(self.committed))
         status = {row.change: row.status for row in rows.values()}
         for change, sent in self.readers[PUBLISHER].sent.items():
-            sent.is_recorded = status.get(change) == "E"
+            sent.is_recorded = status.get(change) in _REFUSED
 
     # --- the end ---
 
@@ -288,7 +289,7 @@ class Audit:
     def _publisher_complaints(self, rows: Sequence[Row]) -> Iterator[str]:
         for row in rows:
             if row.status == "N" or (
-                row.status != self._status_of(row) and not self._copies[row.change]
+                row.status not in self._statuses_of(row) and not self._copies[row.change]
             ):
                 yield f"a row has another status than its answer: {row}"
         followed = self._world.readers[PUBLISHER].followed
@@ -323,9 +324,9 @@ class Audit:
             ):
                 yield f"the receiver of {name} ends with {change}, and had {newer} before"
 
-    def _status_of(self, row: Row) -> str:
+    def _statuses_of(self, row: Row) -> Sequence[str]:
         sent = self.readers[PUBLISHER].sent.get(row.change)
-        return "N" if sent is None else "E" if sent.level is Level.ERROR else "S"
+        return "N" if sent is None else _REFUSED if sent.level is Level.ERROR else "S"
 
     # --- the database ---
 

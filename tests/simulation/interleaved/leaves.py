@@ -132,8 +132,10 @@ class Hand:
         self.is_refused = False
         """True if a table was not finished, with the advice to attach it."""
 
-    def detach(self) -> None:
-        """Detach the leaf above the lowest one. Its numbers are all drawn, and nobody reads it."""
+    def detach(self, refused: str) -> None:
+        """Detach the leaf above the lowest one. Its numbers are all drawn, and nobody reads it.
+        Its refused rows have the status ``refused``, as after an error or a fatal answer.
+        """
         rows = self._world.audit.rows()
         highest = max((row.record_id for row in rows), default=0)
         found = [
@@ -144,7 +146,10 @@ class Hand:
         if not found or self._world.audit.are_in_flight():
             return
         name, first, end = min(found, key=lambda leaf: leaf[1])
-        if not self._change(f"ALTER TABLE eventlog DETACH PARTITION {name}"):
+        if not self._change(
+            f"UPDATE {name} SET status = '{refused}' WHERE status = 'E'; "
+            f"ALTER TABLE eventlog DETACH PARTITION {name}"
+        ):
             return
         self._detached[name] = first, end
         hidden = [row for row in rows if first <= row.record_id < end]

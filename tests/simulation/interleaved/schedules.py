@@ -234,6 +234,10 @@ class _Drawing:
         return [key for key in self._keys if key >= least and key not in taken]
 
 
+_POLLS_OF_PATIENCE = 36
+"""The polls of a publisher after which a purge no longer waits for transactions to cut a leaf."""
+
+
 class _DrawingWithLeaves(_Drawing):
     """What is known of a schedule with leaves while it is drawn."""
 
@@ -252,6 +256,8 @@ class _DrawingWithLeaves(_Drawing):
 
     def steps(self) -> list[Step]:
         steps = super().steps()
+        if "purge" in self._weights and self._chance.random() < 0.7:  # cuts leaves of five numbers
+            steps[:0] = [["purge", "start", "purge"], ["purge", "poll", 1]]
         while self._crashes:
             steps += [*self._started(), *self._crash()]
         return steps
@@ -277,6 +283,8 @@ class _DrawingWithLeaves(_Drawing):
             return self._detach()
         if "purge" in self._weights and self._locked and 0.8 < drawn < 0.85:
             return self._committed()
+        if "purge" in self._weights and 0.7 < drawn < 0.75 and not self._purges:
+            return self._removal()
         return super()._steps()
 
     def _crash(self) -> list[Step]:
@@ -302,7 +310,37 @@ class _DrawingWithLeaves(_Drawing):
         self._by_hand -= 1
         self._midway.clear()
         polls = [[name, "poll", 2] for name in self._readers if name not in self._late]
-        return [*self._committed(), *polls, *self._written(), ["hand", "detach"]]
+        status = self._chance.choice(["E", "F"])
+        steps = [*self._committed(), *polls, *self._written(), ["hand", "detach", status]]
+        if self._chance.random() < 0.7:  # a later leaf goes, so that its numbers have one again
+            steps += [*self._written(), *self._written(), *self._written(), *polls]
+            steps += [["purge", "start", "purge"], ["purge", "poll", 3]]
+        return [*steps, ["purge", "start", "finish"], ["purge", "poll", 2]]
+
+    def _removal(self) -> list[Step]:
+        """Draw a purge that stands before the lock with which it removes a leaf, and what happens
+        then: a row of the leaf commits late, or is asked for again.
+        """
+        first, second = self._chance.sample(list(self._haste), k=2)
+        key, other = self._chance.sample(self._keys, k=2)
+        steps = [*self._started(), *self._committed(), [first, "update", key]]
+        steps += [[second, "burst", other], [second, "burst", other]]
+        steps += [[name, "poll", 2] for name in self._readers if self._chance.random() < 0.9]
+        steps += [["purge", "start", "purge"], ["purge", "poll", 1]]
+        steps += [["publisher", "poll", _POLLS_OF_PATIENCE]]
+        kind = self._chance.random()
+        if kind < 0.3:
+            steps += [[first, "commit"], ["publisher", "poll", 2]]
+            place = self._chance.choice(["_attach < remove", "_refuse_readers < remove", "COMMIT"])
+            waiting = self._chance.choice([[second, "write", other], ["publisher", "poll", 1]])
+            return [*steps, ["purge", "before", place], waiting, ["purge", "poll", 3]]
+        steps.append(["purge", "before", "_take < remove"])
+        if self._requests and kind < 0.6:
+            steps += [["requeue", "start", self._chance.choice(self._requests)]]
+            steps += [["requeue", *self._amount()]]
+        else:
+            steps += [[first, self._chance.choice(["commit", "commit", "rollback"])]]
+        return [*steps, ["purge", "poll", 2]]
 
     def _written(self) -> list[Step]:
         """Draw a transaction of one statement, or none."""

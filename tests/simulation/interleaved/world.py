@@ -165,7 +165,7 @@ class World(clock.Machine):
             case "server", _:
                 self._crash()
             case "hand", _:
-                self.hand.detach()
+                self.hand.detach(*given)
             case "purge", "start":
                 assert self.purge is not None
                 self.purge.start(*given)
@@ -179,7 +179,10 @@ class World(clock.Machine):
                         break
             case "requeue", "start":
                 self.operator.start(*given)
-            case ("requeue", _) | (_, "run" | "rare" | "to commit" | "poll" | "start" | "kill"):
+            case ("requeue", _) | (
+                _,
+                "run" | "rare" | "before" | "to commit" | "poll" | "start" | "kill",
+            ):
                 self._run(self.readers.get(who, self.operator), what, *given)
             case _:
                 self.writers[who].act(what, *given)
@@ -219,6 +222,8 @@ class World(clock.Machine):
             process.run(*given)
         elif what == "rare":
             process.run_to_rare(*given)
+        elif what == "before":
+            process.run_before(*given)
         elif what == "to commit":
             process.run_to_commit(*given)
         else:
