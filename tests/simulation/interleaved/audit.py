@@ -87,7 +87,7 @@ class Audit:
         """
         self._hidden: set[Change] = set()
         """The changes whose rows somebody has detached by hand. A consumer passes them over, and
-        they may come back behind later ones (spec/event-log.md 13.5, 8.1).
+        they may come back after later ones were sent (spec/event-log.md 13.5, 8.1).
         """
         self._in_memory: set[Change] = set()
         """The changes of transactions that did not wait for the disk."""

@@ -21,6 +21,11 @@ _BEGINNINGS = (2, 4, 5, 5)
 """The numbers that a log in leaves gives first: the first leaf ends with 5."""
 
 
+def is_plain(schedule: Schedule) -> bool:
+    """Return True if the log of a schedule is one table."""
+    return "first" not in schedule
+
+
 def schedule_of(seed: int, kind: str = PLAIN) -> Schedule:
     """Return the schedule of a seed."""
     if kind != PLAIN:

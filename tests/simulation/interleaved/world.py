@@ -17,7 +17,7 @@ from eventlog.model import Level
 from interleaved.audit import PUBLISHER, Audit
 from interleaved.leaves import Hand, Purge
 from interleaved.readers import Operator, Process, Reader
-from interleaved.schedules import Schedule
+from interleaved.schedules import Schedule, is_plain
 from interleaved.server import CONSUMER, DETACHED, LEAVES, PLAIN, Databases
 from interleaved.writers import Change, Writer
 
@@ -32,7 +32,7 @@ class World(clock.Machine):
 
     def __init__(self, schedule: Schedule, databases: Databases) -> None:
         self.schedule, self._databases = schedule, databases
-        self.sessions = sessions = databases.of(LEAVES if "first" in schedule else PLAIN)
+        self.sessions = sessions = databases.of(PLAIN if is_plain(schedule) else LEAVES)
         self.stepper = sessions.stepper
         self.hasty = frozenset(schedule.get("hasty", ()))
         """The writers whose commits do not wait for the disk."""
