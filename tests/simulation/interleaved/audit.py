@@ -11,7 +11,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventlog.model import Level
 from interleaved.server import CONSUMER, DETACHED
@@ -42,6 +42,10 @@ class Row(NamedTuple):
     record_id: int
     status: str
     change: Change
+
+
+def _row(record_id: int, status: str, key: str, value: str) -> Row:
+    return Row(record_id, status.strip(), Change(int(key.removeprefix("id=")), value))
 
 
 @dataclass
@@ -221,6 +225,18 @@ class Audit:
         """Note rows that somebody has detached by hand."""
         self._hidden.update(row.change for row in rows)
 
+    def set_back(self, found: Sequence[tuple[Any, ...]]) -> None:
+        """Note rows of the log that somebody has set back to N by hand: they are sent again. Their
+        events were answered, so the event-ids may mean other rows now (spec/event-log.md 7.4).
+        """
+        rows = [_row(*one) for one in found]
+        self.hides(rows)
+        for row in rows:
+            self.readers[PUBLISHER].sent[row.change].is_asked = True
+            for told, changes in [*self._meanings.items()]:
+                if told[0] == PUBLISHER and row.change in changes:
+                    del self._meanings[told]
+
     def are_in_flight(self) -> bool:
         """Return True if a reader works with rows."""
         is_midway = any(not one.is_at_rest for one in self._world.readers.values())
@@ -342,10 +358,7 @@ class Audit:
         if purge is not None and purge.holds_log:
             return purge.before
         found = self._world.control.execute(_LOG).fetchall()
-        return [
-            Row(record_id, status.strip(), Change(int(key.removeprefix("id=")), value))
-            for record_id, status, key, value in found
-        ]
+        return [_row(*one) for one in found]
 
     def _asked_of_consumer(self) -> set[int]:
         told = self._world.control.execute(_ASKED, (CONSUMER,)).fetchone()

@@ -157,6 +157,17 @@ class Hand:
         self._world.count("a leaf is detached by hand")
         self._world.audit.hides(hidden)
 
+    def set_back(self) -> None:
+        """Set the first row of a removed leaf back to N, of which a purge has not dropped the table."""
+        for (name,) in self._world.control.execute(DETACHED).fetchall():
+            found = self._world.control.execute(
+                f"UPDATE {name} SET status = 'N' WHERE record_id = (SELECT min(record_id) FROM {name}) "
+                "AND status = 'S' RETURNING record_id, status, table_key, new_value"
+            ).fetchall()
+            self._world.tell(f"{len(found)} rows of {name} are set back by hand")
+            self._world.count("a row of a removed leaf is set back by hand", len(found))
+            self._world.audit.set_back(found)
+
     def attach(self) -> None:
         """Attach the tables that cannot be finished, unless their numbers have another leaf now."""
         self.is_refused = False

@@ -257,7 +257,7 @@ class _DrawingWithLeaves(_Drawing):
         self._by_hand = 0
         if "publisher" in readers:
             self._weights["purge"] = 1.5
-            self._by_hand = chance.choice([0, 0, 1])
+            self._by_hand = chance.choice([0, 1])
 
     def steps(self) -> list[Step]:
         steps = super().steps()
@@ -288,7 +288,7 @@ class _DrawingWithLeaves(_Drawing):
             return self._detach()
         if "purge" in self._weights and self._locked and 0.8 < drawn < 0.85:
             return self._committed()
-        if "purge" in self._weights and 0.7 < drawn < 0.75 and not self._purges:
+        if "purge" in self._weights and 0.68 < drawn < 0.78 and not self._purges:
             return self._removal()
         return super()._steps()
 
@@ -311,12 +311,17 @@ class _DrawingWithLeaves(_Drawing):
         return [*before, ["server", "crash"]]
 
     def _detach(self) -> list[Step]:
-        """Draw that a leaf is detached by hand while nobody reads the log."""
+        """Draw that a leaf is detached by hand while nobody reads the log, after a row of it has
+        committed late.
+        """
         self._by_hand -= 1
         self._midway.clear()
+        first, second = self._chance.sample(list(self._haste), k=2)
+        key, other = self._chance.sample(self._keys, k=2)
         polls = [[name, "poll", 2] for name in self._readers if name not in self._late]
         status = self._chance.choice(["E", "F"])
-        steps = [*self._committed(), *polls, *self._written(), ["hand", "detach", status]]
+        steps = [*self._committed(), [first, "update", key], [second, "burst", other], *polls]
+        steps += [[first, "commit"], ["hand", "detach", status]]
         if self._chance.random() < 0.7:  # a later leaf goes, so that its numbers have one again
             steps += [*self._written(), *self._written(), *self._written(), *polls]
             steps += [["purge", "start", "purge"], ["purge", "poll", 3]]
@@ -339,8 +344,11 @@ class _DrawingWithLeaves(_Drawing):
             place = self._chance.choice(["_attach < remove", "_refuse_readers < remove", "COMMIT"])
             waiting = self._chance.choice([[second, "write", other], ["publisher", "poll", 1]])
             return [*steps, ["purge", "before", place], waiting, ["purge", "poll", 3]]
+        if kind < 0.5:  # the next purge has to drop the table
+            steps += [[first, "commit"], ["publisher", "poll", 2], ["purge", "before", "COMMIT epoch"]]  # fmt: skip
+            return [*steps, ["purge", "run", 1], ["purge", "kill"], ["hand", "set back"]]
         steps.append(["purge", "before", "_take < remove"])
-        if self._requests and kind < 0.6:
+        if self._requests and kind < 0.7:
             steps += [["requeue", "start", self._chance.choice(self._requests)]]
             steps += [["requeue", *self._amount()]]
         else:

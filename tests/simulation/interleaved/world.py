@@ -26,6 +26,8 @@ _RESTS = 6
 _SEARCH = 61
 """The seconds after which the publisher searches for rows that were set to N by hand."""
 
+_RECORDED = "SELECT FROM eventlog_state WHERE kind = 'detached'"
+
 
 class World(clock.Machine):
     """What a schedule is run in: the sessions, the clock and the story."""
@@ -164,6 +166,8 @@ class World(clock.Machine):
         match who, what:
             case "server", _:
                 self._crash()
+            case "hand", "set back":
+                self.hand.set_back()
             case "hand", _:
                 self.hand.detach(*given)
             case "purge", "start":
@@ -269,6 +273,8 @@ class World(clock.Machine):
         if self.purge is not None and not self.purge.is_running:
             if self.hand.is_refused:
                 self.hand.attach()
+            elif self.control.execute(_RECORDED).fetchone() is not None:
+                self.purge.start("purge")
             elif self.control.execute(DETACHED).fetchone() is not None:
                 self.purge.start("finish")
         if self.purge is not None:
