@@ -1,13 +1,14 @@
-"""Databases of PostgreSQL, interleaved: run schedules, tell the story of one, leave out what does
+"""Sessions of PostgreSQL, interleaved: run schedules, tell the story of one, leave out what does
 not matter to a failure, or put faults into the product.
 
-    python tests/simulation/interleave.py --seed 7             the story of a seed, or of a schedule in a file
-    python tests/simulation/interleave.py --seeds 1-300        at most --seconds
+    python tests/simulation/interleave.py --seed leaves-7      the story of a seed, or of a schedule in a file
+    python tests/simulation/interleave.py --seeds 1-300        at most --seconds, of all --kinds
     python tests/simulation/interleave.py --seconds 60         fresh seeds
     python tests/simulation/interleave.py --shrink 7
     python tests/simulation/interleave.py --faults all         or parts of their names, with | between
 
-A fault is put into a copy of the product, which another process imports. Each runs an embedded PostgreSQL, or uses a running one of this kind with ``--url``. Schedules that fail are kept in ``simulation-failed/``.
+A seed has a schedule of each kind: ``plain`` (7), ``leaves`` (leaves-7) and ``crash`` (crash-7). After
+the schedules it prints in how many of them, and how often, a step of the last two did something. A fault is put into a copy of the product, which another process imports. Each runs an embedded PostgreSQL, or uses a running one of this kind with ``--url``. Schedules that fail are kept in ``simulation-failed/``.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from faulty import INTERLEAVED, copy_with, faults
-from interleaved.schedules import KINDS, PLAIN, Schedule, schedule_of, shrink
+from interleaved.schedules import KINDS, PLAIN, Schedule, is_plain, schedule_of, shrink
 from interleaved.server import Databases, databases, server
 from interleaved.world import World, run_schedule
 
@@ -70,8 +71,10 @@ def _keep(world: World) -> None:
     (_KEPT / f"{name}.txt").write_text("\n".join(world.story) + "\n")
 
 
-def _by_hand() -> Iterable[Schedule]:
-    return (_schedule(str(path)) for path in sorted(_BY_HAND.glob("*.json")))
+def _by_hand(kinds: Sequence[str]) -> Iterable[Schedule]:
+    """Return the schedules by hand, those with leaves only if one of the kinds has leaves."""
+    schedules = (_schedule(str(path)) for path in sorted(_BY_HAND.glob("*.json")))
+    return (one for one in schedules if is_plain(one) or {*kinds} != {PLAIN})
 
 
 def _run_many(schedules: Iterable[Schedule], opened: Databases, seconds: float, most: int) -> int:
@@ -101,15 +104,15 @@ def _run_many(schedules: Iterable[Schedule], opened: Databases, seconds: float, 
 
 
 def _first_failure(opened: Databases, most: int, kinds: Sequence[str]) -> int:
-    """Run the schedules written by hand and ``most`` drawn ones up to the first failure, and return 1
-    if there is none.
+    """Run the schedules written by hand and those of ``most`` seeds up to the first failure, and
+    return 1 if there is none.
     """
-    drawn = itertools.islice(_drawn(f"1-{most}", kinds), most)
-    for number, schedule in enumerate(itertools.chain(_by_hand(), drawn), 1):
+    drawn = _drawn(f"1-{most}", kinds)
+    for number, schedule in enumerate(itertools.chain(_by_hand(kinds), drawn), 1):
         if failure := _failure(schedule, opened):
             print(f"{number:4} schedules, {schedule['seed']}: {failure[:100]}")
             return 0
-    print(f"NOT FOUND in {most} schedules")
+    print(f"NOT FOUND in {number} schedules")
     return 1
 
 
@@ -151,13 +154,13 @@ def main() -> int:
     asked.add_argument("--by-hand", action="store_true", help="those of interleaved/by_hand")
     asked.add_argument("--faults", metavar="all|PART OF A NAME|...")
     asked.add_argument(
-        "--first-failure", action="store_true", help="of those by hand and --most drawn ones"
+        "--first-failure", action="store_true", help="of those by hand and of --most seeds"
     )
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="of schedules")
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--url", help="of a server that interleaved.server has started")
     parser.add_argument("--fault", help="of the interleaved faults, for --seed and --shrink")
-    parser.add_argument("--most", type=int, default=1000, help="failures, or schedules for a fault")
+    parser.add_argument("--most", type=int, default=1000, help="failures, or seeds for a fault")
     given = parser.parse_args()
     logging.disable(logging.CRITICAL)
     with nullcontext(given.url) if given.url else server() as url:
@@ -172,7 +175,7 @@ def main() -> int:
             if given.first_failure:
                 return _first_failure(opened, given.most, given.kinds)
             if not (given.seed or given.shrink):
-                drawn = _by_hand() if given.by_hand else _drawn(given.seeds, given.kinds)
+                drawn = _by_hand(given.kinds) if given.by_hand else _drawn(given.seeds, given.kinds)
                 return _run_many(drawn, opened, given.seconds, given.most)
             schedule = _schedule(given.seed or given.shrink)
             if given.shrink:

@@ -36,15 +36,19 @@ def interleave(url: str, *words: str) -> str:
     return done.stdout
 
 
+def plain(url: str, *words: str) -> str:
+    return interleave(url, *words, "--kinds", "plain")
+
+
 def test_each_row_is_sent_once_and_in_order_beside_open_transactions(url: str) -> None:
-    assert " 100 schedules, 0 failed" in interleave(url, "--seeds", "1-100")
+    assert " 100 schedules, 0 failed" in plain(url, "--seeds", "1-100")
 
 
 def test_the_schedules_that_the_commit_decides_lose_nothing(url: str) -> None:
     words = ["git", "-C", str(PROGRAM.parent), "rev-parse", "HEAD"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     first = Random(done.stdout).randrange(10**9)
-    assert " 100 schedules, 0 failed" in interleave(url, "--seeds", f"{first}-{first + 99}")
+    assert " 100 schedules, 0 failed" in plain(url, "--seeds", f"{first}-{first + 99}")
 
 
 def test_a_seed_has_the_same_story_in_every_run(url: str) -> None:
@@ -55,14 +59,26 @@ def test_a_gap_that_is_closed_too_early_and_a_requeue_that_does_not_wait_are_fou
     url: str,
 ) -> None:
     faults = "gaps close once they were seen empty|requeue waits for no delivery"
-    gap, request = interleave(url, "--faults", faults, "--most", "100").splitlines()
+    gap, request = plain(url, "--faults", faults, "--most", "100").splitlines()
     assert "has never sent" in gap
     assert "requeue sends" in request
 
 
 def test_schedules_that_are_hardly_ever_drawn_lose_nothing(url: str) -> None:
+    """In two of them the log is in leaves, and in one the server crashes."""
     number = len([*(PROGRAM.parent / "interleaved" / "by_hand").glob("*.json")])
-    assert f" {number} schedules, 0 failed" in interleave(url, "--by-hand")
+    report = interleave(url, "--by-hand")
+    assert f" {number} schedules, 0 failed" in report
+    for step in (
+        "the open leaf is cut",
+        "a leaf is removed",
+        "rows are moved",
+        "a step while the log is locked",
+        "finish puts rows back",
+        "a crash loses marks",
+        "a crash loses changes",
+    ):
+        assert step in report
 
 
 def test_a_schedule_shrinks_to_the_steps_that_its_failure_needs() -> None:
@@ -80,7 +96,20 @@ def test_a_schedule_shrinks_to_the_steps_that_its_failure_needs() -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_twenty_thousand_schedules_lose_nothing(url: str) -> None:
-    assert " 20000 schedules, 0 failed" in interleave(url, "--seeds", "1-20000")
+    assert " 20000 schedules, 0 failed" in plain(url, "--seeds", "1-20000")
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_leaves_and_crashes_lose_nothing_in_two_thousand_schedules(url: str) -> None:
+    words = ["--seeds", "1-1000", "--kinds", "leaves", "crash"]
+    assert " 2000 schedules, 0 failed" in interleave(url, *words)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", ["leaves-15", "crash-18"])
+def test_a_seed_with_leaves_has_the_same_story_in_every_run(url: str, seed: str) -> None:
+    assert interleave(url, "--seed", seed) == interleave(url, "--seed", seed)
 
 
 @pytest.mark.soak

@@ -3,7 +3,7 @@ isolation tester.
 
 ``stepping`` makes a session stop before each statement. ``server`` is the database. ``writers`` and
 ``readers`` are the sessions: transactions of an application, and the publisher, a consumer and
-``requeue`` with their real code. ``schedules`` draws who does what in which order, ``world`` runs
-it, ``audit`` judges, and ``faults`` tests the tester. ``interleave.py`` beside this package is the
-command line.
+``requeue`` with their real code. ``leaves`` has ``purge`` of a partitioned log. ``schedules`` draws
+who does what in which order, ``world`` runs it, and ``audit`` judges. ``interleave.py`` beside this
+package is the command line.
 """

@@ -11,7 +11,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventlog.model import Level
 from interleaved.server import CONSUMER, DETACHED
@@ -32,6 +32,7 @@ _SETS = """
 _ASKED = "SELECT requeued FROM eventlog_consumer WHERE name = %s"
 _AFTER_THE_LAST_LOOK = ("_rows_of_same_objects", "_set_back", "COMMIT log")
 """Places of ``requeue`` at which it has seen the other changes of an object for the last time."""
+_REFUSED = ("E", "F")
 _IS_REGISTERED = "SELECT FROM eventlog_consumer WHERE name = %s"
 
 
@@ -41,6 +42,10 @@ class Row(NamedTuple):
     record_id: int
     status: str
     change: Change
+
+
+def _row(record_id: int, status: str, key: str, value: str) -> Row:
+    return Row(record_id, status.strip(), Change(int(key.removeprefix("id=")), value))
 
 
 @dataclass
@@ -86,7 +91,7 @@ class Audit:
         """
         self._hidden: set[Change] = set()
         """The changes whose rows somebody has detached by hand. A consumer passes them over, and
-        they may come back behind later ones (spec/event-log.md 13.5, 8.1).
+        they may come back after later ones were sent (spec/event-log.md 13.5, 8.1).
         """
         self._in_memory: set[Change] = set()
         """The changes of transactions that did not wait for the disk."""
@@ -165,7 +170,7 @@ class Audit:
         """Note which refusals the publisher has recorded. It has just committed."""
         sent = self.readers[PUBLISHER].sent
         for row in self.rows():
-            if row.status == "E" and row.change in sent:
+            if row.status in _REFUSED and row.change in sent:
                 sent[row.change].is_recorded = True
 
     def requeued(self, name: str) -> None:
@@ -220,6 +225,18 @@ class Audit:
         """Note rows that somebody has detached by hand."""
         self._hidden.update(row.change for row in rows)
 
+    def set_back(self, found: Sequence[tuple[Any, ...]]) -> None:
+        """Note rows of the log that somebody has set back to N by hand: they are sent again. Their
+        events were answered, so the event-ids may mean other rows now (spec/event-log.md 7.4).
+        """
+        rows = [_row(*one) for one in found]
+        self.hides(rows)
+        for row in rows:
+            self.readers[PUBLISHER].sent[row.change].is_asked = True
+            for told, changes in [*self._meanings.items()]:
+                if told[0] == PUBLISHER and row.change in changes:
+                    del self._meanings[told]
+
     def are_in_flight(self) -> bool:
         """Return True if a reader works with rows."""
         is_midway = any(not one.is_at_rest for one in self._world.readers.values())
@@ -252,7 +269,7 @@ class Audit:
             reader.begun_to = min(reader.begun_to, len(self.committed))
         status = {row.change: row.status for row in rows.values()}
         for change, sent in self.readers[PUBLISHER].sent.items():
-            sent.is_recorded = status.get(change) == "E"
+            sent.is_recorded = status.get(change) in _REFUSED
 
     # --- the end ---
 
@@ -288,7 +305,7 @@ class Audit:
     def _publisher_complaints(self, rows: Sequence[Row]) -> Iterator[str]:
         for row in rows:
             if row.status == "N" or (
-                row.status != self._status_of(row) and not self._copies[row.change]
+                row.status not in self._statuses_of(row) and not self._copies[row.change]
             ):
                 yield f"a row has another status than its answer: {row}"
         followed = self._world.readers[PUBLISHER].followed
@@ -323,9 +340,9 @@ class Audit:
             ):
                 yield f"the receiver of {name} ends with {change}, and had {newer} before"
 
-    def _status_of(self, row: Row) -> str:
+    def _statuses_of(self, row: Row) -> Sequence[str]:
         sent = self.readers[PUBLISHER].sent.get(row.change)
-        return "N" if sent is None else "E" if sent.level is Level.ERROR else "S"
+        return "N" if sent is None else _REFUSED if sent.level is Level.ERROR else "S"
 
     # --- the database ---
 
@@ -341,10 +358,7 @@ class Audit:
         if purge is not None and purge.holds_log:
             return purge.before
         found = self._world.control.execute(_LOG).fetchall()
-        return [
-            Row(record_id, status.strip(), Change(int(key.removeprefix("id=")), value))
-            for record_id, status, key, value in found
-        ]
+        return [_row(*one) for one in found]
 
     def _asked_of_consumer(self) -> set[int]:
         told = self._world.control.execute(_ASKED, (CONSUMER,)).fetchone()

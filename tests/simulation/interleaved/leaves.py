@@ -132,8 +132,10 @@ class Hand:
         self.is_refused = False
         """True if a table was not finished, with the advice to attach it."""
 
-    def detach(self) -> None:
-        """Detach the leaf above the lowest one. Its numbers are all drawn, and nobody reads it."""
+    def detach(self, refused: str) -> None:
+        """Detach the leaf above the lowest one. Its numbers are all drawn, and nobody reads it.
+        Its refused rows have the status ``refused``, as after an error or a fatal answer.
+        """
         rows = self._world.audit.rows()
         highest = max((row.record_id for row in rows), default=0)
         found = [
@@ -144,13 +146,27 @@ class Hand:
         if not found or self._world.audit.are_in_flight():
             return
         name, first, end = min(found, key=lambda leaf: leaf[1])
-        if not self._change(f"ALTER TABLE eventlog DETACH PARTITION {name}"):
+        if not self._change(
+            f"UPDATE {name} SET status = '{refused}' WHERE status = 'E'; "
+            f"ALTER TABLE eventlog DETACH PARTITION {name}"
+        ):
             return
         self._detached[name] = first, end
         hidden = [row for row in rows if first <= row.record_id < end]
         self._world.tell(f"{name} is detached by hand, with {len(hidden)} rows")
         self._world.count("a leaf is detached by hand")
         self._world.audit.hides(hidden)
+
+    def set_back(self) -> None:
+        """Set the first row of a removed leaf back to N, of which a purge has not dropped the table."""
+        for (name,) in self._world.control.execute(DETACHED).fetchall():
+            found = self._world.control.execute(
+                f"UPDATE {name} SET status = 'N' WHERE record_id = (SELECT min(record_id) FROM {name}) "
+                "AND status = 'S' RETURNING record_id, status, table_key, new_value"
+            ).fetchall()
+            self._world.tell(f"{len(found)} rows of {name} are set back by hand")
+            self._world.count("a row of a removed leaf is set back by hand", len(found))
+            self._world.audit.set_back(found)
 
     def attach(self) -> None:
         """Attach the tables that cannot be finished, unless their numbers have another leaf now."""

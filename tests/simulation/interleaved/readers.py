@@ -109,6 +109,15 @@ class Process:
             if number <= 0:
                 return
 
+    def run_before(self, place: str) -> None:
+        """Run until it stands at a place whose name begins so, or to the next rest."""
+        for _ in range(_MAX_POINTS):
+            self.run(1)
+            if self.task is None or self.task.at in _RESTING or self.task.is_blocked:
+                return
+            if self.task.at.startswith(place):
+                return
+
     def run_to_commit(self, number: int) -> None:
         """Run until the ``number``-th transaction that writes has committed, or to the next rest."""
         for _ in range(_MAX_POINTS):

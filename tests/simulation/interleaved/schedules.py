@@ -21,6 +21,11 @@ _BEGINNINGS = (2, 4, 5, 5)
 """The numbers that a log in leaves gives first: the first leaf ends with 5."""
 
 
+def is_plain(schedule: Schedule) -> bool:
+    """Return True if the log of a schedule is one table."""
+    return "first" not in schedule
+
+
 def schedule_of(seed: int, kind: str = PLAIN) -> Schedule:
     """Return the schedule of a seed."""
     if kind != PLAIN:
@@ -234,6 +239,10 @@ class _Drawing:
         return [key for key in self._keys if key >= least and key not in taken]
 
 
+_POLLS_OF_PATIENCE = 36
+"""The polls of a publisher after which a purge no longer waits for transactions to cut a leaf."""
+
+
 class _DrawingWithLeaves(_Drawing):
     """What is known of a schedule with leaves while it is drawn."""
 
@@ -248,10 +257,12 @@ class _DrawingWithLeaves(_Drawing):
         self._by_hand = 0
         if "publisher" in readers:
             self._weights["purge"] = 1.5
-            self._by_hand = chance.choice([0, 0, 1])
+            self._by_hand = chance.choice([0, 1])
 
     def steps(self) -> list[Step]:
         steps = super().steps()
+        if "purge" in self._weights and self._chance.random() < 0.7:  # cuts leaves of five numbers
+            steps[:0] = [["purge", "start", "purge"], ["purge", "poll", 1]]
         while self._crashes:
             steps += [*self._started(), *self._crash()]
         return steps
@@ -277,6 +288,8 @@ class _DrawingWithLeaves(_Drawing):
             return self._detach()
         if "purge" in self._weights and self._locked and 0.8 < drawn < 0.85:
             return self._committed()
+        if "purge" in self._weights and 0.68 < drawn < 0.78 and not self._purges:
+            return self._removal()
         return super()._steps()
 
     def _crash(self) -> list[Step]:
@@ -298,11 +311,49 @@ class _DrawingWithLeaves(_Drawing):
         return [*before, ["server", "crash"]]
 
     def _detach(self) -> list[Step]:
-        """Draw that a leaf is detached by hand while nobody reads the log."""
+        """Draw that a leaf is detached by hand while nobody reads the log, after a row of it has
+        committed late.
+        """
         self._by_hand -= 1
         self._midway.clear()
+        first, second = self._chance.sample(list(self._haste), k=2)
+        key, other = self._chance.sample(self._keys, k=2)
         polls = [[name, "poll", 2] for name in self._readers if name not in self._late]
-        return [*self._committed(), *polls, *self._written(), ["hand", "detach"]]
+        status = self._chance.choice(["E", "F"])
+        steps = [*self._committed(), [first, "update", key], [second, "burst", other], *polls]
+        steps += [[first, "commit"], ["hand", "detach", status]]
+        if self._chance.random() < 0.7:  # a later leaf goes, so that its numbers have one again
+            steps += [*self._written(), *self._written(), *self._written(), *polls]
+            steps += [["purge", "start", "purge"], ["purge", "poll", 3]]
+        return [*steps, ["purge", "start", "finish"], ["purge", "poll", 2]]
+
+    def _removal(self) -> list[Step]:
+        """Draw a purge that stands before the lock with which it removes a leaf, and what happens
+        then: a row of the leaf commits late, or is asked for again.
+        """
+        first, second = self._chance.sample(list(self._haste), k=2)
+        key, other = self._chance.sample(self._keys, k=2)
+        steps = [*self._started(), *self._committed(), [first, "update", key]]
+        steps += [[second, "burst", other], [second, "burst", other]]
+        steps += [[name, "poll", 2] for name in self._readers if self._chance.random() < 0.9]
+        steps += [["purge", "start", "purge"], ["purge", "poll", 1]]
+        steps += [["publisher", "poll", _POLLS_OF_PATIENCE]]
+        kind = self._chance.random()
+        if kind < 0.3:
+            steps += [[first, "commit"], ["publisher", "poll", 2]]
+            place = self._chance.choice(["_attach < remove", "_refuse_readers < remove", "COMMIT"])
+            waiting = self._chance.choice([[second, "write", other], ["publisher", "poll", 1]])
+            return [*steps, ["purge", "before", place], waiting, ["purge", "poll", 3]]
+        if kind < 0.5:  # the next purge has to drop the table
+            steps += [[first, "commit"], ["publisher", "poll", 2], ["purge", "before", "COMMIT epoch"]]  # fmt: skip
+            return [*steps, ["purge", "run", 1], ["purge", "kill"], ["hand", "set back"]]
+        steps.append(["purge", "before", "_take < remove"])
+        if self._requests and kind < 0.7:
+            steps += [["requeue", "start", self._chance.choice(self._requests)]]
+            steps += [["requeue", *self._amount()]]
+        else:
+            steps += [[first, self._chance.choice(["commit", "commit", "rollback"])]]
+        return [*steps, ["purge", "poll", 2]]
 
     def _written(self) -> list[Step]:
         """Draw a transaction of one statement, or none."""

@@ -3,9 +3,9 @@
 Nothing is made for a schedule: the rows of the one before are deleted, and numbers begin again. The
 schedules with leaves and crashes have a second database, whose log is partitioned.
 
-A crash ends a process of the server by SIGKILL. The server then starts all over, from the log that
-was written: what no commit has waited for was in memory, and is lost. Nothing else writes it, so that
-no ``fsync`` is needed to lose the same as with the machine.
+A crash ends a process of the server by SIGKILL. The server then ends all others, forgets its
+memory and recovers from the WAL that was flushed: what no commit has waited for is lost, as with the
+machine, because nothing else flushes it.
 """
 
 from __future__ import annotations
@@ -46,17 +46,15 @@ LEAF_SIZE = 5
 _WRITERS = 3
 _SETTINGS = {
     "max_prepared_transactions": "20",
-    "fsync": "off",
     "synchronous_commit": "off",
     "full_page_writes": "off",
     "autovacuum": "off",
     "update_process_title": "off",
     "jit": "off",
     "track_counts": "off",
-    "wal_level": "minimal",
     "max_wal_senders": "0",
     "max_connections": "40",
-    # These would write what no commit has waited for.
+    # These would flush what no commit has waited for.
     "wal_writer_delay": "10s",
     "wal_writer_flush_after": "2147483647",
     "bgwriter_lru_maxpages": "0",

@@ -17,7 +17,7 @@ from eventlog.model import Level
 from interleaved.audit import PUBLISHER, Audit
 from interleaved.leaves import Hand, Purge
 from interleaved.readers import Operator, Process, Reader
-from interleaved.schedules import Schedule
+from interleaved.schedules import Schedule, is_plain
 from interleaved.server import CONSUMER, DETACHED, LEAVES, PLAIN, Databases
 from interleaved.writers import Change, Writer
 
@@ -26,13 +26,15 @@ _RESTS = 6
 _SEARCH = 61
 """The seconds after which the publisher searches for rows that were set to N by hand."""
 
+_RECORDED = "SELECT FROM eventlog_state WHERE kind = 'detached'"
+
 
 class World(clock.Machine):
     """What a schedule is run in: the sessions, the clock and the story."""
 
     def __init__(self, schedule: Schedule, databases: Databases) -> None:
         self.schedule, self._databases = schedule, databases
-        self.sessions = sessions = databases.of(LEAVES if "first" in schedule else PLAIN)
+        self.sessions = sessions = databases.of(PLAIN if is_plain(schedule) else LEAVES)
         self.stepper = sessions.stepper
         self.hasty = frozenset(schedule.get("hasty", ()))
         """The writers whose commits do not wait for the disk."""
@@ -164,8 +166,10 @@ class World(clock.Machine):
         match who, what:
             case "server", _:
                 self._crash()
+            case "hand", "set back":
+                self.hand.set_back()
             case "hand", _:
-                self.hand.detach()
+                self.hand.detach(*given)
             case "purge", "start":
                 assert self.purge is not None
                 self.purge.start(*given)
@@ -179,7 +183,10 @@ class World(clock.Machine):
                         break
             case "requeue", "start":
                 self.operator.start(*given)
-            case ("requeue", _) | (_, "run" | "rare" | "to commit" | "poll" | "start" | "kill"):
+            case ("requeue", _) | (
+                _,
+                "run" | "rare" | "before" | "to commit" | "poll" | "start" | "kill",
+            ):
                 self._run(self.readers.get(who, self.operator), what, *given)
             case _:
                 self.writers[who].act(what, *given)
@@ -219,6 +226,8 @@ class World(clock.Machine):
             process.run(*given)
         elif what == "rare":
             process.run_to_rare(*given)
+        elif what == "before":
+            process.run_before(*given)
         elif what == "to commit":
             process.run_to_commit(*given)
         else:
@@ -264,6 +273,8 @@ class World(clock.Machine):
         if self.purge is not None and not self.purge.is_running:
             if self.hand.is_refused:
                 self.hand.attach()
+            elif self.control.execute(_RECORDED).fetchone() is not None:
+                self.purge.start("purge")
             elif self.control.execute(DETACHED).fetchone() is not None:
                 self.purge.start("finish")
         if self.purge is not None:
