@@ -905,6 +905,9 @@ STEPS: Mapping[str, Callable[..., None]] = {
     "source_mood": lambda world, chance: world.followed.change_mood(chance),
     "kill_follower": lambda world, chance: world.followed.kill(chance),
     "restart_follower": lambda world, chance: world.followed.restart(chance),
+    "refuse_in_source": lambda world, chance: world.followed.refuse(chance),
+    "park_in_source": lambda world, chance: world.followed.park(chance),
+    "truncate_source": lambda world, chance: world.followed.truncate(chance),
     "skip_in_source": lambda world, chance: world.followed.skip(chance),
     "look_at_source": lambda world, chance: world.followed.look(chance),
 }

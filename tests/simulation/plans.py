@@ -97,6 +97,9 @@ FEATURES: Mapping[str, Mapping[str, float]] = {
         "kill_follower": 1.5,
         "restart_follower": 0.7,
         "skip_in_source": 0.5,
+        "refuse_in_source": 0.5,
+        "park_in_source": 0.4,
+        "truncate_source": 0.4,
         "look_at_source": 0.2,
     },
 }
