@@ -901,6 +901,7 @@ STEPS: Mapping[str, Callable[..., None]] = {
     "show": read_commands.show,
     "doctor": read_commands.doctor,
     "verify": verification.verify,
+    "verify_beside": verification.verify_beside,
     "source_commit": lambda world, chance: world.followed.commit(chance),
     "source_mood": lambda world, chance: world.followed.change_mood(chance),
     "kill_follower": lambda world, chance: world.followed.kill(chance),

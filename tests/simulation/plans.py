@@ -87,7 +87,7 @@ FEATURES: Mapping[str, Mapping[str, float]] = {
     "restores": {"copy": 0.5, "restore": 0.5, "new_epoch": 0.2},
     "clock": {"leap": 1.0},
     "looks": {"show": 2.0, "doctor": 0.2},
-    "verifies": {"verify": 1.0},
+    "verifies": {"verify": 1.0, "verify_beside": 0.6},
     "slow": {"slow_beside_failing": 0.8},
     "bursts": {"burst": 0.7, "parked_burst": 0.3},
     "loopback": {"own_commit": 1.5, "requeue_loopback": 0.5},
