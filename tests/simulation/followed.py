@@ -433,7 +433,9 @@ class Followed:
             self.stats["settled in source"] += len(entry.get("settled", ()))
             self.stats["recorded in source"] += len(_ids_in(entry))
             tried = entry.get("parked", entry.get("suspect", {}))
-            if "due" in tried and not self.scheduler.leap:
+            if tried and "due" not in tried:
+                self.fail(f"an entry of the position has no time of the next attempt: {text[:300]}")
+            if tried and not self.scheduler.leap:
                 due = datetime.fromisoformat(tried["due"]).replace(tzinfo=UTC).timestamp() - BEGIN
                 self._not_before |= dict.fromkeys(_ids_in(entry), min(due, now + most) - _EARLY)
 
