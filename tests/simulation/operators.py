@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import beginnings
 import read_commands
 import verification
 from application import KEYS, VIEW
@@ -889,6 +890,7 @@ STEPS: Mapping[str, Callable[..., None]] = {
     "purge": _purge,
     "consumer": _consumer,
     "consumer_at": _consumer_at,
+    "consumer_since": beginnings.since,
     "drop_consumer": _drop_consumer,
     "reset_consumer": _reset_consumer,
     "second_consumer": _second_consumer,

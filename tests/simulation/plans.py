@@ -73,6 +73,7 @@ FEATURES: Mapping[str, Mapping[str, float]] = {
     "consumers": {
         "consumer": 0.9,
         "consumer_at": 0.3,
+        "consumer_since": 0.3,
         "requeue_consumer": 0.4,
         "drop_consumer": 0.1,
         "reset_consumer": 0.3,

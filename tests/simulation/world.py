@@ -26,6 +26,7 @@ from random import Random
 from types import MappingProxyType
 from typing import Any
 
+import beginnings
 import exit_codes
 from application import KEYS, OWN_USER, SCHEMA, VIEW, VIEW_SCHEMA, Application, Shape
 from auditor import Auditor
@@ -518,6 +519,7 @@ class World:
         self._give_up_if_failed()
         self._end()
         self.auditor.audit()
+        beginnings.audit(self)
         self.followed.audit()
         self._give_up_if_failed()
         self._look_at_what_is_left()
@@ -819,6 +821,7 @@ def template(shape: Shape) -> Path:
         conn.execute(
             "CREATE TRIGGER written_line AFTER INSERT ON eventlog_error BEGIN INSERT INTO written_lines VALUES (NEW.record_id, NEW.code, coalesce(NEW.consumer, '')); END"
         )
+        beginnings.record(conn)
         conn.execute("CREATE TABLE asked_rows (name text, rows text, at text, removed integer)")
         conn.execute(
             "CREATE TRIGGER asked AFTER UPDATE OF requeued ON eventlog_consumer WHEN NEW.requeued IS NOT NULL BEGIN "
