@@ -23,6 +23,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from unittest.mock import patch
 
+import once
 from plans import OF_FORMATS, draw_options
 from replicas import MOODS, Key, Receiver, Replica, object_of
 from scheduler import BEGIN, Process
@@ -71,8 +72,6 @@ _WHOLE_TABLE: Key = (TABLE, "")
 """What a TRUNCATE is an event of."""
 _PROCESSED = re.compile(r'(?<="op":".",)"ts_ms":\d+,"ts_us":\d+,"ts_ns":\d+,')
 """When Debezium has processed an event."""
-_EARLY = 0.01
-"""The seconds by which an attempt may come before its time, which is recorded in milliseconds."""
 
 
 class Transaction(NamedTuple):
@@ -204,6 +203,7 @@ class _Changes:
 
         def read(away: float) -> None:
             if away and self._followed.chance.random() < away:
+                self._followed.scheduler.current.process.start["was_away"] = True
                 raise SourceUnavailable("the source is unavailable")
 
         while True:
@@ -288,8 +288,6 @@ class Followed:
         self._fatal: set[str] = set()
         """The event-ids whose last answer was fatal."""
         self._skipped: set[str] = set()
-        self._not_before: dict[str, float] = {}
-        """When each event that waited at the last start may come at the earliest."""
 
     # --- the world of its receiver ---
 
@@ -342,6 +340,7 @@ class Followed:
             )
             at_sending.follows(entries, run.options.retry_max)
             restore(run)
+
         made = StreamOutput.document
 
         def document(output: StreamOutput, *numbers: Any) -> Any:
@@ -400,17 +399,23 @@ class Followed:
             **({"format": of_format} if of_format else {}),
         }
 
-    def start(self, chance: Random | None, given: Mapping[str, Any] = MappingProxyType({})) -> None:
+    def start(
+        self,
+        chance: Random | None,
+        given: Mapping[str, Any] = MappingProxyType({}),
+        *,
+        is_once: bool = False,
+    ) -> None:
         """Start the publisher that follows the source; without chances with plain options, but for
-        those that are ``given``."""
+        those that are ``given``. With ``is_once`` it ends when it has sent what is there."""
         options: Mapping[str, Any] = {"concurrency": 1}
         if chance is not None:
             options, _ = draw_options(chance, self._world.plan, "python", is_consumer=True)
         options = {**options, **given}
         config = self.config({name: one for name, one in options.items() if name in _OPTIONS})
-        self._note_waiting(options.get("retry_max", 60))
-        process = Process(NAME, {"bounds": {}})
-        self.tell(f"start {NAME} {config['publisher']}")
+        self._note_entries()
+        process = Process(NAME, {"bounds": {}, "once": is_once})
+        self.tell(f"start {NAME} {config['publisher']}{' once' if is_once else ''}")
         self.stats["starts"] += 1
 
         def run() -> None:
@@ -418,16 +423,17 @@ class Followed:
             publisher = Publisher.from_config(config, sink=receive, environ={})
             if self._world.plan["format"] not in _JOINS_NEW_KEY:
                 process.counters = lambda: publisher.counters
-            publisher.run(self._world.stop_of(process))
+            if is_once:
+                once.run(self._world, process, publisher, self._unpublished)
+            else:
+                publisher.run(self._world.stop_of(process))
 
         self.scheduler.spawn(process, run)
 
-    def _note_waiting(self, most: float) -> None:
-        """Note when the recorded events may come at the earliest, at most so many seconds from now:
-        a restart ends no pause.
+    def _note_entries(self) -> None:
+        """Count what a publisher finds recorded at its start: what waits has the time of its next
+        attempt.
         """
-        now = self.scheduler.now
-        self._not_before = {}
         for (text,) in self._ask("SELECT content FROM eventlog_position_inflight"):
             entry = json.loads(text)
             self.stats["settled in source"] += len(entry.get("settled", ()))
@@ -435,9 +441,6 @@ class Followed:
             tried = entry.get("parked", entry.get("suspect", {}))
             if tried and "due" not in tried:
                 self.fail(f"an entry of the position has no time of the next attempt: {text[:300]}")
-            if tried and not self.scheduler.leap:
-                due = datetime.fromisoformat(tried["due"]).replace(tzinfo=UTC).timestamp() - BEGIN
-                self._not_before |= dict.fromkeys(_ids_in(entry), min(due, now + most) - _EARLY)
 
     def is_read_from(self, token: Any) -> None:
         """Check the position from which the source is read: what is before it is answered, or
@@ -571,21 +574,18 @@ class Followed:
         return self._newest.get(key, 0)
 
     def is_sent(self, events: Sequence[Event]) -> None:
-        """Check events as they arrive: none has a row in the table of failures, none comes before
-        the end of its pause, and a TRUNCATE comes when all before it is answered, and all after it
-        when it is.
+        """Check events as they arrive: none has a row in the table of failures, and a TRUNCATE
+        comes when all before it is answered, and all after it when it is.
         """
-        failures, now = self._failures(), self.scheduler.now
+        failures = self._failures()
         for event in events:
             one, number = event.event_id, _number(event.event_id)
             self._world.auditor.checks += 1
             if one in failures and one not in self._fatal:
                 self.fail(f"{one} was refused or given up, and is sent again")
-            if now < (due := self._not_before.pop(one, now)):
-                self.fail(f"{one} is sent at {now:.2f}, and has to wait until {due:.2f}")
             known = self._answered | self._skipped | failures.keys()
             if object_of(event) == _WHOLE_TABLE:
-                self._not_before = {}  # all that waits comes after it, and need not wait any more
+                self._world.auditor.at_sending.waits_no_longer()  # what waits comes after it
                 self.stats["truncates sent"] += 1
                 before: Collection[int] = range(1, number)
             elif self._world.plan["format"] in _HAS_TRUNCATE:
@@ -651,6 +651,15 @@ class Followed:
         self.receiver.mood, self.feed.away = {}, 0.0
         if NAME not in self.scheduler.processes and self.feed.transactions:
             self.start(None)
+
+    def _unpublished(self) -> Collection[str]:
+        """Return the event-ids of changes behind the position, and of events that it has passed."""
+        token = self._ask("SELECT token FROM eventlog_position")
+        reached = json.loads(token[0][0] or "0") if token else 0
+        return {
+            *self._recorded(),
+            *(f"{TYPE}.{number}" for number in range(reached + 1, self.feed.last + 1)),
+        }
 
     def undone(self) -> str:
         """Return what of the source is not published yet, empty if all is."""

@@ -12,6 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import beginnings
+import once
 import read_commands
 import verification
 from application import KEYS, VIEW
@@ -867,6 +868,7 @@ STEPS: Mapping[str, Callable[..., None]] = {
     "kill_aimed": _kill_aimed,
     "kill_and_rename": _kill_and_rename,
     "restart": _restart,
+    "publish_once": once.publish_once,
     "second": _second,
     "fault": _fault,
     "rename_away": _rename_away,

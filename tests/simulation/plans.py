@@ -61,6 +61,7 @@ FEATURES: Mapping[str, Mapping[str, float]] = {
         "resync": 0.5,
         "deleted": 0.4,
         "restart": 0.8,
+        "publish_once": 0.4,
         "second": 0.2,
         "skip": 0.2,
         "skip_parked": 0.3,

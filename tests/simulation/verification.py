@@ -20,10 +20,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from application import KEYS, OWN_USER, SCHEMA
-from lines import Request
 from plans import CONSUMERS
 from ranges import REVERSING
-from read_commands import done_of_consumers
+from read_commands import undone_by
 from replicas import Replica, class_of
 from scheduler import Process
 
@@ -302,7 +301,7 @@ def _verify(
             world.tell(f"verify of {name} ends: {error}")
 
     before = _Before(
-        _undone(world, consumer or ""),
+        undone_by(world, consumer or ""),
         world.application.objects().keys(),
         world.application.top(),
         world.stats["eventlog requeue"],
@@ -341,24 +340,6 @@ def _verify(
     if before.requests == world.stats["eventlog requeue"]:
         _compare_motion(world, consumer or "", report, before, is_alone=is_alone)
         _find_planted(world, report, content.planted, before)
-
-
-def _undone(world: World, consumer: str) -> dict[int, Key]:
-    """Return the rows that a reader has not done, or is asked to send again, with their objects."""
-    rows = {
-        row: (class_of(table), key)
-        for row, table, key, status in world.application.session.execute(
-            "SELECT record_id, table_name, table_key, status FROM eventlog"
-        )
-        if consumer or status == "N"
-    }
-    if not consumer:
-        return rows
-    done = done_of_consumers(world).get(consumer, ())
-    sql = "SELECT requeued FROM eventlog_consumer WHERE name = ? AND requeued IS NOT NULL"
-    told = world.application.session.execute(sql, (consumer,)).fetchone()
-    asked = Request.of(told[0]).rows if told else ()
-    return {row: key for row, key in rows.items() if row not in done or row in asked}
 
 
 def _planted(
@@ -420,7 +401,7 @@ def _compare_motion(
     """Check that objects are in motion for rows that were not done at some time, and that all are
     in motion that are named by a row which was never done.
     """
-    undone, called = _undone(world, consumer), _called(report)
+    undone, called = undone_by(world, consumer), _called(report)
     for one in report.in_motion:
         needless = [
             row
