@@ -65,6 +65,8 @@ class AtSending:
         if (process := self._process()) is None:
             return
         self._restored[process] = self._world.stats["restored"]
+        if process.start.get("once"):  # which tries each event, due or not
+            return
         whose = f"= '{consumer}'" if consumer else "IS NULL"
         lines = self._ask(
             f"SELECT content FROM eventlog_inflight WHERE kind = 'delivery' AND owner {whose}"
@@ -80,7 +82,7 @@ class AtSending:
 
     def follows(self, entries: Iterable[str], longest_pause: float) -> None:
         """Note that who follows a source has read the entries of its position."""
-        if (process := self._process()) is not None:
+        if (process := self._process()) is not None and not process.start.get("once"):
             times = [one for content in entries for one in due_in_position(content)]
             self._due[process] = self._earliest(times, longest_pause)
 
@@ -143,6 +145,11 @@ class AtSending:
             objects = self._objects({event.event_id: event.ids for event in events})
             for event in events:
                 self._compare_time(process, objects[event.event_id], event.sent_id)
+
+    def waits_no_longer(self) -> None:
+        """Note that what the present process has read as waiting need not wait any more."""
+        if (process := self._process()) is not None:
+            self._due.pop(process, None)
 
     def sends_of_source(self, delivery_no: int, document_no: int, events: Sequence[Any]) -> None:
         """Check a document that who follows a source is about to send."""

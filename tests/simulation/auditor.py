@@ -22,6 +22,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import once
 from application import KEYS, OWN_USER
 from at_sending import FOLLOWER, AtSending
 from excuses import Excuse
@@ -587,7 +588,7 @@ class Auditor:
                 # A command that waits for a transaction keeps the lock of the file meanwhile.
                 is_locked = "database is locked" in str(error) and self._world.has_commands()
                 return process.has_failed or self.is_restored or is_locked
-        return False
+        return once.may_end(self._world, process, error)
 
     def is_repaired(self) -> None:
         """Note that all classes were sent again: what receivers have of no object is excused any

@@ -112,6 +112,8 @@ def _has_no_new_row(ended: Ended) -> bool:
 def _begins_below_removed(ended: Ended) -> bool:
     sql = "SELECT count(*) FROM removed_rows WHERE record_id >= ?"
     begin = ended.words[ended.words.index("--start-from") + 1]
+    if begin.endswith("Z"):  # a time
+        return _has_removed(ended)
     return bool(ended.world.application.session.execute(sql, (begin,)).fetchone()[0])
 
 

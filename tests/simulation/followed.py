@@ -2,29 +2,35 @@
 position in a SQLite file, its receiver, and what has to hold of them (docs/spec/change-model.md 6).
 
 The source is a list of transactions in memory, opened as any other source. It yields a position
-after a transaction, now and then fails, and has changes that cannot be read.
+after a transaction, now and then fails, also within a transaction, and has changes that cannot be
+read. A TRUNCATE empties its table. Values have fractions, which no restart may lose.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sqlite3
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from itertools import chain
 from random import Random
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from unittest.mock import patch
 
+import once
 from plans import OF_FORMATS, draw_options
-from replicas import MOODS, Key, Receiver, object_of
+from replicas import MOODS, Key, Receiver, Replica, object_of
 from scheduler import BEGIN, Process
 
 from eventlog import registry
 from eventlog.core.catalog import table_of_types
-from eventlog.model import Change, ChangeOp, Event, EventResult, Level
+from eventlog.model import Answer, Change, ChangeOp, Event, EventResult, Level, Operation
 from eventlog.publisher.daemon import Publisher
 from eventlog.publisher.stream import (
     Backlog,
@@ -38,6 +44,7 @@ from eventlog.publisher.stream import (
     SourceUnavailable,
     follow,
 )
+from eventlog.publisher.stream.output import StreamOutput
 
 if TYPE_CHECKING:
     from world import World
@@ -47,7 +54,9 @@ NAME = "follower"
 TYPE = "changes"
 """The type of the source in a configuration."""
 TABLE = "thing"
-_COLUMNS = {"id": "integer", "name": "text", "note": "text"}
+_COLUMNS = {
+    "id": "integer", "name": "text", "note": "text", "amount": "numeric(10,3)", "at": "timestamp"
+}  # fmt: skip
 _UNREADABLE = "unreadable"
 _OPTIONS = (
     "batch_size", "query_limit", "heartbeat_interval", "retry_initial", "retry_max", "on_retry", "max_parked",
@@ -57,6 +66,12 @@ _OPTIONS = (
 
 _JOINS_NEW_KEY = ("cloudevents", "qlik-messages")
 """The formats in which a change of a key is one event, which the receiver sees as two."""
+_HAS_TRUNCATE = ("debezium", "cloudevents")
+"""The formats that have a TRUNCATE: ``xds`` refuses it, ``qlik-messages`` leaves it out."""
+_WHOLE_TABLE: Key = (TABLE, "")
+"""What a TRUNCATE is an event of."""
+_PROCESSED = re.compile(r'(?<="op":".",)"ts_ms":\d+,"ts_us":\d+,"ts_ns":\d+,')
+"""When Debezium has processed an event."""
 
 
 class Transaction(NamedTuple):
@@ -79,33 +94,54 @@ class Feed:
         self.rows: dict[int, dict[str, Any]] = {}
         self.away = 0.0
         """The probability with which the source cannot be read."""
+        self.truncates: dict[int, Collection[int]] = {}
+        """The keys of the rows that each TRUNCATE removed, by its number."""
 
     @property
     def last(self) -> int:
         """The number of the newest change, 0 = none."""
         return self.transactions[-1].last if self.transactions else 0
 
-    def commit(self, chance: Random, size: int) -> Transaction:
-        """Make a transaction of some changes, of few rows of a table."""
-        first, changes = self.last + 1, dict[int, Change | None]()
-        for number in range(first, first + chance.choice([1, 1, 2, 3, 8])):
-            changes[number] = (
-                None if chance.random() < 0.03 else self._change(chance, number, first, size)
-            )
-        transaction = Transaction(changes)
+    def commit(
+        self, chance: Random, size: int, changes: int = 0, truncate: float = 0.03
+    ) -> Transaction:
+        """Make a transaction of so many changes (0 = a drawn number), of few rows of a table."""
+        first, changed = self.last + 1, dict[int, Change | None]()
+        for number in range(first, first + (changes or chance.choice([1, 1, 2, 3, 8]))):
+            if chance.random() < 0.03:
+                changed[number] = None
+            elif Random(f"truncate {first} {number}").random() < truncate:
+                changed[number] = self._truncate(number, first)
+            else:
+                changed[number] = self._change(chance, number, first, size)
+        transaction = Transaction(changed)
         self.transactions.append(transaction)
         return transaction
 
+    def _truncate(self, number: int, transaction: int) -> Change:
+        self.truncates[number] = list(self.rows)
+        self.rows.clear()
+        return Change(
+            schema="app", table=TABLE, op=ChangeOp.TRUNCATE, **_origin(number, transaction)
+        )
+
     def _change(self, chance: Random, number: int, transaction: int, size: int) -> Change:
-        key = chance.randint(1, size)
-        before, new = self.rows.pop(key, None), {"id": key, "name": f"n{number}", "note": None}
+        key, own = chance.randint(1, size), Random(f"values {number}")
+        before = self.rows.pop(key, None)
+        new: dict[str, Any] = {
+            "id": key,
+            "name": f"n{number}",
+            "note": None,
+            "amount": own.choice([None, Decimal(number) / 8]),
+            "at": _moment(number).replace(tzinfo=None),
+        }
         after: dict[str, Any] | None = new
         if before is not None and chance.random() < 0.2:
             after = None
         elif before is not None:
             new["note"] = chance.choice([before["note"], f"n{number}", None])
             other = chance.randint(1, size)
-            if chance.random() < 0.1 and other not in self.rows:
+            if chance.random() < 0.2 and other not in self.rows:
                 new["id"] = other
         if after is not None:
             self.rows[after["id"]] = after
@@ -124,12 +160,33 @@ class Feed:
             before=before,
             after=after,
             changed=changed,
-            position=str(number),
-            transaction_id=str(transaction),
-            event_number=number - transaction + 1,
-            commit_time=datetime.fromtimestamp(BEGIN + number, UTC),
-            user="app",
+            **_origin(number, transaction),
         )
+
+
+def _origin(number: int, transaction: int) -> Mapping[str, Any]:
+    """Return what a change says of its transaction."""
+    return {
+        "position": str(number),
+        "transaction_id": str(transaction),
+        "event_number": number - transaction + 1,
+        "commit_time": _moment(transaction),
+        "user": "app",
+    }
+
+
+def _moment(number: int) -> datetime:
+    """Return a time, to the microsecond in most cases."""
+    return datetime.fromtimestamp(BEGIN + number, UTC) + timedelta(
+        microseconds=number * 7919 % 10**6
+    )
+
+
+def _text(value: Any) -> str:
+    """Return the text of a value in an event."""
+    if isinstance(value, datetime):
+        return str(int(value.replace(tzinfo=UTC).timestamp()))
+    return str(value)
 
 
 class _Changes:
@@ -143,14 +200,20 @@ class _Changes:
         self._followed.is_read_from(token)
         yield Described("app", table_of_types(TABLE, _COLUMNS.items(), ["id"]))
         at = int(token or 0)
+
+        def read(away: float) -> None:
+            if away and self._followed.chance.random() < away:
+                self._followed.scheduler.current.process.start["was_away"] = True
+                raise SourceUnavailable("the source is unavailable")
+
         while True:
             point("reads the source")
-            if self._followed.chance.random() < feed.away:
-                raise SourceUnavailable("the source is unavailable")
+            read(feed.away)
             for transaction in feed.transactions:
                 if transaction.last <= at:
                     continue
                 for number, change in transaction.changes.items():
+                    read(feed.away / 8)
                     event_id = f"{TYPE}.{number}"
                     yield (
                         Failure(event_id, _UNREADABLE, "it cannot be read")
@@ -163,6 +226,32 @@ class _Changes:
 
     def backlog(self, token: Any) -> Backlog:
         return Backlog(self._followed.feed.last - int(token or 0), "rows")
+
+
+class _Table(Replica):
+    """The rows that a receiver has, which a TRUNCATE removes all."""
+
+    def apply(self, event: Event) -> bool:
+        is_new = super().apply(event)
+        if is_new and object_of(event) == _WHOLE_TABLE:
+            self.objects.clear()
+        return is_new
+
+
+class _TableReceiver(Receiver):
+    """A receiver that also understands a TRUNCATE, which a function gets as a document without
+    events.
+    """
+
+    def __init__(self, followed: Followed) -> None:
+        super().__init__(followed, NAME, is_strict=True)  # type: ignore[arg-type]
+        self.replica = _Table()
+        self._followed = followed
+
+    def receive(self, body: bytes, events: Sequence[Event]) -> Answer | None:
+        events = events or self._followed.truncates_in(body)
+        self._followed.is_sent(events)
+        return super().receive(body, events)
 
 
 class ChangesSource(Source):
@@ -186,12 +275,18 @@ class Followed:
     def __init__(self, world: World) -> None:
         self._world, self.feed = world, Feed()
         self.chance = Random(f"followed {world.plan['seed']}")
-        self.receiver = Receiver(self, NAME, is_strict=True)  # type: ignore[arg-type]
+        self.receiver = _TableReceiver(self)
         self.path = world.directory / "position.db"
         self._meanings: dict[str, Event] = {}
+        self._contents: dict[str, str] = {}
+        """What the format has written of each event."""
+        self._truncates: dict[bytes, str] = {}
+        """The event-id of each document that has a TRUNCATE."""
         self._newest: dict[Key, int] = {}
         self._answered: set[str] = set()
         """The event-ids that were answered for good, at least once."""
+        self._fatal: set[str] = set()
+        """The event-ids whose last answer was fatal."""
         self._skipped: set[str] = set()
 
     # --- the world of its receiver ---
@@ -246,6 +341,17 @@ class Followed:
             at_sending.follows(entries, run.options.retry_max)
             restore(run)
 
+        made = StreamOutput.document
+
+        def document(output: StreamOutput, *numbers: Any) -> Any:
+            *_, events = numbers
+            for event in events:
+                self.is_written(event.sent_id, output.writer, event.fragment)
+            found = made(output, *numbers)
+            if not events[0].objects:
+                self._truncates[found.body] = events[0].sent_id
+            return found
+
         with (
             patch.dict(registry._BUILT_IN[registry.SOURCES], {TYPE: place}),
             patch.object(ChangesSource, "followed", self),
@@ -253,6 +359,7 @@ class Followed:
             patch.object(follow.Run, "settle", settled),
             patch.object(follow.Run, "save", saved),
             patch.object(follow.Run, "restore", restored),
+            patch.object(StreamOutput, "document", document),
         ):
             yield
 
@@ -260,6 +367,25 @@ class Followed:
         """Check that no event is sent that an operator has given up."""
         if skipped := self._skipped.intersection(event_ids):
             self.fail(f"{sorted(skipped)} were skipped, and are sent")
+
+    def is_written(self, event_id: str, writer: Any, fragment: Any) -> None:
+        """Check that the format writes the same of an event each time, also when the event was
+        recorded: its numbers, and its values to the last digit.
+        """
+        if writer.in_records:  # MD comes again after a restart
+            fragment = fragment[-1:]
+            content = " ".join(str(record.value) for record in fragment)
+        else:
+            content = _PROCESSED.sub("", writer.shown(fragment))
+        self._world.auditor.checks += 1
+        before = self._contents.setdefault(event_id, content)
+        if before != content:
+            self.fail(f"{event_id} was written as {before}, and is written as {content}")
+
+    def truncates_in(self, body: bytes) -> Sequence[Event]:
+        """Return the TRUNCATE of a document that has no other event."""
+        event_id = self._truncates.get(body)
+        return [Event(Operation.DELETE, TABLE, "", event_id)] if event_id else []
 
     def config(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the configuration of the publisher, and of the commands about it."""
@@ -273,45 +399,56 @@ class Followed:
             **({"format": of_format} if of_format else {}),
         }
 
-    def start(self, chance: Random | None) -> None:
-        """Start the publisher that follows the source; without chances with plain options."""
+    def start(
+        self,
+        chance: Random | None,
+        given: Mapping[str, Any] = MappingProxyType({}),
+        *,
+        is_once: bool = False,
+    ) -> None:
+        """Start the publisher that follows the source; without chances with plain options, but for
+        those that are ``given``. With ``is_once`` it ends when it has sent what is there."""
         options: Mapping[str, Any] = {"concurrency": 1}
         if chance is not None:
             options, _ = draw_options(chance, self._world.plan, "python", is_consumer=True)
+        options = {**options, **given}
         config = self.config({name: one for name, one in options.items() if name in _OPTIONS})
-        process = Process(NAME, {"bounds": {}})
-        self.tell(f"start {NAME} {config['publisher']}")
+        self._note_entries()
+        process = Process(NAME, {"bounds": {}, "once": is_once})
+        self.tell(f"start {NAME} {config['publisher']}{' once' if is_once else ''}")
         self.stats["starts"] += 1
 
         def run() -> None:
-            receive = self._world.received(process, self.receiver, options.get("concurrency", 1))
+            receive = self._world.received(process, self.receiver, options["concurrency"])
             publisher = Publisher.from_config(config, sink=receive, environ={})
             if self._world.plan["format"] not in _JOINS_NEW_KEY:
                 process.counters = lambda: publisher.counters
-            publisher.run(self._world.stop_of(process))
+            if is_once:
+                once.run(self._world, process, publisher, self._unpublished)
+            else:
+                publisher.run(self._world.stop_of(process))
 
         self.scheduler.spawn(process, run)
+
+    def _note_entries(self) -> None:
+        """Count what a publisher finds recorded at its start: what waits has the time of its next
+        attempt.
+        """
+        for (text,) in self._ask("SELECT content FROM eventlog_position_inflight"):
+            entry = json.loads(text)
+            self.stats["settled in source"] += len(entry.get("settled", ()))
+            self.stats["recorded in source"] += len(_ids_in(entry))
+            tried = entry.get("parked", entry.get("suspect", {}))
+            if tried and "due" not in tried:
+                self.fail(f"an entry of the position has no time of the next attempt: {text[:300]}")
 
     def is_read_from(self, token: Any) -> None:
         """Check the position from which the source is read: what is before it is answered, or
         stands in the tables of the position.
         """
         known = self._answered | self._skipped | self._recorded() | self._failures().keys()
-        lost = [
-            event_id
-            for event_id in self._event_ids(until=int(token or 0))
-            if not known & {event_id, f"{event_id}.2"}
-        ]
-        if lost:
+        if lost := self._unanswered(range(1, int(token or 0) + 1), known):
             self.fail(f"the source is read from {token}, and no table has {lost[:10]}")
-
-    def _event_ids(self, until: int) -> list[str]:
-        return [
-            f"{TYPE}.{number}"
-            for transaction in self.feed.transactions
-            for number in transaction.changes
-            if number <= until
-        ]
 
     # --- steps ---
 
@@ -344,6 +481,60 @@ class Followed:
             self._world.stop(process)
             self.start(chance)
 
+    def _begin_again(self, chance: Random, mood: Mapping[str, float], **given: Any) -> None:
+        """Start the publisher with these options, and let its receiver answer so."""
+        if (process := self.scheduler.processes.get(NAME)) is not None:
+            self._world.stop(process)
+        self.receiver.mood, self.receiver.seed = dict(mood), chance.randrange(2**31)
+        self.feed.away = 0.0
+        self.start(chance, given)
+
+    def refuse(self, chance: Random) -> None:
+        """The receiver refuses or fails for events of a transaction, of which the first may stand
+        at the position, and the publisher is killed before the position passes them.
+        """
+        few = {"batch_size": chance.choice([1, 1, 2]), "query_limit": 10_000, "on_retry": "park"}
+        mood = chance.choice([{"error": 0.6}, {"error": 0.6}, {"fail one": 1.0}])
+        self._begin_again(chance, mood, max_attempts=1, isolate_after=1, **few)
+        for _ in range(2):
+            transaction = self.feed.commit(chance, self._world.plan["size"], chance.choice([3, 8]))
+            self.tell(f"the source commits {min(transaction.changes)} to {transaction.last}")
+            self.scheduler.run_to("committed position_error", chance.choice([1, 1, 2]), 60)
+            if chance.random() < 0.8:
+                self.kill(chance)
+
+    def park(self, chance: Random) -> None:
+        """The receiver asks for later of some rows for longer than a publisher lives."""
+        given = {
+            "batch_size": chance.choice([1, 5, 128]),
+            "query_limit": 10_000,
+            "on_retry": "park",
+        }
+        given |= {"retry_initial": chance.choice([1, 20]), "max_parked": 1000, "max_attempts": 0}
+        mood = chance.choice([{"retry one": 1.0}, {"retry": 0.6}, {"fail one": 1.0}])
+        self._begin_again(chance, mood, isolate_after=1, **given)
+        for _ in range(3):
+            self.commit(chance)
+            self.scheduler.run_to("committed position_inflight", chance.choice([1, 2, 3]), 100)
+            chance.choice([self.kill, self.restart])(chance)
+        self.scheduler.run(chance.choice([0, 40]))
+        self.receiver.mood = {}
+
+    def truncate(self, chance: Random) -> None:
+        """The table of the source is emptied while some of its rows wait or are being sent."""
+        given = {"concurrency": chance.choice([1, 2, 4]), "query_limit": 10_000}
+        names = ["good", "retry", "slow", "poisoned", "stumbles", "errors", "slow losses"]
+        self._begin_again(chance, MOODS[chance.choice(names)], **given)
+        for truncate in (0.0, 0.4, 0.0):
+            changes = chance.choice([1, 3, 8])
+            transaction = self.feed.commit(chance, self._world.plan["size"], changes, truncate)
+            self.tell(f"the source commits {min(transaction.changes)} to {transaction.last}")
+            self.scheduler.run(chance.choice([0, 5, 15, 40]))
+        if chance.random() < 0.5:
+            chance.choice([self.kill, self.restart])(chance)
+        self.scheduler.run(chance.choice([0, 40]))
+        self.receiver.mood = {}
+
     def skip(self, chance: Random) -> None:
         """An operator gives up an event that the position has passed: the source's error table
         gets it, and it is not sent any more.
@@ -370,12 +561,59 @@ class Followed:
 
     def is_applied(self, receiver: str, event: Event, is_in_order: bool) -> None:
         """Check an event that is applied for the first time: those of an object come in order."""
-        key, number = object_of(event), int(event.event_id.split(".")[1])
+        key, number = object_of(event), _number(event.event_id)
         self._world.auditor.checks += 1
-        newest = self._newest.get(key, 0)
+        of_all = key == _WHOLE_TABLE
+        several = self._newest.values() if of_all else map(self._newest_of, (key, _WHOLE_TABLE))
+        newest = max(several, default=0)
         if number < newest:
             self.fail(f"{event.event_id} of {key} comes after {newest} of the object")
-        self._newest[key] = max(number, newest)
+        self._newest[key] = max(number, self._newest_of(key))
+
+    def _newest_of(self, key: Key) -> int:
+        return self._newest.get(key, 0)
+
+    def is_sent(self, events: Sequence[Event]) -> None:
+        """Check events as they arrive: none has a row in the table of failures, and a TRUNCATE
+        comes when all before it is answered, and all after it when it is.
+        """
+        failures = self._failures()
+        for event in events:
+            one, number = event.event_id, _number(event.event_id)
+            self._world.auditor.checks += 1
+            if one in failures and one not in self._fatal:
+                self.fail(f"{one} was refused or given up, and is sent again")
+            known = self._answered | self._skipped | failures.keys()
+            if object_of(event) == _WHOLE_TABLE:
+                self._world.auditor.at_sending.waits_no_longer()  # what waits comes after it
+                self.stats["truncates sent"] += 1
+                before: Collection[int] = range(1, number)
+            elif self._world.plan["format"] in _HAS_TRUNCATE:
+                before = [each for each in self.feed.truncates if each < number]
+            else:
+                before = []
+            changes = self._changes()
+            # A change that cannot be read has its failure once the position passes it.
+            if left := self._unanswered([each for each in before if changes[each]], known):
+                self.fail(f"{one} is sent before {left[:10]} are answered")
+
+    def _changes(self) -> Mapping[int, Change | None]:
+        """Return all changes of the source by their numbers."""
+        return dict(chain.from_iterable(one.changes.items() for one in self.feed.transactions))
+
+    def _unanswered(self, numbers: Collection[int], known: Collection[str]) -> list[str]:
+        """Return the event-ids of changes that need an answer or a failure, and have none."""
+        changes, format = self._changes(), self._world.plan["format"]
+        left: list[str] = []
+        for number in numbers:
+            change = changes[number]
+            if change is not None and change.op is ChangeOp.TRUNCATE and format == "qlik-messages":
+                continue  # it has no message
+            ids = [f"{TYPE}.{number}"]
+            if change is not None and _has_new_key(change) and format not in _JOINS_NEW_KEY:
+                ids.append(f"{TYPE}.{number}.2")
+            left += [one for one in ids if one not in known]
+        return left
 
     def is_answered(
         self,
@@ -394,7 +632,10 @@ class Followed:
                 self.fail(f"event-id {event.event_id} had the content {before}, and has {event}")
             verdict = verdicts.get(event.event_id)
             level = others if verdict is None else verdict.level
-            if level not in (Level.FATAL, Level.RETRY):
+            if level is Level.FATAL:
+                self._fatal.add(event.event_id)
+            elif level is not Level.RETRY:
+                self._fatal.discard(event.event_id)
                 self._answered.add(event.event_id)
 
     def refuses(self, receiver: str, event_ids: Sequence[str]) -> None:
@@ -410,6 +651,15 @@ class Followed:
         self.receiver.mood, self.feed.away = {}, 0.0
         if NAME not in self.scheduler.processes and self.feed.transactions:
             self.start(None)
+
+    def _unpublished(self) -> Collection[str]:
+        """Return the event-ids of changes behind the position, and of events that it has passed."""
+        token = self._ask("SELECT token FROM eventlog_position")
+        reached = json.loads(token[0][0] or "0") if token else 0
+        return {
+            *self._recorded(),
+            *(f"{TYPE}.{number}" for number in range(reached + 1, self.feed.last + 1)),
+        }
 
     def undone(self) -> str:
         """Return what of the source is not published yet, empty if all is."""
@@ -427,17 +677,15 @@ class Followed:
         source has, but for the objects of failures.
         """
         failures = self._failures()
-        there = self.receiver.replica.applied
-        for transaction in self.feed.transactions:
-            for number, change in transaction.changes.items():
-                self._world.auditor.checks += 1
-                event_id = f"{TYPE}.{number}"
-                ids = {event_id, f"{event_id}.2"}
-                if change is None:
-                    if failures[event_id] != 1:
-                        self.fail(f"{event_id} has {failures[event_id]} failures, and needs one")
-                elif not ids & (there | failures.keys()):
-                    self.fail(f"{event_id} was not applied, and has no failure")
+        changes = self._changes()
+        self._world.auditor.checks += len(changes)
+        for number, change in changes.items():
+            event_id = f"{TYPE}.{number}"
+            if change is None and failures[event_id] != 1:
+                self.fail(f"{event_id} has {failures[event_id]} failures, and needs one")
+        known = self.receiver.replica.applied | failures.keys()
+        for event_id in self._unanswered(changes.keys(), known):
+            self.fail(f"{event_id} was not applied, and has no failure")
         for event_id, count in failures.items():
             if count > 1:
                 self.fail(f"{event_id} has {count} failures")
@@ -448,13 +696,14 @@ class Followed:
     def _compare(self, failures: Counter[str]) -> None:
         excused = {self._key_of(one) for name in failures for one in self._objects_of(name)}
         excused |= {key[1] for key in self.receiver.replica.refused}
+        excused |= {self._key_of(one) for one in self._left_by_truncates()}
         has = {
             association: attributes
             for (_, association), attributes in self.receiver.replica.objects.items()
         }
         wants = {
             self._key_of(key): {
-                name: [str(value)]
+                name: [_text(value)]
                 for name, value in row.items()
                 if value is not None and name != "id"
             }
@@ -466,18 +715,27 @@ class Followed:
             if (key in has) != (key in wants) or of != wants.get(key, {}):
                 self.fail(f"{NAME}'s receiver has of {key} {has.get(key)}, not {wants.get(key)}")
 
+    def _left_by_truncates(self) -> set[int]:
+        """Return the keys of rows that a TRUNCATE removed and the receiver may still have, as it
+        never got the TRUNCATE. A row that was inserted since is written as a whole.
+        """
+        there = self.receiver.replica.applied
+        return {
+            key
+            for number, keys in self.feed.truncates.items()
+            for key in keys
+            if f"{TYPE}.{number}" not in there and key not in self.feed.rows
+        }
+
     @staticmethod
     def _key_of(key: int) -> str:
         return f"id={key}"
 
     def _objects_of(self, event_id: str) -> set[int]:
         """Return the keys that the change of an event-id has touched."""
-        number = int(event_id.split(".")[1])
-        found = set[int]()
-        for transaction in self.feed.transactions:
-            if (change := transaction.changes.get(number)) is not None:
-                found |= {image["id"] for image in (change.before, change.after) if image}
-        return found
+        change = self._changes()[_number(event_id)]
+        images = () if change is None else (change.before, change.after)
+        return {image["id"] for image in images if image}
 
     # --- its tables ---
 
@@ -500,6 +758,16 @@ class Followed:
                 if "no such table" in str(error):
                     return []
                 raise
+
+
+def _has_new_key(change: Change) -> bool:
+    before, after = change.before, change.after
+    return before is not None and after is not None and before["id"] != after["id"]
+
+
+def _number(event_id: str) -> int:
+    """Return the number of the change of an event-id."""
+    return int(event_id.split(".")[1])
 
 
 def _ids_in(entry: Any) -> list[str]:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
+from ranges import WithRanges
 from scheduler import BEGIN, Killed, Scheduler
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 from sqlalchemy.util import LRUCache
@@ -308,7 +309,7 @@ def _opening(world: World) -> Callable[..., SQLiteDatabase]:
         def open_writers(self) -> frozenset[str]:
             return frozenset(world.application.late)
 
-    class Database(SQLiteDatabase):
+    class Database(WithRanges):
         reflect = _read_once(
             world,
             SQLiteDatabase.reflect,

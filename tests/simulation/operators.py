@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import beginnings
+import once
 import read_commands
 import verification
 from application import KEYS, VIEW
@@ -866,6 +868,7 @@ STEPS: Mapping[str, Callable[..., None]] = {
     "kill_aimed": _kill_aimed,
     "kill_and_rename": _kill_and_rename,
     "restart": _restart,
+    "publish_once": once.publish_once,
     "second": _second,
     "fault": _fault,
     "rename_away": _rename_away,
@@ -889,6 +892,7 @@ STEPS: Mapping[str, Callable[..., None]] = {
     "purge": _purge,
     "consumer": _consumer,
     "consumer_at": _consumer_at,
+    "consumer_since": beginnings.since,
     "drop_consumer": _drop_consumer,
     "reset_consumer": _reset_consumer,
     "second_consumer": _second_consumer,
@@ -901,10 +905,14 @@ STEPS: Mapping[str, Callable[..., None]] = {
     "show": read_commands.show,
     "doctor": read_commands.doctor,
     "verify": verification.verify,
+    "verify_beside": verification.verify_beside,
     "source_commit": lambda world, chance: world.followed.commit(chance),
     "source_mood": lambda world, chance: world.followed.change_mood(chance),
     "kill_follower": lambda world, chance: world.followed.kill(chance),
     "restart_follower": lambda world, chance: world.followed.restart(chance),
+    "refuse_in_source": lambda world, chance: world.followed.refuse(chance),
+    "park_in_source": lambda world, chance: world.followed.park(chance),
+    "truncate_source": lambda world, chance: world.followed.truncate(chance),
     "skip_in_source": lambda world, chance: world.followed.skip(chance),
     "look_at_source": lambda world, chance: world.followed.look(chance),
 }

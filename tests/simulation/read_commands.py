@@ -14,6 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from lines import Request
+from replicas import Key, class_of
 
 from eventlog.core.ranges import RecordSet, decode
 from eventlog.exit_codes import ExitCode
@@ -136,9 +137,27 @@ def done_of_consumers(world: World) -> dict[str, RecordSet]:
     return done
 
 
+def undone_by(world: World, consumer: str) -> dict[int, Key]:
+    """Return the rows that a reader has not done, or is asked to send again, with their objects."""
+    rows = {
+        row: (class_of(table), key)
+        for row, table, key, status in world.application.session.execute(
+            "SELECT record_id, table_name, table_key, status FROM eventlog"
+        )
+        if consumer or status == "N"
+    }
+    if not consumer:
+        return rows
+    done = done_of_consumers(world).get(consumer, ())
+    sql = "SELECT requeued FROM eventlog_consumer WHERE name = ? AND requeued IS NOT NULL"
+    told = world.application.session.execute(sql, (consumer,)).fetchone()
+    asked = Request.of(told[0]).rows if told else ()
+    return {row: key for row, key in rows.items() if row not in done or row in asked}
+
+
 def _ask(world: World, sql: str) -> list[Any]:
     found: list[Any] = world.application.session.execute(sql).fetchall()
     return found
 
 
-__all__ = ["doctor", "done_of_consumers", "show"]
+__all__ = ["doctor", "done_of_consumers", "show", "undone_by"]

@@ -1,29 +1,41 @@
-"""``eventlog verify`` in the midst of a schedule: what it calls equal, the auditor calls equal, and
-what it calls different is different.
+"""``eventlog verify`` in the midst of a schedule: what it calls equal, different or in motion is so.
 
 The target is what a receiver has, or a reader of files, with a few differences that the step plants
-and only the verification sees. Half of the verifications run alone, as all other processes would be
-if they were slow for a moment: then each result is compared with the tables. And no object may be
-called different without a reason, such as a refused event: its changes may only wait.
+and only the verification sees. A receiver may have it in tables of SQLite, which are read by ranges
+of keys. Some verifications run alone, as all other processes would be if they were slow for a
+moment: then each result is compared with the tables, and an object is in motion if and only if a
+row names it that is not done. Others run beside a steady writer, or beside a request whose rows
+wait. No object may be called different without a reason, such as a refused event: its changes may
+only wait.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+import re
+import sqlite3
+from collections.abc import Collection, Generator, Mapping, Sequence, Set
+from contextlib import closing
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from application import OWN_USER
+from application import KEYS, OWN_USER, SCHEMA
+from plans import CONSUMERS
+from ranges import REVERSING
+from read_commands import undone_by
 from replicas import Replica, class_of
 from scheduler import Process
 
 from eventlog.config.load import load
+from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, ObjectClass
 from eventlog.errors import EventlogError
+from eventlog.sql.windows import KeyValues, RangeReader
 from eventlog.verify import VerifyOptions, VerifyReport
 from eventlog.verify.comparison import TargetRow
 from eventlog.verify.session import run_verification
 from eventlog.verify.targets import Target
+from eventlog.verify.targets.table import TableTarget
 
 if TYPE_CHECKING:
     from world import World
@@ -37,25 +49,42 @@ _WAITS = (0.0, 0.0, 5.0, 30.0)
 _BATCHES = (1, 2, 5, 100)
 _WAIT_OF_SMALL_CHUNKS = 5.0
 """The seconds that one waits at most that reads few objects at a time: each round has many points."""
+_MOST_COMMITS = 30
+"""The transactions of a steady writer."""
 _UNSTEADY = {"schema", "restores", "backlog", "clock", "loopback"}
 """The features with which objects may differ until the end of a schedule."""
+_TABLES = re.sub(r",? PRIMARY KEY( \(.*?\))?| REFERENCES .*?ON DELETE CASCADE", "", SCHEMA)
+"""The tables of a target: the columns of a key need not be unique in it."""
+_OF_CHILDREN = "customer_tag.tag"
+"""The attribute that a target of one row per object does not have."""
+
+
+class _Twice(dict[str, Sequence[str]]):
+    """The values of an object of which a table has two rows."""
+
+
+class Content:
+    """What a receiver has, with planted differences: other values, None = it lacks the object."""
+
+    def __init__(self, replica: Replica, planted: Mapping[Key, Values | None]) -> None:
+        self.replica, self.planted = replica, planted
+
+    def now(self) -> dict[Key, Values]:
+        """Return the objects that the target has now."""
+        objects: dict[Key, Values | None] = {**self.replica.objects, **self.planted}
+        return {key: values for key, values in objects.items() if values is not None}
 
 
 class ReplicaTarget(Target):
-    """What a receiver has, with planted differences: other values, None = it lacks the object."""
+    """The content of a receiver, object by object."""
 
     is_pinned = False
 
-    def __init__(self, replica: Replica, planted: Mapping[Key, Values | None]) -> None:
-        self._replica, self._planted = replica, planted
+    def __init__(self, content: Content) -> None:
+        self._content = content
 
     def __str__(self) -> str:
         return "a replica"
-
-    def content(self) -> dict[Key, Values]:
-        """Return the objects that the target has now."""
-        objects: dict[Key, Values | None] = {**self._replica.objects, **self._planted}
-        return {key: values for key, values in objects.items() if values is not None}
 
     def attributes(self, cls: ObjectClass) -> Sequence[Attribute]:
         return [one for one in cls.attributes if not one.is_key]
@@ -76,7 +105,7 @@ class ReplicaTarget(Target):
             yield keys[start : start + size]
 
     def _seen(self) -> Mapping[Key, Values]:
-        return self.content()
+        return self._content.now()
 
 
 class FilesTarget(ReplicaTarget):
@@ -84,77 +113,246 @@ class FilesTarget(ReplicaTarget):
 
     is_pinned = True
 
-    def __init__(self, world: World, planted: Mapping[Key, Values | None]) -> None:
-        super().__init__(world.readers.remembering, planted)
+    def __init__(self, world: World, content: Content) -> None:
+        super().__init__(content)
         self._world, self._pinned = world, dict[Key, Values]()
 
     def pin(self, classes: Collection[ObjectClass]) -> None:
         self._world.readers.look()
-        self._pinned = {key: dict(values) for key, values in self.content().items()}
+        self._pinned = {key: dict(values) for key, values in self._content.now().items()}
 
     def _seen(self) -> Mapping[Key, Values]:
         return self._pinned
+
+
+class TablesTarget(TableTarget):
+    """The content of a receiver in tables of SQLite, brought up to date before each reading."""
+
+    def __init__(self, content: Content, path: Path) -> None:
+        self._content, self._written = content, dict[Key, Values]()
+        self._version = -1
+        self._file = sqlite3.connect(path, isolation_level=None)
+        self._file.executescript(f"PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF; {_TABLES}")
+        super().__init__(f"sqlite:///{path}", {})
+
+    def rows(self, cls: ObjectClass, keys: Sequence[str]) -> Mapping[str, TargetRow]:
+        self._refresh()
+        return super().rows(cls, keys)
+
+    def other_keys(self, cls: ObjectClass, size: int) -> Generator[list[str], None, None]:
+        self._refresh()
+        return super().other_keys(cls, size)
+
+    def range_reader(self, cls: ObjectClass) -> RangeReader | None:
+        reader = super().range_reader(cls)
+        if reader is None or (present := reader.present) is None:
+            return reader
+
+        def read(*bounds: Any) -> list[tuple[Any, ...]]:
+            self._refresh()
+            return reader.read(*bounds)
+
+        def find_present(keys: Sequence[KeyValues]) -> Collection[KeyValues]:
+            self._refresh()
+            return present(keys)
+
+        return RangeReader(reader.orders, read, present=find_present)
+
+    def close(self) -> None:
+        super().close()
+        self._file.close()
+
+    def _refresh(self) -> None:
+        """Write what the receiver has applied since."""
+        if self._version == (version := len(self._content.replica.applied)):
+            return
+        now = {
+            key: _Twice(values) if isinstance(values, _Twice) else dict(values)
+            for key, values in self._content.now().items()
+            if key[0] in KEYS
+        }
+        self._file.execute("BEGIN")
+        for key in self._written.keys() | now.keys():
+            if self._written.get(key) != now.get(key):
+                self._write(key, now.get(key))
+        self._file.execute("COMMIT")
+        self._version, self._written = version, now
+
+    def _write(self, key: Key, values: Values | None) -> None:
+        table, text = key
+        parts = {part.name: part.value for part in table_key.parse(text)}
+        condition = " AND ".join(f"{name} = ?" for name in parts)
+        self._file.execute(f"DELETE FROM {table} WHERE {condition}", list(parts.values()))
+        if values is None:
+            return
+        row = {name: texts[0] for name, texts in values.items() if texts and "." not in name}
+        row |= parts
+        names, marks = ", ".join(row), ", ".join("?" * len(row))
+        for _ in range(1 + isinstance(values, _Twice)):
+            self._file.execute(
+                f"INSERT INTO {table} ({names}) VALUES ({marks})", list(row.values())
+            )
+
+
+class _Before(NamedTuple):
+    """What was so when a verification began."""
+
+    undone: Mapping[int, Key]
+    """The objects of the rows that are not done, by record_id."""
+    objects: Set[Key]
+    """The objects of the tables."""
+    top: int
+    requests: int
+    """How often an operator has given ``requeue``."""
 
 
 def verify(world: World, chance: Random) -> None:
     """An operator verifies what a receiver has."""
     if world.refuses_values or world.application.hidden:
         return
-    reader = world.auditor.reader
-    consumers = [name for name in world.receivers if name != "receiver"]
-    name = chance.choice([reader, *sorted(consumers)])
-    planted = _planted(world, chance, name)
-    target = (
-        FilesTarget(world, planted)
-        if name == "reader"
-        else ReplicaTarget(world.receivers[name].replica, planted)
-    )
-    consumer = name if name in consumers else None
+    name = chance.choice([world.auditor.reader, *_consumers(world)])
+    is_alone = chance.random() < 0.5
+    wait, batch = 0.0 if is_alone else chance.choice(_WAITS), chance.choice(_BATCHES)
+    wait = wait if batch == max(_BATCHES) else min(wait, _WAIT_OF_SMALL_CHUNKS)
+    _verify(world, chance, name, VerifyOptions(wait, batch), is_alone=is_alone)
+
+
+def verify_beside(world: World, chance: Random) -> None:
+    """An operator verifies what a receiver has while rows wait that were requested again, or while
+    others write the same few objects all the time.
+    """
+    if world.refuses_values:
+        return
+    if not _consumers(world) and chance.random() < 0.7:
+        start_from = "snapshot" if world.has_removed else "earliest"
+        world.start(CONSUMERS[0], chance, start_from=start_from)
+        world.scheduler.run_on(60)
+    running = [name for name in _consumers(world) if name in world.scheduler.processes]
+    if not running and world.plan["sink"] == "python" and "publisher" in world.scheduler.processes:
+        running.append("receiver")
+    for table in sorted(world.application.hidden):
+        world.application.rename_back(table)
+    name = chance.choice(running or [world.auditor.reader])
+    has_request, is_stopped = name in world.receivers and chance.random() < 0.6, False
+    receiver = world.receivers.get(name, world.receivers["receiver"])
+    if has_request:
+        receiver.mood, receiver.seed = {"error": 0.5}, chance.randrange(2**31)
+        for _ in range(3):
+            world.application.commit(chance)
+        world.scheduler.run_on(60)
+        receiver.mood = chance.choice([{}, {"slow": 1.0}, {"away": 1.0}, {"away": 1.0}])
+        of_consumer = ("--consumer", name)
+        which = ("--status", "E,F") if name == "receiver" else of_consumer
+        process = world.scheduler.processes.get(name)
+        if is_stopped := process is not None and chance.random() < 0.5:
+            world.stop(process)
+        command = world.command("requeue", *which)
+        if chance.random() < 0.5:  # nobody else knows of the request yet
+            world.scheduler.run_alone(command, _MAX_POINTS)
+        else:
+            world.wait_for_commands()
+    is_alone = has_request and chance.random() < 0.7
+    how = VerifyOptions(0.0 if is_alone else chance.choice([0.0, 5.0]), chance.choice(_BATCHES))
+    _verify(world, chance, name, how, is_alone=is_alone, is_beside_writer=not is_alone)
+    receiver.mood = {}
+    if is_stopped:
+        world.start(name, chance)
+
+
+def _consumers(world: World) -> list[str]:
+    return sorted(name for name in world.receivers if name != "receiver")
+
+
+def _verify(
+    world: World,
+    chance: Random,
+    name: str,
+    how: VerifyOptions,
+    *,
+    is_alone: bool,
+    is_beside_writer: bool = False,
+) -> None:
+    """Verify what a receiver has, and check what is reported."""
+    shape = world.application.shape
+    has_tables = name != "reader" and not shape.has_changed and chance.random() < 0.6
+    content = Content(world.replica_of(name), _planted(world, chance, name, has_tables=has_tables))
+    order = chance.choice(["", REVERSING])
+    path = world.directory / f"target{world.scheduler.points}{order}.db"
+    consumer = name if name in _consumers(world) else None
     options: dict[str, Any] = {"allow_loopback": True}
     if "loopback" in world.plan["features"]:
         options |= {"driver_user": OWN_USER, "allow_loopback": False}
     config = load(world.config_of(options, world.plan["sink"], consumer), {})
-    is_alone = chance.random() < 0.5
-    wait, batch = 0.0 if is_alone else chance.choice(_WAITS), chance.choice(_BATCHES)
-    how = VerifyOptions(wait if batch == max(_BATCHES) else min(wait, _WAIT_OF_SMALL_CHUNKS), batch)
+    limited = world.classes_of(consumer or "")
+    classes = sorted(KEYS.keys() if limited is None else limited) if has_tables else []
     process = Process(f"command that verifies at {world.scheduler.points}", {"words": ("verify",)})
     reports: list[VerifyReport] = []
 
+    def opened() -> Target:
+        if has_tables:
+            return TablesTarget(content, path)
+        return FilesTarget(world, content) if name == "reader" else ReplicaTarget(content)
+
     def run() -> None:
         try:
-            reports.append(run_verification(config, target, (), how))
+            with closing(opened()) as target:
+                reports.append(run_verification(config, target, classes, how))
         except EventlogError as error:
             world.tell(f"verify of {name} ends: {error}")
 
-    world.tell(f"verify {name} {how} {'alone' if is_alone else ''}, planted {sorted(planted)}")
+    before = _Before(
+        undone_by(world, consumer or ""),
+        world.application.objects().keys(),
+        world.application.top(),
+        world.stats["eventlog requeue"],
+    )
+    kind = f"{order} tables of " if has_tables else ""
+    beside = "alone" if is_alone else "beside a writer" if is_beside_writer else ""
+    world.tell(f"verify {kind}{name} {how} {beside}, planted {sorted(content.planted)}")
     world.scheduler.spawn(process, run)
     if is_alone:
         world.scheduler.run_alone(process, _MAX_POINTS)
         is_alone = not process.is_running
+    for _ in range(_MOST_COMMITS if is_beside_writer else 0):
+        world.scheduler.run(chance.choice([1, 2, 5, 10]), lambda: not process.is_running)
+        if process.is_running:
+            world.application.commit(chance)
     world.scheduler.run(_MAX_POINTS * (1 + int(how.wait)), lambda: not process.is_running)
     if process.is_running:
         world.fail(f"verify of {name} does not end: it is at {', '.join(process.places)}")
     if not reports:
         return
     (report,) = reports
-    world.tell(f"verify of {name}: {report.result}, {sorted(_called(report).items())[:20]}")
+    called = _called(report)
+    world.tell(f"verify of {name}: {report.result}, {sorted(called.items())[:20]}")
     world.auditor.checks += 1
     world.stats[f"verified {'alone' if is_alone else 'among others'}"] += 1
+    world.stats["verified in motion"] += bool(report.in_motion)
+    world.stats["verified ranges"] += has_tables
     if is_alone:
-        _compare_all(world, target, report)
+        lacks = {_OF_CHILDREN} if has_tables else set[str]()
+        _compare_all(world, content, report, lacks)
     # Triggers do not see what a statement of a schema change writes.
-    has_changed = world.application.shape.has_changed
-    if not has_changed and not _UNSTEADY.intersection(world.plan["features"]):
-        _ask_for_reasons(world, name, report, planted)
+    if shape.has_changed or "restores" in world.plan["features"]:
+        return
+    if not _UNSTEADY.intersection(world.plan["features"]):
+        _ask_for_reasons(world, name, report, content.planted)
+    if before.requests == world.stats["eventlog requeue"]:
+        _compare_motion(world, consumer or "", report, before, is_alone=is_alone)
+        _find_planted(world, report, content.planted, before)
 
 
-def _planted(world: World, chance: Random, name: str) -> dict[Key, Values | None]:
+def _planted(
+    world: World, chance: Random, name: str, *, has_tables: bool
+) -> dict[Key, Values | None]:
     """Return a few differences to plant: in objects that exist, and a surplus object."""
     there = sorted(world.replica_of(name).objects.items())
     planted: dict[Key, Values | None] = {}
     for key, values in chance.sample(there, k=min(len(there), chance.choice([0, 0, 1, 2]))):
         others = {one: [*texts[1:], "planted"] for one, texts in values.items()}
         planted[key] = chance.choice([None, others])
+        if has_tables and chance.random() < 0.3:
+            planted[key] = _Twice(values)
     if chance.random() < 0.3:
         planted["orders", f"id={chance.choice([0, 999_999])}"] = {"note": ["planted"]}
     return planted
@@ -169,10 +367,12 @@ def _called(report: VerifyReport) -> dict[Key, str]:
     }
 
 
-def _compare_all(world: World, target: ReplicaTarget, report: VerifyReport) -> None:
+def _compare_all(
+    world: World, content: Content, report: VerifyReport, lacks: Collection[str]
+) -> None:
     """Compare each object with the tables: nothing has changed since."""
     called, columns = _called(report), world.application.shape.columns
-    tables, there = world.application.objects(), target.content()
+    tables, there = world.application.objects(), content.now()
     classes = {class_of(name) for name in report.classes}
 
     def values(key: Key, objects: Mapping[Key, Values]) -> dict[str, list[str]] | None:
@@ -181,7 +381,7 @@ def _compare_all(world: World, target: ReplicaTarget, report: VerifyReport) -> N
         return {
             name: sorted(set(texts))
             for name, texts in objects[key].items()
-            if texts and (not name.startswith("extra") or name in columns)
+            if texts and name not in lacks and (not name.startswith("extra") or name in columns)
         }
 
     for key in sorted(set(tables) | set(there)):
@@ -189,8 +389,70 @@ def _compare_all(world: World, target: ReplicaTarget, report: VerifyReport) -> N
         if key[0] not in classes or what == "in motion":
             continue
         has, should = values(key, there), values(key, tables)
-        if (has == should) != (what == "equal"):
+        is_equal = has == should and not isinstance(there.get(key), _Twice)
+        if is_equal != (what == "equal"):
             world.fail(f"verify calls {key} {what}: it is {has}, and the table has {should}")
+            return
+
+
+def _compare_motion(
+    world: World, consumer: str, report: VerifyReport, before: _Before, *, is_alone: bool
+) -> None:
+    """Check that objects are in motion for rows that were not done at some time, and that all are
+    in motion that are named by a row which was never done.
+    """
+    undone, called = undone_by(world, consumer), _called(report)
+    for one in report.in_motion:
+        needless = [
+            row
+            for row in one.record_ids
+            if row <= before.top
+            and row not in before.undone
+            and row not in world.application.committed_late
+        ]
+        if needless or (is_alone and not one.record_ids):
+            world.fail(
+                f"verify calls {one.class_name} {one.key} in motion for rows {one.record_ids}, and "
+                f"{needless} were done"
+            )
+            return
+    deleted = {
+        (class_of(table), key)
+        for table, key in world.application.session.execute(
+            "SELECT table_name, table_key FROM eventlog WHERE record_id > ? AND event_type = 4",
+            (before.top,),
+        )
+    }
+    classes = {class_of(name) for name in report.classes}
+    there = (before.objects & world.application.objects().keys()) - deleted
+    for row in sorted(undone.keys() & before.undone.keys()):
+        key = undone[row]
+        if key[0] in classes and key in there and called.get(key) != "in motion":
+            world.fail(
+                f"verify calls {key} {called.get(key, 'equal')}, and row {row} of it was not done"
+            )
+            return
+
+
+def _find_planted(
+    world: World, report: VerifyReport, planted: Mapping[Key, Any], before: _Before
+) -> None:
+    """Check that no planted difference was missed whose object nobody has changed meanwhile."""
+    changed = {
+        (class_of(table), key)
+        for table, key in world.application.session.execute(
+            "SELECT table_name, table_key FROM eventlog WHERE record_id > ?", (before.top,)
+        )
+    }
+    called, tables = _called(report), world.application.objects()
+    classes = {class_of(name) for name in report.classes}
+    for key in sorted(planted):
+        is_different = key in tables or planted[key] is not None
+        has_values = planted[key] is None or set(planted[key]) - {_OF_CHILDREN}
+        if not is_different or not has_values or key[0] not in classes or key in changed:
+            continue
+        if key not in called:
+            world.fail(f"verify calls {key} equal, and a difference was planted")
             return
 
 
@@ -207,4 +469,4 @@ def _ask_for_reasons(
             return
 
 
-__all__ = ["verify"]
+__all__ = ["verify", "verify_beside"]

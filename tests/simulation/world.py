@@ -26,7 +26,9 @@ from random import Random
 from types import MappingProxyType
 from typing import Any
 
+import beginnings
 import exit_codes
+import once
 from application import KEYS, OWN_USER, SCHEMA, VIEW, VIEW_SCHEMA, Application, Shape
 from auditor import Auditor
 from backlog import Directory
@@ -38,6 +40,7 @@ from lines import Rows, sets_of
 from machine import Stop, Watching, installed
 from operators import STEPS, take
 from plans import OF_FORMATS, Plan, draw_options
+from read_commands import undone_by
 from replicas import Readers, Receiver, Replica
 from scheduler import BusyLoop, Deadlock, Process, Scheduler
 
@@ -195,11 +198,13 @@ class World:
         chance: Random | None,
         start_from: str = "",
         given: Mapping[str, Any] = MappingProxyType({}),
+        *,
+        is_once: bool = False,
     ) -> None:
         """Start the publisher, or the consumer of this name. Without chances its options are plain,
-        but for those that are ``given``."""
+        but for those that are ``given``. With ``is_once`` it ends when it has sent what waits."""
         if name == FOLLOWER:
-            self.followed.start(chance)
+            self.followed.start(chance, is_once=is_once)
             return
         is_consumer = name not in _PUBLISHERS
         if start_from:
@@ -232,7 +237,8 @@ class World:
         self.has_removed |= bool(options.get("delete_from_log"))
         self.is_ordered &= not options.get("handle_future_events")
         config = self.config_of(options, sink, name if is_consumer else None)
-        process = Process(name, {"bounds": bounds, "shape": self.application.configured})
+        start = {"bounds": bounds, "shape": self.application.configured, "once": is_once}
+        process = Process(name, start)
         if chance is not None and chance.random() < 0.4:
             process.start["observer"] = Watching(self.scheduler)
         if name not in self.receivers and is_consumer:
@@ -249,14 +255,19 @@ class World:
             newest = self.application.newest_delivery() if is_by_time else None
             self._told_from[process] = newest
         told = {name: value for name, value in options.items() if name not in _PLAIN}
-        self.tell(f"start {name} {told | bounds} {start_from}")
+        once_only = "once" if is_once else ""
+        self.tell(f"start {name} {told | bounds} {start_from}{once_only}")
         self.stats["starts"] += 1
         self.stats["snapshots"] += start_from == "snapshot"
 
         def run() -> None:
             publisher = Publisher.from_config(config, sink=receive, environ={})
             process.counters = None if receive is None else lambda: publisher.counters
-            publisher.run(self.stop_of(process))
+            if is_once:
+                consumer = name if is_consumer else ""
+                once.run(self, process, publisher, lambda: undone_by(self, consumer))
+            else:
+                publisher.run(self.stop_of(process))
 
         self.scheduler.spawn(process, run)
 
@@ -518,6 +529,7 @@ class World:
         self._give_up_if_failed()
         self._end()
         self.auditor.audit()
+        beginnings.audit(self)
         self.followed.audit()
         self._give_up_if_failed()
         self._look_at_what_is_left()
@@ -819,6 +831,7 @@ def template(shape: Shape) -> Path:
         conn.execute(
             "CREATE TRIGGER written_line AFTER INSERT ON eventlog_error BEGIN INSERT INTO written_lines VALUES (NEW.record_id, NEW.code, coalesce(NEW.consumer, '')); END"
         )
+        beginnings.record(conn)
         conn.execute("CREATE TABLE asked_rows (name text, rows text, at text, removed integer)")
         conn.execute(
             "CREATE TRIGGER asked AFTER UPDATE OF requeued ON eventlog_consumer WHEN NEW.requeued IS NOT NULL BEGIN "
