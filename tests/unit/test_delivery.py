@@ -294,6 +294,14 @@ def test_documents_after_the_halves_of_another_one_get_new_numbers_in_the_line()
     assert numbers_of(rest) == {4: ["3", "4"], 5: ["5", "6", "7", "8"]}
 
 
+def test_the_number_of_a_document_that_was_answered_is_not_given_again_after_a_restart() -> None:
+    delivery = pack(1, list(map(simple, range(1, 7))), 2)
+    delivery = decode(1, encode(rest_of(delivery, left_of(delivery, 1, 2, 3, 4))))
+    delivery = decode(1, encode(rest_of(delivery, left_of(delivery, 1, 2, 3, 4))))
+    rest = rest_of(delivery, left_of(delivery, 2, 3, 4))
+    assert numbers_of(rest) == {4: ["2"], 5: ["3", "4"]}
+
+
 @given(st.lists(st.sets(st.integers(1, 12)), max_size=6))
 def test_whatever_is_answered_a_number_never_means_two_sets_of_events(
     answered: list[set[int]],

@@ -25,8 +25,10 @@ from shared import opened_log
 
 from eventlog.model import Answer, EventResult, Level
 from eventlog.publisher import queue
+from eventlog.publisher.ledger import StatusLedger
 from eventlog.publisher.sending import DeliveryResult
 from eventlog.publisher.session import PublisherState
+from eventlog.sql.internal_tables import EntryKind, add_entry, has_requests
 from eventlog.sql.rows import requeue
 
 
@@ -121,6 +123,17 @@ def test_an_error_after_a_retry_is_sent_again_too(new_world: NewWorld) -> None:
 def put_back(fake: FakePublisher) -> None:
     requeue(opened_log(fake.connection, LOG), {"E"})
     fake.connection.commit()
+
+
+@pytest.mark.parametrize("by_number", [False, True], ids=["by time", "by number"])
+def test_a_publisher_that_starts_takes_up_the_requests_that_are_there(
+    new_world: NewWorld, by_number: bool
+) -> None:
+    log = opened_log(new_world(deletes("1")).connection, LOG)
+    add_entry(log, EntryKind.REQUEST, 1, '{"ranges": [[1, 1]]}')
+    assert has_requests(log)
+    StatusLedger(log, by_number=by_number, locked=True).recover()
+    assert not has_requests(log)
 
 
 def test_what_is_refused_under_a_later_number_goes_again_under_it_and_not_under_the_first(
