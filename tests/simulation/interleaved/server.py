@@ -110,6 +110,7 @@ class Sessions:
 
     url: str
     stepper: Stepper
+    control: psycopg.Connection[Any]
     publisher: Context
     consumer: Context
     operator: Context
@@ -117,10 +118,6 @@ class Sessions:
     kind: type[psycopg.Connection[Any]]
     writers: list[psycopg.Connection[Any]] = field(default_factory=list)
     _emptied: int = 0
-
-    @property
-    def control(self) -> psycopg.Connection[Any]:
-        return self.stepper.control
 
     @property
     def is_partitioned(self) -> bool:
@@ -159,9 +156,8 @@ class Sessions:
 
     def connect(self) -> None:
         """Open the sessions that are not contexts, again after a crash."""
-        for closed in (self.stepper.control, *self.writers):
-            closed.close()
-        self.stepper.control = _control(self.url)
+        self.close()
+        self.control = _control(self.url)
         self.writers[:] = [
             self.kind.connect(_conninfo(self.url), autocommit=True) for _ in range(_WRITERS)
         ]
@@ -169,7 +165,7 @@ class Sessions:
             writer.has_points = False  # type: ignore[attr-defined]  # each of its statements is a step of the schedule
 
     def close(self) -> None:
-        for session in (self.stepper.control, *self.writers):
+        for session in (self.control, *self.writers):
             session.close()
 
     def lose(self, *contexts: Context) -> None:
@@ -186,11 +182,15 @@ class Databases:
 
     def __init__(self, url: str, directory: Path, kept: ExitStack) -> None:
         self._url, self._directory, self._kept = url, directory, kept
+        self._stepper = Stepper(kept.enter_context(closing(_connect(url))))
+        self._stepped = sessions_of(self._stepper)
+        kept.enter_context(patch.object(psycopg, "connect", self._stepped.connect))
         self._opened: dict[str, Sessions] = {}
 
     def of(self, name: str) -> Sessions:
         if name not in self._opened:
             self._opened[name] = self._kept.enter_context(self._open(name))
+        self._stepper.control = self._opened[name].control
         return self._opened[name]
 
     def crash(self, sessions: Sessions) -> None:
@@ -206,6 +206,7 @@ class Databases:
             one.connect()
             if one is not sessions:
                 one.lose()
+        self._stepper.control = sessions.control
 
     @contextmanager
     def _open(self, name: str) -> Iterator[Sessions]:
@@ -221,18 +222,17 @@ class Databases:
             admin.execute(_TABLE)
             admin.execute("INSERT INTO part SELECT i, '' FROM unnest(%s::int[]) AS i", [[*OBJECTS]])
         _install(url, self._directory, is_partitioned=name == LEAVES)
-        stepper = Stepper(_control(url))
-        stepped = sessions_of(stepper)
         plain, own = (load(_config(url, consumer), {}) for consumer in ("", CONSUMER))
-        with ExitStack() as kept, patch.object(psycopg, "connect", stepped.connect):
+        with ExitStack() as kept:
             opened = Sessions(
                 url,
-                stepper,
+                self._stepper,
+                _control(url),
                 kept.enter_context(open_context(plain, Counters())),
                 kept.enter_context(open_context(own, Counters())),
                 kept.enter_context(open_unlocked(plain, Counters())),
                 kept.enter_context(open_unlocked(plain, Counters())),
-                stepped,
+                self._stepped,
             )
             opened.connect()
             kept.callback(opened.close)

@@ -65,7 +65,7 @@ class World(clock.Machine):
 
     @property
     def control(self) -> psycopg.Connection[Any]:
-        return self.stepper.control
+        return self.sessions.control
 
     @property
     def _commands(self) -> Sequence[Process]:
