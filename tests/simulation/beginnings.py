@@ -43,7 +43,7 @@ def record(conn: sqlite3.Connection) -> None:
 
 
 def since(world: World, chance: Random) -> None:
-    """A consumer begins at a time, mostly that of a row behind which older rows stand; or one that
+    """A consumer begins at a time, mostly that of a row that older rows follow; or one that
     runs is taken back to it, with a receiver that has nothing.
     """
     application = world.application

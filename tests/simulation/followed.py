@@ -165,7 +165,7 @@ class Feed:
 
 
 def _origin(number: int, transaction: int) -> Mapping[str, Any]:
-    """Return what a change says of its transaction."""
+    """Return what a change has of its transaction."""
     return {
         "position": str(number),
         "transaction_id": str(transaction),
@@ -653,7 +653,7 @@ class Followed:
             self.start(None)
 
     def _unpublished(self) -> Collection[str]:
-        """Return the event-ids of changes behind the position, and of events that it has passed."""
+        """Return the event-ids of changes after the position, and of events that it has passed."""
         token = self._ask("SELECT token FROM eventlog_position")
         reached = json.loads(token[0][0] or "0") if token else 0
         return {

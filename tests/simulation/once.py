@@ -24,7 +24,7 @@ _UNSTEADY = {"restores", "backlog", "loopback"}
 
 def publish_once(world: World, chance: Random) -> None:
     """An operator stops a publisher, a consumer or who follows a source, and has it send what waits:
-    beside a request, with a receiver that refuses, or up to a kill.
+    while rows are requested, with a receiver that refuses, or up to a kill.
     """
     names = [
         name

@@ -26,7 +26,7 @@ class WithRanges(SQLiteDatabase):
 
     @property
     def order_of_texts(self) -> KeyOrder:
-        """The order of texts, which the name of the file says."""
+        """The order of texts, by the name of the file."""
         return REVERSED if REVERSING in str(self.connection.engine.url.database) else UTF_8
 
     def range_reader(

@@ -4,8 +4,8 @@ The target is what a receiver has, or a reader of files, with a few differences 
 and only the verification sees. A receiver may have it in tables of SQLite, which are read by ranges
 of keys. Some verifications run alone, as all other processes would be if they were slow for a
 moment: then each result is compared with the tables, and an object is in motion if and only if a
-row names it that is not done. Others run beside a steady writer, or beside a request whose rows
-wait. No object may be called different without a reason, such as a refused event: its changes may
+row names it that is not done. Others run while somebody writes all the time, or while rows wait
+that were requested again. No object may be called different without a reason, such as a refused event: its changes may
 only wait.
 """
 
@@ -247,7 +247,7 @@ def verify_beside(world: World, chance: Random) -> None:
         if is_stopped := process is not None and chance.random() < 0.5:
             world.stop(process)
         command = world.command("requeue", *which)
-        if chance.random() < 0.5:  # nobody else knows of the request yet
+        if chance.random() < 0.5:  # nobody else has read the request yet
             world.scheduler.run_alone(command, _MAX_POINTS)
         else:
             world.wait_for_commands()
