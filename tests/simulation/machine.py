@@ -522,7 +522,11 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
             )
         else:
             world.converting.meanings.append(events)
-        return told_send(line, document_no, events)
+        answer = told_send(line, document_no, events)
+        if world.converting is None and not line._context.output.is_single:
+            consumer = line._context.ledger.consumer
+            at_sending.has_name(consumer, line.delivery_no, document_no, events)
+        return answer
 
     def rebuilt(line: Any, number: int, build: Any) -> Any:
         events = told_rebuilt(line, number, build)
