@@ -521,6 +521,12 @@ class Auditor:
         self._skipped.update((consumer, row) for row in rows)
         self._refusals.update((consumer, row) for row in rows)
 
+    def skips_object(self, consumer: str, event_id: str) -> None:
+        """Note an object of a snapshot that an operator gives up."""
+        _, _, name, key = event_id.split(".", 3)
+        self.given_up.add((consumer, (class_of(name), key)))
+        self._given_up_of_snapshots.add((consumer, event_id))
+
     def need_nothing_more(self, consumer: str, rows: Iterable[int]) -> None:
         """Note refused rows for which an operator has skipped what is left to do: each has one more
         error line."""
