@@ -475,6 +475,21 @@ def refuse_unnamed(world: World, chance: Random) -> None:
     _mood(world, name, chance)
 
 
+def tear_file(world: World, chance: Random) -> None:
+    """The publisher is killed while it writes a file."""
+    if world.plan["sink"] != "files" or not running(world, "publisher"):
+        return
+    for _ in range(3):
+        _write(world, chance)
+        world.scheduler.run_to(chance.choice(["opened", "half", "half", "sync"]), 1, _POINTS)
+        process = world.scheduler.aimed
+        if process is not None and process.name == "publisher" and process.is_running:
+            world.kill(process)
+            world.stats["a torn file"] += 1
+            world.start("publisher", chance)
+            break
+
+
 def refuse_at_flush(world: World, chance: Random) -> None:
     """A receiver accepts events, and refuses them at the flush, as a broker does."""
     if not (name := _sender(world, chance)):
@@ -562,6 +577,7 @@ DIRECTED: Mapping[str, Callable[..., None]] = {
         fail_for_one,
         give_up,
         refuse_unnamed,
+        tear_file,
         refuse_at_flush,
         refuse_at_flush_of_source,
         answer_fatal,

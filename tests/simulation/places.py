@@ -18,11 +18,14 @@ from unittest.mock import patch
 from weakref import WeakKeyDictionary
 
 from eventlog.cli.runs import skip
+from eventlog.model import ChangeOp
 from eventlog.publisher import marks, sending, snapshot
+from eventlog.publisher.daemon import Publisher
 from eventlog.publisher.ledger import StatusLedger, are_registered
 from eventlog.publisher.marks import DeliveryProgress
 from eventlog.publisher.sending import DeliveryResult
 from eventlog.publisher.stream import follow
+from eventlog.publisher.stream.failures import Failures
 from eventlog.publisher.suspects import Suspects
 from eventlog.sql import consumers, resync
 
@@ -202,6 +205,48 @@ PLACES = (
         "resync --deletes finds objects that are gone, and that the log does not show as deleted.",
         "resync_deletes",
         Watched(resync, "write_deleted", lambda gone, *_, **__: gone),
+    ),
+    Place(
+        "a torn file",
+        "A publisher is killed while it writes a file.",
+        "tear_file",
+        sinks=("files",),
+    ),
+    Place(
+        "a run with --once",
+        "A process sends what waits at its start, and ends.",
+        "publish_once",
+        Watched(Publisher, "run_once"),
+    ),
+    Place(
+        "a consumer that begins at a time",
+        "A consumer is registered with the rows since a moment.",
+        "consumer_since",
+        Watched(consumers, "first_row_from"),
+    ),
+    Place(
+        "a verification while rows are asked for",
+        "An operator verifies a receiver that has not got the requested rows again.",
+        "verify_beside",
+        share=0.28,
+    ),
+    Place(
+        "a TRUNCATE of a source",
+        "A followed source reads that its table was emptied.",
+        "truncate_source",
+        Watched(follow.Run, "_add_events", lambda _, __, read: read.change.op is ChangeOp.TRUNCATE),
+    ),
+    Place(
+        "a recorded document of a stream",
+        "A followed source begins with events that its position has passed without an answer.",
+        "park_in_source",
+        Watched(follow, "decode", lambda document, *_: document.events),
+    ),
+    Place(
+        "a settled event of a stream",
+        "A source is read again, and an event that was refused ahead of its position is left out.",
+        "refuse_in_source",
+        Watched(Failures, "is_settled", lambda is_settled, *_: is_settled),
     ),
 )
 """The places, each with the step that aims at it."""

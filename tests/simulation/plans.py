@@ -154,7 +154,7 @@ POINTS = (
 """The points at which a step may aim."""
 _OF_SINKS = {
     "python": (),
-    "files": ("send", "rename", "renamed"),
+    "files": ("send", "opened", "half", "sync", "rename", "renamed"),
     "objects": ("send", "put", "put done", "put the state", "the state is put"),
 }
 """Further points, by the sink of the publisher."""
@@ -173,7 +173,7 @@ def plan_of(seed: int) -> Plan:
     features = {
         name for name in FEATURES if chance(f"feature {name}").random() < _SHARES.get(name, _SHARE)
     }
-    sink = chance("sink").choices(["python", "files", "objects"], [6, 3, 1])[0]
+    sink = _sink_of(seed)
     format_name = chance("format").choices(["xds", "cloudevents", "debezium"], [6, 2, 2])[0]
     if sink == "python" and chance("records").random() < 0.15:
         format_name = "qlik-messages"
@@ -204,12 +204,23 @@ def plan_of(seed: int) -> Plan:
     }
 
 
+def _sink_of(seed: int) -> str:
+    return Random(f"{seed} sink").choices(["python", "files", "objects"], [6, 3, 1])[0]
+
+
 def seeds_of_ci(word: str, number: int) -> list[int]:
     """Return so many seeds of CI that a word decides, such as the hash of a commit; the lowest ones
     without a word. Their plans are small."""
     chance = Random(f"seeds of CI {word}")
     seeds = (chance.randrange(10**9) for _ in count()) if word else count(1)
-    return list(islice((seed for seed in seeds if _is_small(plan_of(seed))), number))
+    small = (seed for seed in seeds if _has_few_aims(seed) and _is_small(plan_of(seed)))
+    return list(islice(small, number))
+
+
+def _has_few_aims(seed: int) -> bool:
+    """Return True if a plan may be small: most are not, and need not be drawn as a whole."""
+    aimed = sum(1 for _ in _aimed_steps(seed, _sink_of(seed)))
+    return aimed * _OF_AIMED <= _MAX_STEPS_OF_CI
 
 
 def seeds_with_steps(needs: Iterable[str], number: int) -> list[int]:
@@ -265,12 +276,17 @@ def _draw_steps(seed: int, features: set[str], sink: str) -> list[Any]:
     for name in sorted(features & _OPENERS.keys()):
         chance = Random(f"{seed} opener {name}")
         placed.append((chance.random() / 5, "", [3, _OPENERS[name], chance.randrange(2**31)]))
+    placed += _aimed_steps(seed, sink)
+    return [step for _, _, step in sorted(placed)]
+
+
+def _aimed_steps(seed: int, sink: str) -> Iterator[tuple[float, str, list[Any]]]:
+    """Yield the steps that aim at places, with their places in the plan."""
     for aimed in PLACES:
         chance = Random(f"{seed} aims at {aimed.name}")
         if chance.random() < aimed.share_of(sink):
             step = [chance.choice(_GAPS), aimed.step, chance.randrange(2**31)]
-            placed.append((chance.random(), aimed.step, step))
-    return [step for _, _, step in sorted(placed)]
+            yield chance.random(), aimed.step, step
 
 
 def _steps_of(

@@ -27,11 +27,11 @@ def test_a_tenth_of_the_plans_has_each_step_that_aims_at_a_place(step: str) -> N
     assert 1 - without >= 0.0999
 
 
-def test_plans_have_the_steps_that_aim_at_places_as_often_as_their_shares_say() -> None:
+def test_plans_have_each_step_that_aims_at_a_place() -> None:
     drawn = Counter(kind for seed in SEEDS for _, kind, *_ in plan_of(seed)["steps"])
     for step in {place.step for place in PLACES}:
         share = sum(place.share for place in PLACES if place.step == step)
-        assert drawn[step] == pytest.approx(share * len(SEEDS), rel=0.5)
+        assert drawn[step] >= 0.5 * share * len(SEEDS)
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.name)
