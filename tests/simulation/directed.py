@@ -518,9 +518,10 @@ def refuse_at_flush_of_source(world: World, chance: Random) -> None:
     for _ in range(3):
         world.followed.commit(chance)
         world.scheduler.run_on(_POINTS, lambda: world.stats[place] > before)
-    if chance.random() < 0.3:
-        world.followed.kill(chance)
+    # A kill before the flush would bring an event that nobody knows as refused after later ones.
     receiver.mood = {}
+    world.scheduler.run(_LONG, lambda: not receiver.has_late)
+    world.scheduler.run_on(_POINTS)
 
 
 def answer_fatal(world: World, chance: Random) -> None:

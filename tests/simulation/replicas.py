@@ -199,6 +199,11 @@ class Receiver:
             self.replica.refused.update(map(object_of, late.values()))
         return late
 
+    @property
+    def has_late(self) -> bool:
+        """True if it will refuse events at the next flush."""
+        return bool(self._late[1])
+
     def flush(self) -> Mapping[str, EventResult] | None:
         """Return the verdicts that come with a flush of the process that runs, as those of a broker
         do.
