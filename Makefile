@@ -6,8 +6,10 @@
 # make soak    the tests that take longer
 # make simulate  fresh schedules of a simulated publisher for SECONDS (60); SEED=7 shows the steps of one seed, or of a
 #              plan in a file, SHRINK=7 leaves out what does not matter to its failure; with SECONDS, REPORT=1 adds which
-#              features met in how many schedules, and the branches that they reached; MUTATION="a.patch b.patch" tries
-#              patches of the product: which of them do the schedules that reach their lines find?
+#              features met in how many schedules, and the branches that they reached; FLOORS=2000 runs so many schedules, and
+#              fails too if one of the places that count was met in too few of them; MUTATION="a.patch b.patch" tries
+#              patches of the product: which of them do the schedules that reach their lines find? NEEDS=skip_refused
+#              takes the schedules with steps of this kind
 # make interleave  fresh schedules of real PostgreSQL sessions for SECONDS (60); SEED=7 and SHRINK=7 as above
 # make bench   the benchmarks, an hour and more; bench/RESULTS.md holds what they printed
 # make lint    ruff, mypy, import-linter and the check of our prose alone
@@ -78,7 +80,7 @@ soak: setup
 	EVENTLOG_TEST_EXAMPLES=10 $(BIN)/pytest -m "soak or property" $(PYTEST_ARGS)
 
 simulate: setup
-	@$(BIN)/python tests/simulation/$(if $(MUTATION),patches.py $(MUTATION),simulate.py $(if $(SEED),--seed $(SEED),$(if $(SHRINK),--shrink $(SHRINK),--seconds $(or $(SECONDS),60) $(if $(REPORT),--report))))
+	@$(BIN)/python tests/simulation/$(if $(MUTATION),patches.py $(MUTATION) $(if $(NEEDS),--needs "$(NEEDS)"),simulate.py $(if $(SEED),--seed $(SEED),$(if $(SHRINK),--shrink $(SHRINK),$(if $(FLOORS),--floors $(FLOORS),--seconds $(or $(SECONDS),60)) $(if $(REPORT),--report))))
 
 interleave: setup
 	@$(BIN)/python tests/simulation/interleave.py $(if $(SEED),--seed $(SEED),$(if $(SHRINK),--shrink $(SHRINK),--seconds $(or $(SECONDS),60)))

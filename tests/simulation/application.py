@@ -408,6 +408,11 @@ class Application:
             last = BURST + count
             self._transact([_insert_parts(BURST, last), _update_parts(BURST, last)], "COMMIT")
 
+    def delete_burst(self) -> None:
+        """Delete the objects of bursts."""
+        if "part" not in self.hidden:
+            self._transact([_delete_parts(BURST, _FURTHER - 1)], "COMMIT")
+
     def write_all_classes(self) -> None:
         """Insert an object of each of four classes, and two more, in the order in which documents
         of three have a part of each class."""

@@ -138,8 +138,6 @@ class AtSending:
         if not is_single:
             which = consumer, epoch, delivery_no, document_no
             self._compare_document(which, [event.event_id for event in events])
-            if not consumer and self._world.plan["sink"] != "python":
-                self._known[which] = frozenset(event.event_id for event in events)
         self._compare_epochs(epoch, delivery_no)
         if self._due.get(process):
             objects = self._objects({event.event_id: event.ids for event in events})
@@ -150,6 +148,17 @@ class AtSending:
         """Note that what the present process has read as waiting need not wait any more."""
         if (process := self._process()) is not None:
             self._due.pop(process, None)
+
+    def has_name(
+        self, consumer: str, delivery_no: int, document_no: int, events: Sequence[Any]
+    ) -> None:
+        """Note a document that is a file or an object by now, so that a reader may have seen it. A
+        line has no name before its file is complete."""
+        plan = self._world.plan
+        is_file = plan["sink"] == "files" and plan["layout"] == "documents"
+        if not consumer and (is_file or plan["sink"] == "objects"):
+            which = consumer, self._entry(delivery_no)[0], delivery_no, document_no
+            self._known[which] = frozenset(event.event_id for event in events)
 
     def sends_of_source(self, delivery_no: int, document_no: int, events: Sequence[Any]) -> None:
         """Check a document that who follows a source is about to send."""

@@ -121,6 +121,8 @@ class Auditor:
         """How often a receiver has refused each row, also in answers that were lost."""
         self.asked_again: set[str] = set()
         """The consumers for which an operator has given ``requeue``."""
+        self._asked: dict[tuple[str, int], int] = {}
+        """The request that was last found to ask a consumer for a row."""
         self._skipped: set[tuple[str, int]] = set()
         """The rows that were given up, each with its consumer."""
         self._sent_at: dict[tuple[str, int], float] = {}
@@ -388,10 +390,23 @@ class Auditor:
 
     def _may_repeat(self, receiver: str, row: int, before: str, now: str) -> bool:
         """Return True if a row may be applied under a second id, since the database has lost that
-        it was applied. A reader may read files of before only now."""
+        it was applied, or an operator has asked for it. A reader may read files of before only now.
+        """
         is_lost = (receiver, row) in self._lost or (receiver == "reader" and self.is_restored)
         self._lost.discard((receiver, row))
-        return self._excuse(Excuse.REPEATED, is_lost and _epoch(before) != _epoch(now))
+        return self._is_asked_for(receiver, row) or self._excuse(
+            Excuse.REPEATED, is_lost and _epoch(before) != _epoch(now)
+        )
+
+    def _is_asked_for(self, receiver: str, row: int) -> bool:
+        """Return True if a consumer was asked for a row since this was last found to be so."""
+        sql = f"SELECT rowid, rows FROM asked_rows WHERE name = '{receiver}'"
+        asked = max(
+            (number for number, told in self._ask(sql) if row in Request.of(told).rows), default=0
+        )
+        before = self._asked.get((receiver, row), 0)
+        self._asked[receiver, row] = asked
+        return asked > before
 
     def _refuse_stale(self, receiver: str, event_id: str, key: Key, rows: Sequence[int]) -> None:
         """Check that no row brings back what a newer one has changed, also of objects of which an
@@ -504,6 +519,17 @@ class Auditor:
             if _consumer(which[0]) == consumer:
                 self._brought[which] = brought.difference(rows)
         self._skipped.update((consumer, row) for row in rows)
+        self._refusals.update((consumer, row) for row in rows)
+
+    def skips_object(self, consumer: str, event_id: str) -> None:
+        """Note an object of a snapshot that an operator gives up."""
+        _, _, name, key = event_id.split(".", 3)
+        self.given_up.add((consumer, (class_of(name), key)))
+        self._given_up_of_snapshots.add((consumer, event_id))
+
+    def need_nothing_more(self, consumer: str, rows: Iterable[int]) -> None:
+        """Note refused rows for which an operator has skipped what is left to do: each has one more
+        error line."""
         self._refusals.update((consumer, row) for row in rows)
 
     def _given_up_rows(self, consumer: str) -> set[int]:

@@ -38,12 +38,14 @@ class Change(NamedTuple):
 
 class Fault(NamedTuple):
     """``unseen`` is why no schedule has shown the fault: it is equivalent, nobody looks at what it
-    changes, or no schedule comes to it; empty = it has to be found.
+    changes, or no schedule comes to it; empty = it has to be found. ``needs`` are the kinds of steps
+    and the places (``places.py``) that a schedule needs to show it; none = any may.
     """
 
     name: str
     changes: tuple[Change, ...]
     unseen: str = ""
+    needs: tuple[str, ...] = ()
 
 
 class DoesNotApply(ValueError):
@@ -59,7 +61,8 @@ def faults(*files: str) -> Mapping[str, Fault]:
         for one in tomllib.loads(path.read_text())["fault"]:
             changes = tuple(Change(**change) for change in one["change"])
             assert one["name"] not in found, f"two faults are called {one['name']!r}"
-            found[one["name"]] = Fault(one["name"], changes, one.get("unseen", ""))
+            needs = tuple(one.get("needs", ()))
+            found[one["name"]] = Fault(one["name"], changes, one.get("unseen", ""), needs)
     return found
 
 

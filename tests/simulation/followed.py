@@ -64,7 +64,7 @@ _OPTIONS = (
 )  # fmt: skip
 """The options of a publisher that have an effect on a followed source."""
 
-_JOINS_NEW_KEY = ("cloudevents", "qlik-messages")
+JOINS_NEW_KEY = ("cloudevents", "qlik-messages")
 """The formats in which a change of a key is one event, which the receiver sees as two."""
 _HAS_TRUNCATE = ("debezium", "cloudevents")
 """The formats that have a TRUNCATE: ``xds`` refuses it, ``qlik-messages`` leaves it out."""
@@ -421,7 +421,7 @@ class Followed:
         def run() -> None:
             receive = self._world.received(process, self.receiver, options["concurrency"])
             publisher = Publisher.from_config(config, sink=receive, environ={})
-            if self._world.plan["format"] not in _JOINS_NEW_KEY:
+            if self._world.plan["format"] not in JOINS_NEW_KEY:
                 process.counters = lambda: publisher.counters
             if is_once:
                 once.run(self._world, process, publisher, self._unpublished)
@@ -610,7 +610,7 @@ class Followed:
             if change is not None and change.op is ChangeOp.TRUNCATE and format == "qlik-messages":
                 continue  # it has no message
             ids = [f"{TYPE}.{number}"]
-            if change is not None and _has_new_key(change) and format not in _JOINS_NEW_KEY:
+            if change is not None and _has_new_key(change) and format not in JOINS_NEW_KEY:
                 ids.append(f"{TYPE}.{number}.2")
             left += [one for one in ids if one not in known]
         return left

@@ -429,6 +429,20 @@ def _receiving_records(world: World, send: Callable[..., Any]) -> Callable[..., 
     return send_records
 
 
+def _flushing(world: World) -> Callable[[Any], Any]:
+    """Return ``flush`` of a function's sink: its receiver may refuse events at this moment."""
+
+    def flush(_: Any) -> Any:
+        task = world.scheduler.current
+        if task is None or world.converting is not None:
+            return None
+        name = task.process.name.partition("'")[0]
+        receivers = {**world.receivers, world.followed.receiver.name: world.followed.receiver}
+        return receivers.get(name, receivers["receiver"]).flush()
+
+    return flush
+
+
 class Watching(Observer):
     """An observer that wants all that a publisher can tell, and has it look at its queue."""
 
@@ -508,7 +522,11 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
             )
         else:
             world.converting.meanings.append(events)
-        return told_send(line, document_no, events)
+        answer = told_send(line, document_no, events)
+        if world.converting is None and not line._context.output.is_single:
+            consumer = line._context.ledger.consumer
+            at_sending.has_name(consumer, line.delivery_no, document_no, events)
+        return answer
 
     def rebuilt(line: Any, number: int, build: Any) -> Any:
         events = told_rebuilt(line, number, build)
@@ -627,6 +645,7 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         if world.plan["format"] == "qlik-messages":
             put(CallableSink, "takes_records", True)
             put(CallableSink, "send", _receiving_records(world, CallableSink.send))
+        put(CallableSink, "flush", _flushing(world))
         put(open_context, "publisher_options", options)
         put(daemon, "reported_liveness", observed)
         put(daemon, "recover", recover)

@@ -71,7 +71,11 @@ def run(
     before, is_steady = set(undone()), _is_steady(world)
     requests = world.stats["eventlog requeue"]
     world.stats["once"] += 1
-    publisher.run_once(world.stop_of(process))
+    try:
+        publisher.run_once(world.stop_of(process))
+    except EventlogError:  # all may be well again before the supervisor sees it
+        process.start["mood"] |= bool(receiver.mood) or world.away > 0
+        raise
     if process.is_stopping:
         return
     world.stats["once, all sent"] += 1

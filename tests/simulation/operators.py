@@ -17,29 +17,16 @@ import read_commands
 import verification
 from application import KEYS, VIEW
 from backlog import Directory
+from directed import DIRECTED, free_names, refuse_rows, reset, running
 from followed import NAME as FOLLOWER
-from plans import CONSUMERS
-from replicas import MOODS, Replica, class_of
+from plans import kind_again
+from replicas import MOODS, class_of
 from scheduler import Failing
 
 if TYPE_CHECKING:
-    from scheduler import Process
     from world import World
 
 _replace = os.replace
-
-
-def _free(world: World) -> list[str]:
-    """Return the names of consumers that nobody has."""
-    return sorted(set(CONSUMERS) - set(world.receivers))
-
-
-def _running(world: World, prefix: str) -> list[Process]:
-    return [
-        process
-        for name, process in sorted(world.scheduler.processes.items())
-        if name.startswith(prefix) and process.is_running
-    ]
 
 
 def _mood(
@@ -61,7 +48,7 @@ def _mood(
 
 
 def _kill(world: World, chance: Random) -> None:
-    for process in _running(world, "publisher"):
+    for process in running(world, "publisher"):
         world.kill(process)
         if chance.random() < 0.5:
             world.readers.look()  # what a reader has read must not change when the publisher is back
@@ -85,21 +72,21 @@ def _kill_aimed(world: World, chance: Random) -> None:
 
 
 def _kill_consumer(world: World, chance: Random) -> None:
-    if running := _running(world, "cons"):
-        process = chance.choice(running)
+    if several := running(world, "cons"):
+        process = chance.choice(several)
         world.kill(process)
         world.start(process.name, chance)
 
 
 def _kill_command(world: World, chance: Random) -> None:
-    if running := _running(world, "command"):
-        world.kill(chance.choice(running))
+    if several := running(world, "command"):
+        world.kill(chance.choice(several))
 
 
 def _lose_power(world: World, chance: Random) -> None:
     """The machine loses power: all processes end where they are, and the disk keeps what was
     synced. What was committed is safe, since a database syncs it."""
-    if world.plan["sink"] == "files" and _running(world, "publisher"):
+    if world.plan["sink"] == "files" and running(world, "publisher"):
         world.application.commit(chance)
         world.scheduler.run_to(
             chance.choice(["half", "sync", "rename", "renamed", "send"]), chance.choice([1, 2]), 60
@@ -107,12 +94,12 @@ def _lose_power(world: World, chance: Random) -> None:
     world.tell("POWER is lost")
     if chance.random() < 0.5:
         world.readers.look()
-    running = [process for process in world.scheduler.processes.values() if process.is_running]
-    for process in running:
+    several = [process for process in world.scheduler.processes.values() if process.is_running]
+    for process in several:
         world.kill(process)
     for change in world.disk.lose_power(chance):
         world.tell(f"  {change}")
-    for process in running:
+    for process in several:
         if process.name in ("publisher", FOLLOWER) or process.name in world.receivers:
             world.start(process.name, chance)
 
@@ -120,11 +107,11 @@ def _lose_power(world: World, chance: Random) -> None:
 def _kill_and_rename(world: World, chance: Random) -> None:
     """The publisher is killed, mostly with something in flight, and a table of it goes before it is
     back."""
-    if _running(world, "publisher"):
+    if running(world, "publisher"):
         for _ in range(2):
             world.application.commit(chance)
         world.scheduler.run_to(chance.choice(["committed inflight", "send", "gets"]), 1, 40)
-    for process in _running(world, "publisher"):
+    for process in running(world, "publisher"):
         world.kill(process)
         _rename_away(world, chance)
         world.start("publisher", chance)
@@ -133,7 +120,7 @@ def _kill_and_rename(world: World, chance: Random) -> None:
 def _kill_renamed(world: World, chance: Random) -> None:
     """The publisher is killed when a file or an object has its name and no row is marked; somebody
     reads it, and the next publisher marks more at once."""
-    if world.plan["sink"] == "python" or not _running(world, "publisher"):
+    if world.plan["sink"] == "python" or not running(world, "publisher"):
         return
     world.stop(world.scheduler.processes["publisher"])
     few = {"batch_size": chance.choice([1, 2]), "delivery_rows": 10_000, "query_limit": 10_000}
@@ -172,7 +159,7 @@ def _restart_parked(world: World, chance: Random) -> None:
     """The publisher is restarted while objects are parked whose later events were sent with the
     first.
     """
-    if world.plan["sink"] != "python" or not _running(world, "publisher"):
+    if world.plan["sink"] != "python" or not running(world, "publisher"):
         return
     unfolded = {"fold_distance": 0, "batch_size": chance.choice([5, 128]), "on_retry": "park"}
     world.stop(world.scheduler.processes["publisher"])
@@ -188,7 +175,7 @@ def _restart_parked(world: World, chance: Random) -> None:
 def _parked_burst(world: World, chance: Random) -> None:
     """Many objects change several times while some of them are parked for a second or two, and a
     scan takes longer."""
-    if world.plan["sink"] != "python" or not _running(world, "publisher"):
+    if world.plan["sink"] != "python" or not running(world, "publisher"):
         return
     world.stop(world.scheduler.processes["publisher"])
     small = {"query_limit": chance.choice([2, 5]), "fold_distance": 0, "retry_initial": 1}
@@ -205,8 +192,8 @@ def _parked_burst(world: World, chance: Random) -> None:
 def _slow_beside_failing(world: World, chance: Random) -> None:
     """A receiver fails for some objects and is slow for others, with several documents in the air;
     the objects change meanwhile."""
-    name = chance.choice(["publisher", *(one.name for one in _running(world, "cons"))])
-    if not _running(world, name) or (name == "publisher" and world.plan["sink"] != "python"):
+    name = chance.choice(["publisher", *(one.name for one in running(world, "cons"))])
+    if not running(world, name) or (name == "publisher" and world.plan["sink"] != "python"):
         return
     several = {"concurrency": chance.choice([2, 4]), "batch_size": chance.choice([2, 3, 5])}
     given = {**several, "isolate_after": chance.choice([1, 2, 5]), "on_retry": "park"}
@@ -230,7 +217,7 @@ def _late_in_a_scan(world: World, chance: Random) -> None:
     """A transaction that is open writes twice, with others between, and commits while a scan goes
     on.
     """
-    if not _running(world, "publisher") or world.application.hidden:
+    if not running(world, "publisher") or world.application.hidden:
         return
     world.stop(world.scheduler.processes["publisher"])
     application = world.application
@@ -250,7 +237,7 @@ def _late_in_a_scan(world: World, chance: Random) -> None:
 
 def _refuse_deletes(world: World, chance: Random) -> None:
     """Objects are deleted, and the receiver refuses what it gets then."""
-    if world.plan["sink"] != "python" or not _running(world, "publisher"):
+    if world.plan["sink"] != "python" or not running(world, "publisher"):
         return
     receiver = world.receivers["receiver"]
     receiver.mood = {}
@@ -264,7 +251,7 @@ def _refuse_deletes(world: World, chance: Random) -> None:
 def _requeue_by_time(world: World, chance: Random) -> None:
     """What is refused is requeued, and a publisher that takes rows by their time comes behind the
     one that was told."""
-    if world.plan["sink"] != "python" or not _running(world, "publisher"):
+    if world.plan["sink"] != "python" or not running(world, "publisher"):
         return
     _restart(world, chance, handle_future_events=False)
     receiver = world.receivers["receiver"]
@@ -281,11 +268,11 @@ def _requeue_by_time(world: World, chance: Random) -> None:
 def _kill_gapped_consumer(world: World, chance: Random) -> None:
     """A consumer whose set has gaps, since some objects are parked, is killed; objects whose events
     it has sent change again before it is back."""
-    if not (running := _running(world, "cons")) or "part" in world.application.hidden:
+    if not (several := running(world, "cons")) or "part" in world.application.hidden:
         return
     if not world.plan["is_strict"]:
         return
-    name = chance.choice(running).name
+    name = chance.choice(several).name
     whole = {"query_limit": 10_000, "delivery_rows": 10_000, "batch_size": 5, "fold_distance": 1000}
     given = {
         **whole,
@@ -311,9 +298,9 @@ def _requeue_refused(world: World, chance: Random) -> None:
     """A consumer's receiver refuses events of objects, takes later ones, and the refused ones are
     asked for again, which may be stale by now. The consumer may be killed as it reads the request.
     """
-    if not (running := _running(world, "cons")):
+    if not (several := running(world, "cons")):
         return
-    name = chance.choice(running).name
+    name = chance.choice(several).name
     receiver = world.receivers[name]
     receiver.mood, receiver.seed = {"error": 0.5}, chance.randrange(2**31)
     for _ in range(2):
@@ -333,7 +320,7 @@ def _requeue_refused(world: World, chance: Random) -> None:
 def _come_back(world: World, chance: Random) -> None:
     """The publisher is killed with two documents in flight, and their classes are unavailable when
     it is back; they come back one after the other, those of the second document first."""
-    if world.plan["sink"] == "python" or not _running(world, "publisher"):
+    if world.plan["sink"] == "python" or not running(world, "publisher"):
         return
     application = world.application
     if not _is_stable(world):
@@ -343,7 +330,7 @@ def _come_back(world: World, chance: Random) -> None:
     given = {"batch_size": 3, "delivery_rows": 10_000, "query_limit": 10_000, "mark_interval": 0}
     world.start("publisher", chance, given=given)
     world.scheduler.run_to("committed inflight", 1, 60)
-    for process in _running(world, "publisher"):
+    for process in running(world, "publisher"):
         world.kill(process)
     for table in ("doc", "part", "orders"):
         application.rename_away(table)
@@ -363,7 +350,7 @@ def _rest(world: World, seconds: float) -> None:
 
 def _restart(world: World, chance: Random, **given: Any) -> None:
     """The publisher is stopped, and started with other options; a plan may say which."""
-    for process in _running(world, "publisher"):
+    for process in running(world, "publisher"):
         world.stop(process)
         world.start("publisher", chance, given=given)
 
@@ -372,7 +359,7 @@ def _second(world: World, chance: Random) -> None:
     """Somebody starts a second publisher: it is refused, unless the first one is killed
     meanwhile.
     """
-    if _running(world, "publisher") and "second" not in world.scheduler.processes:
+    if running(world, "publisher") and "second" not in world.scheduler.processes:
         world.start("second", chance)
 
 
@@ -383,8 +370,8 @@ def _fault(
 
     A plan may say whose, by how the process's name begins, and which: how the statement begins, and
     within which function of the product it is asked for."""
-    if running := _running(world, process):
-        one = chance.choice(running)
+    if several := running(world, process):
+        one = chance.choice(several)
         if statement:
             one.failing = Failing(1, statement, within)
         elif chance.random() < 0.5:
@@ -492,7 +479,7 @@ def _requeue_parked(world: World, chance: Random) -> None:
     """Objects have changed several times, and their last changes wait, since the receiver asks for
     later of some of them. An operator has rows sent again: published ones of objects of which a row
     waits, or refused ones."""
-    if world.plan["sink"] != "python" or not _running(world, "publisher"):
+    if world.plan["sink"] != "python" or not running(world, "publisher"):
         return
     receiver = world.receivers["receiver"]
     receiver.mood = {}
@@ -522,25 +509,18 @@ def _requeue_parked(world: World, chance: Random) -> None:
 
 def _requeue_of_consumer(world: World, chance: Random) -> None:
     """An operator has one of the refused rows sent to a consumer again, and then another one."""
-    if not (running := _running(world, "cons")):
+    if not (several := running(world, "cons")):
         return
-    name = chance.choice(running).name
-    rows = [
-        row
-        for (row,) in world.application.session.execute(
-            "SELECT DISTINCT record_id FROM eventlog_error WHERE consumer = ? AND record_id > 0 "
-            "AND code = 'receiver' ORDER BY 1",
-            (name,),
-        )
-    ]
+    name = chance.choice(several).name
+    rows = refuse_rows(world, chance, name)
     for row in chance.sample(rows, k=min(2, len(rows))):
         world.command("requeue", "--consumer", name, "--ids", str(row))
         world.scheduler.run(chance.choice([0, 0, 5]))
 
 
 def _requeue_consumer(world: World, chance: Random) -> None:
-    if running := _running(world, "cons"):
-        world.command("requeue", "--consumer", chance.choice(running).name)
+    if several := running(world, "cons"):
+        world.command("requeue", "--consumer", chance.choice(several).name)
 
 
 def _requeue_loopback(world: World, chance: Random) -> None:
@@ -550,12 +530,12 @@ def _requeue_loopback(world: World, chance: Random) -> None:
 def _skip(world: World, chance: Random, of: str | None = None) -> None:
     """An operator gives up an event in flight, of the publisher or ``of`` a consumer, which is
     stopped for it."""
-    running = [
+    several = [
         one
-        for one in (None, *_running(world, "cons"))
+        for one in (None, *running(world, "cons"))
         if of is None or of == (one.name if one else "")
     ]
-    consumer = chance.choice(running)
+    consumer = chance.choice(several)
     name = "" if consumer is None else consumer.name
     if not (in_flight := world.auditor.in_flight(name)):
         return
@@ -572,8 +552,8 @@ def _skip(world: World, chance: Random, of: str | None = None) -> None:
 def _skip_parked(world: World, chance: Random) -> None:
     """A receiver answers retry for some objects for as long as it takes, and an operator gives up
     an event of one."""
-    names = [process.name for process in _running(world, "cons")]
-    if world.plan["sink"] == "python" and _running(world, "publisher"):
+    names = [process.name for process in running(world, "cons")]
+    if world.plan["sink"] == "python" and running(world, "publisher"):
         names.append("publisher")
     if not names:
         return
@@ -584,7 +564,7 @@ def _skip_parked(world: World, chance: Random) -> None:
     world.application.burst_of(8)
     world.application.commit(chance)
     world.scheduler.run_on(chance.choice([60, 150]))
-    if _running(world, name):
+    if running(world, name):
         _skip(world, chance, "" if name == "publisher" else name)
     world.scheduler.run_on(chance.choice([0, 40]))
     receiver.mood = {}
@@ -592,7 +572,7 @@ def _skip_parked(world: World, chance: Random) -> None:
 
 def _dry_run(world: World, chance: Random) -> None:
     """An operator looks what would be sent, put back or written: nothing changes."""
-    consumers = [process.name for process in _running(world, "cons")]
+    consumers = [process.name for process in running(world, "cons")]
     match chance.randrange(4):
         case 0:
             world.command("requeue", "--status", "E,F,S,W", "--dry-run")
@@ -627,7 +607,7 @@ def _purge(world: World, chance: Random) -> None:
 
 
 def _consumer(world: World, chance: Random, start_from: str = "") -> None:
-    if free := _free(world):
+    if free := free_names(world):
         start_from = start_from or chance.choices(["snapshot", "earliest", "latest"], [5, 4, 1])[0]
         if start_from == "earliest" and world.has_removed:
             start_from = "snapshot"
@@ -645,14 +625,14 @@ def _consumer_at(world: World, chance: Random) -> None:
         "SELECT coalesce(max(removed), 0) FROM eventlog_epoch"
     ).fetchone()
     top = world.application.top()
-    if free := _free(world):
+    if free := free_names(world):
         world.start(
             free[0], chance, start_from=str(chance.randint(removed + 1, max(removed + 1, top)))
         )
         world.begins[free[0]] = "snapshot"  # for a start that a purge or a restore comes before
         world.scheduler.run(200, lambda: world.is_registered(free[0]))
-    elif removed and (running := _running(world, "cons")):
-        process = chance.choice(running)
+    elif removed and (several := running(world, "cons")):
+        process = chance.choice(several)
         world.stop(process)
         start_from = str(chance.randint(1, removed))
         command = world.command(
@@ -669,7 +649,7 @@ def _consumer_at(world: World, chance: Random) -> None:
 def _refused_snapshot(world: World, chance: Random) -> None:
     """The receiver of a consumer refuses objects of its snapshot, and gets them again; a class may
     be unavailable meanwhile."""
-    if not (free := _free(world)):
+    if not (free := free_names(world)):
         return
     name = free[0]
     world.start(name, chance, start_from="snapshot")
@@ -686,8 +666,8 @@ def _refused_snapshot(world: World, chance: Random) -> None:
 
 
 def _drop_consumer(world: World, chance: Random) -> None:
-    if running := _running(world, "cons"):
-        process = chance.choice(running)
+    if several := running(world, "cons"):
+        process = chance.choice(several)
         world.stop(process)
         world.command("consumers", "drop", process.name)
         world.wait_for_commands()
@@ -697,21 +677,21 @@ def _drop_consumer(world: World, chance: Random) -> None:
 
 def _reset_consumer(world: World, chance: Random) -> None:
     """A consumer is taken back to a beginning, with a receiver that has nothing."""
-    if running := _running(world, "cons"):
-        process = chance.choice(running)
+    if several := running(world, "cons"):
+        process = chance.choice(several)
         world.stop(process)
-        start_from = "snapshot" if world.has_removed or chance.random() < 0.6 else "earliest"
-        world.command("consumers", "reset", process.name, "--start-from", start_from, "--yes")
-        world.wait_for_commands()
-        world.auditor.begins_anew(process.name)
-        world.receivers[process.name].replica = Replica()
+        reset(
+            world,
+            process.name,
+            "snapshot" if world.has_removed or chance.random() < 0.6 else "earliest",
+        )
         world.start(process.name, chance)
 
 
 def _second_consumer(world: World, chance: Random) -> None:
     """Somebody starts a second process of a consumer: it waits as a standby, and is ended again."""
-    if running := _running(world, "cons"):
-        world.start_standby(chance.choice(running).name, chance)
+    if several := running(world, "cons"):
+        world.start_standby(chance.choice(several).name, chance)
 
 
 # --- a backlog job --------------------------------------------------------------------------------
@@ -727,7 +707,7 @@ def _hold(world: World, chance: Random) -> None:
     if not world.has_settled_epoch():
         return  # a job begins the new epoch, which the one of the simulation does not
     for name in ("second", "publisher"):
-        for process in _running(world, name):
+        for process in running(world, name):
             world.stop(process)
     world.backlog = Directory.made(world)
     world.start("publisher", chance)
@@ -735,11 +715,12 @@ def _hold(world: World, chance: Random) -> None:
 
 def _hand_over(world: World, chance: Random) -> None:
     """The receiver gets the directory, and its rows are marked; the job may be killed meanwhile. Or
-    the directory is given up."""
+    the directory is given up. If there is none, a job makes one."""
     if world.backlog is None:
+        _hold(world, chance)
         return
     for name in ("second", "publisher"):
-        for process in _running(world, name):
+        for process in running(world, name):
             world.stop(process)
     if chance.random() < 0.2 and not world.backlog.is_marking:
         world.backlog.abandon()
@@ -832,12 +813,12 @@ def _restore(world: World, chance: Random) -> None:
 
 
 def _new_epoch(world: World, chance: Random) -> None:
-    running = [*_running(world, "publisher"), *_running(world, "cons")]
-    for process in running:
+    several = [*running(world, "publisher"), *running(world, "cons")]
+    for process in several:
         world.stop(process)
     world.command("db", "start-epoch")
     world.wait_for_commands()
-    for process in running:
+    for process in several:
         world.start(process.name, chance)
 
 
@@ -915,6 +896,7 @@ STEPS: Mapping[str, Callable[..., None]] = {
     "truncate_source": lambda world, chance: world.followed.truncate(chance),
     "skip_in_source": lambda world, chance: world.followed.skip(chance),
     "look_at_source": lambda world, chance: world.followed.look(chance),
+    **DIRECTED,
 }
 
 
@@ -922,13 +904,27 @@ IN_VAIN = " did nothing"
 """A step that found nothing to do is counted under its kind and this text."""
 
 
-def take(world: World, kind: str, chance: Random, given: Mapping[str, Any]) -> None:
-    """Take a step, and count it: again under its kind and ``IN_VAIN`` if it found nothing to do."""
+def done_in(stats: Mapping[str, int]) -> set[str]:
+    """Return the kinds of steps of a schedule that found something to do."""
+    return {kind for kind in STEPS if stats.get(kind, 0) > stats.get(f"{kind}{IN_VAIN}", 0)}
+
+
+def take(world: World, kind: str, seed: int, given: Mapping[str, Any]) -> None:
+    """Take a step. One that finds nothing to do is drawn again: another kind of step of the plan is
+    taken in its place.
+    """
+    if _finds_nothing(world, kind, Random(seed), given) and (again := kind_again(world.plan, seed)):
+        _finds_nothing(world, again, Random(seed), {})
+
+
+def _finds_nothing(world: World, kind: str, chance: Random, given: Mapping[str, Any]) -> bool:
+    """Take a step, and count it; under its kind and ``IN_VAIN`` too if it finds nothing to do."""
     before = _traces(world)
     STEPS[kind](world, chance, **given)
+    is_in_vain = _traces(world) == before
     world.stats[kind] += 1
-    if _traces(world) == before:
-        world.stats[f"{kind}{IN_VAIN}"] += 1
+    world.stats[f"{kind}{IN_VAIN}"] += is_in_vain
+    return is_in_vain
 
 
 def _traces(world: World) -> tuple[Any, ...]:

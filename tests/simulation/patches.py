@@ -4,16 +4,18 @@
     python tests/simulation/patches.py --faults all|PART      those of faults/own.toml and strangers.toml
 
 Each is applied to a copy of the product, and a child of this process imports that copy. The child
-runs the seeds that reach the changed lines, in their order, and stops at the first failure. No
-fault chooses its schedules in any other way. ``--most`` limits the schedules per fault,
-``--seeds`` names the seeds that they are taken from.
+runs seeds that reach the changed lines, and stops at the first failure. They are taken from
+``--seeds``. A fault whose text has ``needs``, and a patch with ``--needs``, takes the first seeds
+whose plans have these steps (kinds of steps, or places of ``places.py``), and begins with those
+whose schedules have met them. ``--most`` limits the schedules per fault.
 
 The first run of a state of the sources records which lines each seed reaches, and keeps it in
 ``simulation-reach/`` (``--cache``). That takes twice the time of the schedules.
 
 A row of the table has the verdict, the schedules that ran, those that reach the lines, those whose
-story differs from the story without the fault, and the CPU seconds. A fault that is not found
-although stories differ is one that the auditor does not see, or a difference that harms nobody.
+story differs from the story without the fault, and the CPU seconds. A story that does not differ is
+no test of a fault: if none differs, the verdict is ``untested``, and the fault needs other steps.
+``not found`` is a fault that the auditor does not see, or a difference that harms nobody.
 
 Exit code 1 if a fault was not found that has to be. ``make simulate MUTATION=FILE.patch`` calls it.
 """
@@ -34,6 +36,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -70,15 +73,20 @@ class Schedule(NamedTuple):
     failure: str
     story: str
     lines: Lines
+    met: frozenset[str]
+    """The kinds of steps that did something, and the places that were met."""
 
 
 class Trial(NamedTuple):
-    """A copy of the product to try. ``unseen`` is why its fault need not be found."""
+    """A copy of the product to try. ``unseen`` is why its fault need not be found, ``needs`` the
+    kinds of steps and the places that show it.
+    """
 
     name: str
     tree: Path
     spans: list[Span]
     unseen: str = ""
+    needs: frozenset[str] = frozenset()
 
 
 class Result(NamedTuple):
@@ -96,7 +104,9 @@ class Result(NamedTuple):
     def verdict(self) -> str:
         if self.seed or self.told:
             return "found" if self.seed else "wrong"
-        return "not found" if self.reaching else "unreached"
+        if not self.reaching:
+            return "unreached"
+        return "not found" if self.differing else "untested"
 
 
 class DoesNotEnd(BaseException):
@@ -107,8 +117,10 @@ class DoesNotEnd(BaseException):
 # -----------------------------------------------------------------------
 
 
-def _run(seed: int) -> tuple[str, str]:
-    """Run a seed; return its failure, and a digest of its story."""
+def _run(seed: int) -> tuple[str, str, list[str]]:
+    """Run a seed; return its failure, a digest of its story, and what it has met."""
+    from operators import done_in
+    from places import met_places
     from plans import plan_of
     from world import run_plan
 
@@ -128,11 +140,12 @@ def _run(seed: int) -> tuple[str, str]:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             world = run_plan(plan_of(seed))
     except BaseException as error:
-        return f"{type(error).__name__}: {error}", ""
+        return f"{type(error).__name__}: {error}", "", []
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
     story = hashlib.blake2b("\n".join(world.story).encode(), digest_size=8).hexdigest()
-    return next(iter(world.failures), ""), story
+    met = sorted({*done_in(world.stats), *met_places(world.stats)})
+    return next(iter(world.failures), ""), story, met
 
 
 class _Child(NamedTuple):
@@ -233,19 +246,21 @@ def _kept_in(path: Path) -> Iterator[tuple[int, Schedule]]:
     for line in path.read_text().splitlines() if path.exists() else ():
         one = json.loads(line)
         lines = {name: int(bits, 16) for name, bits in one.pop("lines").items()}
-        yield one["seed"], Schedule(**one, lines=lines)
+        met = frozenset(one.pop("met"))
+        yield one["seed"], Schedule(**one, lines=lines, met=met)
 
 
 def _record(seeds: Iterable[int], hand_over: Callable[[Any], None]) -> None:
     tracer = Tracer(ROOT)
     for seed in seeds:
         with tracer.recording() as lines:
-            failure, story = _run(seed)
+            failure, story, met = _run(seed)
         hand_over(
             {
                 "seed": seed,
                 "failure": failure,
                 "story": story,
+                "met": met,
                 "lines": {name: f"{bits:x}" for name, bits in lines.items()},
             }
         )
@@ -270,7 +285,9 @@ def _patched_copy(patch: Path, directory: Path) -> Path:
     return tree
 
 
-def of_patches(patches: Sequence[Path], directory: Path) -> Iterator[Trial | Result]:
+def of_patches(
+    patches: Sequence[Path], needs: Iterable[str], directory: Path
+) -> Iterator[Trial | Result]:
     """Yield a trial of each patch, and a result for each that does not apply."""
     for patch in patches:
         try:
@@ -278,7 +295,7 @@ def of_patches(patches: Sequence[Path], directory: Path) -> Iterator[Trial | Res
         except subprocess.CalledProcessError as error:
             yield Result(patch.stem, 0, 0, 0, 0.0, told=f"does not apply: {error.stderr.strip()}")
         else:
-            yield Trial(patch.stem, tree, touched_spans(ROOT, tree))
+            yield Trial(patch.stem, tree, touched_spans(ROOT, tree), needs=frozenset(needs))
 
 
 def of_faults(part: str, directory: Path) -> Iterator[Trial]:
@@ -286,28 +303,45 @@ def of_faults(part: str, directory: Path) -> Iterator[Trial]:
     for name, fault in faults(*OF_SIMULATION).items():
         if part == "all" or part in name:
             tree = copy_with(fault, directory)
-            yield Trial(name, tree, touched_spans(ROOT, tree), fault.unseen)
+            spans = touched_spans(ROOT, tree)
+            yield Trial(name, tree, spans, fault.unseen, frozenset(fault.needs))
+
+
+def seeds_with(needs: Iterable[str], most: int, directory: Path) -> list[int]:
+    """Return the first seeds whose plans have the steps of these kinds, and those that aim at these
+    places."""
+
+    def choose(hand_over: Callable[[Any], None]) -> None:
+        from plans import seeds_with_steps
+
+        hand_over(seeds_with_steps(needs, most))
+
+    start = functools.partial(_fork, "seeds", ROOT, directory, choose)
+    ((_, ((seeds),), _),) = _in_children(1, [start])
+    assert isinstance(seeds, list), seeds
+    return seeds
 
 
 def _try(seeds: Iterable[int], hand_over: Callable[[Any], None]) -> None:
     """Run seeds up to the first that fails."""
     for seed in seeds:
-        failure, story = _run(seed)
+        failure, story, _ = _run(seed)
         hand_over({"seed": seed, "failure": failure, "story": story})
         if failure:
             break
 
 
 def try_copies(
-    trials: Iterable[Trial], good: Sequence[Schedule], most: int, jobs: int, directory: Path
+    trials: Mapping[str, tuple[Trial, Sequence[Schedule]]], most: int, jobs: int, directory: Path
 ) -> Iterator[Result]:
-    """Yield what became of each trial, as it ends."""
-    stories = {one.seed: one.story for one in good}
+    """Yield what became of each trial with its schedules, as it ends."""
+    stories = {one.seed: one.story for _, good in trials.values() for one in good}
     reaching: dict[str, list[int]] = {}
     starts = []
-    for trial in trials:
-        seeds = [one.seed for one in good if is_reached(trial.spans, one.lines)]
-        reaching[trial.name] = seeds
+    for trial, good in trials.values():
+        reached = [one for one in good if is_reached(trial.spans, one.lines)]
+        reached.sort(key=lambda one: not trial.needs <= one.met)
+        reaching[trial.name] = seeds = [one.seed for one in reached]
         work = functools.partial(_try, seeds[:most])
         starts.append(functools.partial(_fork, trial.name, trial.tree, directory, work))
     for child, told, seconds in _in_children(jobs, starts):
@@ -335,6 +369,9 @@ def main() -> int:
     parser.add_argument("patches", nargs="*", type=Path, metavar="FILE.patch")
     parser.add_argument("--faults", metavar="all|PART")
     parser.add_argument("--seeds", default="1-300", metavar="FIRST-LAST")
+    parser.add_argument(
+        "--needs", default="", metavar="STEP,PLACE,...", help="what shows the patches"
+    )
     parser.add_argument("--most", type=int, default=100, help="of the schedules per fault")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument(
@@ -345,17 +382,29 @@ def main() -> int:
     seeds = range(int(first), int(last or first) + 1)
     with tempfile.TemporaryDirectory(prefix="patches-") as made:
         directory = Path(made)
-        tried: list[Trial | Result] = [*of_patches(given.patches, directory)]
+        needs = [one for one in given.needs.split(",") if one]
+        tried: list[Trial | Result] = [*of_patches(given.patches, needs, directory)]
         if given.faults:
             tried += of_faults(given.faults, directory)
-        good = [
-            one for one in schedules(seeds, given.jobs, directory, given.cache) if not one.failure
-        ]
         results = [one for one in tried if isinstance(one, Result)]
         trials = [one for one in tried if isinstance(one, Trial)]
+        chosen = {
+            one.name: seeds_with(one.needs, given.most, directory) if one.needs else seeds
+            for one in trials
+        }
+        every = sorted(set(chain.from_iterable(chosen.values())))
+        good = {
+            one.seed: one
+            for one in schedules(every, given.jobs, directory, given.cache)
+            if not one.failure
+        }
+        with_schedules = {
+            one.name: (one, [good[seed] for seed in chosen[one.name] if seed in good])
+            for one in trials
+        }
         width = max((len(one.name) for one in tried), default=0)
         print(f"{'':{width}} | {'':9} | {'ran':>4} {'reach':>5} {'differ':>6} | CPU s")
-        for one in chain(results, try_copies(trials, good, given.most, given.jobs, directory)):
+        for one in chain(results, try_copies(with_schedules, given.most, given.jobs, directory)):
             results += [] if one in results else [one]
             told = f"seed {one.seed}: {one.told[:150]}" if one.seed else one.told[:300]
             print(
@@ -364,8 +413,9 @@ def main() -> int:
                 flush=True,
             )
     need_not = {one.name for one in trials if one.unseen}
-    found = sum(one.verdict == "found" for one in results)
-    print(f"{found} of {len(tried)} found")
+    verdicts = Counter(one.verdict for one in results)
+    others = (f", {count} {verdict}" for verdict, count in verdicts.items() if verdict != "found")
+    print(f"{verdicts['found']} of {len(tried)} found{''.join(others)}")
     return int(any(one.verdict != "found" and one.name not in need_not for one in results))
 
 

@@ -8,7 +8,8 @@ itself.
 
 The plan of a seed has a random part of the features, weights of its own for kinds of steps, and
 limits for options (*swarm testing*): what all runs do in equal parts would keep out what only one
-of them shows. What is drawn comes from a stream of chance of its name. So one more kind of step, or
+of them shows. It also has steps that aim at some of the places that count (``places``). A step that
+finds nothing to do is drawn again (``again``). What is drawn comes from a stream of chance of its name. So one more kind of step, or
 another weight, leaves the other steps of old seeds as they are.
 
 A plan that is committed as a test says in ``tells`` what its story has to have, as regular
@@ -20,13 +21,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count, islice
 from random import Random
 from typing import Any
 
 from application import KEYS
 from core import DEAD
+from places import PLACES
 from replicas import MOODS
 
 from eventlog.model import LogRow
@@ -132,21 +134,34 @@ _FACTORS = (0.0, 0.5, 1.0, 1.0, 2.0, 3.0)
 _OF_COMMITS = (0.5, 1.0, 1.0, 2.0)
 """What the weight of a kind is multiplied by in a run."""
 
+_AIMED = {place.step for place in PLACES}
 CONSUMERS = ("cons1", "cons2")
 """The names of the consumers of a run."""
 _OF_CI = 1000
 """The highest seed whose plan may run in CI."""
-_MAX_STEPS_OF_CI = 25
-"""The most steps of a plan of CI: half of all plans have no more, and each of these takes 40 % of the
-time of a larger one."""
+_LAST_SEED = 20_000
+"""The last seed whose plan is looked at for steps."""
+_MAX_STEPS_OF_CI = 24
+"""The most steps of a plan of CI. A step that aims at a place counts as ``_OF_AIMED``."""
+_OF_AIMED = 14
+"""How many other steps take as much time as one that aims at a place."""
 _MAX_OBJECTS_OF_CI = 200
 """The most objects of a burst in CI."""
-PLACES = (
-    "send", "rename", "renamed", "put", "put done", "put the state", "the state is put", "gets", "answers", "hangs up",
-    "BEGIN", "COMMIT", "committed", "COMMIT inflight", "committed inflight", "COMMIT log", "committed log", "COMMIT consumer",
+POINTS = (
+    "gets", "answers", "hangs up", "BEGIN", "COMMIT", "committed", "COMMIT inflight", "committed inflight", "COMMIT log", "committed log", "COMMIT consumer",
     "committed consumer", "COMMIT resync", "committed resync", "COMMIT error", "COMMIT epoch", "wait for answers", "sleep",
 )  # fmt: skip
-"""The places at which a fault may aim."""
+"""The points at which a step may aim."""
+_OF_SINKS = {
+    "python": (),
+    "files": ("send", "opened", "half", "sync", "rename", "renamed"),
+    "objects": ("send", "put", "put done", "put the state", "the state is put"),
+}
+"""Further points, by the sink of the publisher."""
+
+
+_GAPS = (0, 0, 1, 1, 2, 3, 5, 8, 13, 30)
+"""The points before a step."""
 
 
 def plan_of(seed: int) -> Plan:
@@ -158,7 +173,7 @@ def plan_of(seed: int) -> Plan:
     features = {
         name for name in FEATURES if chance(f"feature {name}").random() < _SHARES.get(name, _SHARE)
     }
-    sink = chance("sink").choices(["python", "files", "objects"], [6, 3, 1])[0]
+    sink = _sink_of(seed)
     format_name = chance("format").choices(["xds", "cloudevents", "debezium"], [6, 2, 2])[0]
     if sink == "python" and chance("records").random() < 0.15:
         format_name = "qlik-messages"
@@ -184,8 +199,13 @@ def plan_of(seed: int) -> Plan:
         "consumers": {name: _draw_consumer(chance(name)) for name in CONSUMERS},
         "first": chance("first").randrange(2**31),
         "features": sorted(features),
-        "steps": _draw_steps(seed, features, is_to_python=sink == "python"),
+        "again": _kinds_of(features),
+        "steps": _draw_steps(seed, features, sink),
     }
+
+
+def _sink_of(seed: int) -> str:
+    return Random(f"{seed} sink").choices(["python", "files", "objects"], [6, 3, 1])[0]
 
 
 def seeds_of_ci(word: str, number: int) -> list[int]:
@@ -193,45 +213,95 @@ def seeds_of_ci(word: str, number: int) -> list[int]:
     without a word. Their plans are small."""
     chance = Random(f"seeds of CI {word}")
     seeds = (chance.randrange(10**9) for _ in count()) if word else count(1)
-    return list(islice((seed for seed in seeds if _is_small(plan_of(seed))), number))
+    small = (seed for seed in seeds if _has_few_aims(seed) and _is_small(plan_of(seed)))
+    return list(islice(small, number))
+
+
+def _has_few_aims(seed: int) -> bool:
+    """Return True if a plan may be small: most are not, and need not be drawn as a whole."""
+    aimed = sum(1 for _ in _aimed_steps(seed, _sink_of(seed)))
+    return aimed * _OF_AIMED <= _MAX_STEPS_OF_CI
+
+
+def seeds_with_steps(needs: Iterable[str], number: int) -> list[int]:
+    """Return the first seeds, so many at most, whose plans have steps of these kinds, and those that
+    aim at the places of these names.
+    """
+    aims = {place.name: place.step for place in PLACES}
+    kinds = {aims.get(one, one) for one in needs}
+    found = (seed for seed in range(1, _LAST_SEED) if kinds <= _kinds_in(plan_of(seed)))
+    return list(islice(found, number))
+
+
+def _kinds_in(plan: Plan) -> set[str]:
+    return {kind for _, kind, *_ in plan["steps"]}
 
 
 def _is_small(plan: Plan) -> bool:
-    return len(plan["steps"]) <= _MAX_STEPS_OF_CI and plan["burst"] <= _MAX_OBJECTS_OF_CI
+    aimed = sum(kind in _AIMED for _, kind, *_ in plan["steps"])
+    steps = len(plan["steps"]) + aimed * (_OF_AIMED - 1)
+    return steps <= _MAX_STEPS_OF_CI and plan["burst"] <= _MAX_OBJECTS_OF_CI
 
 
-def _draw_steps(seed: int, features: set[str], *, is_to_python: bool) -> list[Any]:
+def _kinds_of(features: Iterable[str]) -> dict[str, float]:
+    """Return the kinds of steps that features add, with their weights."""
+    return {kind: weight for name in sorted(features) for kind, weight in FEATURES[name].items()}
+
+
+def kind_again(plan: Plan, seed: int) -> str:
+    """Return the kind of step to take in place of the step with this seed, which did nothing; empty
+    for a plan that was not drawn. One more kind changes it only where it is the new kind itself.
+    """
+    drawn = {
+        kind: Random(f"{seed} again {kind}").expovariate(weight)
+        for kind, weight in plan.get("again", {}).items()
+    }
+    return min(drawn, key=lambda kind: (drawn[kind], kind), default="")
+
+
+def _draw_steps(seed: int, features: set[str], sink: str) -> list[Any]:
     """Return the steps of a plan.
 
     The steps of a kind are drawn from a stream of its name, and each has a place among all others.
     So one more kind only adds steps, and a kind of a greater weight has its steps and further ones.
     """
-    kinds = {"commit": 10.0, "mood": 2.0, **({} if is_to_python else {"look": 1.0})}
-    for name in sorted(features):
-        kinds |= FEATURES[name]
+    kinds = {"commit": 10.0, "mood": 2.0, **({} if sink == "python" else {"look": 1.0})}
+    kinds |= _kinds_of(features)
     length = Random(f"{seed} length").uniform(10, 60) / _WEIGHT
     placed = [
         (place, kind, step)
         for kind, weight in kinds.items()
-        for place, step in _steps_of(seed, kind, weight * length)
+        for place, step in _steps_of(seed, kind, weight * length, (*POINTS, *_OF_SINKS[sink]))
     ]
     for name in sorted(features & _OPENERS.keys()):
         chance = Random(f"{seed} opener {name}")
         placed.append((chance.random() / 5, "", [3, _OPENERS[name], chance.randrange(2**31)]))
+    placed += _aimed_steps(seed, sink)
     return [step for _, _, step in sorted(placed)]
 
 
-def _steps_of(seed: int, kind: str, expected: float) -> Iterator[tuple[float, list[Any]]]:
+def _aimed_steps(seed: int, sink: str) -> Iterator[tuple[float, str, list[Any]]]:
+    """Yield the steps that aim at places, with their places in the plan."""
+    for aimed in PLACES:
+        chance = Random(f"{seed} aims at {aimed.name}")
+        if chance.random() < aimed.share_of(sink):
+            step = [chance.choice(_GAPS), aimed.step, chance.randrange(2**31)]
+            yield chance.random(), aimed.step, step
+
+
+def _steps_of(
+    seed: int, kind: str, expected: float, points: Sequence[str]
+) -> Iterator[tuple[float, list[Any]]]:
     """Yield the steps of a kind with their places: a number that is ``expected`` in the mean, times
-    a factor of this run. Some kinds have none."""
+    a factor of this run. Some kinds have none. ``points`` are those at which they may aim."""
     chance = Random(f"{seed} steps {kind}")
     expected *= chance.choice(_OF_COMMITS if kind == "commit" else _FACTORS)
     until = chance.expovariate(1)
     while until < expected:
         place = chance.random()
-        gap: int | str = chance.choice([0, 0, 1, 1, 2, 3, 5, 8, 13, 30])
-        if kind != "commit" and chance.random() < 0.5:
-            gap = f"@{chance.choice(PLACES)}*{chance.choice([1, 1, 1, 2, 3, 5])}"
+        gap: int | str = chance.choice(_GAPS)
+        if kind == "kill_aimed" or (kind != "commit" and chance.random() < 0.5):
+            gap = f"@{chance.choice(points)}*{chance.choice([1, 1, 1, 2, 3, 5])}"
         yield place, [gap, kind, chance.randrange(2**31)]
         until += chance.expovariate(1)
 

@@ -106,6 +106,8 @@ class Receiver:
         self.mood: dict[str, float] = {}
         self.seed, self.documents = 0, 0
         self._tries: Counter[str] = Counter()
+        self._late: tuple[object, dict[str, Event]] = (None, {})
+        """The events that it will refuse at the next flush, and the process that has sent them."""
         self._overtaken: dict[str, Overtaking] = {}
         """Of a lenient receiver: what it has applied behind a retry, by the event-id of the
         retry.
@@ -159,7 +161,8 @@ class Receiver:
             tell(f"  {self.name}: refuses the document")
             return Answer(general=EventResult(Level.ERROR, "bad"), culprit_unknown=True)
         good, verdicts = self._judge(events)
-        self.apply(good)
+        late = self._refuse_late(good)
+        self.apply(event for event in good if event.event_id not in late)
         if verdicts:
             named = (f"{one}={verdict.level.name.lower()}" for one, verdict in verdicts.items())
             tell(f"  {self.name} answers {' '.join(named)}")
@@ -170,14 +173,49 @@ class Receiver:
                 one
                 for one, verdict in verdicts.items()
                 if verdict.level in (Level.ERROR, Level.FATAL)
-            ],
+            ]
+            + list(late),
         )
         point(f"answers {self.name} {first}")
         if self._draws("lost", first):
             self._lose_overtaking(events)
             self._hang_up("answers, and the answer is lost")
-        self._world.auditor.is_answered(self.name, events, verdicts)
+        answered = [event for event in events if event.event_id not in late]
+        self._world.auditor.is_answered(self.name, answered, verdicts)
         return Answer(results=verdicts) if verdicts else None
+
+    def _refuse_late(self, events: Iterable[Event]) -> Mapping[str, Event]:
+        """Choose events that are accepted now, and refused at the next flush of the process. A sink
+        with such flushes takes one document at a time.
+        """
+        task = self._world.scheduler.current
+        if task is None or (process := task.process).tasks[0] is not task:
+            return {}
+        late = {one.event_id: one for one in events if self._refuses("refuses late", one.event_id)}
+        if late:
+            self._world.tell(f"  {self.name} will refuse {' '.join(late)}")
+            before = self._late[1] if self._late[0] is process else {}
+            self._late = process, before | late
+            self.replica.refused.update(map(object_of, late.values()))
+        return late
+
+    @property
+    def has_late(self) -> bool:
+        """True if it will refuse events at the next flush."""
+        return bool(self._late[1])
+
+    def flush(self) -> Mapping[str, EventResult] | None:
+        """Return the verdicts that come with a flush of the process that runs, as those of a broker
+        do.
+        """
+        (process, late), task = self._late, self._world.scheduler.current
+        if not late or task is None or process is not task.process:
+            return None
+        self._late = None, {}
+        verdicts = {event_id: EventResult(Level.ERROR, "bad") for event_id in late}
+        self._world.tell(f"  {self.name} refuses {' '.join(late)} at the flush")
+        self._world.auditor.is_answered(self.name, list(late.values()), verdicts)
+        return verdicts
 
     def _judge(self, events: Sequence[Event]) -> tuple[list[Event], dict[str, EventResult]]:
         good: list[Event] = []

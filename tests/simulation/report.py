@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from excuses import Excuse, too_often
 from operators import IN_VAIN, STEPS
+from places import PLACES, Place, below_floor, met_places
 from plans import FEATURES
 
 import eventlog
@@ -47,6 +48,7 @@ class Report:
         self._steps: list[int] = []
         self._taken = Counter[str]()
         """The steps of each kind, and those that found nothing to do."""
+        self._places = Counter[str]()
         self._seconds: list[tuple[float, int]] = []
         """The CPU seconds of each schedule, with its seed."""
 
@@ -70,6 +72,7 @@ class Report:
         )
         self._looked_at.update(world.auditor.looked_at)
         self._needed.update((+world.auditor.excused).keys())
+        self._places.update(met_places(world.stats))
         self._counts["simulated seconds"] += int(world.scheduler.now)
         self._steps.append(len(world.plan["steps"]))
         met = sorted(_features(world))
@@ -139,6 +142,21 @@ class Report:
             if self._excuses_too_much
             else share
         )
+
+    def places(self) -> Iterator[str]:
+        """Yield a table: in how many schedules each place was met, and what is below the floor."""
+        schedules = self._counts["schedules"]
+        below = {place.name for place in self.below_floor}
+        yield f"schedules that met a place, of {schedules}:"
+        for place in PLACES:
+            count = self._places[place.name]
+            share = 100 * count / max(schedules, 1)
+            yield f"{count:6} {share:5.1f} %{' BELOW' if place.name in below else ''} {place.name}"
+
+    @property
+    def below_floor(self) -> list[Place]:
+        """The places that too few of the schedules have met."""
+        return below_floor(self._places, self._counts["schedules"])
 
     def pairs(self) -> Iterator[str]:
         """Yield a table: the schedules in which two features met, and on its diagonal those of

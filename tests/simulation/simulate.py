@@ -4,13 +4,15 @@
     python tests/simulation/simulate.py --seeds 1-9,23    seeds by number
     python tests/simulation/simulate.py --plans FILE ...  the stories of plans, each below its name
     python tests/simulation/simulate.py --seconds 600     fresh seeds, as many as the time allows
+    python tests/simulation/simulate.py --floors 2000     so many fresh seeds, which meet the places that count
     python tests/simulation/simulate.py --shrink 7        the plan of a failing seed with fewer steps
     python tests/simulation/simulate.py --serial 1-60     plans without interleaving, on SQLite and on PostgreSQL: both end equal
 
 ``--report`` adds which features met in how many schedules, and the branches of the publisher that
 were reached; it takes three times as long.
 
-Exit code 1 if a seed failed. ``make simulate`` calls it. ``patches.py`` tries faults that are put
+Exit code 1 if a seed failed, with ``--floors`` also if a place of ``places.py`` was met in too few
+schedules. ``make simulate`` calls it. ``patches.py`` tries faults that are put
 in.
 """
 
@@ -33,6 +35,7 @@ if os.environ.get("PYTHONHASHSEED") != "0":  # the order of a set is a part of t
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from places import FLOOR
 from plans import Plan, plan_of, shrink
 from report import Report, branches, counting_branches
 from world import World, run_plan
@@ -97,6 +100,7 @@ def main(words: list[str] | None = None) -> int:
     asked.add_argument("--seeds", metavar="FIRST-LAST,...")
     asked.add_argument("--plans", metavar="SEED|FILE", nargs="+")
     asked.add_argument("--seconds", type=float)
+    asked.add_argument("--floors", type=int, metavar="SCHEDULES")
     asked.add_argument("--shrink", metavar="SEED|FILE")
     asked.add_argument("--serial", metavar="FIRST-LAST")
     parser.add_argument(
@@ -137,16 +141,19 @@ def main(words: list[str] | None = None) -> int:
     else:
         kept = Path("simulation-failed")
         begin = int(time.time()) % 10**8 * 1000 if given.first is None else given.first
-        plans = map(plan_of, range(begin, begin + 10**6))
+        plans = map(plan_of, range(begin, begin + (given.floors or 10**6)))
         print(f"fresh seeds from {begin} on", flush=True)
     began = time.monotonic()
     with counting_branches() if given.report else contextlib.nullcontext() as counted:
         report = run_many(plans, given.seconds or float("inf"), given.most, kept)
     print(f"{time.monotonic() - began:.0f} s: {report.numbers()}")
-    print("\n".join([*report.looked_at(), *report.in_vain()]))
+    print("\n".join([*report.looked_at(), *report.in_vain(), *report.places()]))
     if counted is not None:
         print("\n".join([*report.pairs(), *branches(counted)]))
-    return int(report.has_failed)
+    below = report.below_floor if given.floors else []
+    for place in below:
+        print(f"below the floor of {100 * FLOOR:g} %: {place.name} ({place.step}). {place.what}")
+    return int(report.has_failed or bool(below))
 
 
 def _range(told: str) -> range:

@@ -251,6 +251,7 @@ def verify_beside(world: World, chance: Random) -> None:
             world.scheduler.run_alone(command, _MAX_POINTS)
         else:
             world.wait_for_commands()
+    world.stats["a verification while rows are asked for"] += has_request
     is_alone = has_request and chance.random() < 0.7
     how = VerifyOptions(0.0 if is_alone else chance.choice([0.0, 5.0]), chance.choice(_BATCHES))
     _verify(world, chance, name, how, is_alone=is_alone, is_beside_writer=not is_alone)

@@ -29,6 +29,7 @@ from typing import Any
 import beginnings
 import exit_codes
 import once
+import places
 from application import KEYS, OWN_USER, SCHEMA, VIEW, VIEW_SCHEMA, Application, Shape
 from auditor import Auditor
 from backlog import Directory
@@ -494,6 +495,7 @@ class World:
             with (
                 installed(self, self.plan["seed"], self.plan.get("bounds", {})),
                 self.followed.installed(),
+                places.counting(self.stats),
                 contextlib.redirect_stdout(Output(self, "stdout")),
                 contextlib.redirect_stderr(Output(self, "stderr")),
             ):
@@ -524,7 +526,7 @@ class World:
                 self.scheduler.aimed = None
                 self.scheduler.run_on(gap)
             self._give_up_if_failed()
-            take(self, kind, Random(seed), given[0] if given else {})
+            take(self, kind, seed, given[0] if given else {})
         live_with_a_core(self)
         self._give_up_if_failed()
         self._end()
