@@ -518,7 +518,7 @@ def refuse_at_flush_of_source(world: World, chance: Random) -> None:
     for _ in range(3):
         world.followed.commit(chance)
         world.scheduler.run_on(_POINTS, lambda: world.stats[place] > before)
-    # A kill before the flush would bring an event that nobody knows as refused after later ones.
+    # A kill before the flush would bring an event that is not recorded as refused after later ones.
     receiver.mood = {}
     world.scheduler.run(_LONG, lambda: not receiver.has_late)
     world.scheduler.run_on(_POINTS)
