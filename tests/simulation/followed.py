@@ -574,10 +574,11 @@ class Followed:
         return self._newest.get(key, 0)
 
     def is_sent(self, events: Sequence[Event]) -> None:
-        """Check events as they arrive: none has a row in the table of failures, and a TRUNCATE
-        comes when all before it is answered, and all after it when it is.
+        """Check events as they arrive: none has a row in the table of failures. An event comes when
+        each earlier one of its keys is answered or in its document, a TRUNCATE when all before it is
+        answered, and all after it when it is.
         """
-        failures = self._failures()
+        failures, here = self._failures(), {_number(each.event_id) for each in events}
         for event in events:
             one, number = event.event_id, _number(event.event_id)
             self._world.auditor.checks += 1
@@ -594,7 +595,15 @@ class Followed:
                 before = []
             changes = self._changes()
             # A change that cannot be read has its failure once the position passes it.
-            if left := self._unanswered([each for each in before if changes[each]], known):
+            waited = {each for each in before if changes[each]}
+            if self._world.plan["format"] in JOINS_NEW_KEY:
+                own = self._objects_of(one)
+                waited |= {
+                    each
+                    for each in range(1, number)
+                    if each not in here and own & self._objects_of(f"{TYPE}.{each}")
+                }
+            if left := self._unanswered(sorted(waited), known):
                 self.fail(f"{one} is sent before {left[:10]} are answered")
 
     def _changes(self) -> Mapping[int, Change | None]:
