@@ -61,7 +61,7 @@ def test_refused_rows_are_shown_in_the_same_words_everywhere(
             assert told == ask("/status.json")["health"]
             assert f"health: warning: {TWO_REFUSED}" in run(*database, "status")[1]
             assert TWO_REFUSED in run(*database, "top", "--database")[1]
-            receiver.script = lambda _: reply(204)
+            receiver.script = lambda _: reply(200, answer())
             run(*database, "requeue", "--ids", "2")
             execute(log, "NOTIFY eventlog")
             shows(ask, "1 row refused by the receiver")
