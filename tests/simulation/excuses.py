@@ -29,6 +29,7 @@ class Excuse(Enum):
     KEY_RENAMED = "key renamed", 0.05
     UNAVAILABLE = "unavailable", 0.05
     # What happens before.
+    MORE_AFTER_RESTART = "a document that comes again with more events after a restart", 0.05
     OLD_FILE = "sent from the file of before a restore", 0.1
     REPEATED = "applied again after a restore", 0.1
     OBJECT_DIFFERS = "applied again, or late, of an object that may differ", 0.15
