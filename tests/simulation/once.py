@@ -94,8 +94,8 @@ def may_end(world: World, process: Process, error: EventlogError) -> bool:
         return False
     if isinstance(error, SourceUnavailable):
         return bool(process.start.get("was_away"))
-    if isinstance(error, ReceiverUnavailable) and not _is_steady(world):
-        return True  # a snapshot waits for a class whose table is gone
+    if isinstance(error, ReceiverUnavailable) and "the snapshot waits for class" in str(error):
+        return not _is_steady(world)  # whose table is gone
     receiver = _receiver_of(world, process.name)
     is_moody = process.start["mood"] or bool(receiver.mood) or world.away > 0
     return isinstance(error, ReceiverUnavailable) and (is_moody or process.answers["retry"] > 0)
