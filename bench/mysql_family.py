@@ -32,7 +32,8 @@ import mysql_servers
 
 from eventlog.core.catalog_builder import build_catalog
 from eventlog.sql import migrations
-from eventlog.sql.connection import connect, load_dialect
+from eventlog.sql.connection import connect
+from eventlog.sql.driver_errors import load_dialect
 from eventlog.sql.locate import locate_log
 from eventlog.sql.triggers import triggers_of
 from eventlog.sql.triggers.watch import WatchedTable

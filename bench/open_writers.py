@@ -32,8 +32,9 @@ from shared import execute, url_of
 from eventlog.config.load import load
 from eventlog.core.ranges import to_ranges
 from eventlog.publisher.open_context import find_log
-from eventlog.sql.connection import connect, load_dialect
+from eventlog.sql.connection import connect
 from eventlog.sql.consumers import shown_ids
+from eventlog.sql.driver_errors import load_dialect
 from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.windows import ANY_STATUS
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         Step,
     )
     from eventlog.publisher.context import Counters
-    from eventlog.publisher.daemon import Publisher
+    from eventlog.publisher.publisher import Publisher
 
 __all__ = [
     "Answer",
@@ -81,7 +81,7 @@ _MODULES: Final = {
             "Lob", "Op", "Operation", "Step",
         ),
         "publisher.context": ("Counters",),
-        "publisher.daemon": ("Publisher",),
+        "publisher.publisher": ("Publisher",),
     }.items()
     for name in names
 }  # fmt: skip

@@ -21,8 +21,9 @@ import sqlalchemy as sa
 from shared import Run, execute, fetch, url_of
 
 from eventlog import cli
-from eventlog.sql.connection import connect, load_dialect
+from eventlog.sql.connection import connect
 from eventlog.sql.dialects.mysql_family import Family, writers
+from eventlog.sql.driver_errors import load_dialect
 from eventlog.sql.rights import Purpose
 
 TABLES: Final = (

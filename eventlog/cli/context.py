@@ -188,7 +188,8 @@ def session(
     """Open a session of the configured database; the caller commits. ``purpose`` is that of the
     role, whose rights a missing right leads to; None = the owner's. Raises DatabaseError.
     """
-    from eventlog.sql.connection import as_database_errors, owner_advice, set_purpose, will_write
+    from eventlog.sql.connection import will_write
+    from eventlog.sql.driver_errors import as_database_errors, owner_advice, set_purpose
 
     engine, dialect = engine_of(config)
     if purpose is not None:

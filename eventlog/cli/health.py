@@ -11,7 +11,7 @@ from eventlog.cli.context import FILE, CommandContext, json_option, print_json, 
 from eventlog.core.clock import unix_time
 from eventlog.errors import ConfigError
 from eventlog.exit_codes import ExitCode
-from eventlog.publisher.health_file import read_health
+from eventlog.files.health_file import read_health
 
 
 @click.command(cls=Command)

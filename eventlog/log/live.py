@@ -18,8 +18,9 @@ from eventlog.core.events import CurrentRow
 from eventlog.core.values import Kind
 from eventlog.log.storage import LogOptions
 from eventlog.model import LogRow
-from eventlog.sql.connection import as_database_errors, connect, dialect_of
+from eventlog.sql.connection import connect, dialect_of
 from eventlog.sql.dialect import Dialect
+from eventlog.sql.driver_errors import as_database_errors
 from eventlog.sql.locate import locate_log
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.quoted_names import quoted, schema_of

@@ -21,12 +21,10 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.catalog import Attribute, Catalog, LogName, ObjectClass, Table
 from eventlog.core.clock import monotonic
-from eventlog.errors import (
-    EventlogError,
-)
+from eventlog.errors import EventlogError
 from eventlog.publisher.context import Context, unavailable_in_words
 from eventlog.publisher.unwritable import UnwritableClasses
-from eventlog.sql.connection import is_refused
+from eventlog.sql.driver_errors import is_refused
 from eventlog.sql.triggers.gaps import column_changes, key_change
 
 _log = logging.getLogger("eventlog.publisher")

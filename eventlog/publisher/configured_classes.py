@@ -16,14 +16,8 @@ from eventlog.core.catalog import Catalog, Database, ObjectClass, match_name
 from eventlog.core.catalog_builder import build_catalog, complete_catalog
 from eventlog.core.options import names_hint, same_fields
 from eventlog.core.values import ValueOptions
-from eventlog.errors import (
-    ConfigError,
-    EventlogError,
-    TriggerError,
-    first_of,
-    together,
-)
-from eventlog.sql.connection import as_database_errors
+from eventlog.errors import ConfigError, EventlogError, TriggerError, first_of, together
+from eventlog.sql.driver_errors import as_database_errors
 from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.triggers.watch import (

@@ -2,60 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import sqlalchemy as sa
 
 from eventlog.publisher.claimed_rows import read_recorded
 from eventlog.publisher.ledger import SetLedger, is_at_work
-from eventlog.publisher.observer import SnapshotProgress, measure_queue
+from eventlog.publisher.observer import ConsumerStatus, measure_queue
 from eventlog.publisher.snapshot import UnfinishedSnapshot
-from eventlog.sql.consumers import ConsumerStart, read_consumers
+from eventlog.sql.consumers import read_consumers
 from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.open_log import OpenLog
 
 MAX_ROWS_BEHIND: Final = 100_000
 """The most rows that are counted as not done."""
-
-
-class ConsumerStatus(NamedTuple):
-    """The status of a consumer. Times are UTC."""
-
-    name: str
-    runs: bool
-    begins: str
-    begun: datetime
-    rows_behind: int
-    """The number of rows that the consumer has not done, ``MAX_ROWS_BEHIND`` at most."""
-    oldest_seconds: float | None
-    """The age of the first of these rows by event_time."""
-    ranges: int
-    """The number of ranges in the consumer's set above ``done_up_to``."""
-    done_up_to: int
-    """The record_id up to which all rows are done."""
-    done_top: int
-    """The highest record_id of the consumer's set."""
-    moved: datetime | None
-    still_seconds: float
-    """The time since the set last changed, or since the consumer was registered."""
-    events_in_flight: int
-    """The number of events that were sent or are parked, without a final answer."""
-    snapshot: SnapshotProgress | None
-    """The progress of the consumer's first load, None = it has none, or it has ended."""
-    start: ConsumerStart | None = None
-    """What the consumer sends, and where to, as of its last start; None = unknown."""
-
-    def as_data(self) -> dict[str, Any]:
-        """Return the status as data for JSON."""
-        data = self._asdict()
-        start = data.pop("start")
-        return {
-            **data,
-            "snapshot": None if self.snapshot is None else self.snapshot.as_data(),
-            "sink": None if start is None else start.sink,
-            "classes": None if start is None else start.classes,
-        }
 
 
 def consumer_statuses(

@@ -27,9 +27,9 @@ from eventlog.publisher.ledger import Ledger
 from eventlog.publisher.observer import SILENT, Measured, Observer
 from eventlog.publisher.published import Published
 from eventlog.sql.database import LockHolder
-from eventlog.sql.doctor import ask
 from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.open_log import OpenLog
+from eventlog.sql.questions import ask
 
 _log = logging.getLogger("eventlog.publisher")
 _COUNTING: Final = Lock()

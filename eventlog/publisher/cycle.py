@@ -68,8 +68,8 @@ from eventlog.publisher.snapshot import (
     build_objects,
     object_of,
     origins_of_objects,
-    record_chunk,
 )
+from eventlog.publisher.snapshot_chunks import record_chunk
 from eventlog.publisher.unwritable import UnwritableClasses, class_name_of, written
 from eventlog.sql.internal_tables import EntryKind, replace_content
 from eventlog.sql.rows import read_attempts

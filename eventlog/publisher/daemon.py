@@ -1,32 +1,22 @@
 """The publisher as a daemon: it connects, takes the lock, runs cycles, rests, and connects again
 (spec/event-log.md 8.5, 12).
-
-``Publisher`` does the work of ``eventlog publish`` for Python programs.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import sys
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.changes.format import Report
-from eventlog.config.load import Config, load
-from eventlog.config.publishing import refused_format
-from eventlog.core.arguments import check_arguments, instance_of_type
 from eventlog.core.clock import monotonic
 from eventlog.errors import (
-    ConfigError,
     ConsumerRuns,
     DatabaseError,
     DatabaseUnavailable,
@@ -40,10 +30,10 @@ from eventlog.publisher.capture_watcher import CaptureWatcher, CompareTriggers
 from eventlog.publisher.catalog_watcher import CatalogDrifted, CatalogWatcher
 from eventlog.publisher.claimed_rows import remove_marked_claims
 from eventlog.publisher.consumers import consumer_statuses
-from eventlog.publisher.context import Context, Counters, Reports, Used, summary, warn_at_start
+from eventlog.publisher.context import Context, Counters, Reports, summary, warn_at_start
 from eventlog.publisher.cycle import recover, run_cycle, send_in_flight
-from eventlog.publisher.ledger import LOCK_WAIT, ranges_of
-from eventlog.publisher.liveness import ReportingSink, reported_liveness
+from eventlog.publisher.ledger import ranges_of
+from eventlog.publisher.liveness import ReportingSink
 from eventlog.publisher.observer import (
     SILENT,
     Doing,
@@ -52,13 +42,10 @@ from eventlog.publisher.observer import (
     ParkedObject,
     measure_queue,
 )
-from eventlog.publisher.open_context import open_to_publish
-from eventlog.publisher.open_sink import open_sink as open_its_sink
 from eventlog.publisher.retention import with_retention
 from eventlog.publisher.sending import Delivered, DeliveryResult, send_heartbeat
 from eventlog.publisher.session import PublisherSession, PublisherState, draw_delivery_no
 from eventlog.publisher.sinks import Sink
-from eventlog.publisher.trigger_plan import comparison
 from eventlog.publisher.unwritable import UnwritableClasses
 from eventlog.publisher.waiting import (
     BackOff,
@@ -72,12 +59,9 @@ from eventlog.publisher.waiting import (
     soonest,
 )
 from eventlog.registry import as_plugin_errors
-from eventlog.sql import doctor
-from eventlog.sql.connection import as_database_errors
+from eventlog.sql import questions
+from eventlog.sql.driver_errors import as_database_errors
 from eventlog.sql.windows import Window
-
-if TYPE_CHECKING:
-    from eventlog.publisher.sinks.python import Receive
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -449,7 +433,7 @@ def measure(session: PublisherSession) -> None:
     measured = Measured.read(log, context.ledger.consumer)
     oldest_delivery = None
     if state.deliveries:
-        (oldest_delivery,) = doctor.ask_log(
+        (oldest_delivery,) = questions.ask_log(
             log, "inflight", float, delivery=min(state.deliveries)
         ) or (None,)
     zone, ledger = context.options.event_time_zone, context.ledger
@@ -479,144 +463,3 @@ def measure(session: PublisherSession) -> None:
             snapshot=None if state.loading is None else state.loading.progress(),
         )
     )
-
-
-# --- for Python programs --------------------------------------------------------------------------
-
-
-_CONFIGURATION: Final = instance_of_type(
-    str | os.PathLike | Mapping, "the path of an eventlog.toml, or its content as nested dicts"
-)
-
-
-class Publisher:
-    """A publisher of a log, or of the source in ``[source]``, which works like
-    ``eventlog publish``.
-
-    ``from_config`` creates it. A log has one publisher at a time: a second one raises
-    PublisherAlreadyRunning. The same object may run again after it has ended, but not in two
-    threads at the same time. ``[monitor]`` and ``[log]`` belong to the command: a program logs
-    through ``logging`` (``eventlog.publisher``) and reads ``counters``.
-    """
-
-    __slots__ = ("_config", "_counters", "_receive", "_used")
-
-    def __init__(self, config: Config, receive: Receive | None = None) -> None:
-        self._config = config
-        self._receive = receive
-        self._counters = Counters()
-        self._used = Used()
-
-    @classmethod
-    def from_config(
-        cls,
-        config: str | os.PathLike[str] | Mapping[str, Any],
-        *,
-        sink: Receive | None = None,
-        environ: Mapping[str, str] | None = None,
-    ) -> Publisher:
-        """Return a publisher of a configuration (docs/reference/configuration.md). It has not
-        connected yet.
-
-        ``config`` is the path of an ``eventlog.toml``, or its content as nested dicts, which may
-        contain secrets:
-        ``{"database": {"url": "postgresql://..."}, "watch": [{"table": "customer"}]}``.
-
-        ``sink`` is called with each document and its events in place of ``[sink]``. It returns None
-        (success for all), an ``Answer``, or an XDS answer as text. It may raise any exception if it
-        could not receive the events; they are then sent again. ``environ`` has the variables
-        ``EVENTLOG_...`` that override the configuration, None = the variables of the process.
-        Raises ConfigError, which names all problems.
-        """
-        check_arguments(
-            "Publisher.from_config",
-            config=(config, _CONFIGURATION),
-            environ=(environ, instance_of_type(Mapping | None, "a mapping of variables")),
-        )
-        if sink is not None:
-            from eventlog.publisher.sinks.python import check_receiver
-
-            check_receiver(sink, "Publisher.from_config: the argument sink")
-        content = config if isinstance(config, Mapping) else Path(config)
-        loaded = load(content, os.environ if environ is None else environ)
-        for warning in loaded.warnings:
-            _log.warning("%s", warning)
-        if sink is not None:
-            loaded = replace(loaded, sink=replace(loaded.sink, type="python"))
-            if why := refused_format(loaded):
-                raise ConfigError(f"a function cannot receive it: {why}")
-        return cls(loaded, sink)
-
-    @property
-    def counters(self) -> Counters:
-        """A copy of this publisher's counters, over all its runs."""
-        return replace(self._counters)
-
-    def run(self, stop: Stop | None = None) -> None:
-        """Publish until another thread or a signal handler sets ``stop`` (such as a
-        ``threading.Event``).
-
-        A database or a receiver that becomes unavailable is tried again with a back-off. Documents
-        that are being sent when ``stop`` is set are answered and marked. Raises
-        PublisherAlreadyRunning, DatabaseError if the first connection is refused, FatalAnswer if
-        the receiver answers fatal, ConfigError.
-        """
-        self._run(stop or StopRequest(), once=False)
-
-    def run_once(self, stop: Stop | None = None) -> Counters:
-        """Publish the present queue, and return the counters so far, as ``counters`` does.
-
-        Raises the errors of ``run``, and ReceiverUnavailable if events are left because the
-        receiver was unavailable or asked for them later.
-        """
-        self._run(stop or StopRequest(), once=True)
-        return self.counters
-
-    def _run(self, stop: Stop, *, once: bool) -> None:
-        config, counters = self._config, self._counters
-        if config.publisher.publisher_disabled:
-            _log.warning(NOTHING_PUBLISHED)
-            return
-        compare = comparison(config)
-        target = None if self._receive is None else f"the function {_name_of(self._receive)}"
-        opens = partial(open_to_publish, config, counters, self._used, target=target)
-        with reported_liveness(config) as liveness:
-            if config.follows:
-                from eventlog.publisher.stream.follow import follow
-                from eventlog.publisher.stream.open_source import following, position_of
-
-                follow(
-                    following(config, counters, Report()),
-                    position_of(config),
-                    self._open_sink,
-                    stop,
-                    once=once,
-                    observer=liveness,
-                    standby=config.publisher.standby,
-                )
-            elif once:
-                with (
-                    opens(lock_wait=LOCK_WAIT) as context,
-                    closing(self._open_sink()) as sink,
-                ):
-                    publish_once(context, sink, stop, compare=compare)
-            else:
-                retry = config.publisher.retry_initial, config.publisher.retry_max
-                standby = config.publisher.standby
-                publish(opens, self._open_sink, stop, liveness, retry, compare, standby)
-
-    def _open_sink(self) -> Sink:
-        if self._receive is None:
-            return open_its_sink(self._config, sys.stdout)
-        from eventlog.publisher.sinks.python import (
-            CallableSink,
-        )  # a late import, since it loads the reader of XDS answers
-
-        return CallableSink(self._receive, _name_of(self._receive))
-
-
-def _name_of(receive: Receive) -> str:
-    """Return the name of a function that receives documents; of an object, the name of its
-    class.
-    """
-    return str(getattr(receive, "__qualname__", type(receive).__qualname__))

@@ -69,18 +69,12 @@ from eventlog.publisher.output import event_writer
 from eventlog.publisher.refusals import refused
 from eventlog.publisher.retention import log_size, overdue_purge, size_in_words
 from eventlog.publisher.trigger_plan import unlike_recorded
-from eventlog.sql import doctor, migrations, resync
-from eventlog.sql.connection import (
-    TO_THE_PRIMARY,
-    as_database_errors,
-    connect,
-    dialect_of,
-    is_pooled,
-    set_purpose,
-)
+from eventlog.sql import doctor, migrations, questions, resync
+from eventlog.sql.connection import connect, dialect_of, is_pooled
 from eventlog.sql.consumers import SNAPSHOT, check_possible, read_consumer
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import Finding, Limits, findings
+from eventlog.sql.driver_errors import TO_THE_PRIMARY, as_database_errors, set_purpose
 from eventlog.sql.epoch import read_epoch
 from eventlog.sql.event_times import are_utc
 from eventlog.sql.locate import new_log
@@ -157,7 +151,7 @@ class Case:
 
     def ask(self, question: str, record: Callable[..., T], **about: object) -> list[T]:
         """Return the database's answers to a question about the log."""
-        return doctor.ask_log(self.log, question, record, **about)
+        return questions.ask_log(self.log, question, record, **about)
 
     def ask_one(self, question: str, record: Callable[..., T], **about: object) -> T:
         """Return the answer to a question that has exactly one answer."""
@@ -166,7 +160,7 @@ class Case:
 
     def repairs(self, name: str, **names: str) -> tuple[str, ...]:
         """Return statements that repair something; they are shown, and the user runs them."""
-        return doctor.repairs(self.log, name, **names)
+        return questions.repairs(self.log, name, **names)
 
     @property
     def consumer(self) -> str | None:
@@ -229,7 +223,7 @@ def examine(config: Config, compare: Compare, limits: Limits = _NO_LIMITS) -> li
 
 def _clock(case: Case) -> Iterator[Finding]:
     before = unix_time()
-    answers = doctor.ask(case.db, "clock", float)
+    answers = questions.ask(case.db, "clock", float)
     after = unix_time()
     for database_time in answers:
         yield from doctor.judge_clock(
@@ -238,7 +232,7 @@ def _clock(case: Case) -> Iterator[Finding]:
 
 
 def _orphans(case: Case) -> Iterator[Finding]:
-    orphans = doctor.ask(case.db, "orphans", doctor.row)
+    orphans = questions.ask(case.db, "orphans", questions.row)
     case.orphaned_logs = {log for _, _, log, _ in orphans}
     yield from findings.judge_orphans(orphans)
 
@@ -326,7 +320,7 @@ def _revision(case: Case) -> Iterator[Finding]:
 
 def _indexes(case: Case) -> Iterator[Finding]:
     fixes = case.repairs("reading_index"), case.repairs("row_index")
-    columns = case.ask("indexes", doctor.row)
+    columns = case.ask("indexes", questions.row)
     by_expression = case.dialect.queue_by_expression
     yield from findings.judge_indexes(
         columns, case.log.table, case.dialect.quote, *fixes, by_expression=by_expression
@@ -410,7 +404,7 @@ def _unreadable(case: Case) -> Iterator[Finding]:
         if columns:
             tables, names = ([*texts] for texts in zip(*columns, strict=True))
             answer = case.ask(
-                "unreadable", doctor.row, schema=case.schema, tables=tables, columns=names
+                "unreadable", questions.row, schema=case.schema, tables=tables, columns=names
             )
             user = case.dialect.quote(case.user)
             unread = [table for table, _ in answer]
@@ -581,7 +575,7 @@ def _without_record_id(case: Case) -> Iterator[Finding]:
         refuse_large_ids(case.log)
     except LogTableError as refused:
         yield doctor.error("record_id_range", str(refused))
-    rows, _, checked = case.ask_one("without_record_id", doctor.row, limit=case.limits.rows)
+    rows, _, checked = case.ask_one("without_record_id", questions.row, limit=case.limits.rows)
     yield from findings.judge_record_ids(
         rows, checked, case.log_name, case.column("record_id"), case.limits
     )
@@ -645,7 +639,7 @@ def _loopback(case: Case) -> Iterator[Finding]:
         return
     limit = case.limits.rows
     rows, first, checked = case.ask_one(
-        "made_by", doctor.row, perpetrator=user.rstrip(" "), limit=limit
+        "made_by", questions.row, perpetrator=user.rstrip(" "), limit=limit
     )
     if not rows:
         return
@@ -684,7 +678,7 @@ def _event_time(case: Case) -> Iterator[Finding]:
         waiting = case.log.not_due(now, limits.rows)
         yield from findings.judge_due(waiting, limits)
     else:
-        newest = case.ask("ahead", doctor.row, now=now, sample=limits.sample)
+        newest = case.ask("ahead", questions.row, now=now, sample=limits.sample)
         table = case.log.table
         zone = table.zone_of_times(settings.event_time_zone)
         is_utc = table.writes_utc or are_utc(case.db, table)
@@ -707,7 +701,7 @@ def _invalid_rows(case: Case) -> Iterator[Finding]:
 
 def _keys(case: Case) -> Iterator[Finding]:
     if case.catalog is not None:
-        keys = case.ask("spelled_keys", doctor.row, sample=case.limits.sample)
+        keys = case.ask("spelled_keys", questions.row, sample=case.limits.sample)
         yield from findings.judge_keys(keys, case.catalog, case.limits)
 
 
@@ -717,7 +711,9 @@ def _gone(case: Case) -> Iterator[Finding]:
     """
     if case.catalog is None or "truncate" in case.dialect.capabilities:
         return
-    newest = max((int(last) for *_, last in case.ask("statuses", doctor.row, sample=1)), default=0)
+    newest = max(
+        (int(last) for *_, last in case.ask("statuses", questions.row, sample=1)), default=0
+    )
     rows = case.log.read_columns(
         [(max(1, newest - case.limits.rows + 1), newest)],
         ("record_id", "event_type", "table_name", "table_key"),
@@ -820,7 +816,7 @@ LOG_CHECKS: Final[Checks] = {
     "the lock of the log": lambda case: findings.judge_lock(case.log.lock_holder(), str(case.log)),
     "the indexes of the log": _indexes,
     "the sequence of record_id": lambda case: findings.judge_numberings(
-        case.ask("numberings", doctor.Numbering),
+        case.ask("numberings", questions.Numbering),
         case.log.table.column("record_id"),
         must_be_known="concurrent_writers" in case.dialect.capabilities,
     ),
@@ -842,10 +838,10 @@ LOG_CHECKS: Final[Checks] = {
     "installed triggers": _plan,
     "what the triggers have not logged": _due,
     "tables that triggers refer to": lambda case: findings.judge_broken(
-        case.ask("broken_triggers", doctor.row)
+        case.ask("broken_triggers", questions.row)
     ),
     "triggers of partitions": lambda case: findings.judge_partitions(
-        case.ask("partition_triggers", doctor.row)
+        case.ask("partition_triggers", questions.row)
     ),
     "keys with deferred checks": _deferrable,
     "tables without triggers": _untouched,
@@ -855,7 +851,7 @@ LOG_CHECKS: Final[Checks] = {
 
 
 def _statuses(case: Case) -> Iterator[Finding]:
-    statuses = case.ask("statuses", doctor.row, sample=case.limits.sample)
+    statuses = case.ask("statuses", questions.row, sample=case.limits.sample)
     skipped: dict[int, str] = {}
     if not case.log.lacking([(Part.ERROR, Right.SELECT)]):
         lines, _ = refused(case.log)

@@ -35,7 +35,7 @@ from eventlog.publisher.cycle import build_recorded, preview, recorded_ids
 from eventlog.publisher.delivery import Delivery
 from eventlog.publisher.ledger import is_at_work, status_of
 from eventlog.publisher.snapshot import Present, read_object
-from eventlog.sql.connection import as_database_errors
+from eventlog.sql.driver_errors import as_database_errors
 from eventlog.sql.rows import PUT_BACK, SKIPPED, ErrorRow, read_errors
 
 _SECONDS: Final = 60

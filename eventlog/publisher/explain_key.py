@@ -19,8 +19,8 @@ from eventlog.publisher.doctor import Compare
 from eventlog.publisher.explain import explain_as_read
 from eventlog.publisher.ledger import status_of
 from eventlog.publisher.open_context import for_consumer, open_unlocked
-from eventlog.sql import doctor
-from eventlog.sql.connection import as_database_errors, for_message
+from eventlog.sql import doctor, questions
+from eventlog.sql.driver_errors import as_database_errors, for_message
 from eventlog.sql.rights import Purpose
 from eventlog.sql.rows import extent
 from eventlog.sql.snapshots import Snapshots
@@ -154,7 +154,7 @@ def _sentences(
         )
         yield from explained.notes
     ask = partial(
-        doctor.ask_log, context.log, "transactions", doctor.OpenTransaction, limit=_TRANSACTIONS
+        questions.ask_log, context.log, "transactions", doctor.OpenTransaction, limit=_TRANSACTIONS
     )
     transactions = for_message(context.log.connection, ask) or []
     writers = [one for one in transactions if one.wrote_log]

@@ -11,9 +11,9 @@ from eventlog.core.catalog import Catalog
 from eventlog.errors import ConfigError
 from eventlog.publisher.configured_classes import read_catalog, wanted_classes
 from eventlog.publisher.open_context import additions_of, find_log
-from eventlog.sql.doctor import repairs
 from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.open_log import OpenLog
+from eventlog.sql.questions import repairs
 from eventlog.sql.rights import Addition, Part, Purpose, grants_advice, rights_for
 
 

@@ -24,7 +24,7 @@ from eventlog.publisher.observer import (
 from eventlog.sql.doctor import Limits, age
 
 if TYPE_CHECKING:
-    from eventlog.publisher.consumers import ConsumerStatus
+    from eventlog.publisher.observer import ConsumerStatus
 
 _LIMITS: Final = Limits()
 NO_PROGRESS: Final = 600.0

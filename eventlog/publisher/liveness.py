@@ -23,8 +23,8 @@ from typing import Final
 
 from eventlog.config.load import Config
 from eventlog.core.clock import monotonic, start_thread
+from eventlog.files.health_file import health_file
 from eventlog.model import Answer, Document, EventResult, Level
-from eventlog.publisher.health_file import health_file
 from eventlog.publisher.observer import SILENT, Doing, Observer, WaitFor
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.waiting import LONGEST_REST

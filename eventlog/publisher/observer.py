@@ -17,14 +17,9 @@ from eventlog.model import Answer, Document
 from eventlog.publisher.conditions import LINES_READ
 from eventlog.publisher.delivery import DeliveryInfo
 from eventlog.publisher.ledger import Ledger, count_undone, ledger_of
-from eventlog.sql.doctor import (
-    HeldSnapshot,
-    OpenTransaction,
-    TableStorage,
-    ask_log,
-    oldest_writer,
-)
+from eventlog.sql.doctor import HeldSnapshot, OpenTransaction, TableStorage, oldest_writer
 from eventlog.sql.open_log import OpenLog
+from eventlog.sql.questions import ask_log
 from eventlog.sql.resync import due_now
 from eventlog.sql.rights import Part, Right
 from eventlog.sql.rows import count_failed
@@ -32,7 +27,7 @@ from eventlog.sql.verifications import LastVerification, read_verifications
 from eventlog.sql.windows import Window
 
 if TYPE_CHECKING:
-    from eventlog.publisher.consumers import ConsumerStatus
+    from eventlog.sql.consumers import ConsumerStart
 
 QUEUE_CAP: Final = 100_000
 """The most rows of status N that a measurement counts; for a longer queue, "or more" is
@@ -106,6 +101,45 @@ class SnapshotProgress(NamedTuple):
     def from_data(cls, data: Mapping[str, Any]) -> SnapshotProgress:
         """Return the progress from the data of ``as_data``."""
         return cls(data["class"], data["objects"], data["expected"], data["done"])
+
+
+class ConsumerStatus(NamedTuple):
+    """The status of a consumer. Times are UTC."""
+
+    name: str
+    runs: bool
+    begins: str
+    begun: datetime
+    rows_behind: int
+    """The number of rows that the consumer has not done, ``MAX_ROWS_BEHIND`` at most."""
+    oldest_seconds: float | None
+    """The age of the first of these rows by event_time."""
+    ranges: int
+    """The number of ranges in the consumer's set above ``done_up_to``."""
+    done_up_to: int
+    """The record_id up to which all rows are done."""
+    done_top: int
+    """The highest record_id of the consumer's set."""
+    moved: datetime | None
+    still_seconds: float
+    """The time since the set last changed, or since the consumer was registered."""
+    events_in_flight: int
+    """The number of events that were sent or are parked, without a final answer."""
+    snapshot: SnapshotProgress | None
+    """The progress of the consumer's first load, None = it has none, or it has ended."""
+    start: ConsumerStart | None = None
+    """What the consumer sends, and where to, as of its last start; None = unknown."""
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the status as data for JSON."""
+        data = self._asdict()
+        start = data.pop("start")
+        return {
+            **data,
+            "snapshot": None if self.snapshot is None else self.snapshot.as_data(),
+            "sink": None if start is None else start.sink,
+            "classes": None if start is None else start.classes,
+        }
 
 
 class JobProgress(NamedTuple):

@@ -17,10 +17,7 @@ from eventlog.config.publishing import insert_query_back
 from eventlog.core.event_ids import epoch_suffix
 from eventlog.core.events import EventOptions
 from eventlog.core.options import same_fields
-from eventlog.errors import (
-    ConfigError,
-    DatabaseError,
-)
+from eventlog.errors import ConfigError, DatabaseError
 from eventlog.publisher.configured_classes import captured_tables, read_catalog, wanted_classes
 from eventlog.publisher.context import Context, Counters, PublisherOptions, Retention, Used
 from eventlog.publisher.ledger import Ledger, SetLedger, ledger_of, lock_within
@@ -28,18 +25,10 @@ from eventlog.publisher.output import event_writer
 from eventlog.publisher.published import repeated_number
 from eventlog.publisher.sinks import Owner
 from eventlog.registry import sink_named
-from eventlog.sql.connection import (
-    TO_THE_PRIMARY,
-    as_database_errors,
-    connect,
-    describe,
-    dialect_of,
-    parse_url,
-    refuse_pooling,
-    set_purpose,
-)
+from eventlog.sql.connection import connect, describe, dialect_of, parse_url, refuse_pooling
 from eventlog.sql.consumers import ConsumerStart, begun_of, consumer_names, record_start
 from eventlog.sql.dialect import Dialect
+from eventlog.sql.driver_errors import TO_THE_PRIMARY, as_database_errors, set_purpose
 from eventlog.sql.epoch import (
     differing,
     forget_removed,

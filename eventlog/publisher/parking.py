@@ -8,7 +8,6 @@ from typing import NamedTuple, TypeVar
 
 from eventlog.core.clock import Random, chance
 from eventlog.errors import number_of
-from eventlog.publisher.waiting import back_off
 
 K = TypeVar("K", bound=Hashable)
 
@@ -147,3 +146,13 @@ class Parking(dict[K, Parked]):
             for object_id, parked in self.items()
         }
         return f"more than {number_of(most, 'object')} parked" if len(counted) > most else ""
+
+
+def back_off(attempts: int, initial: float, maximum: float, random: Random = lambda: 1.0) -> float:
+    """Return the seconds to wait after so many attempts in a row: doubling from ``initial``, at
+    most ``maximum``.
+
+    ``random`` removes up to half of it, so that processes that failed at the same time do not try
+    again at the same time; the default removes nothing.
+    """
+    return float(min(maximum, initial * 2 ** min(attempts - 1, 62))) * (1 + random()) / 2

@@ -24,8 +24,8 @@ from eventlog.model import EventType, LogRow, Status, unpadded
 from eventlog.publisher.claimed_rows import read_recorded, sent_ids
 from eventlog.publisher.conditions import LINES_READ
 from eventlog.sql import resync
-from eventlog.sql.connection import as_database_errors
 from eventlog.sql.consumers import judged_by_set, read_consumer
+from eventlog.sql.driver_errors import as_database_errors
 from eventlog.sql.epoch import read_removed
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rows import (

@@ -21,7 +21,7 @@ from eventlog.publisher.configured_classes import (
 )
 from eventlog.publisher.observer import Differences
 from eventlog.publisher.open_context import find_log
-from eventlog.sql.connection import as_database_errors
+from eventlog.sql.driver_errors import as_database_errors
 from eventlog.sql.locate import new_log
 from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.open_database import OpenDatabase

@@ -29,6 +29,7 @@ from eventlog.errors import (
 )
 from eventlog.publisher.context import Context
 from eventlog.publisher.observer import SILENT, Doing, Observer, WaitFor
+from eventlog.publisher.parking import back_off
 from eventlog.sql.database import Wake
 
 _log = logging.getLogger("eventlog.publisher")
@@ -302,16 +303,6 @@ class HeartbeatTimer:
 def soonest(*seconds: float | None) -> float:
     """Return the smallest of these numbers. None = never; at least one must be a number."""
     return min(one for one in seconds if one is not None)
-
-
-def back_off(attempts: int, initial: float, maximum: float, random: Random = lambda: 1.0) -> float:
-    """Return the seconds to wait after so many attempts in a row: doubling from ``initial``, at
-    most ``maximum``.
-
-    ``random`` removes up to half of it, so that processes that failed at the same time do not try
-    again at the same time; the default removes nothing.
-    """
-    return float(min(maximum, initial * 2 ** min(attempts - 1, 62))) * (1 + random()) / 2
 
 
 @dataclass(slots=True)

@@ -96,7 +96,8 @@ from eventlog.spark.session import (
     start_workers,
 )
 from eventlog.spark.write import IDS, REPORT_SCHEMA, Recorded, write_part, write_recorded
-from eventlog.sql.connection import as_database_errors, describe
+from eventlog.sql.connection import describe
+from eventlog.sql.driver_errors import as_database_errors
 from eventlog.sql.rights import Purpose
 
 _log = logging.getLogger("eventlog.backlog")

@@ -56,14 +56,8 @@ from eventlog.spark.change_offsets import Offset
 from eventlog.spark.change_parts import Folding, held_back
 from eventlog.spark.log_source import without_foreign_settings
 from eventlog.sql import consumers
-from eventlog.sql.connection import (
-    as_database_errors,
-    connect,
-    describe,
-    dialect_of,
-    refuse_pooling,
-    set_purpose,
-)
+from eventlog.sql.connection import connect, describe, dialect_of, refuse_pooling
+from eventlog.sql.driver_errors import as_database_errors, set_purpose
 from eventlog.sql.epoch import differing, read_epoch, read_removed
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_database import OpenDatabase

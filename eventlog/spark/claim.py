@@ -43,7 +43,7 @@ from eventlog.publisher.open_context import open_context
 from eventlog.spark.directory import MANIFEST, SUCCESS, Directory, job_in, masked
 from eventlog.spark.job import DeliveryReport, OutputFile, PartReport, RowFailure, part_report
 from eventlog.spark.session import Progress, shown
-from eventlog.sql.connection import as_database_errors
+from eventlog.sql.driver_errors import as_database_errors
 from eventlog.sql.epoch import note_removed
 from eventlog.sql.internal_tables import (
     EntryKind,

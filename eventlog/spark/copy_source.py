@@ -27,7 +27,8 @@ from eventlog.spark.arrow_rows import structs_of
 from eventlog.spark.copy_target import GONE, CopyLoad, Key, KeyedChange, LatestChange, Nulled
 from eventlog.spark.copy_types import Columns, CopyError, Note, columns_of_class
 from eventlog.sql import consumers
-from eventlog.sql.connection import as_database_errors, connect, dialect_of
+from eventlog.sql.connection import connect, dialect_of
+from eventlog.sql.driver_errors import as_database_errors
 from eventlog.sql.rights import Purpose
 from eventlog.sql.windows import Selection
 

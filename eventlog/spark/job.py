@@ -32,7 +32,8 @@ from eventlog.publisher.ledger import ledger_of
 from eventlog.qlik.sequence import WriterState
 from eventlog.spark.directory import TEMPORARY, Directory
 from eventlog.spark.log_source import LogLocation, worker_url
-from eventlog.sql.connection import as_database_errors, connect, dialect_of
+from eventlog.sql.connection import connect, dialect_of
+from eventlog.sql.driver_errors import as_database_errors
 from eventlog.sql.parts import LogPart
 
 # --- numbering ------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from eventlog.spark.directory import TEMPORARY, Directory
 from eventlog.spark.job import COMPRESSION
 from eventlog.spark.log_source import LAST_ID, LogLocation
 from eventlog.spark.session import SparkFailed, as_spark_failed, cores_of
-from eventlog.sql.connection import as_database_errors
+from eventlog.sql.driver_errors import as_database_errors
 from eventlog.sql.parts import LogPart
 from eventlog.sql.rights import Purpose
 from eventlog.xds.writer import write_outgoing

@@ -1,5 +1,4 @@
-"""The databases that eventlog supports: from a name or URL to a dialect, from there to sessions,
-and their errors.
+"""The databases that eventlog supports: from a URL to a dialect, and from there to sessions.
 
 Sessions are set up for reading the log and its values.
 """
@@ -9,9 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from sqlalchemy import (
     URL,
@@ -27,7 +25,6 @@ from sqlalchemy.engine.interfaces import DBAPIConnection, ExceptionContext
 from sqlalchemy.engine.interfaces import Dialect as Driver
 from sqlalchemy.exc import (
     ArgumentError,
-    DBAPIError,
     InterfaceError,
     NoSuchModuleError,
     OperationalError,
@@ -35,44 +32,22 @@ from sqlalchemy.exc import (
 )
 
 from eventlog.core.clock import monotonic
-from eventlog.errors import (
-    ConfigError,
-    DatabaseError,
-    DatabaseUnavailable,
-    ServerUnavailable,
-    without_secrets,
-)
+from eventlog.errors import ConfigError, DatabaseError, DatabaseUnavailable, without_secrets
 from eventlog.sql import SUPPORTED, embedded
 from eventlog.sql.database import CHANGING_POOL, WRITES
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.open_database import OpenDatabase
-from eventlog.sql.rights import Purpose, grants_advice
-
-_EMBEDDED: Final = "embedded"
-"""The scheme of ``embedded:///DIRECTORY``: a PostgreSQL with its data in that directory."""
-_ALIASES: Final = {"postgres": "postgresql", _EMBEDDED: "postgresql"}
+from eventlog.sql.driver_errors import (
+    EMBEDDED,
+    as_database_errors,
+    load_dialect,
+    refused_between,
+    unavailable,
+)
 
 SECRET: Final = "EVENTLOG_DATABASE_PASSWORD or database.url_file"  # noqa: S105 - where it belongs
 """The place where the password of the configured database is set, for messages."""
 
-T = TypeVar("T")
-
-_logger = logging.getLogger(__name__)
 _statements = logging.getLogger("eventlog.statements")
-
-
-def load_dialect(name: str) -> Dialect:
-    """Return the dialect of this name. Raises ConfigError that names the supported ones."""
-    known = _ALIASES.get(name, name)
-    if known not in SUPPORTED:
-        raise ConfigError(f"database {name!r} is not supported: use one of {', '.join(SUPPORTED)}")
-    dialect: Dialect = import_module(f"eventlog.sql.dialects.{known}").DIALECT
-    return dialect
-
-
-def open_database(conn: Connection) -> OpenDatabase:
-    """Return the database of a connection."""
-    return load_dialect(conn.dialect.name).open(conn)
 
 
 def dialect_of(url: str | URL) -> Dialect:
@@ -113,7 +88,7 @@ def connect(
     cannot be read or names a database or driver that is not supported or not installed.
     """
     parsed = parse_url(url)
-    if parsed.drivername == _EMBEDDED:
+    if parsed.drivername == EMBEDDED:
         parsed = parse_url(embedded.start(Path(parsed.database or "")))
     dialect = dialect_of(parsed)
     if "+" in parsed.drivername and parsed.drivername != dialect.driver:
@@ -168,7 +143,7 @@ def connect(
             ) from context.original_exception
         # This is an error of the socket in the middle of a statement.
         if isinstance(context.original_exception, OSError):
-            raise _unavailable(
+            raise unavailable(
                 dialect, f"the connection to the database was lost: {context.original_exception}"
             ) from None
 
@@ -346,12 +321,12 @@ def reason_of(error: BaseException, url: URL) -> str:
 
 
 def _not_connected(dialect: Dialect, url: URL, error: BaseException, secret: str) -> DatabaseError:
-    if refused := _refused_between(dialect, error):
+    if refused := refused_between(dialect, error):
         return refused
     refusal = dialect.refusal(error)
     advice = (refusal.advice or _unreachable(dialect)).replace("{secret}", secret)
     message = f"cannot connect to {describe(url)}: {reason_of(error, url)}; {advice}"
-    return _unavailable(dialect, message) if refusal.passes else DatabaseError(message)
+    return unavailable(dialect, message) if refusal.passes else DatabaseError(message)
 
 
 def _unreachable(dialect: Dialect) -> str:
@@ -362,138 +337,6 @@ def _unreachable(dialect: Dialect) -> str:
             "connections from this machine"
         )
     return "check the path in the database URL, and the rights on the file and its directory"
-
-
-def _unavailable(dialect: Dialect, message: str) -> DatabaseUnavailable:
-    """Return the error of a database that may work later."""
-    return (ServerUnavailable if "server" in dialect.capabilities else DatabaseUnavailable)(message)
-
-
-_READ_ONLY: Final = "25006"
-TO_THE_PRIMARY: Final = (
-    "change the database URL to the primary's "
-    "(?target_session_attrs=read-write finds it among several hosts)"
-)
-"""The advice if nothing can be written."""
-_PURPOSE: Final = "eventlog_purpose"
-"""The execution option of an engine with the purpose of its sessions."""
-AS_OWNER: Final = "run this as the owner"
-"""The advice if a command of the owner lacks a right.
-
-The publisher must connect as another user.
-"""
-
-
-def set_purpose(engine: Engine, purpose: Purpose) -> Engine:
-    """Return the engine, whose sessions are for a purpose: a right that they lack leads to the
-    rights of this purpose.
-    """
-    engine.update_execution_options(**{_PURPOSE: purpose})
-    return engine
-
-
-def right_advice(source: Connection | Engine, otherwise: Purpose | None = None) -> str:
-    """Return what to do if a session lacks a right, by the purpose of its engine; ``otherwise`` is
-    the purpose if it has none.
-    """
-    engine = source.engine
-    purpose = engine.get_execution_options().get(_PURPOSE, otherwise)
-    if not isinstance(purpose, Purpose):
-        return "let the owner grant the right"
-    changes_role = "role" in str(engine.url.query.get("options", ""))
-    return grants_advice(None if changes_role else engine.url.username, purpose)
-
-
-def owner_advice(source: Connection | Engine) -> str:
-    """Return what to do if a command of the owner lacks a right; ``right_advice`` if the engine has
-    a purpose.
-    """
-    has_purpose = _PURPOSE in source.engine.get_execution_options()
-    return right_advice(source) if has_purpose else AS_OWNER
-
-
-@contextmanager
-def as_database_errors(source: Connection | Engine, advice: str | None = None) -> Iterator[None]:
-    """Turn errors of SQLAlchemy and of the bare driver into DatabaseUnavailable (worth trying
-    again) or DatabaseError.
-
-    ``advice`` is the advice if a right is missing, by default ``right_advice``. Open a connection
-    within the block: SQLAlchemy asks the server for its version then, and an error of that query
-    must be translated, too.
-    """
-    driver: Any = source.dialect.loaded_dbapi
-    dialect = load_dialect(source.dialect.name)
-    try:
-        yield
-    except DBAPIError as error:
-        to_do = right_advice(source) if advice is None else advice
-        raise _translated(
-            driver, dialect, error.orig or error, to_do, error.connection_invalidated
-        ) from error
-    except driver.Error as error:
-        to_do = right_advice(source) if advice is None else advice
-        raise _translated(driver, dialect, error, to_do, invalidated=False) from error
-
-
-def for_message(conn: Connection, ask: Callable[[], T]) -> T | None:
-    """Ask the database something that only words a message: who has a lock, what a name may mean.
-
-    Returns the answer, None if the database refuses the question: the message without the answer is
-    worth more than the error of the question. The transaction continues. Raises DatabaseUnavailable
-    if the connection is lost.
-    """
-    try:
-        with as_database_errors(conn), conn.begin_nested():
-            return ask()
-    except (DatabaseError, UnicodeError) as error:
-        if conn.invalidated:
-            raise
-        _logger.debug("a message lacks what the database refused to show: %s", error)
-        return None
-
-
-def is_refused(conn: Connection, error: DBAPIError) -> bool:
-    """Return True if the database refused only this statement, and can still run others.
-
-    After another error the connection may be lost.
-    """
-    driver: Any = conn.dialect.loaded_dbapi
-    dialect = load_dialect(conn.dialect.name)
-    cause = error.orig or error
-    failure = _translated(driver, dialect, cause, "", error.connection_invalidated)
-    return not isinstance(failure, DatabaseUnavailable)
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
-
-
-def _refused_between(dialect: Dialect, error: BaseException) -> DatabaseError | None:
-    """Return the error of a statement that a cause outside the database has refused, or None."""
-    line = _first_line(error)
-    for sign, cause in dialect.refused_by.items():
-        if sign in line:
-            return DatabaseError(
-                f"the database must be reached directly, not through {cause} ({line})"
-            )
-    return None
-
-
-def _translated(
-    driver: Any, dialect: Dialect, error: BaseException, advice: str, invalidated: bool
-) -> DatabaseError:
-    if refused := _refused_between(dialect, error):
-        return refused
-    line = _first_line(error)
-    # Deadlocks, cancelled statements, a full disk and shutdowns are operational errors, too, and
-    # are transient.
-    is_operational = isinstance(error, driver.OperationalError | driver.InterfaceError)
-    if invalidated or (is_operational and not dialect.refuses(error)) or dialect.passes(error):
-        return _unavailable(dialect, f"the database failed or became unavailable: {line}")
-    to_do = f"; {advice}" if dialect.lacks_right(error) else ""
-    if getattr(error, "sqlstate", None) == _READ_ONLY:
-        to_do = f"; this is a standby, or a read-only session: {TO_THE_PRIMARY}"
-    return DatabaseError(f"the database refused a statement: {line}{to_do}")
 
 
 def is_pooled(conn: Connection, dialect: Dialect) -> bool:

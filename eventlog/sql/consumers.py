@@ -24,7 +24,6 @@ from eventlog.core.ranges import Ranges, RecordSet, decode, to_ranges
 from eventlog.core.requeue import LoggedRow, RowState, Way
 from eventlog.core.start_time import start_time_of
 from eventlog.errors import ConfigError, DatabaseError, LogTableError, ServerUnavailable
-from eventlog.sql.doctor import Numbering, ask_log
 from eventlog.sql.epoch import read_removed
 from eventlog.sql.internal_tables import (
     EntryKind,
@@ -39,6 +38,7 @@ from eventlog.sql.internal_tables import (
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.purge import utc_now
+from eventlog.sql.questions import Numbering, ask_log
 from eventlog.sql.quoted_names import quoted, schema_of
 from eventlog.sql.record_ids import next_unused
 from eventlog.sql.rows import (

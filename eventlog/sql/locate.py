@@ -16,8 +16,8 @@ from eventlog.core.options import nearest_name
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, LogTableError, NoInternalTable, NoLogTable, NoSchema
 from eventlog.model import LogRow
-from eventlog.sql.connection import for_message, right_advice
 from eventlog.sql.dialect import Dialect
+from eventlog.sql.driver_errors import for_message, right_advice
 from eventlog.sql.log_table import INSUFFICIENT_PRIVILEGE, LAYOUTS, LogTable, split_name
 from eventlog.sql.open_database import OpenDatabase
 

@@ -23,9 +23,9 @@ from eventlog.core.catalog import ObjectClass
 from eventlog.core.ranges import Ranges
 from eventlog.errors import LogTableError
 from eventlog.model import LogRow, log_row
-from eventlog.sql.connection import for_message
 from eventlog.sql.database import LockHolder
 from eventlog.sql.dialect import Dialect, RowChunks
+from eventlog.sql.driver_errors import for_message
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.parts import LogPart, part_size, parts_of

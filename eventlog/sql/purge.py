@@ -21,8 +21,8 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.ranges import Range, RecordSet, decode
 from eventlog.errors import DatabaseError
-from eventlog.sql.connection import TO_THE_PRIMARY, is_refused
 from eventlog.sql.dialect import Dialect
+from eventlog.sql.driver_errors import TO_THE_PRIMARY, is_refused
 from eventlog.sql.epoch import note_removed
 from eventlog.sql.internal_tables import (
     EntryKind,
@@ -34,14 +34,7 @@ from eventlog.sql.internal_tables import (
 )
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rights import Purpose
-from eventlog.sql.rows import (
-    APPLIED,
-    column_of,
-    errors_of,
-    is_in,
-    rows_of,
-    runs_of_ranges,
-)
+from eventlog.sql.rows import APPLIED, column_of, errors_of, is_in, rows_of, runs_of_ranges
 
 _ONE, _ZERO = (sa.literal_column(number, sa.Integer()) for number in ("1", "0"))
 _MAX_PURGED: Final = 1000

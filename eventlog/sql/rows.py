@@ -26,7 +26,7 @@ from eventlog.core.ranges import Ranges, RecordSet, to_ranges
 from eventlog.core.requeue import LoggedRow, RowState, Way, judge
 from eventlog.errors import ConfigError, LogTableError
 from eventlog.model import EventType, LogRow, Status, unpadded
-from eventlog.sql.connection import is_refused
+from eventlog.sql.driver_errors import is_refused
 from eventlog.sql.epoch import read_removed
 from eventlog.sql.internal_tables import (
     EntryKind,

@@ -29,7 +29,8 @@ from eventlog.publisher.sinks.files import FileOptions
 from eventlog.publisher.sinks.objects import ObjectOptions
 from eventlog.registry import format_named
 from eventlog.sql import SUPPORTED, consumers, resync
-from eventlog.sql.connection import as_database_errors, connect, dialect_of, will_write
+from eventlog.sql.connection import connect, dialect_of, will_write
+from eventlog.sql.driver_errors import as_database_errors
 from eventlog.sql.internal_tables import delete_entries_of
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rights import Addition, Purpose

@@ -29,9 +29,9 @@ from eventlog.model import Answer, Document, LogRow
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_context import open_context
-from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects.mysql_family import Family
+from eventlog.sql.driver_errors import load_dialect
 from eventlog.sql.log_table import LogTable
 
 BASE_SCHEMA = "base of views"

@@ -19,7 +19,7 @@ from typing import IO, Any
 from eventlog.core.events import Outgoing
 from eventlog.model import ALL, Answer
 from eventlog.publisher import marks
-from eventlog.publisher.daemon import Publisher
+from eventlog.publisher.publisher import Publisher
 from eventlog.sql import followed_set
 
 

@@ -26,8 +26,9 @@ from eventlog.config.load import Config, load
 from eventlog.core.options import toml
 from eventlog.model import Answer, Document
 from eventlog.publisher.context import Context, Counters
-from eventlog.publisher.daemon import Publisher, publish
+from eventlog.publisher.daemon import publish
 from eventlog.publisher.open_context import open_context
+from eventlog.publisher.publisher import Publisher
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.trigger_plan import planned_triggers
 from eventlog.publisher.waiting import Stop, StopRequest

@@ -62,7 +62,7 @@ from eventlog.publisher.sinks import Document
 from eventlog.publisher.skipping import skip
 from eventlog.publisher.waiting import StopRequest
 from eventlog.sql import consumers, followed_set, migrations
-from eventlog.sql.connection import load_dialect
+from eventlog.sql.driver_errors import load_dialect
 from eventlog.sql.epoch import note_removed
 from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.locate import new_log
@@ -1304,7 +1304,7 @@ def test_as_many_documents_of_a_snapshot_as_concurrency_allows_are_sent_at_the_s
 def test_a_snapshot_that_was_cut_off_continues_after_its_last_chunk(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventlog.publisher.snapshot._MAX_KEYS", 2)
+    monkeypatch.setattr("eventlog.publisher.snapshot_chunks._MAX_KEYS", 2)
     fill(log, 5)
     config = consumer(log, start_from="snapshot")
     seen: list[str] = []
@@ -1330,7 +1330,7 @@ def test_a_snapshot_that_was_cut_off_continues_after_its_last_chunk(
 def test_a_snapshot_whose_class_has_got_another_key_begins_the_class_again(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventlog.publisher.snapshot._MAX_KEYS", 2)
+    monkeypatch.setattr("eventlog.publisher.snapshot_chunks._MAX_KEYS", 2)
     fill(log, 3)
     config = consumer(log, start_from="snapshot")
     seen: list[str] = []
@@ -1350,7 +1350,7 @@ def test_a_snapshot_whose_class_has_got_another_key_begins_the_class_again(
 def test_an_object_of_a_snapshot_that_gets_retry_waits_alone_and_its_changes_wait_for_it(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventlog.publisher.snapshot._MAX_KEYS", 2)
+    monkeypatch.setattr("eventlog.publisher.snapshot_chunks._MAX_KEYS", 2)
     fill(log, 3)
     tries: list[str] = []
     refuses = True
@@ -1386,7 +1386,7 @@ def test_an_object_that_the_receiver_fails_for_does_not_hold_a_snapshot(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch, max_attempts: int
 ) -> None:
     """Also where the consumer is killed all the time."""
-    monkeypatch.setattr("eventlog.publisher.snapshot._MAX_KEYS", 8)
+    monkeypatch.setattr("eventlog.publisher.snapshot_chunks._MAX_KEYS", 8)
     fill(log, 24)
     arrived: dict[str, str] = {}
     culprit = ""
@@ -1610,7 +1610,7 @@ def test_an_object_of_a_snapshot_is_a_read_for_debezium(log: sa.Engine) -> None:
 def test_numbers_grow_from_chunk_to_chunk_and_to_the_log_though_the_clock_goes_back(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventlog.publisher.snapshot._MAX_KEYS", 1)
+    monkeypatch.setattr("eventlog.publisher.snapshot_chunks._MAX_KEYS", 1)
     fill(log, 2)
     numbers: list[str] = []
 

@@ -192,7 +192,7 @@ def test_a_value_that_is_read_back_makes_only_its_own_row_invalid(western: Forei
 def test_a_snapshot_has_every_object_that_can_be_read(
     western: Foreign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventlog.publisher.snapshot._MAX_KEYS", 2)
+    monkeypatch.setattr("eventlog.publisher.snapshot_chunks._MAX_KEYS", 2)
     western.installed()
     western.add(
         ("'a'", western.good),

@@ -23,8 +23,8 @@ from eventlog.core.event_ids import raised_at
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Event
 from eventlog.publisher.context import Counters
-from eventlog.publisher.daemon import Publisher
 from eventlog.publisher.open_context import open_context
+from eventlog.publisher.publisher import Publisher
 
 pytestmark = pytest.mark.skipif(
     programs() is None,

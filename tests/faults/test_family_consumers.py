@@ -25,15 +25,7 @@ import mysql_servers
 import pytest
 import sqlalchemy as sa
 from documents import ROOT
-from family_writers import (
-    CHANGES,
-    WATCHES,
-    Writers,
-    changing,
-    end_prepared,
-    filled,
-    rows,
-)
+from family_writers import CHANGES, WATCHES, Writers, changing, end_prepared, filled, rows
 from processes import start
 from publishers import Collecting, opened, write_config
 from shared import PATIENCE, execute, fetch, url_of
@@ -48,7 +40,7 @@ from eventlog.publisher.ledger import StatusLedger
 from eventlog.publisher.marks import DeliveryProgress
 from eventlog.publisher.open_context import find_log
 from eventlog.publisher.session import PublisherSession
-from eventlog.sql.connection import connect, load_dialect
+from eventlog.sql.connection import connect
 from eventlog.sql.consumers import (
     LATEST,
     decode,
@@ -58,6 +50,7 @@ from eventlog.sql.consumers import (
     register,
 )
 from eventlog.sql.dialects.mysql_family.log import MySQLFamilyLog
+from eventlog.sql.driver_errors import load_dialect
 
 DRIVER = Path(__file__).with_name("consumer_driver.py")
 INSERT = "INSERT INTO usr (name) VALUES ('x')"

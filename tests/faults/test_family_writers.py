@@ -37,9 +37,10 @@ from eventlog.core.ranges import to_ranges
 from eventlog.errors import LogTableError, ServerUnavailable
 from eventlog.publisher.open_context import find_log
 from eventlog.sql import consumers, followed_set
-from eventlog.sql.connection import connect, load_dialect
+from eventlog.sql.connection import connect
 from eventlog.sql.dialects.mysql_family import writers as of_family
 from eventlog.sql.dialects.mysql_family.log import MySQLFamilyLog
+from eventlog.sql.driver_errors import load_dialect
 from eventlog.sql.open_log import OpenLog
 
 INSTRUMENT = "UPDATE performance_schema.setup_instruments SET enabled = '{}' WHERE name = 'wait/lock/metadata/sql/mdl'"

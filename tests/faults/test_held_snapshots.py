@@ -13,8 +13,9 @@ from shared import wait_until
 
 from eventlog.model import LogRow
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.doctor import HeldSnapshot, ask
+from eventlog.sql.doctor import HeldSnapshot
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.questions import ask
 
 LOG = LogTable("public", "eventlog", LogRow._fields)
 pytestmark = [

@@ -19,7 +19,7 @@ from publishers import in_background
 from shared import wait_until
 
 from eventlog.model import Event
-from eventlog.publisher.daemon import Publisher
+from eventlog.publisher.publisher import Publisher
 
 pytestmark = pytest.mark.skipif(
     programs() is None, reason="no programs of PostgreSQL: initdb, pg_ctl, pg_basebackup"

@@ -14,8 +14,8 @@ from shared import Run, execute, fetch, url_of
 
 from eventlog.config.load import load
 from eventlog.publisher.daemon import publish_once
-from eventlog.sql.connection import open_database
 from eventlog.sql.dialects.postgresql import compile
+from eventlog.sql.driver_errors import open_database
 
 TABLES = (
     "CREATE TABLE target (id integer PRIMARY KEY)",

@@ -31,7 +31,7 @@ from eventlog.publisher.daemon import publish, publish_once
 from eventlog.publisher.open_context import open_context
 from eventlog.publisher.unwritable import class_name_of
 from eventlog.registry import FORMATS, format_named, installed
-from eventlog.sql.connection import open_database
+from eventlog.sql.driver_errors import open_database
 
 OWN_TYPES = """
 CREATE SCHEMA "Other Place";

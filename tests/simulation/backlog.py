@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from eventlog.model import Event
-from eventlog.publisher.daemon import Publisher
+from eventlog.publisher.publisher import Publisher
 
 if TYPE_CHECKING:
     from world import World

@@ -31,7 +31,7 @@ from scheduler import BEGIN, Process
 from eventlog import registry
 from eventlog.core.catalog import table_of_types
 from eventlog.model import Answer, Change, ChangeOp, Event, EventResult, Level, Operation
-from eventlog.publisher.daemon import Publisher
+from eventlog.publisher.publisher import Publisher
 from eventlog.publisher.stream import (
     Backlog,
     Described,

@@ -20,9 +20,9 @@ from weakref import WeakKeyDictionary
 from eventlog.cli.runs import skip
 from eventlog.model import ChangeOp
 from eventlog.publisher import marks, sending, snapshot
-from eventlog.publisher.daemon import Publisher
 from eventlog.publisher.ledger import StatusLedger, are_registered
 from eventlog.publisher.marks import DeliveryProgress
+from eventlog.publisher.publisher import Publisher
 from eventlog.publisher.sending import DeliveryResult
 from eventlog.publisher.stream import follow
 from eventlog.publisher.stream.failures import Failures

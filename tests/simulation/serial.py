@@ -37,7 +37,7 @@ from eventlog import cli
 from eventlog.core.options import toml
 from eventlog.errors import FatalAnswer, ReceiverUnavailable
 from eventlog.model import Answer, Event, EventResult, Level
-from eventlog.publisher.daemon import Publisher
+from eventlog.publisher.publisher import Publisher
 
 _MOODS = ("good", "retry", "errors", "busy", "poisoned", "fatal")
 """The moods that answer event by event, or all alike."""

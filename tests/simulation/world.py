@@ -52,7 +52,7 @@ from eventlog.config.load import load
 from eventlog.core.options import toml
 from eventlog.errors import FatalAnswer, PublisherAlreadyRunning, ReceiverUnavailable
 from eventlog.model import Answer, Event, EventType
-from eventlog.publisher.daemon import Publisher
+from eventlog.publisher.publisher import Publisher
 from eventlog.sql import migrations
 from eventlog.sql.resync import Due
 from eventlog.sql.windows import Selection

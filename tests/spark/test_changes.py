@@ -29,9 +29,9 @@ from eventlog.spark import change_log, register
 from eventlog.spark.change_log import ChangeLog, OtherEpoch, RowsRemoved, close_cached_connection
 from eventlog.spark.change_offsets import offset_of
 from eventlog.spark.changes import ChangesDataSource
-from eventlog.sql.connection import open_database
 from eventlog.sql.consumers import highest_row, read_consumer
 from eventlog.sql.dialects.postgresql.database import PostgresDatabase
+from eventlog.sql.driver_errors import open_database
 from eventlog.sql.epoch import read_removed
 from eventlog.sql.locate import locate_log
 

@@ -25,7 +25,8 @@ from eventlog.spark.directory import Directory
 from eventlog.spark.log_source import LogLocation
 from eventlog.spark.preflight import counting_cores, preflight
 from eventlog.spark.session import SparkFailed
-from eventlog.sql.connection import connect, open_database
+from eventlog.sql.connection import connect
+from eventlog.sql.driver_errors import open_database
 from eventlog.sql.locate import locate_log
 
 ROOT = Path(__file__).parents[2]

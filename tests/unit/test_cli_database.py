@@ -12,8 +12,9 @@ from shared import Run
 from eventlog.cli.runs.requeue import parse_ids, parse_statuses
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.publisher.monitor.status import shape
-from eventlog.sql import connection
-from eventlog.sql.connection import connect, load_dialect
+from eventlog.sql import driver_errors
+from eventlog.sql.connection import connect
+from eventlog.sql.driver_errors import load_dialect
 from eventlog.sql.locate import locate_log
 from eventlog.sql.rights import Purpose
 
@@ -178,14 +179,14 @@ def test_a_right_that_is_missing_is_named_with_who_can_grant_it(
 
 
 def test_a_publisher_that_lacks_a_right_is_not_advised_to_be_the_owner(database: sa.Engine) -> None:
-    connection.set_purpose(database, Purpose.PUBLISHER)
-    with connection.as_database_errors(database), database.connect() as conn:
+    driver_errors.set_purpose(database, Purpose.PUBLISHER)
+    with driver_errors.as_database_errors(database), database.connect() as conn:
         conn.exec_driver_sql("CREATE ROLE one_without_rights")
         conn.exec_driver_sql("CREATE TABLE private_of_the_owner (x integer)")
         conn.exec_driver_sql("SET LOCAL ROLE one_without_rights")
         with (
             pytest.raises(DatabaseError, match="--purpose publisher`, run by the owner") as refused,
-            connection.as_database_errors(conn),
+            driver_errors.as_database_errors(conn),
         ):
             conn.exec_driver_sql("SELECT * FROM private_of_the_owner")
         conn.rollback()

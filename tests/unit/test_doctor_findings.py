@@ -13,7 +13,6 @@ from eventlog.sql.doctor import (
     HeldSnapshot,
     Limits,
     LogTrigger,
-    Numbering,
     OpenTransaction,
     TableStorage,
     judge_clock,
@@ -31,6 +30,7 @@ from eventlog.sql.doctor.findings import (
     judge_storage,
     logged_objects,
 )
+from eventlog.sql.questions import Numbering
 from eventlog.sql.triggers import Action, TriggerPlan
 
 LIMITS = Limits()

@@ -14,12 +14,18 @@ from typing import Any, Final
 import pytest
 
 from eventlog.publisher.conditions import KINDS, Severity
-from eventlog.publisher.consumers import ConsumerStatus
 from eventlog.publisher.context import Counters
 from eventlog.publisher.health import Facts, Health, growth_in_a_day, judge
 from eventlog.publisher.liveness import LivenessClock
 from eventlog.publisher.monitor.activity import Activity
-from eventlog.publisher.observer import Differences, Doing, Measured, OverduePurge, WaitFor
+from eventlog.publisher.observer import (
+    ConsumerStatus,
+    Differences,
+    Doing,
+    Measured,
+    OverduePurge,
+    WaitFor,
+)
 from eventlog.sql.doctor import HeldSnapshot, TableStorage
 from eventlog.sql.verifications import LastVerification
 

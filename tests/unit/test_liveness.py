@@ -19,10 +19,10 @@ from eventlog import cli
 from eventlog.config.load import Config, load
 from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.exit_codes import ExitCode
+from eventlog.files.health_file import health_file, read_health
 from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish
-from eventlog.publisher.health_file import health_file, read_health
 from eventlog.publisher.liveness import Liveness, ReportingSink, liveness_of, reported_liveness
 from eventlog.publisher.observer import Doing, Measured, Observer, WaitFor
 from eventlog.publisher.open_context import open_context

@@ -35,17 +35,13 @@ from eventlog.errors import (
     number_of,
 )
 from eventlog.publisher.leaves import in_turn, means_to_partition, refuse_to_partition
-from eventlog.publisher.ledger import (
-    LOCK_WAIT,
-    ledger_of,
-    lock_within,
-    try_within,
-)
+from eventlog.publisher.ledger import LOCK_WAIT, ledger_of, lock_within, try_within
 from eventlog.publisher.open_context import advice_for_consumers, find_log
 from eventlog.sql import migrations
-from eventlog.sql.connection import dialect_of, set_purpose
+from eventlog.sql.connection import dialect_of
 from eventlog.sql.consumers import read_consumers
 from eventlog.sql.database import Storage
+from eventlog.sql.driver_errors import set_purpose
 from eventlog.sql.epoch import raise_epoch, read_epoch
 from eventlog.sql.locate import new_log
 from eventlog.sql.log_table import split_name

@@ -14,32 +14,19 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
-from eventlog.cli.context import (
-    CommandContext,
-    note,
-    print_json,
-    progress,
-    result,
-    session,
-)
+from eventlog.cli.context import CommandContext, note, print_json, progress, result, session
 from eventlog.cli.stopping import COMMITTING, DONE, NOTHING, if_stopped
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.clock import monotonic, sleep
-from eventlog.errors import (
-    BadTableKey,
-    ConfigError,
-    DatabaseError,
-    DatabaseUnavailable,
-    number_of,
-)
+from eventlog.errors import BadTableKey, ConfigError, DatabaseError, DatabaseUnavailable, number_of
 from eventlog.exit_codes import ExitCode
 from eventlog.files.text import spooled
 from eventlog.model import EventType
 from eventlog.publisher.configured_classes import class_named, read_catalog
 from eventlog.publisher.open_context import find_log
 from eventlog.sql import resync as batches
-from eventlog.sql.connection import as_database_errors
+from eventlog.sql.driver_errors import as_database_errors
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.resync import Unfinished, WriteBatch
 from eventlog.sql.rights import Addition, Purpose

@@ -15,14 +15,7 @@ from typing import Any, Final
 import click
 
 from eventlog.cli.consumer_option import config_for
-from eventlog.cli.context import (
-    CommandContext,
-    error_line,
-    print_json,
-    reading,
-    result,
-    table,
-)
+from eventlog.cli.context import CommandContext, error_line, print_json, reading, result, table
 from eventlog.cli.health_lines import COLOURS, in_words, print_health, when_sent
 from eventlog.cli.runs.known_consumer import check_consumer
 from eventlog.cli.runs.source_status import show_source
@@ -36,24 +29,26 @@ from eventlog.errors import ConfigError, DatabaseError, ReceiverUnavailable, num
 from eventlog.exit_codes import ExitCode
 from eventlog.model import Status
 from eventlog.publisher.claimed_rows import CLAIM_WAYS_OUT, read_recorded
-from eventlog.publisher.consumers import MAX_ROWS_BEHIND, ConsumerStatus, consumer_statuses
+from eventlog.publisher.consumers import MAX_ROWS_BEHIND, consumer_statuses
 from eventlog.publisher.context import NO_RETENTION, Retention
 from eventlog.publisher.delivery import Delivery
 from eventlog.publisher.doctor import examine
 from eventlog.publisher.health import Facts, Health, judge
 from eventlog.publisher.ledger import is_at_work, ledger_of
 from eventlog.publisher.monitor.status import shape
-from eventlog.publisher.observer import Differences, Measured, SnapshotProgress, measure_queue
+from eventlog.publisher.observer import (
+    ConsumerStatus,
+    Differences,
+    Measured,
+    SnapshotProgress,
+    measure_queue,
+)
 from eventlog.publisher.open_context import find_log, retention_of
 from eventlog.publisher.open_sink import can_try, try_receiver
 from eventlog.publisher.retention import with_retention
 from eventlog.publisher.stream.open_source import source_status
 from eventlog.publisher.trigger_plan import differences, planned_triggers
-from eventlog.sql.doctor import (
-    Finding,
-    Limits,
-    age,
-)
+from eventlog.sql.doctor import Finding, Limits, age
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rights import Purpose
 from eventlog.sql.rows import count_by_status

@@ -44,9 +44,7 @@ from eventlog.publisher.configured_classes import (
     declared_watches,
     with_tables,
 )
-from eventlog.publisher.configured_classes import (
-    read_catalog as present_catalog,
-)
+from eventlog.publisher.configured_classes import read_catalog as present_catalog
 from eventlog.publisher.context import (
     LOOPBACK_WAYS_OUT,
     loopback_of_tables,
@@ -57,8 +55,8 @@ from eventlog.publisher.open_context import find_log, publisher_options, publish
 from eventlog.publisher.trigger_plan import plan_for_new_log, plan_triggers, planned_triggers
 from eventlog.sql import LOCK_TIMEOUT, migrations
 from eventlog.sql import resync as batches
-from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialect import Dialect
+from eventlog.sql.driver_errors import load_dialect
 from eventlog.sql.locate import new_log
 from eventlog.sql.log_table import split_name
 from eventlog.sql.open_database import OpenDatabase

@@ -29,17 +29,15 @@ from eventlog.publisher.ledger import LOCK_WAIT, try_within
 from eventlog.publisher.stream import Backlog, Failure
 from eventlog.publisher.stream.recorded import RecordedDocument, decode
 from eventlog.sql.connection import (
-    as_database_errors,
     connect,
     describe,
     dialect_of,
-    load_dialect,
-    open_database,
     parse_url,
     refuse_pooling,
     will_write,
 )
 from eventlog.sql.dialect import Dialect
+from eventlog.sql.driver_errors import as_database_errors, load_dialect, open_database
 from eventlog.sql.log_table import LogTable, split_name
 
 

@@ -15,10 +15,11 @@ from sqlalchemy import URL, Connection
 
 from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
 from eventlog.errors import BadValue
-from eventlog.sql.connection import as_database_errors, connect
+from eventlog.sql.connection import connect
 from eventlog.sql.database import Answer, AnswerFunction
 from eventlog.sql.dialect import CurrentRow, Dialect, child_of
 from eventlog.sql.doctor import LogTrigger
+from eventlog.sql.driver_errors import as_database_errors
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.open_log import OpenLog

@@ -30,9 +30,9 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import ClauseElement, Executable
 
 from eventlog.errors import ConfigError, DatabaseError, LogTableError, number_of
-from eventlog.sql.connection import as_database_errors, load_dialect, open_database, owner_advice
 from eventlog.sql.database import Storage
 from eventlog.sql.dialect import Dialect
+from eventlog.sql.driver_errors import as_database_errors, load_dialect, open_database, owner_advice
 from eventlog.sql.locate import new_log, refuse_schema
 from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.quoted_names import quoted, schema_of

@@ -30,8 +30,8 @@ from eventlog.core.catalog import Database
 from eventlog.core.catalog_builder import build_catalog
 from eventlog.errors import EventlogError, LogTableError, TriggerError
 from eventlog.sql import migrations
-from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialect import Dialect
+from eventlog.sql.driver_errors import load_dialect
 from eventlog.sql.locate import new_log
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.migrations.operations import (

@@ -28,8 +28,8 @@ from eventlog.core.catalog_builder import build_catalog, complete_catalog
 from eventlog.core.options import STYLES
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, TriggerError
-from eventlog.sql.connection import as_database_errors, load_dialect
 from eventlog.sql.dialect import Dialect
+from eventlog.sql.driver_errors import as_database_errors, load_dialect
 from eventlog.sql.locate import new_log
 from eventlog.sql.migrations import downgrade, run_or_print, upgrade
 from eventlog.sql.triggers import TableSql, triggers_of

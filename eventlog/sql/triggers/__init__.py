@@ -30,8 +30,8 @@ from eventlog.errors import (
     together,
 )
 from eventlog.sql import LOCK_TIMEOUT
-from eventlog.sql.connection import AS_OWNER, as_database_errors, open_database
 from eventlog.sql.dialect import Dialect
+from eventlog.sql.driver_errors import AS_OWNER, as_database_errors, open_database
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rights import Part, Purpose, Right, grants_advice, rights_for
@@ -46,12 +46,7 @@ from eventlog.sql.triggers.captured import (
     unlike_lines,
     write_captured,
 )
-from eventlog.sql.triggers.declared import (
-    TableName,
-    TableTriggers,
-    declared_triggers,
-    warnings_of,
-)
+from eventlog.sql.triggers.declared import TableName, TableTriggers, declared_triggers, warnings_of
 from eventlog.sql.triggers.gaps import Gap
 from eventlog.sql.triggers.watch import WatchedTable
 
@@ -305,10 +300,10 @@ class Triggers(ABC):
         action for each table, with its reason.
 
         ``database`` is the reflected schema, ``catalog`` its classes, built with or without
-        ``exclusions``. ``refused`` are tables to leave out, with the reason. Triggers of the log
-        that no watch declares are dropped, unless a watch is refused. The database stays unchanged.
-        Raises LogTableError if the log is missing, TriggerError for triggers that could not run,
-        DatabaseError.
+        ``excluded_columns``. ``refused`` are tables to leave out, with the reason. Triggers of the
+        log that no watch declares are dropped, unless a watch is refused. The database stays
+        unchanged. Raises LogTableError if the log is missing, TriggerError for triggers that could
+        not run, DatabaseError.
         """
         log = self.find_log(conn, log)
         reflect = open_database(conn).reflect

@@ -16,18 +16,12 @@ from eventlog.changes.publishing import row_attributes
 from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, Database, ObjectClass, Table, match_name
 from eventlog.core.catalog_builder import build_catalog
-from eventlog.core.options import (
-    NAMES,
-    TEXT,
-    TEXT_OBJECT,
-    CheckedOptions,
-    option,
-    parse_options,
-)
+from eventlog.core.options import NAMES, TEXT, TEXT_OBJECT, CheckedOptions, option, parse_options
 from eventlog.core.values import ValueOptions
 from eventlog.errors import BadTableKey, ConfigError, first_of
 from eventlog.model import EventType, LogRow
-from eventlog.sql.connection import as_database_errors, connect, describe, dialect_of, parse_url
+from eventlog.sql.connection import connect, describe, dialect_of, parse_url
+from eventlog.sql.driver_errors import as_database_errors
 from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.open_database import OpenDatabase
 from eventlog.sql.open_log import OpenLog

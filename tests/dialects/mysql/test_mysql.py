@@ -18,7 +18,7 @@ from eventlog.errors import PublisherAlreadyRunning
 from eventlog.publisher.context import Counters
 from eventlog.publisher.observer import Measured
 from eventlog.publisher.open_context import open_context
-from eventlog.sql.connection import load_dialect
+from eventlog.sql.driver_errors import load_dialect
 from eventlog.sql.internal_tables import next_number
 from eventlog.sql.rights import Addition, Purpose, demanded
 from eventlog.sql.triggers import triggers_of

@@ -19,8 +19,8 @@ from eventlog.config.load import load
 from eventlog.errors import DatabaseError
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open_context import open_context
-from eventlog.sql.connection import load_dialect
-from eventlog.sql.doctor import ask
+from eventlog.sql.driver_errors import load_dialect
+from eventlog.sql.questions import ask
 
 TABLES = (
     "CREATE TABLE usr (id int PRIMARY KEY, name varchar(20))",

@@ -23,8 +23,8 @@ from oracle_catalogue import cases, downgrade_script, migration_script
 from oracle_core import MODULES, core_cases
 from oracle_driver import VERSIONS
 
-from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialects.oracle.script import terminated
+from eventlog.sql.driver_errors import load_dialect
 from eventlog.sql.triggers import Action, TriggerPlan, triggers_of
 
 GOLDEN: Final = Path(__file__).parent / "golden"

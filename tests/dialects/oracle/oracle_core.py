@@ -30,10 +30,10 @@ from eventlog.publisher.stream.position import Saved, TablePosition, _position_t
 from eventlog.sql import epoch, internal_tables, purge, resync, rows
 from eventlog.sql.dialects.oracle import DIALECT
 from eventlog.sql.dialects.oracle.session import has_log
-from eventlog.sql.doctor import ask, repairs
 from eventlog.sql.internal_tables import EntryKind
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_log import OpenLog
+from eventlog.sql.questions import ask, repairs
 from eventlog.sql.rights import Addition, Purpose, demanded, rights_for
 from eventlog.sql.statements import statements
 from eventlog.sql.windows import ResyncBatch, Selection

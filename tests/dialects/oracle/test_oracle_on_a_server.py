@@ -51,9 +51,9 @@ from eventlog.errors import DatabaseUnavailable, PublisherAlreadyRunning
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.open_context import open_context
 from eventlog.sql import migrations
-from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialects.oracle import DIALECT
-from eventlog.sql.doctor import Numbering, ask
+from eventlog.sql.driver_errors import as_database_errors
+from eventlog.sql.questions import Numbering, ask
 from eventlog.sql.triggers import triggers_of
 
 CAPTURES = pytest.mark.parametrize("trigger_level", ["row", "statement"])

@@ -24,7 +24,7 @@ from eventlog.core.catalog_builder import build_catalog
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.errors import BadValue, ConfigError, DatabaseError, ServerUnavailable
 from eventlog.model import TIMED_FIELDS, EventType, LogRow
-from eventlog.sql.connection import as_database_errors, connect, dialect_of, load_dialect
+from eventlog.sql.connection import connect, dialect_of
 from eventlog.sql.dialect import NoSuchValue
 from eventlog.sql.dialects import oracle
 from eventlog.sql.dialects.oracle import DIALECT, log, session
@@ -38,6 +38,7 @@ from eventlog.sql.dialects.oracle.text import (
     spelled,
     value_text,
 )
+from eventlog.sql.driver_errors import as_database_errors, load_dialect
 from eventlog.sql.log_table import LogTable, named_after
 from eventlog.sql.parts import arrow_schema
 from eventlog.sql.statements import statements

@@ -16,7 +16,8 @@ from eventlog.exit_codes import ExitCode
 from eventlog.publisher import doctor as publisher_doctor
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.doctor import HeldSnapshot, ask, findings
+from eventlog.sql.doctor import HeldSnapshot, findings
+from eventlog.sql.questions import ask
 
 
 def test_a_healthy_log_has_no_finding_that_counts(doctor: Doctor) -> None:

@@ -14,8 +14,8 @@ from eventlog.core.ranges import to_ranges
 from eventlog.errors import LogTableError
 from eventlog.model import LogRow
 from eventlog.sql import migrations
-from eventlog.sql.connection import set_purpose
 from eventlog.sql.dialects.postgresql import DIALECT
+from eventlog.sql.driver_errors import set_purpose
 from eventlog.sql.internal_tables import (
     EntryKind,
     add_entry,

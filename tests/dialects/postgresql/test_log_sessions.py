@@ -13,8 +13,9 @@ from sqlalchemy import Connection, Engine, make_url
 
 from eventlog.errors import ConfigError, DatabaseError, DatabaseUnavailable, ServerUnavailable
 from eventlog.sql import migrations
-from eventlog.sql.connection import connect, dialect_of, load_dialect
+from eventlog.sql.connection import connect, dialect_of
 from eventlog.sql.dialects.postgresql import DIALECT
+from eventlog.sql.driver_errors import load_dialect
 from eventlog.sql.locate import locate_log
 from eventlog.sql.log_table import LogTable
 

@@ -13,7 +13,7 @@ from shared import opened_log
 from sqlalchemy import Connection, Engine
 
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
-from eventlog.sql import doctor, migrations
+from eventlog.sql import migrations, questions
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.doctor import findings
 from eventlog.sql.internal_tables import next_number
@@ -188,7 +188,7 @@ def test_no_check_is_compiled_for_the_statements_of_writers_and_the_doctor_takes
     migrations.upgrade(database, log_table="eventlog")
     with database.connect() as conn:
         log = locate_log(DIALECT.open(conn), name="eventlog")
-        columns = doctor.ask(DIALECT.open(conn), "indexes", doctor.row, log)
+        columns = questions.ask(DIALECT.open(conn), "indexes", questions.row, log)
         assert list(findings.judge_indexes(columns, log, DIALECT.quote, (), ())) == []
         found = (
             "SELECT conname FROM pg_constraint WHERE conrelid = 'eventlog'::regclass AND contype "

@@ -19,11 +19,12 @@ from eventlog.config.load import Config, load
 from eventlog.errors import DatabaseUnavailable, LogTableError, PublisherAlreadyRunning
 from eventlog.model import Event
 from eventlog.publisher.context import Counters
-from eventlog.publisher.daemon import Publisher
 from eventlog.publisher.open_context import open_context
+from eventlog.publisher.publisher import Publisher
 from eventlog.publisher.trigger_plan import planned_triggers
 from eventlog.sql import migrations
-from eventlog.sql.connection import as_database_errors, connect
+from eventlog.sql.connection import connect
+from eventlog.sql.driver_errors import as_database_errors
 from eventlog.sql.triggers import LOCK_TIMEOUT, triggers_of
 
 

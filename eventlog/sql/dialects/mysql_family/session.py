@@ -20,13 +20,13 @@ from sqlalchemy import URL, Connection
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.errors import ConfigError
-from eventlog.sql.connection import load_dialect
 from eventlog.sql.database import KEEPALIVE, Answer, AnswerFunction
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects.mysql_family.text import bindable, in_text, quote_identifier
 from eventlog.sql.dialects.tried_rights import TriedRights
-from eventlog.sql.doctor import Numbering
+from eventlog.sql.driver_errors import load_dialect
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.questions import Numbering
 from eventlog.sql.statements import fetch, qualified, statements
 
 _logger = logging.getLogger(__name__)

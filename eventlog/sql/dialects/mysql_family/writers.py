@@ -32,7 +32,6 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.clock import chance, monotonic, random_hex, sleep
 from eventlog.errors import ServerUnavailable
-from eventlog.sql.connection import right_advice
 from eventlog.sql.dialects.mysql_family.session import (
     FamilySessions,
     error_code,
@@ -41,6 +40,7 @@ from eventlog.sql.dialects.mysql_family.session import (
     may_run,
 )
 from eventlog.sql.dialects.mysql_family.text import bindable, quote_identifier
+from eventlog.sql.driver_errors import right_advice
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.rights import Purpose
 from eventlog.sql.statements import fetch, statements

@@ -17,8 +17,8 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects.oracle.address import arguments_of
 from eventlog.sql.dialects.oracle.text import NUMBERS, qualified
 from eventlog.sql.dialects.tried_rights import TriedRights
-from eventlog.sql.doctor import Numbering
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.questions import Numbering
 from eventlog.sql.rights import Part, Right
 from eventlog.sql.statements import fetch as fetch_rows
 from eventlog.sql.statements import literal, statements

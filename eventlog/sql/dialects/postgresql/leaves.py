@@ -25,8 +25,8 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import DatabaseError, LogInUse, number_of
-from eventlog.sql.connection import for_message
 from eventlog.sql.dialects.postgresql.log_session import OTHER_PLANS
+from eventlog.sql.driver_errors import for_message
 from eventlog.sql.internal_tables import (
     Entry,
     EntryKind,

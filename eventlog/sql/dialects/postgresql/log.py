@@ -12,25 +12,14 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, CursorResult
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.core.catalog import (
-    ObjectClass,
-)
+from eventlog.core.catalog import ObjectClass
 from eventlog.core.ranges import Ranges
 from eventlog.model import LogRow, log_row
 from eventlog.sql.database import LockHolder
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.dialects.postgresql.log_session import run_alone
-from eventlog.sql.dialects.postgresql.session import (
-    CLUSTER,
-    MAY_ASK,
-    TIMELINE,
-)
-from eventlog.sql.dialects.postgresql.text import (
-    bindable,
-    bounds,
-    needs_quoting,
-    quote_function,
-)
+from eventlog.sql.dialects.postgresql.session import CLUSTER, MAY_ASK, TIMELINE
+from eventlog.sql.dialects.postgresql.text import bindable, bounds, needs_quoting, quote_function
 from eventlog.sql.dialects.postgresql.unreadable import (
     enough_readable,
     expect_unreadable,
@@ -40,9 +29,9 @@ from eventlog.sql.dialects.postgresql.unreadable import (
     is_unreadable,
     may_be_unreadable,
 )
-from eventlog.sql.doctor import Numbering, ask
 from eventlog.sql.internal_tables import is_committed
 from eventlog.sql.open_log import OpenLog
+from eventlog.sql.questions import Numbering, ask
 from eventlog.sql.rights import Part, Right, Rights, name_of
 from eventlog.sql.statements import (
     NEUTRAL,

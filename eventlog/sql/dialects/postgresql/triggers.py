@@ -20,7 +20,6 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.clock import monotonic
 from eventlog.errors import DatabaseError, first_of, together
-from eventlog.sql.connection import for_message
 from eventlog.sql.dialects.postgresql.compile import (
     ANY_BYTE,
     BEFORE,
@@ -64,6 +63,7 @@ from eventlog.sql.dialects.postgresql.text import (
     needs_quoting,
     quote_function,
 )
+from eventlog.sql.driver_errors import for_message
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import qualified, quote_identifier, run_as_it_stands
 from eventlog.sql.triggers import (
