@@ -55,7 +55,6 @@ from eventlog.registry import (
     source_named,
 )
 
-MESSAGES: Final = "qlik-messages"
 DEFAULT_FORMAT: Final = "xds"
 """The format of a published log if none is configured."""
 

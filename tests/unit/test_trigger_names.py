@@ -22,7 +22,7 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import quote_identifier
 from eventlog.sql.triggers import first_free
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, compile_watch, secret_names
-from eventlog.sql.triggers.watch import Style, WatchedTable, exclusions
+from eventlog.sql.triggers.watch import Style, WatchedTable, excluded_columns
 
 INTEGER, TEXT = parse_type("integer"), parse_type("text")
 
@@ -58,7 +58,7 @@ def with_unique_keys(*keys: tuple[str, ...]) -> ObjectClass:
 def compiled(
     watch: WatchedTable, cls: ObjectClass | None = None
 ) -> tuple[ClassTriggers, list[ChildTriggers]]:
-    own, *children = compile_watch(cls or usr(), watch, exclusions(DATABASE, [watch], ["usr"]))
+    own, *children = compile_watch(cls or usr(), watch, excluded_columns(DATABASE, watch, ["usr"]))
     assert isinstance(own, ClassTriggers)
     return own, [child for child in children if isinstance(child, ChildTriggers)]
 
@@ -126,7 +126,7 @@ def test_what_is_excluded_is_not_logged(
     assert [each.attribute for each in of_children] == children
     # The same from a catalog that was built without what is excluded.
     catalog = build_catalog(
-        DATABASE, tables=["usr"], exclude=exclusions(DATABASE, [watch], ["usr"])
+        DATABASE, tables=["usr"], exclude=excluded_columns(DATABASE, watch, ["usr"])
     )
     first, *rest = compile_watch(catalog.class_named("usr"), watch)
     assert isinstance(first, ClassTriggers)
@@ -147,7 +147,7 @@ def test_what_is_excluded_is_not_logged(
 )
 def test_names_that_fit_nothing_are_refused(watch: WatchedTable, message: str) -> None:
     with pytest.raises(TriggerError, match=message):
-        exclusions(DATABASE, [watch])
+        excluded_columns(DATABASE, watch)
 
 
 def test_a_view_is_watched_by_its_base_tables() -> None:

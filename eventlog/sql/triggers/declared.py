@@ -211,7 +211,7 @@ def declared_triggers(
     """Return the triggers that watches declare, table by table.
 
     ``database`` is the schema of the classes, ``catalog`` its classes, built with or without
-    ``exclusions``. ``reflect`` returns another schema, for base tables of views; None = the
+    ``excluded_columns``. ``reflect`` returns another schema, for base tables of views; None = the
     database has only one. ``refused`` are tables whose watches are left out, with the reason.
     """
     warnings: list[str] = []
@@ -359,9 +359,9 @@ def compile_watch(
     """Return the triggers of a watch: the class's own table first, then its child tables
     (spec/triggers.md 1, 2, 3).
 
-    ``excluded`` is the result of ``exclusions``, if the class was built without it. ``base`` holds,
-    for a view, the tables that ``watch.base`` names. Raises TriggerError for a view whose base
-    tables do not make its objects.
+    ``excluded`` is the result of ``excluded_columns``, if the class was built without it. ``base``
+    holds, for a view, the tables that ``watch.base`` names. Raises TriggerError for a view whose
+    base tables do not make its objects.
     """
     attributes = [
         a for a in cls.attributes if not a.is_key and a.column.name not in excluded.get(a.table, ())

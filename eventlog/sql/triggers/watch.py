@@ -61,37 +61,15 @@ class WatchedTable:
     """The size in bytes of the largest binary value that is logged (spec/triggers.md 6.2)."""
 
 
-def exclusions(
-    database: Database, watches: Iterable[WatchedTable], tables: Collection[str] | None = None
-) -> dict[str, tuple[str, ...]]:
-    """Return the columns by table that watches leave out of the attributes: the argument
-    ``exclude`` of ``build_catalog``.
+def excluded_columns(
+    database: Database, watch: WatchedTable, tables: Collection[str] | None = None
+) -> Mapping[str, Collection[str]]:
+    """Return the columns that one watch leaves out, by table: the argument ``exclude`` of
+    ``build_catalog``.
 
     A column of a child table is listed under the child table's name. ``tables`` are the classes as
     in ``build_catalog``, None = all tables with a key. Raises TriggerError for a name that is not
     an attribute of the class and for a key column.
-    """
-    excluded: defaultdict[str, set[str]] = defaultdict(set)
-    errors: list[TriggerError] = []
-    for watch in watches:
-        try:
-            left_out = excluded_columns(database, watch, tables)
-        except TriggerError as error:
-            errors.append(error)
-            continue
-        for owner, columns in left_out.items():
-            excluded[owner].update(columns)
-    if errors:
-        raise together(errors)
-    return {owner: tuple(sorted(columns)) for owner, columns in sorted(excluded.items())}
-
-
-def excluded_columns(
-    database: Database, watch: WatchedTable, tables: Collection[str] | None = None
-) -> Mapping[str, Collection[str]]:
-    """Return the columns that one watch leaves out, by table.
-
-    Arguments and errors are as in ``exclusions``.
     """
     present = {table.name: table for table in database.tables}
     table = match_name(watch.table, present)
@@ -124,7 +102,7 @@ def attribute_names(
 ) -> dict[str, tuple[str, str]]:
     """Map the names of a class's attributes in its watch to table and column.
 
-    ``tables`` is as in ``exclusions``.
+    ``tables`` is as in ``excluded_columns``.
     """
     names = {column.name: (table.name, column.name) for column in table.columns}
     for other in database.tables:

@@ -23,7 +23,6 @@ from eventlog.core.catalog_builder import build_catalog
 from eventlog.core.values import ColumnType, Kind
 from eventlog.model import EventType, LogRow
 from eventlog.sql import migrations
-from eventlog.sql.connection import load_dialect
 from eventlog.sql.database import Storage
 from eventlog.sql.dialects.oracle import DIALECT, log
 from eventlog.sql.dialects.oracle.log import IDENTITY
@@ -33,11 +32,12 @@ from eventlog.sql.dialects.oracle.objects import (
     values_statement,
 )
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers, named_statement
+from eventlog.sql.driver_errors import load_dialect
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
 from eventlog.sql.triggers import Action, TriggerPlan, triggers_of
 from eventlog.sql.triggers.declared import declared_triggers
-from eventlog.sql.triggers.watch import WatchedTable, exclusions
+from eventlog.sql.triggers.watch import WatchedTable, excluded_columns
 from eventlog.sql.windows import Selection, Walk
 
 Cases = Mapping[str, tuple[str, ...]]
@@ -261,7 +261,7 @@ def attributes_of(name: str) -> tuple[Attribute, ...]:
 
 def triggers_on(to: LogTable, watch: WatchedTable) -> tuple[str, ...]:
     catalog = build_catalog(
-        DATABASE, exclude=exclusions(DATABASE, [watch], [cls.name for cls in CATALOG.classes])
+        DATABASE, exclude=excluded_columns(DATABASE, watch, [cls.name for cls in CATALOG.classes])
     )
     declared, _, _ = declared_triggers(DATABASE, catalog, [watch])
     compiled = OracleTriggers().compile_declared(DATABASE.schema, to, declared)

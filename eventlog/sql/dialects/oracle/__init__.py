@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 _EXISTS: Final = -955
 _NO_SEQUENCE: Final = -2289
 _NO_OBJECT: Final = -4043
-_NO_INDEX: Final = -1418
 """The numbers of ORA- errors for objects that already exist, or do not exist."""
 
 _number: Any = oracle.NUMBER  # SQL without types in its signature

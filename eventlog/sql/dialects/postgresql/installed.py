@@ -143,9 +143,7 @@ class InstalledFunctions:
 
 
 def columns_of(marker: str) -> dict[str, str]:
-    """Return the columns, name -> type, in the comment of a function; empty for a function of an
-    early release, whose comment has none.
-    """
+    """Return the columns, name -> type, in the comment of a function, none if it names none."""
     _, has_columns, rest = marker.partition(" columns ")
     return json.JSONDecoder().raw_decode(rest)[0] if has_columns else {}
 
