@@ -31,7 +31,7 @@ import common
 import psutil
 
 if TYPE_CHECKING:
-    from eventlog.spark.job import Job
+    from eventlog.spark.backlog.job import Job
 
 SAVED = f"{common.SCHEMA}.saved"
 
@@ -151,7 +151,7 @@ def _to_xml_job(url_file: str, out: str) -> None:
     from pyspark.sql import functions as f
 
     from eventlog.spark import register
-    from eventlog.spark.session import open_session
+    from eventlog.spark.session.session import open_session
 
     spark = open_session("local[2]")
     spark.conf.set("spark.sql.shuffle.partitions", "8")
@@ -199,7 +199,7 @@ def _batches(bench: common.Server, directory: Path, objects: int, rounds: int) -
     """A log with one row per object, whose values are read back: two batches for 10,000 objects at
     least.
     """
-    from eventlog.sql.open_database import OpenDatabase
+    from eventlog.sql.port.open_database import OpenDatabase
 
     common.install(bench)
     bench.run(*(statement.format(objects=objects) for statement in _OBJECTS))
@@ -233,7 +233,7 @@ def _stages(job: Job) -> float:
     """Seconds of the first two stages in this process."""
     from pyarrow import RecordBatch
 
-    from eventlog.spark.fold import fold_bucket, read_parts
+    from eventlog.spark.backlog.fold import fold_bucket, read_parts
 
     began = time.perf_counter()
     numbers = (RecordBatch.from_pydict({"id": [n + 1]}) for n in range(len(job.parts)))
@@ -245,14 +245,14 @@ def _stages(job: Job) -> float:
 @contextmanager
 def _job(bench: common.Server, directory: Path) -> Iterator[Job]:
     from eventlog.config.load import load as load_config
-    from eventlog.publisher.configured_classes import class_names, with_tables
-    from eventlog.publisher.context import PublisherOptions
-    from eventlog.spark.job import Job, Output
+    from eventlog.publisher.context.context import PublisherOptions
+    from eventlog.publisher.declared.configured_classes import class_names, with_tables
+    from eventlog.spark.backlog.job import Job, Output
+    from eventlog.spark.backlog.output import output_format
     from eventlog.spark.log_source import place_for, without_foreign_settings
-    from eventlog.spark.output import output_format
-    from eventlog.sql.connection import connect, parse_url
+    from eventlog.sql.connect.connection import connect, parse_url
+    from eventlog.sql.connect.locate import locate_log
     from eventlog.sql.dialects.postgresql import DIALECT
-    from eventlog.sql.locate import locate_log
 
     config = load_config(common.configuration(directory), {"EVENTLOG_DATABASE_URL": bench.url})
     with connect(bench.url).connect().execution_options(**DIALECT.snapshot_options) as holder:

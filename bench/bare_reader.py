@@ -19,7 +19,7 @@ import common
 import psycopg
 
 from eventlog.core.clock import cpu_time
-from eventlog.publisher.waiting import rest_after
+from eventlog.publisher.run.waiting import rest_after
 
 _TABLE = f"{common.SCHEMA}.bare_reader"
 _POLL = f"""

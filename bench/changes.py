@@ -135,7 +135,7 @@ def _python_seconds() -> float:
 
 def _by_spark(config: str, place: Path, rows: int) -> None:
     from eventlog.spark import register
-    from eventlog.spark.session import open_session
+    from eventlog.spark.session.session import open_session
 
     spark = open_session("local[2]")
     register(spark)

@@ -24,10 +24,10 @@ import sqlalchemy as sa
 
 from eventlog import __version__
 from eventlog.sql import embedded, migrations
+from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.leaves import Partitioning
-from eventlog.sql.locate import locate_log
-from eventlog.sql.open_log import OpenLog
+from eventlog.sql.port.leaves import Partitioning
+from eventlog.sql.port.open_log import OpenLog
 
 sys.path.append(
     str(Path(__file__).resolve().parents[1] / "tests")

@@ -16,10 +16,10 @@ from statistics import median
 import common
 
 from eventlog.config.load import load
-from eventlog.publisher.context import Counters
-from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open_context import open_context
-from eventlog.publisher.open_sink import open_sink
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.configured_sink import open_sink
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.run.daemon import publish_once
 
 _SECONDS = 0.005
 

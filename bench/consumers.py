@@ -36,11 +36,11 @@ import psycopg
 from eventlog.config.load import load
 from eventlog.core.ranges import RecordSet
 from eventlog.model import Answer, Document
-from eventlog.publisher.context import Context, Counters
-from eventlog.publisher.cycle import recover, run_cycle
-from eventlog.publisher.open_context import open_context
-from eventlog.publisher.session import PublisherSession, PublisherState
-from eventlog.sql.consumers import read_consumer, write_done
+from eventlog.publisher.context.context import Context, Counters
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.send.cycle import recover, run_cycle
+from eventlog.publisher.send.session import PublisherSession, PublisherState
+from eventlog.sql.readers.consumers import read_consumer, write_done
 
 _RANGES = (0, 1_000, 100_000)
 _SESSIONS = 8

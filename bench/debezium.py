@@ -13,7 +13,7 @@ from decimal import Decimal
 import common
 
 from eventlog.changes.json_form import database_from_json
-from eventlog.core.catalog_builder import build_catalog
+from eventlog.core.catalog.builder import build_catalog
 from eventlog.debezium.writer import EnvelopeWriter, WriteOptions
 from eventlog.model import Change, ChangeOp, Value
 

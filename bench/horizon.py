@@ -35,10 +35,10 @@ import sqlalchemy as sa
 
 from eventlog.config.load import load
 from eventlog.model import Answer, Document, EventResult, Level
-from eventlog.publisher.context import Context, Counters
-from eventlog.publisher.cycle import recover, run_cycle
-from eventlog.publisher.open_context import open_context
-from eventlog.publisher.session import PublisherSession, PublisherState
+from eventlog.publisher.context.context import Context, Counters
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.send.cycle import recover, run_cycle
+from eventlog.publisher.send.session import PublisherSession, PublisherState
 
 _ROWS = (10_000, 100_000)
 _LEFT = 100

@@ -25,9 +25,9 @@ from statistics import median, quantiles
 import common
 import sqlalchemy as sa
 
+from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.session import WAKE
-from eventlog.sql.locate import locate_log
 
 _TRIGGER = "_tgr_eventlog_i_1"
 _NAIVE = f"""

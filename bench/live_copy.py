@@ -35,7 +35,7 @@ from deltalake import DeltaTable
 
 from eventlog import cli
 from eventlog.spark import delta, live_copy
-from eventlog.spark.session import open_session
+from eventlog.spark.session.session import open_session
 
 _TABLE = """
 INSERT INTO bench.usr SELECT i, 'Ann', 'Smith & Sons ' || i, 'user.' || i || '@example.org', i % 90000, date '2000-01-01' + i % 9000

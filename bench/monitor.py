@@ -32,18 +32,18 @@ from typing import Any, NamedTuple
 import common
 import drain
 
-from eventlog.cli.runs.publish import tune_collector
+from eventlog.cli.publish.runs.publish import tune_collector
 from eventlog.config.load import Config, load
-from eventlog.publisher import daemon
-from eventlog.publisher.context import Context, Counters
-from eventlog.publisher.cycle import recover
-from eventlog.publisher.liveness import LivenessClock, liveness_of
+from eventlog.publisher.context.context import Context, Counters
+from eventlog.publisher.context.observer import SILENT
+from eventlog.publisher.declared.configured_sink import open_sink
+from eventlog.publisher.declared.opening import open_to_publish
 from eventlog.publisher.monitor import monitoring
 from eventlog.publisher.monitor.activity import Activity
-from eventlog.publisher.observer import SILENT
-from eventlog.publisher.open_context import open_to_publish
-from eventlog.publisher.open_sink import open_sink
-from eventlog.publisher.session import PublisherSession
+from eventlog.publisher.run import daemon
+from eventlog.publisher.run.liveness import LivenessClock, liveness_of
+from eventlog.publisher.send.cycle import recover
+from eventlog.publisher.send.session import PublisherSession
 from eventlog.sql.dialects.postgresql.log import PostgresLog
 
 _REPEATED = 200
@@ -210,9 +210,9 @@ def cpu_of_imports() -> tuple[float, float]:
     monitor does.
     """
     program = """import time
-import eventlog.cli.runs.publish, eventlog.sql.dialects.postgresql, eventlog.publisher.sinks.files
+import eventlog.cli.publish.runs.publish, eventlog.sql.dialects.postgresql, eventlog.publisher.sinks.files
 publisher = time.process_time()
-import eventlog.cli.runs.triggers, eventlog.publisher.monitor, eventlog.publisher.monitor.server
+import eventlog.cli.install.runs.triggers, eventlog.publisher.monitor, eventlog.publisher.monitor.server
 print(publisher, time.process_time() - publisher)"""
     runs = [
         subprocess.run(

@@ -30,11 +30,11 @@ import sqlalchemy as sa
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import mysql_servers
 
-from eventlog.core.catalog_builder import build_catalog
+from eventlog.core.catalog.builder import build_catalog
 from eventlog.sql import migrations
-from eventlog.sql.connection import connect
-from eventlog.sql.driver_errors import load_dialect
-from eventlog.sql.locate import locate_log
+from eventlog.sql.connect.connection import connect
+from eventlog.sql.connect.locate import locate_log
+from eventlog.sql.port.driver_errors import load_dialect
 from eventlog.sql.triggers import triggers_of
 from eventlog.sql.triggers.watch import WatchedTable
 

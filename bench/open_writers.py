@@ -31,12 +31,12 @@ from shared import execute, url_of
 
 from eventlog.config.load import load
 from eventlog.core.ranges import to_ranges
-from eventlog.publisher.open_context import find_log
-from eventlog.sql.connection import connect
-from eventlog.sql.consumers import shown_ids
-from eventlog.sql.driver_errors import load_dialect
-from eventlog.sql.followed_set import FollowedSet
-from eventlog.sql.windows import ANY_STATUS
+from eventlog.publisher.declared.opening import find_log
+from eventlog.sql.connect.connection import connect
+from eventlog.sql.port.driver_errors import load_dialect
+from eventlog.sql.port.windows import ANY_STATUS
+from eventlog.sql.readers.consumers import shown_ids
+from eventlog.sql.readers.followed_set import FollowedSet
 
 OFF = ("--performance-schema=off",)
 

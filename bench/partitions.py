@@ -31,10 +31,10 @@ import sqlalchemy as sa
 
 from eventlog.config.load import load
 from eventlog.model import Answer, Document
-from eventlog.publisher.context import Counters
-from eventlog.publisher.cycle import recover, run_cycle
-from eventlog.publisher.open_context import open_context
-from eventlog.publisher.session import PublisherSession
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.send.cycle import recover, run_cycle
+from eventlog.publisher.send.session import PublisherSession
 
 _WRITERS = 4
 _LEAVES = 4
@@ -55,7 +55,7 @@ FROM pg_catalog.pg_statio_all_tables WHERE schemaname = '{common.SCHEMA}' AND re
 _STREAM = """
 import sys
 from eventlog.spark import register
-from eventlog.spark.session import open_session
+from eventlog.spark.session.session import open_session
 config, place = sys.argv[1:]
 spark = open_session("local[2]")
 register(spark)

@@ -38,10 +38,10 @@ import common
 import sqlalchemy as sa
 from peer_clients import WINDOW
 
-from eventlog.core.catalog_builder import build_catalog
+from eventlog.core.catalog.builder import build_catalog
 from eventlog.sql import migrations
+from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.locate import locate_log
 from eventlog.sql.triggers import triggers_of
 from eventlog.sql.triggers.watch import WatchedTable
 

@@ -22,16 +22,16 @@ from eventlog.changes.publishing import EventWriter, Publishing
 from eventlog.cloudevents.options import PublishOptions as CloudEventsOptions
 from eventlog.cloudevents.publish import CloudEventWriter
 from eventlog.core.catalog import Catalog
-from eventlog.core.catalog_builder import build_catalog
-from eventlog.core.checks import check_rows
-from eventlog.core.events import EventOptions, build_event
-from eventlog.core.fold import fold
+from eventlog.core.catalog.builder import build_catalog
+from eventlog.core.rows.checks import check_rows
+from eventlog.core.rows.events import EventOptions, build_event
+from eventlog.core.rows.fold import fold
 from eventlog.debezium.publish import DebeziumWriter
 from eventlog.debezium.writer import PublishOptions as DebeziumOptions
 from eventlog.model import LogRow, origins_of, queue_rows
-from eventlog.publisher.delivery import encode, pack
-from eventlog.qlik.message_tables import PublishOptions
-from eventlog.qlik.publish import QlikWriter
+from eventlog.publisher.ledger.delivery import encode, pack
+from eventlog.qlik.messages.message_tables import PublishOptions
+from eventlog.qlik.messages.publish import QlikWriter
 from eventlog.xds.publish import XdsWriter
 from eventlog.xds.writer import Header
 

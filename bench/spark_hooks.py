@@ -50,10 +50,10 @@ import sys, time
 begun = time.process_time()
 import pyarrow as pa
 if sys.argv[1] == "hidden":
-    from eventlog.spark.session import _use_arrow_without_pandas as first
+    from eventlog.spark.session.session import _use_arrow_without_pandas as first
     begun = time.process_time()
 else:
-    import eventlog.spark.session
+    import eventlog.spark.session.session
     begun = time.process_time()
     first = lambda: pa.array([])
 first()
@@ -67,7 +67,7 @@ _ROW = (
 
 def fill(place: Path, rows: int) -> None:
     """Make a log of rows N in SQLite."""
-    from eventlog.sql.connection import connect
+    from eventlog.sql.connect.connection import connect
     from eventlog.sql.migrations import upgrade
 
     file = place / "log.db"

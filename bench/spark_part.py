@@ -23,14 +23,14 @@ import rows as bench_rows
 
 from eventlog.config.load import load
 from eventlog.model import QUEUE_FIELDS, LogRow
-from eventlog.publisher.context import PublisherOptions
-from eventlog.spark import fold
-from eventlog.spark import job as jobs
-from eventlog.spark.fold import read_parts
-from eventlog.spark.job import Job, Output
-from eventlog.spark.output import output_format
-from eventlog.spark.tasks import tune_collector
-from eventlog.sql.parts import LogPart
+from eventlog.publisher.context.context import PublisherOptions
+from eventlog.spark.backlog import fold
+from eventlog.spark.backlog import job as jobs
+from eventlog.spark.backlog.fold import read_parts
+from eventlog.spark.backlog.job import Job, Output
+from eventlog.spark.backlog.output import output_format
+from eventlog.spark.session.tasks import tune_collector
+from eventlog.sql.port.parts import LogPart
 
 _FRAGMENT = 1000
 

@@ -22,10 +22,10 @@ import sqlalchemy as sa
 from common import LOG, SCHEMA, Cost, Meter, Server, configuration, install, server
 
 from eventlog.config.load import load
-from eventlog.publisher.context import Counters
-from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open_context import open_context
-from eventlog.publisher.open_sink import open_sink
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.configured_sink import open_sink
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.run.daemon import publish_once
 from eventlog.verify import VerifyOptions
 from eventlog.verify.session import open_target, run_verification
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         Operation,
         Step,
     )
-    from eventlog.publisher.context import Counters
+    from eventlog.publisher.context.context import Counters
     from eventlog.publisher.publisher import Publisher
 
 __all__ = [

@@ -22,7 +22,7 @@ from typing import Any
 from eventlog.config.load import load
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
-from eventlog.publisher.configured_classes import declared_watches
+from eventlog.publisher.declared.configured_classes import declared_watches
 from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.migrations.autogenerate import OPTION, Declared
 from eventlog.sql.triggers.watch import WatchedTable

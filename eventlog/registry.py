@@ -38,8 +38,8 @@ _BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
     FORMATS: {
         "xds": "eventlog.xds.format:FORMAT",
         "eventlog": "eventlog.log.format:FORMAT",
-        "qlik-change-table": "eventlog.qlik.change_table_format:FORMAT",
-        "qlik-messages": "eventlog.qlik.message_format:FORMAT",
+        "qlik-change-table": "eventlog.qlik.tables.change_table_format:FORMAT",
+        "qlik-messages": "eventlog.qlik.messages.message_format:FORMAT",
         "gbase": "eventlog.gbase.format:FORMAT",
         "linter": "eventlog.linter.format:FORMAT",
         "cloudevents": "eventlog.cloudevents.format:FORMAT",

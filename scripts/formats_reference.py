@@ -23,9 +23,9 @@ from typing import Any, Final
 from eventlog import cli, convert
 from eventlog.cloudevents.values import JsonEncoding, text_converter
 from eventlog.core.catalog import Column, Table
-from eventlog.core.json_bytes import json_bytes
-from eventlog.core.typed import value_reader
 from eventlog.core.values import TYPE_NAMES, Kind, ValueOptions, converter, parse_type, xds_type
+from eventlog.core.values.json_bytes import json_bytes
+from eventlog.core.values.typed import value_reader
 from eventlog.debezium.fields import field_of
 from eventlog.errors import EventlogError
 from eventlog.gbase import records
@@ -35,7 +35,7 @@ from eventlog.linter.codec import Typ
 from eventlog.model import Row, Value
 from eventlog.publisher.stream.position import position_ddl
 from eventlog.qlik.columns import CLASSES, QlikColumn, columns_of
-from eventlog.qlik.message_tables import MessageTable, WriteOptions, data_schema
+from eventlog.qlik.messages.message_tables import MessageTable, WriteOptions, data_schema
 from eventlog.qlik.values import json_writer
 
 ROOT: Final = Path(__file__).resolve().parent.parent

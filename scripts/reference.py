@@ -42,7 +42,7 @@ import eventlog.verify  # noqa: E402
 from eventlog import cli  # noqa: E402
 from eventlog.changes.format import Format  # noqa: E402
 from eventlog.cli import examples_of, grouped_options  # noqa: E402
-from eventlog.cli.settings import SELF_EXPLAINING  # noqa: E402
+from eventlog.cli.begin.settings import SELF_EXPLAINING  # noqa: E402
 from eventlog.config.settings import (  # noqa: E402
     SECTIONS,
     Declared,
@@ -55,30 +55,23 @@ from eventlog.core.options import BOOLEAN, FLAG, MANY, Option, options_of, toml 
 from eventlog.error_codes import ERRORS, texts_of  # noqa: E402
 from eventlog.exit_codes import MEANINGS, OF_COMMANDS  # noqa: E402
 from eventlog.model import LogRow  # noqa: E402
-from eventlog.publisher.conditions import KINDS  # noqa: E402
-from eventlog.publisher.context import Counters  # noqa: E402
-from eventlog.publisher.liveness import LivenessClock  # noqa: E402
+from eventlog.publisher.context.conditions import KINDS  # noqa: E402
+from eventlog.publisher.context.context import Counters  # noqa: E402
+from eventlog.publisher.context.observer import NO_DIFFERENCES, QUEUE_CAP, Measured  # noqa: E402
 from eventlog.publisher.monitor.activity import Activity, JobActivity  # noqa: E402
 from eventlog.publisher.monitor.openmetrics import SOURCE_LAG, JobMetrics, PublisherMetrics  # noqa: E402
 from eventlog.publisher.monitor.status import MEMBERS  # noqa: E402
-from eventlog.publisher.observer import NO_DIFFERENCES, QUEUE_CAP, Measured  # noqa: E402
+from eventlog.publisher.run.liveness import LivenessClock  # noqa: E402
 from eventlog.publisher.stream.open_source import refusal_of  # noqa: E402
 from eventlog.registry import FORMATS, SINKS, SOURCES, format_named, names, source_named  # noqa: E402
-from eventlog.spark.changes import OPTIONS as CHANGE_OPTIONS  # noqa: E402
+from eventlog.spark.changes.changes import OPTIONS as CHANGE_OPTIONS  # noqa: E402
 from eventlog.sql import migrations  # noqa: E402
-from eventlog.sql.connection import dialect_of  # noqa: E402
+from eventlog.sql.connect.connection import dialect_of  # noqa: E402
 from eventlog.sql.doctor import TableStorage  # noqa: E402
 from eventlog.sql.doctor.codes import FINDINGS  # noqa: E402
+from eventlog.sql.log.verifications import LastVerification  # noqa: E402
 from eventlog.sql.log_table import LogTable  # noqa: E402
-from eventlog.sql.rights import (  # noqa: E402
-    Addition,
-    Part,
-    Purpose,
-    Right,
-    name_of,
-    rights_for,
-)
-from eventlog.sql.verifications import LastVerification  # noqa: E402
+from eventlog.sql.port.rights import Addition, Part, Purpose, Right, name_of, rights_for  # noqa: E402
 from scripts import formats_reference  # noqa: E402
 
 _LONG: Final = 80

@@ -21,7 +21,7 @@ from mkdocs.structure.pages import Page
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from eventlog.cli.explain_code import CodeEntry, code_entries  # noqa: E402
+from eventlog.cli.inspect.explain_code import CodeEntry, code_entries  # noqa: E402
 
 OUTSIDE: Final = {
     "README.md": "index.md",

@@ -3,7 +3,7 @@
 import sys
 
 from eventlog.cli import run
-from eventlog.spark.session import keep_output_apart
+from eventlog.spark.session.session import keep_output_apart
 
 keep_output_apart()
 sys.exit(run(["backlog", *sys.argv[1:]]))

@@ -5,7 +5,7 @@ convert``.
 import sys
 
 from eventlog.cli import run
-from eventlog.spark.session import keep_output_apart
+from eventlog.spark.session.session import keep_output_apart
 
 keep_output_apart()
 sys.exit(run(["convert", "--spark", *sys.argv[1:]]))

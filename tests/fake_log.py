@@ -10,12 +10,12 @@ from typing import Any
 from eventlog.core.catalog import Attribute, ObjectClass
 from eventlog.core.ranges import Ranges
 from eventlog.model import LogRow
-from eventlog.sql.dialect import CurrentRow, RowChunks
 from eventlog.sql.dialects.sqlite import DIALECT
 from eventlog.sql.dialects.sqlite.database import SQLiteDatabase
 from eventlog.sql.dialects.sqlite.log import SQLiteLog
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.windows import Window
+from eventlog.sql.port.dialect import CurrentRow, RowChunks
+from eventlog.sql.port.windows import Window
 
 ReadBack = Callable[[ObjectClass, Sequence[str], Sequence[Attribute]], dict[str, CurrentRow]]
 

@@ -65,7 +65,7 @@ def run_until_killed(
 
 def main() -> None:
     from eventlog.spark import delta, live_copy
-    from eventlog.spark.session import open_session
+    from eventlog.spark.session.session import open_session
 
     config, directory, class_name, batch_rows, *how = sys.argv[1:]
     query = live_copy(

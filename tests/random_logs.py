@@ -139,7 +139,7 @@ def _former_writer(name: str) -> Any:
 
     from eventlog.core.values import ValueOptions
     from eventlog.debezium.writer import WriteOptions as DebeziumOptions
-    from eventlog.qlik.message_tables import WriteOptions
+    from eventlog.qlik.messages.message_tables import WriteOptions
     from eventlog.xds.writer import Header
 
     values = ValueOptions("full", characters="unicode")

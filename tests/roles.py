@@ -21,10 +21,10 @@ import sqlalchemy as sa
 from shared import Run, execute, fetch, url_of
 
 from eventlog import cli
-from eventlog.sql.connection import connect
+from eventlog.sql.connect.connection import connect
 from eventlog.sql.dialects.mysql_family import Family, writers
-from eventlog.sql.driver_errors import load_dialect
-from eventlog.sql.rights import Purpose
+from eventlog.sql.port.driver_errors import load_dialect
+from eventlog.sql.port.rights import Purpose
 
 TABLES: Final = (
     "CREATE TABLE usr (idu integer PRIMARY KEY, fname varchar(40))",

@@ -25,9 +25,9 @@ from lxml import etree
 from eventlog.errors import EventlogError, FormatError, XdsError
 from eventlog.linter.dispatch_tables import DispatchRow, dispatch_rows
 from eventlog.model import Event, Op, Operation
-from eventlog.sql.driver_errors import open_database
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.open_log import OpenLog
+from eventlog.sql.port.driver_errors import open_database
+from eventlog.sql.port.open_log import OpenLog
 from eventlog.xds.reader import parse_document
 
 Run = Callable[..., tuple[int, str, str]]

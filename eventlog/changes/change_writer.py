@@ -18,7 +18,7 @@ from eventlog.changes.publishing import (
     time_reader,
 )
 from eventlog.core.catalog import Catalog
-from eventlog.core.events import Outgoing
+from eventlog.core.rows.events import Outgoing
 from eventlog.errors import FormatError, RowError
 from eventlog.model import EventResult, Level
 

@@ -8,30 +8,16 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-from eventlog.changes.keys import (
-    Key,
-    class_of,
-    key_reader,
-    typed_key,
-)
+from eventlog.changes.keys import Key, class_of, key_reader, typed_key
 from eventlog.changes.net_effect import Net, net_of_many, net_of_rows
 from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
-from eventlog.core.event_ids import is_of_snapshot
-from eventlog.core.events import Outgoing, association_of, rows_by_attribute
-from eventlog.core.typed import ReadValue, xds_value_reader
+from eventlog.core.rows.event_ids import is_of_snapshot
+from eventlog.core.rows.events import Outgoing, association_of, rows_by_attribute
 from eventlog.core.values import ValueOptions
+from eventlog.core.values.typed import ReadValue, xds_value_reader
 from eventlog.errors import BadTableKey, BadValue, FormatError, shown
-from eventlog.model import (
-    AttributeSteps,
-    Change,
-    ChangeOp,
-    Event,
-    Op,
-    Operation,
-    Step,
-    Value,
-)
+from eventlog.model import AttributeSteps, Change, ChangeOp, Event, Op, Operation, Step, Value
 
 OPERATIONS: Final = {
     Operation.ADD: ChangeOp.INSERT,

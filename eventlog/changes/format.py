@@ -18,13 +18,7 @@ from eventlog.changes.publishing import EventWriter, Publishing
 from eventlog.core.catalog import Database
 from eventlog.core.options import parse_all_options
 from eventlog.core.values import ValueOptions
-from eventlog.errors import (
-    ConfigError,
-    EventlogError,
-    FormatError,
-    check_result,
-    number_of,
-)
+from eventlog.errors import ConfigError, EventlogError, FormatError, check_result, number_of
 from eventlog.exit_codes import ExitCode
 from eventlog.model import Change
 
@@ -252,7 +246,7 @@ class Format:
 
     def tables(self) -> None:
         """Override this method if a backlog job can write tables of the format;
-        ``eventlog.spark.output.tables`` makes their rows.
+        ``eventlog.spark.backlog.output.tables`` makes their rows.
         """
         raise self.lacks("tables")
 

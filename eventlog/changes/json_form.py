@@ -18,9 +18,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from eventlog.changes.keys import class_of_change
 from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, Table
-from eventlog.core.catalog_builder import build_catalog, complete_catalog
-from eventlog.core.json_bytes import json_value
-from eventlog.core.moments import aware_utc, without_zeros
+from eventlog.core.catalog.builder import build_catalog, complete_catalog
 from eventlog.core.options import (
     REQUIRED,
     STRING,
@@ -34,22 +32,11 @@ from eventlog.core.options import (
     parse_name,
     parse_options,
 )
-from eventlog.core.typed import decimal_text, typed_by
-from eventlog.core.values import (
-    TYPE_NAMES,
-    ColumnType,
-    float_or_special,
-    is_money,
-    parse_type,
-)
-from eventlog.errors import (
-    ConfigError,
-    FormatError,
-    RowError,
-    kind_of,
-    number_of,
-    with_location,
-)
+from eventlog.core.values import TYPE_NAMES, ColumnType, float_or_special, is_money, parse_type
+from eventlog.core.values.json_bytes import json_value
+from eventlog.core.values.moments import aware_utc, without_zeros
+from eventlog.core.values.typed import decimal_text, typed_by
+from eventlog.errors import ConfigError, FormatError, RowError, kind_of, number_of, with_location
 from eventlog.model import Change, ChangeOp, Lob, Row, Value
 
 Of = TypeVar("Of")

@@ -11,13 +11,9 @@ from typing import Any, Final, TypeAlias
 from eventlog.core import table_key
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.options import ANY, Option
-from eventlog.core.typed import to_text, type_of, value_reader
 from eventlog.core.values import key_normalizer
-from eventlog.errors import (
-    ConfigError,
-    NotExpressible,
-    RowError,
-)
+from eventlog.core.values.typed import to_text, type_of, value_reader
+from eventlog.errors import ConfigError, NotExpressible, RowError
 from eventlog.model import Change, ChangeOp, Value, old_key
 
 

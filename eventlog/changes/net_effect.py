@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
 from eventlog.core.catalog import Attribute
-from eventlog.core.checks import CheckedRow
-from eventlog.core.events import public_steps
-from eventlog.core.typed import ReadValue
+from eventlog.core.rows.checks import CheckedRow
+from eventlog.core.rows.events import public_steps
+from eventlog.core.values.typed import ReadValue
 from eventlog.model import ALL, Op, Operation, Value
 
 _MODIFY: Final = Operation.MODIFY  # looking up an enumeration's member is slow

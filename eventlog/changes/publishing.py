@@ -15,7 +15,7 @@ from typing import ClassVar, Final, Generic, Protocol, TypeVar, cast
 
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass, ObjectId
 from eventlog.core.clock import utc_now
-from eventlog.core.events import (
+from eventlog.core.rows.events import (
     CurrentRow,
     Outgoing,
     QueryBack,
@@ -24,8 +24,8 @@ from eventlog.core.events import (
     public_event,
     sent_ids,
 )
-from eventlog.core.typed import moment_reader
 from eventlog.core.values import ValueOptions
+from eventlog.core.values.typed import moment_reader
 from eventlog.errors import BadValue, WrongResult, check_result
 from eventlog.model import Change, Document, EventResult, KafkaRecord, Operation, Origins
 

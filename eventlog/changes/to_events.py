@@ -21,8 +21,6 @@ from eventlog.changes.keys import (
 from eventlog.changes.net_effect import ValueStep
 from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
-from eventlog.core.moments import is_special
-from eventlog.core.typed import is_multi_valued, to_text, type_of, values_of
 from eventlog.core.values import (
     EXACT_WORDS,
     TEMPORAL,
@@ -32,6 +30,8 @@ from eventlog.core.values import (
     is_xml,
     xds_type,
 )
+from eventlog.core.values.moments import is_special
+from eventlog.core.values.typed import is_multi_valued, to_text, type_of, values_of
 from eventlog.errors import NotExpressible, RowError
 from eventlog.model import (
     AttributeSteps,

@@ -77,10 +77,14 @@ _BY_PURPOSE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "decode": ("convert", "Show changes of any format as readable text."),
     },
 }
-"""The commands by purpose, each with its module in ``eventlog.cli`` and its line of help."""
+"""The commands by purpose, each with its module in the room of that purpose,
+and its line of help.
+"""
 
 COMMANDS: Final = {
-    name: command for commands in _BY_PURPOSE.values() for name, command in commands.items()
+    name: (f"eventlog.cli.{purpose.lower()}.{module}", line)
+    for purpose, commands in _BY_PURPOSE.items()
+    for name, (module, line) in commands.items()
 }
 """All commands, each with its module and its help line."""
 
@@ -407,7 +411,7 @@ class _LazyGroup(Group):
         module, _ = COMMANDS[name]
         gc.disable()  # imports create many objects but no garbage
         try:
-            command = getattr(import_module(f"eventlog.cli.{module}"), name)
+            command = getattr(import_module(module), name)
         finally:
             gc.enable()
         assert isinstance(command, click.Command)

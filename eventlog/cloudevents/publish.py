@@ -36,7 +36,7 @@ from eventlog.cloudevents.options import (
 )
 from eventlog.cloudevents.values import JsonEncoding
 from eventlog.core.catalog import Catalog, ObjectClass
-from eventlog.core.events import Outgoing, association_of
+from eventlog.core.rows.events import Outgoing, association_of
 from eventlog.errors import FormatError
 from eventlog.model import Change, EventResult, KafkaRecord, Level
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from sqlalchemy import URL
 
 from eventlog.errors import ConfigError
-from eventlog.sql.driver_errors import load_dialect
+from eventlog.sql.port.driver_errors import load_dialect
 
 _SERVERS: Final = r"//(?P<hosts>[^/?;]*)/(?P<database>[^?]*)(?:\?(?P<query>.*))?"
 _ORACLE: Final = r"(?:thin|oci8?):(?:(?P<login>.*?)(?:/.*)?)?@"

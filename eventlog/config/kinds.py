@@ -264,7 +264,7 @@ LISTS: Final = OptionKind(
 def url_of(text: str) -> sa.URL:
     """Return the parsed URL. Raises ConfigError."""
     # SQLAlchemy loads slowly, and most commands do not need it.
-    from eventlog.sql.connection import parse_url
+    from eventlog.sql.connect.connection import parse_url
 
     return parse_url(text)
 

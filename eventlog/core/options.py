@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from eventlog import __version__
-from eventlog.core.moments import time_zone_named
+from eventlog.core.values.moments import time_zone_named
 from eventlog.errors import ConfigError, first_of, together, visible, with_location
 from eventlog.model import EventType
 

@@ -15,21 +15,15 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from eventlog.changes.json_form import value_to_json
-from eventlog.core.json_bytes import JsonText, escaped_json_bytes
-from eventlog.core.typed import (
+from eventlog.core.values import ColumnType, Kind, float_or_special, parse_type, without_host_mask
+from eventlog.core.values.json_bytes import JsonText, escaped_json_bytes
+from eventlog.core.values.typed import (
     WIDEST,
     decimal_text,
     to_text,
     unscaled_bytes,
     value_reader,
     whole_value,
-)
-from eventlog.core.values import (
-    ColumnType,
-    Kind,
-    float_or_special,
-    parse_type,
-    without_host_mask,
 )
 from eventlog.debezium import temporals
 from eventlog.debezium.scalars import (

@@ -19,10 +19,10 @@ from eventlog.changes.format import Report, written
 from eventlog.changes.json_form import CATALOG, CatalogOption, catalog_of
 from eventlog.changes.keys import Key, class_of_change, may_be_one
 from eventlog.core.catalog import Catalog, ObjectClass, match_name
-from eventlog.core.json_bytes import json_bytes
-from eventlog.core.moments import EPOCH_UTC
 from eventlog.core.options import LIST_OBJECT, option, shared
 from eventlog.core.values import ColumnType, Kind
+from eventlog.core.values.json_bytes import json_bytes
+from eventlog.core.values.moments import EPOCH_UTC
 from eventlog.debezium.fields import column_decoder, decoder_of, field_of, plain
 from eventlog.debezium.scalars import Decode
 from eventlog.debezium.writer import OPERATIONS, ConnectorOptions, EnvelopeWriter, WriteOptions

@@ -10,7 +10,8 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Final
 
-from eventlog.core.moments import (
+from eventlog.core.values import ColumnType, Kind
+from eventlog.core.values.moments import (
     EPOCH,
     calendar_of,
     naive_utc,
@@ -18,8 +19,7 @@ from eventlog.core.moments import (
     special_microseconds,
     without_zeros,
 )
-from eventlog.core.typed import value_reader
-from eventlog.core.values import ColumnType, Kind
+from eventlog.core.values.typed import value_reader
 from eventlog.debezium.scalars import Decode, Encode, int32, int64, no, number_of, text_of
 from eventlog.model import Value
 

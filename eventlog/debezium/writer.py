@@ -23,11 +23,11 @@ from eventlog.changes.json_form import CATALOG, CatalogOption
 from eventlog.changes.keys import Key, old_and_new_key, with_key
 from eventlog.core.catalog import Catalog, Column, ObjectClass, Table, row_of
 from eventlog.core.clock import utc_now
-from eventlog.core.json_bytes import json_bytes
-from eventlog.core.moments import EPOCH_UTC
 from eventlog.core.options import FLAG, FUNCTION, CheckedOptions, OptionKind, choice, option, shared
-from eventlog.core.typed import is_multi_valued, type_of, typed_by
 from eventlog.core.values import ColumnType, Kind, float_text
+from eventlog.core.values.json_bytes import json_bytes
+from eventlog.core.values.moments import EPOCH_UTC
+from eventlog.core.values.typed import is_multi_valued, type_of, typed_by
 from eventlog.debezium.fields import Field, field_of
 from eventlog.errors import NotExpressible, RowError, shown
 from eventlog.model import (

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeVar
 
-from eventlog.core.json_bytes import json_value
+from eventlog.core.values.json_bytes import json_value
 from eventlog.errors import ConfigError, FormatError, with_location
 
 LONGEST: Final = 256 << 20

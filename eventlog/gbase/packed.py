@@ -18,7 +18,7 @@ from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from eventlog.core.moments import naive_utc
+from eventlog.core.values.moments import naive_utc
 from eventlog.errors import NotExpressible, shown
 from eventlog.gbase.records import ColumnError
 from eventlog.model import Value

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Final, Self, TypeAlias, TypeVar
 
-from eventlog.core.moments import EPOCH_UTC
+from eventlog.core.values.moments import EPOCH_UTC
 from eventlog.errors import FormatError, with_location
 
 Frame: TypeAlias = tuple[int, int, int, bytes]

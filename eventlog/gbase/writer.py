@@ -12,14 +12,10 @@ from eventlog.changes.images import transactions, whole_images
 from eventlog.changes.json_form import database_of
 from eventlog.changes.keys import may_be_one
 from eventlog.core.catalog import Table
-from eventlog.core.moments import EPOCH_UTC
 from eventlog.core.values import INTEGER_NAMES, Kind
 from eventlog.core.values import ColumnType as CatalogType
-from eventlog.errors import (
-    ConfigError,
-    FormatError,
-    NotExpressible,
-)
+from eventlog.core.values.moments import EPOCH_UTC
+from eventlog.errors import ConfigError, FormatError, NotExpressible
 from eventlog.gbase import records
 from eventlog.gbase.layout import (
     Column,

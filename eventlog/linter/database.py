@@ -30,7 +30,7 @@ from eventlog.linter.options import PlaceOptions, SourceOptions, TargetOptions
 from eventlog.linter.reader import QueueReader, ReaderOptions
 from eventlog.linter.writer import QueueWriter, WriterOptions, first_address, next_address
 from eventlog.model import Change
-from eventlog.sql.connection import any_database_errors, connect_any
+from eventlog.sql.connect.connection import any_database_errors, connect_any
 
 PLACE: Final = "the database of the Linter queue"
 _AT_ONCE: Final = 500

@@ -19,7 +19,6 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from eventlog.changes.format import Report
-from eventlog.core.moments import time_zone_named
 from eventlog.core.options import (
     CHARSET,
     OBJECT,
@@ -33,6 +32,7 @@ from eventlog.core.options import (
     option,
     shared,
 )
+from eventlog.core.values.moments import time_zone_named
 from eventlog.errors import ConfigError, FormatError, NotExpressible, check_result
 from eventlog.linter.codec import EMULATOR_CODEC, RowCodec, RowDecodeError, row_codec
 from eventlog.linter.dispatch_tables import (

@@ -16,7 +16,6 @@ from eventlog.changes.images import Complete, transactions, whole_images
 from eventlog.changes.json_form import CATALOG, CatalogOption, database_of
 from eventlog.changes.keys import Key
 from eventlog.core.catalog import Column, Table
-from eventlog.core.moments import naive_utc, time_zone_named
 from eventlog.core.options import (
     ANY,
     FUNCTION,
@@ -28,15 +27,10 @@ from eventlog.core.options import (
     option,
     shared,
 )
-from eventlog.core.typed import decimal_text, whole_number
 from eventlog.core.values import Kind
-from eventlog.errors import (
-    BadValue,
-    ConfigError,
-    FormatError,
-    NotExpressible,
-    check_result,
-)
+from eventlog.core.values.moments import naive_utc, time_zone_named
+from eventlog.core.values.typed import decimal_text, whole_number
+from eventlog.errors import BadValue, ConfigError, FormatError, NotExpressible, check_result
 from eventlog.linter.codec import (
     EMULATOR_CODEC,
     LONGEST,

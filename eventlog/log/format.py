@@ -23,12 +23,12 @@ from eventlog.changes.keys import (
 )
 from eventlog.changes.losses import Loss
 from eventlog.core.catalog import Catalog, Database, ObjectClass
-from eventlog.core.catalog_builder import build_catalog, complete_catalog
+from eventlog.core.catalog.builder import build_catalog, complete_catalog
 from eventlog.core.clock import utc_now
-from eventlog.core.moments import time_zone_named
 from eventlog.core.options import STYLES, parse_options
-from eventlog.core.typed import is_multi_valued, to_text, values_of
 from eventlog.core.values import ValueOptions, check_unicode
+from eventlog.core.values.moments import time_zone_named
+from eventlog.core.values.typed import is_multi_valued, to_text, values_of
 from eventlog.errors import BadValue, ConfigError, NotExpressible, shown
 from eventlog.files.text import spooled
 from eventlog.log.reading import inferred_database, rows_to_changes

@@ -14,16 +14,16 @@ from sqlalchemy import Connection
 from sqlalchemy.types import TypeEngine
 
 from eventlog.core.catalog import Attribute, Database, ObjectClass
-from eventlog.core.events import CurrentRow
+from eventlog.core.rows.events import CurrentRow
 from eventlog.core.values import Kind
 from eventlog.log.storage import LogOptions
 from eventlog.model import LogRow
-from eventlog.sql.connection import connect, dialect_of
-from eventlog.sql.dialect import Dialect
-from eventlog.sql.driver_errors import as_database_errors
-from eventlog.sql.locate import locate_log
+from eventlog.sql.connect.connection import connect, dialect_of
+from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.quoted_names import quoted, schema_of
+from eventlog.sql.port.dialect import Dialect
+from eventlog.sql.port.driver_errors import as_database_errors
+from eventlog.sql.port.quoted_names import quoted, schema_of
 
 _PASSWORD: Final = (
     "that it holds the password, or is the URL of [database] with EVENTLOG_DATABASE_PASSWORD set"  # noqa: S105

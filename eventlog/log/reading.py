@@ -23,7 +23,7 @@ from eventlog.changes.keys import Key, key_reader
 from eventlog.changes.net_effect import net_of_rows
 from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, Catalog, Column, Database, ForeignKey, Table
-from eventlog.core.checks import (
+from eventlog.core.rows.checks import (
     DELETE_ROW,
     FIELD_TYPES,
     INSERT_FIELD,
@@ -34,7 +34,7 @@ from eventlog.core.checks import (
     CheckedRow,
     check_rows,
 )
-from eventlog.core.events import (
+from eventlog.core.rows.events import (
     READS,
     READS_ROW,
     CurrentRow,
@@ -43,9 +43,9 @@ from eventlog.core.events import (
     decide,
     ids_of,
 )
-from eventlog.core.fold import AT_A_TIME, Group, RowFolder
-from eventlog.core.typed import ReadValue, moment_reader, value_reader
+from eventlog.core.rows.fold import AT_A_TIME, Group, RowFolder
 from eventlog.core.values import ColumnType, Kind, check_unicode
+from eventlog.core.values.typed import ReadValue, moment_reader, value_reader
 from eventlog.errors import BadTableKey, BadValue, FormatError, RowError, with_location
 from eventlog.log.storage import LogReaderOptions
 from eventlog.model import (

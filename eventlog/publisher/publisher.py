@@ -17,17 +17,17 @@ from eventlog.config.load import Config, load
 from eventlog.config.publishing import refused_format
 from eventlog.core.arguments import check_arguments, instance_of_type
 from eventlog.errors import ConfigError
-from eventlog.publisher.context import Counters, Used
-from eventlog.publisher.daemon import NOTHING_PUBLISHED, publish, publish_once
-from eventlog.publisher.ledger import LOCK_WAIT
-from eventlog.publisher.liveness import reported_liveness
-from eventlog.publisher.open_context import open_to_publish
-from eventlog.publisher.open_sink import open_sink as open_its_sink
+from eventlog.publisher.context.context import Counters, Used
+from eventlog.publisher.declared.configured_sink import open_sink as open_its_sink
+from eventlog.publisher.declared.opening import open_to_publish
+from eventlog.publisher.declared.trigger_plan import comparison
+from eventlog.publisher.ledger.ledger import LOCK_WAIT
+from eventlog.publisher.run.daemon import NOTHING_PUBLISHED, publish, publish_once
+from eventlog.publisher.run.liveness import reported_liveness
+from eventlog.publisher.run.waiting import Stop, StopRequest
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.stream.open_source import following, position_of
-from eventlog.publisher.trigger_plan import comparison
-from eventlog.publisher.waiting import Stop, StopRequest
 
 if TYPE_CHECKING:
     from eventlog.publisher.sinks.python import Receive

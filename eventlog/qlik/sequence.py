@@ -18,7 +18,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
-from eventlog.core.moments import EPOCH
+from eventlog.core.values.moments import EPOCH
 from eventlog.errors import FormatError, NotExpressible, shown
 from eventlog.model import Change, ChangeOp
 

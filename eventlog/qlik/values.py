@@ -17,9 +17,9 @@ from math import isinf
 from pathlib import Path
 from typing import Any, Final
 
-from eventlog.core.moments import EPOCH, microseconds, naive_utc
-from eventlog.core.typed import WIDEST, decimal_text, is_multi_valued, to_text, whole_number
 from eventlog.core.values import float_or_special
+from eventlog.core.values.moments import EPOCH, microseconds, naive_utc
+from eventlog.core.values.typed import WIDEST, decimal_text, is_multi_valued, to_text, whole_number
 from eventlog.errors import FormatError, NotExpressible, shown
 from eventlog.files import tabular
 from eventlog.model import Lob, Value

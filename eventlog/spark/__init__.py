@@ -11,25 +11,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from eventlog.spark.backlog import Report as BacklogReport
-    from eventlog.spark.backlog import Request as BacklogRequest
-    from eventlog.spark.backlog import mark_finished as mark_backlog
-    from eventlog.spark.backlog import run as run_backlog
-    from eventlog.spark.change_frame import read_captures
-    from eventlog.spark.change_tables import (
+    from eventlog.spark.backlog.backlog import Report as BacklogReport
+    from eventlog.spark.backlog.backlog import Request as BacklogRequest
+    from eventlog.spark.backlog.backlog import mark_finished as mark_backlog
+    from eventlog.spark.backlog.backlog import run as run_backlog
+    from eventlog.spark.copies.copy_history import as_of, history
+    from eventlog.spark.copies.copy_query import live_copy
+    from eventlog.spark.copies.copy_verification import verify, verify_history
+    from eventlog.spark.copies.delta_copy import delta
+    from eventlog.spark.copies.iceberg_copy import iceberg
+    from eventlog.spark.frames.change_frame import read_captures
+    from eventlog.spark.frames.change_tables import (
         find_change_tables,
         live_view,
         read_change_table,
         read_rows,
     )
-    from eventlog.spark.convert import convert as convert_captures
-    from eventlog.spark.copy_history import as_of, history
-    from eventlog.spark.copy_query import live_copy
-    from eventlog.spark.copy_verification import verify, verify_history
-    from eventlog.spark.delta_copy import delta
-    from eventlog.spark.iceberg_copy import iceberg
-    from eventlog.spark.messages import read_messages, write_messages
-    from eventlog.spark.session import SparkFailed
+    from eventlog.spark.frames.convert import convert as convert_captures
+    from eventlog.spark.frames.messages import read_messages, write_messages
+    from eventlog.spark.session.session import SparkFailed
     from eventlog.spark.sources import register
 
 __all__ = [
@@ -57,27 +57,27 @@ __all__ = [
 ]
 
 _MODULES: Final = {
-    "BacklogReport": ("backlog", "Report"),
-    "BacklogRequest": ("backlog", "Request"),
-    "SparkFailed": ("session", "SparkFailed"),
-    "as_of": ("copy_history", "as_of"),
-    "convert_captures": ("convert", "convert"),
-    "delta": ("delta_copy", "delta"),
-    "iceberg": ("iceberg_copy", "iceberg"),
-    "history": ("copy_history", "history"),
-    "find_change_tables": ("change_tables", "find_change_tables"),
-    "live_copy": ("copy_query", "live_copy"),
-    "verify": ("copy_verification", "verify"),
-    "verify_history": ("copy_verification", "verify_history"),
-    "live_view": ("change_tables", "live_view"),
-    "mark_backlog": ("backlog", "mark_finished"),
-    "read_captures": ("change_frame", "read_captures"),
-    "read_change_table": ("change_tables", "read_change_table"),
-    "read_messages": ("messages", "read_messages"),
-    "read_rows": ("change_tables", "read_rows"),
+    "BacklogReport": ("backlog.backlog", "Report"),
+    "BacklogRequest": ("backlog.backlog", "Request"),
+    "SparkFailed": ("session.session", "SparkFailed"),
+    "as_of": ("copies.copy_history", "as_of"),
+    "convert_captures": ("frames.convert", "convert"),
+    "delta": ("copies.delta_copy", "delta"),
+    "iceberg": ("copies.iceberg_copy", "iceberg"),
+    "history": ("copies.copy_history", "history"),
+    "find_change_tables": ("frames.change_tables", "find_change_tables"),
+    "live_copy": ("copies.copy_query", "live_copy"),
+    "verify": ("copies.copy_verification", "verify"),
+    "verify_history": ("copies.copy_verification", "verify_history"),
+    "live_view": ("frames.change_tables", "live_view"),
+    "mark_backlog": ("backlog.backlog", "mark_finished"),
+    "read_captures": ("frames.change_frame", "read_captures"),
+    "read_change_table": ("frames.change_tables", "read_change_table"),
+    "read_messages": ("frames.messages", "read_messages"),
+    "read_rows": ("frames.change_tables", "read_rows"),
     "register": ("sources", "register"),
-    "run_backlog": ("backlog", "run"),
-    "write_messages": ("messages", "write_messages"),
+    "run_backlog": ("backlog.backlog", "run"),
+    "write_messages": ("frames.messages", "write_messages"),
 }
 """For each public name: its module, and its name in that module."""
 

@@ -20,8 +20,8 @@ from pyspark.sql import SparkSession
 
 from eventlog.config.load import load
 from eventlog.errors import EventlogError
-from eventlog.spark import backlog
-from eventlog.spark.session import (
+from eventlog.spark.backlog import backlog
+from eventlog.spark.session.session import (
     LOCAL_JAVA_OPTIONS,
     SparkFailed,
     archive_of,
@@ -29,7 +29,7 @@ from eventlog.spark.session import (
     open_session,
     size_of,
 )
-from eventlog.sql.connection import connect
+from eventlog.sql.connect.connection import connect
 from eventlog.sql.migrations import upgrade
 
 _JAVA_SECONDS: Final = 600

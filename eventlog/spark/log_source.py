@@ -30,12 +30,12 @@ from eventlog.config.settings import MonitorSettings, SinkSettings, SourceSettin
 from eventlog.errors import ConfigError
 from eventlog.files.text import read_secret
 from eventlog.model import LogRow, is_status
-from eventlog.spark.closed_output import expect_closed_output
-from eventlog.sql.connection import connect, dialect_of, parse_url
-from eventlog.sql.locate import locate_log
+from eventlog.spark.session.closed_output import expect_closed_output
+from eventlog.sql.connect.connection import connect, dialect_of, parse_url
+from eventlog.sql.connect.locate import locate_log
+from eventlog.sql.log.rows import refuse_large_ids
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.rights import Purpose
-from eventlog.sql.rows import refuse_large_ids
+from eventlog.sql.port.rights import Purpose
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 
 from eventlog.core.arguments import check_arguments
 from eventlog.errors import ConfigError
-from eventlog.spark.arguments import SESSION
-from eventlog.spark.changes import ChangesDataSource
-from eventlog.spark.contexts import worker_python
+from eventlog.spark.changes.changes import ChangesDataSource
 from eventlog.spark.log_source import log_source
+from eventlog.spark.session.arguments import SESSION
+from eventlog.spark.session.contexts import worker_python
 
 
 def register(spark: SparkSession) -> None:
@@ -44,7 +44,7 @@ def _check_python(command: str, path: str) -> None:
     found = shutil.which(command)
     if found is None or found == sys.executable:
         return
-    imports = "import eventlog.spark.changes, eventlog.spark.log_source"
+    imports = "import eventlog.spark.changes.changes, eventlog.spark.log_source"
     try:
         subprocess.run(  # noqa: S603
             [found, "-c", f"import sys; sys.path[:0] = {path.split(':')!r}; {imports}"],

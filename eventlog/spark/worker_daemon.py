@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 from zipfile import BadZipFile, ZipFile
 
-_IMPORTED: Final = ("eventlog.publisher.cycle", "eventlog.publisher.open_context")
+_IMPORTED: Final = ("eventlog.publisher.send.cycle", "eventlog.publisher.declared.opening")
 _SHIPPED: Final = ("pyspark.zip", "py4j-", "spark-core_")
 """The prefixes of the names of Spark's own zips and jar."""
 

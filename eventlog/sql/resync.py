@@ -27,15 +27,15 @@ from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.values import is_unicode
 from eventlog.errors import ConfigError, LogTableError, number_of
 from eventlog.model import EventType, Status
-from eventlog.sql.dialect import Dialect
+from eventlog.sql.log.rows import column_of, errors_of
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.open_log import OpenLog
-from eventlog.sql.open_writers import wait_for, writers_to_await
-from eventlog.sql.quoted_names import quoted, schema_of
-from eventlog.sql.rights import Part, Right
-from eventlog.sql.rows import column_of, errors_of
+from eventlog.sql.port.dialect import Dialect
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.port.open_writers import wait_for, writers_to_await
+from eventlog.sql.port.quoted_names import quoted, schema_of
+from eventlog.sql.port.rights import Part, Right
+from eventlog.sql.port.windows import ResyncBatch, Selection
 from eventlog.sql.triggers.gaps import Gap
-from eventlog.sql.windows import ResyncBatch, Selection
 
 COLUMNS: Final = ("digest", "class_name", "selection", "started", "position", "rows_written")
 """The columns of ``<log>_resync``."""

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 from eventlog.changes.json_form import database_from_json
 from eventlog.changes.publishing import CurrentRows
 from eventlog.core.catalog import Catalog
-from eventlog.core.catalog_builder import build_catalog
-from eventlog.core.events import Outgoing
+from eventlog.core.catalog.builder import build_catalog
+from eventlog.core.rows.events import Outgoing
 from eventlog.model import Change, ChangeOp, Operation, Origins
 
 CATALOG: Final[Mapping[str, Any]] = {

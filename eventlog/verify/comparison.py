@@ -15,7 +15,6 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 from eventlog.core.catalog import Attribute
-from eventlog.core.typed import to_text, value_reader
 from eventlog.core.values import (
     ColumnType,
     Kind,
@@ -24,6 +23,7 @@ from eventlog.core.values import (
     money_numbers,
     without_host_mask,
 )
+from eventlog.core.values.typed import to_text, value_reader
 from eventlog.errors import BadValue, RowError
 
 Texts: TypeAlias = Sequence[str | None]

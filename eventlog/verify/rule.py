@@ -17,12 +17,12 @@ from eventlog.core.catalog import Catalog
 from eventlog.core.clock import monotonic
 from eventlog.core.ranges import Ranges, RecordSet, common, joined, minus, to_ranges
 from eventlog.errors import BadTableKey, ConfigError, DatabaseError
-from eventlog.sql import consumers
-from eventlog.sql.epoch import read_removed
-from eventlog.sql.followed_set import FollowedSet
-from eventlog.sql.open_log import OpenLog
-from eventlog.sql.purge import utc_now
-from eventlog.sql.windows import ANY_STATUS, Window
+from eventlog.sql.log.epoch import read_removed
+from eventlog.sql.log.purge import utc_now
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.port.windows import ANY_STATUS, Window
+from eventlog.sql.readers import consumers
+from eventlog.sql.readers.followed_set import FollowedSet
 from eventlog.verify.motion import Motion, ObjectName
 
 _FIELDS: Final = ("record_id", "table_name", "table_key")

@@ -23,20 +23,21 @@ from eventlog.core.options import names_hint, same_fields
 from eventlog.errors import ConfigError, LogTableError
 from eventlog.files.atomic import whole_file
 from eventlog.model import EventType
-from eventlog.publisher.context import Context, Counters
-from eventlog.publisher.open_context import open_unlocked
+from eventlog.publisher.context.context import Context, Counters
+from eventlog.publisher.declared.opening import open_unlocked
 from eventlog.publisher.sinks.files import FileOptions
 from eventlog.publisher.sinks.objects import ObjectOptions
 from eventlog.registry import format_named
-from eventlog.sql import SUPPORTED, consumers, resync
-from eventlog.sql.connection import connect, dialect_of, will_write
-from eventlog.sql.driver_errors import as_database_errors
-from eventlog.sql.internal_tables import delete_entries_of
-from eventlog.sql.open_log import OpenLog
-from eventlog.sql.rights import Addition, Purpose
-from eventlog.sql.snapshots import Snapshots
-from eventlog.sql.verifications import LastVerification, write_verification
-from eventlog.sql.windows import Selection
+from eventlog.sql import SUPPORTED, resync
+from eventlog.sql.connect.connection import connect, dialect_of, will_write
+from eventlog.sql.log.internal_tables import delete_entries_of
+from eventlog.sql.log.snapshots import Snapshots
+from eventlog.sql.log.verifications import LastVerification, write_verification
+from eventlog.sql.port.driver_errors import as_database_errors
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.port.rights import Addition, Purpose
+from eventlog.sql.port.windows import Selection
+from eventlog.sql.readers import consumers
 from eventlog.verify.motion import Motion
 from eventlog.verify.report import Kind, Unproven, VerifyReport
 from eventlog.verify.rule import UndoneRows

@@ -18,16 +18,16 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from eventlog.core.catalog import Attribute, ObjectClass
-from eventlog.core.checks import is_of
 from eventlog.core.clock import monotonic, sleep
 from eventlog.core.ranges import to_ranges
+from eventlog.core.rows.checks import is_of
 from eventlog.errors import DatabaseError, SnapshotOutdated
 from eventlog.model import EventType, Status, unpadded
-from eventlog.publisher.context import Context
-from eventlog.publisher.refusals import refused
-from eventlog.sql.rows import SKIPPED, extent
-from eventlog.sql.snapshots import REST, Snapshots, snapshot
-from eventlog.sql.windows import (
+from eventlog.publisher.context.context import Context
+from eventlog.publisher.inspect.refusals import refused
+from eventlog.sql.log.rows import SKIPPED, extent
+from eventlog.sql.log.snapshots import REST, Snapshots, snapshot
+from eventlog.sql.port.windows import (
     ANY_STATUS,
     FindKeys,
     KeyValues,
@@ -36,13 +36,7 @@ from eventlog.sql.windows import (
     Selection,
     Walk,
 )
-from eventlog.verify.comparison import (
-    SEVERAL_ROWS,
-    Comparison,
-    TargetRow,
-    Texts,
-    row_of_entries,
-)
+from eventlog.verify.comparison import SEVERAL_ROWS, Comparison, TargetRow, Texts, row_of_entries
 from eventlog.verify.motion import Motion, ObjectName
 from eventlog.verify.ordered_keys import OrderedKeys, ordered_keys
 from eventlog.verify.report import (

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from eventlog.changes.publishing import DeliveryState, EventWriter, Publishing
 from eventlog.changes.to_events import EventWriting, change_to_events
 from eventlog.core.catalog import Catalog, ObjectClass
-from eventlog.core.events import Outgoing
+from eventlog.core.rows.events import Outgoing
 from eventlog.model import Change
 from eventlog.xds.writer import HEARTBEAT, Header, file_form, line_form, write_event, write_outgoing
 

@@ -20,8 +20,8 @@ from lxml import etree
 from eventlog.changes.events import event_to_change
 from eventlog.changes.format import Report, RowTexts
 from eventlog.core.catalog import Catalog
-from eventlog.core.moments import is_special
 from eventlog.core.values import EXACT_WORDS, ValueOptions
+from eventlog.core.values.moments import is_special
 from eventlog.errors import FormatError, ReceiverUnavailable, XdsError
 from eventlog.files.text import source_files
 from eventlog.model import (

@@ -21,8 +21,8 @@ from functools import lru_cache, partial
 from typing import Any, Final, Literal, TypeAlias
 
 from eventlog import __version__
-from eventlog.core.checks import Texts
-from eventlog.core.events import Outgoing
+from eventlog.core.rows.checks import Texts
+from eventlog.core.rows.events import Outgoing
 from eventlog.core.values import check_xml
 from eventlog.errors import BadXmlChar, ConfigError
 from eventlog.model import ALL, All, AttributeSteps, Event, Op, Operation

@@ -13,10 +13,10 @@ from vector_cases import code_of, known_members
 from eventlog.changes.format import Report
 from eventlog.changes.json_form import from_json, to_json
 from eventlog.errors import EventlogError
-from eventlog.qlik.envelope import Message
-from eventlog.qlik.message_reader import MessageReader
-from eventlog.qlik.message_tables import ReadOptions, WriteOptions
-from eventlog.qlik.message_writer import MessageWriter
+from eventlog.qlik.messages.envelope import Message
+from eventlog.qlik.messages.message_reader import MessageReader
+from eventlog.qlik.messages.message_tables import ReadOptions, WriteOptions
+from eventlog.qlik.messages.message_writer import MessageWriter
 
 Case = dict[str, Any]
 

@@ -19,26 +19,11 @@ from eventlog.changes.json_form import value_from_json
 from eventlog.errors import EventlogError
 from eventlog.model import Change, ChangeOp
 from eventlog.qlik import masks, sequence
-from eventlog.qlik.change_rows import (
-    DEFAULT_HEADERS,
-    ChangeRow,
-    TableLayout,
-    read_layout,
-    row_reader,
-    row_writer,
-)
-from eventlog.qlik.change_tables import (
-    SourceTable,
-    TargetTable,
-    changes_of_rows,
-    live_view,
-    rows_of,
-)
 from eventlog.qlik.columns import ColumnsSeen, QlikColumn, columns_from_json, lobs_of
-from eventlog.qlik.envelope import Message
-from eventlog.qlik.message_reader import MessageReader
-from eventlog.qlik.message_tables import ReadOptions, WriteOptions
-from eventlog.qlik.message_writer import MessageWriter
+from eventlog.qlik.messages.envelope import Message
+from eventlog.qlik.messages.message_reader import MessageReader
+from eventlog.qlik.messages.message_tables import ReadOptions, WriteOptions
+from eventlog.qlik.messages.message_writer import MessageWriter
 from eventlog.qlik.sequence import (
     WriterState,
     count_events,
@@ -46,7 +31,22 @@ from eventlog.qlik.sequence import (
     partition_name,
     partition_of,
 )
-from eventlog.qlik.stored_tables import WriteOptions as TableOptions
+from eventlog.qlik.tables.change_rows import (
+    DEFAULT_HEADERS,
+    ChangeRow,
+    TableLayout,
+    read_layout,
+    row_reader,
+    row_writer,
+)
+from eventlog.qlik.tables.change_tables import (
+    SourceTable,
+    TargetTable,
+    changes_of_rows,
+    live_view,
+    rows_of,
+)
+from eventlog.qlik.tables.stored_tables import WriteOptions as TableOptions
 
 Case = dict[str, Any]
 

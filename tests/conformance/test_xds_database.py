@@ -26,13 +26,13 @@ from vector_cases import Case, configuration, log_text, read_case, tree
 from eventlog.core import table_key
 from eventlog.errors import FatalAnswer, ReceiverUnavailable
 from eventlog.model import Answer, Document, LogRow
-from eventlog.publisher.context import Counters
-from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open_context import open_context
-from eventlog.sql.dialect import Dialect
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.run.daemon import publish_once
 from eventlog.sql.dialects.mysql_family import Family
-from eventlog.sql.driver_errors import load_dialect
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.port.dialect import Dialect
+from eventlog.sql.port.driver_errors import load_dialect
 
 BASE_SCHEMA = "base of views"
 

@@ -14,20 +14,20 @@ from shared import validate
 from vector_cases import Case, configuration, log_text, read_case, tree
 
 from eventlog.core.catalog import Attribute, ObjectClass
-from eventlog.core.events import Outgoing
+from eventlog.core.rows.events import Outgoing
 from eventlog.core.table_key import key_text
 from eventlog.model import EventResult, Level, LogRow, Status
-from eventlog.publisher.configured_classes import catalog_of, class_names
-from eventlog.publisher.context import Context, Counters
-from eventlog.publisher.delivery import pack
-from eventlog.publisher.ledger import ledger_of
-from eventlog.publisher.marks import Marks
-from eventlog.publisher.open_context import publisher_options
-from eventlog.publisher.output import event_writer
-from eventlog.publisher.queue import build_events, read_window
-from eventlog.sql.dialect import CurrentRow
-from eventlog.sql.locate import find_columns
+from eventlog.publisher.context.context import Context, Counters
+from eventlog.publisher.declared.configured_classes import catalog_of, class_names
+from eventlog.publisher.declared.opening import publisher_options
+from eventlog.publisher.declared.output import event_writer
+from eventlog.publisher.feeds.queue import build_events, read_window
+from eventlog.publisher.ledger.delivery import pack
+from eventlog.publisher.ledger.ledger import ledger_of
+from eventlog.publisher.send.marks import Marks
+from eventlog.sql.connect.locate import find_columns
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.port.dialect import CurrentRow
 
 
 @dataclass

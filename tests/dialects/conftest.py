@@ -22,8 +22,8 @@ from shared import copied_log, execute, fetch
 from trigger_log import LOG_DDL, USR_DDL, UncommittedIn, Watched, run
 
 from eventlog.sql import migrations
-from eventlog.sql.connection import SUPPORTED
-from eventlog.sql.driver_errors import load_dialect
+from eventlog.sql.connect.connection import SUPPORTED
+from eventlog.sql.port.driver_errors import load_dialect
 
 
 def _with_log(engine: sa.Engine) -> None:

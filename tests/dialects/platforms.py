@@ -26,16 +26,16 @@ from eventlog.core.catalog import Catalog
 from eventlog.core.options import toml
 from eventlog.errors import TriggerError
 from eventlog.model import LogRow
-from eventlog.publisher.configured_classes import catalog_of, class_names, declared_watches
-from eventlog.publisher.open_context import find_log
+from eventlog.publisher.declared.configured_classes import catalog_of, class_names, declared_watches
+from eventlog.publisher.declared.opening import find_log
 from eventlog.sql import migrations
-from eventlog.sql.connection import connect, will_write
-from eventlog.sql.database import CAPABILITIES, WRITES
-from eventlog.sql.dialect import Dialect
+from eventlog.sql.connect.connection import connect, will_write
 from eventlog.sql.dialects.mysql_family import Family
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.port.database import CAPABILITIES, WRITES
+from eventlog.sql.port.dialect import Dialect
+from eventlog.sql.port.windows import Window
 from eventlog.sql.triggers import TriggerPlan, triggers_of
-from eventlog.sql.windows import Window
 
 Logged = tuple[int, str, str | None, str | None, str | None]
 """Type, table_key, column_name, old and new value of a row of the log."""

@@ -16,7 +16,7 @@ from shared import url_of
 
 from eventlog import cli
 from eventlog.exit_codes import ExitCode
-from eventlog.sql.rights import Purpose
+from eventlog.sql.port.rights import Purpose
 
 
 def _written(worker: Worker) -> str:

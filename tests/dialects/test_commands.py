@@ -19,11 +19,11 @@ from platforms import Platform
 from eventlog.cli import run
 from eventlog.errors import LogTableError
 from eventlog.exit_codes import ExitCode
-from eventlog.publisher.context import Counters
-from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open_context import open_context
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.run.daemon import publish_once
 from eventlog.sql import SUPPORTED
-from eventlog.sql.parts import LogPart
+from eventlog.sql.port.parts import LogPart
 
 
 @pytest.fixture

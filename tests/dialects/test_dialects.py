@@ -10,10 +10,10 @@ import pytest
 
 from eventlog.cli import run
 from eventlog.errors import ConfigError
-from eventlog.sql.connection import SUPPORTED
-from eventlog.sql.database import CAPABILITIES
+from eventlog.sql.connect.connection import SUPPORTED
 from eventlog.sql.dialects.stepwise import StepwiseDialect
-from eventlog.sql.driver_errors import load_dialect
+from eventlog.sql.port.database import CAPABILITIES
+from eventlog.sql.port.driver_errors import load_dialect
 from eventlog.sql.triggers.marked import MarkedTriggers
 
 CATALOG = {

@@ -15,13 +15,12 @@ from shared import opened_log
 from eventlog.core.ranges import RecordSet
 from eventlog.errors import ConfigError, LogTableError, PublisherAlreadyRunning
 from eventlog.model import Status
-from eventlog.publisher.context import Counters
-from eventlog.publisher.open_context import open_context
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.opening import open_context
 from eventlog.sql import migrations
-from eventlog.sql.consumers import records_starts
-from eventlog.sql.dialect import Dialect, RowChunks
-from eventlog.sql.event_times import are_utc
-from eventlog.sql.internal_tables import (
+from eventlog.sql.connect.locate import locate_log
+from eventlog.sql.doctor.event_times import are_utc
+from eventlog.sql.log.internal_tables import (
     EntryKind,
     add_entry,
     delete_entry,
@@ -29,11 +28,7 @@ from eventlog.sql.internal_tables import (
     read_entries,
     replace_content,
 )
-from eventlog.sql.locate import locate_log
-from eventlog.sql.log_table import LogTable
-from eventlog.sql.open_database import OpenDatabase
-from eventlog.sql.open_log import OpenLog
-from eventlog.sql.purge import (
+from eventlog.sql.log.purge import (
     Purged,
     PurgedRows,
     purge_cutoff,
@@ -42,7 +37,7 @@ from eventlog.sql.purge import (
     read_purged,
     write_purged,
 )
-from eventlog.sql.rows import (
+from eventlog.sql.log.rows import (
     RefusedRow,
     Requeued,
     add_errors,
@@ -55,7 +50,12 @@ from eventlog.sql.rows import (
     rows_of,
     tail,
 )
-from eventlog.sql.windows import Window
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.port.dialect import Dialect, RowChunks
+from eventlog.sql.port.open_database import OpenDatabase
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.port.windows import Window
+from eventlog.sql.readers.consumers import records_starts
 
 
 class Log(NamedTuple):

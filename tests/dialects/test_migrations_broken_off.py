@@ -17,7 +17,8 @@ import sqlalchemy as sa
 from trigger_log import BrokenOff, broken_off, downgrade, upgrade
 
 from eventlog.errors import LogTableError
-from eventlog.sql import connection, migrations
+from eventlog.sql import migrations
+from eventlog.sql.connect import connection
 from eventlog.sql.dialects.sqlite import SQLite
 from eventlog.sql.dialects.sqlite.database import SQLiteDatabase
 from eventlog.sql.dialects.sqlite.log import SQLiteLog

@@ -14,9 +14,9 @@ from platforms import Platform
 from shared import Objects, PlainSink, apply_event
 
 from eventlog.model import Answer, Document, Event
-from eventlog.publisher.context import Counters
-from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open_context import open_context
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.run.daemon import publish_once
 
 WRITERS, CHANGES, OBJECTS = 4, 25, 5
 

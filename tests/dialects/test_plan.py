@@ -15,9 +15,9 @@ from trigger_log import downgrade, upgrade
 
 from eventlog.cli.context import transaction
 from eventlog.errors import ConfigError, DatabaseError, LogTableError, TriggerError
-from eventlog.publisher.configured_classes import catalog_of, class_names, declared_watches
-from eventlog.publisher.doctor import examine
-from eventlog.publisher.trigger_plan import planned_triggers
+from eventlog.publisher.declared.configured_classes import catalog_of, class_names, declared_watches
+from eventlog.publisher.declared.trigger_plan import planned_triggers
+from eventlog.publisher.inspect.doctor import examine
 from eventlog.sql import migrations
 from eventlog.sql.triggers import TriggerPlan, triggers_of
 

@@ -13,7 +13,7 @@ from rights_work import WORK
 from roles import Worker, granted, role_of_family, role_of_postgresql, superfluous
 from shared import Run
 
-from eventlog.sql.rights import RIGHTS, Part, Purpose
+from eventlog.sql.port.rights import RIGHTS, Part, Purpose
 
 
 @pytest.fixture(params=["postgresql", *mysql_servers.params()])

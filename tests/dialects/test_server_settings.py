@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from shared import execute, url_of
 
 from eventlog import cli
-from eventlog.sql.connection import connect_any
+from eventlog.sql.connect.connection import connect_any
 
 OBJECTS = 3
 ROW = "(id integer primary key, name varchar(20))"

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from shared import execute
 
 from eventlog.core.catalog import Catalog
-from eventlog.core.catalog_builder import build_catalog
+from eventlog.core.catalog.builder import build_catalog
 from eventlog.errors import TriggerError
 from eventlog.model import LogRow
 from eventlog.sql import migrations

@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from eventlog.core.events import Outgoing
+from eventlog.core.rows.events import Outgoing
 from eventlog.model import ALL, Answer
-from eventlog.publisher import marks
 from eventlog.publisher.publisher import Publisher
-from eventlog.sql import followed_set
+from eventlog.publisher.send import marks
+from eventlog.sql.readers import followed_set
 
 
 def told(event: Outgoing) -> list[Any]:

@@ -23,10 +23,10 @@ from shared import execute, url_of
 
 from eventlog.config.load import load
 from eventlog.core.ranges import to_ranges
-from eventlog.sql.consumers import shown_ids
-from eventlog.sql.followed_set import FollowedSet
-from eventlog.sql.open_log import OpenLog
-from eventlog.sql.windows import ANY_STATUS
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.port.windows import ANY_STATUS
+from eventlog.sql.readers.consumers import shown_ids
+from eventlog.sql.readers.followed_set import FollowedSet
 
 KEYS = 40
 """The number of objects that exist all the time, and are changed by several writers."""

@@ -21,8 +21,9 @@ from kill_driver import Steps, forked
 
 from eventlog.changes.format import Report
 from eventlog.config.load import Config, load
-from eventlog.publisher.context import Counters
-from eventlog.publisher.open_sink import open_sink
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.configured_sink import open_sink
+from eventlog.publisher.run.waiting import StopRequest
 from eventlog.publisher.sinks import files
 from eventlog.publisher.stream import (
     capture_files,
@@ -35,7 +36,6 @@ from eventlog.publisher.stream import (
     topics,
 )
 from eventlog.publisher.stream.open_source import following, position_of
-from eventlog.publisher.waiting import StopRequest
 
 __all__ = [
     "capture_files",

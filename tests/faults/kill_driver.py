@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from eventlog.config.load import Config, load
-from eventlog.publisher import cycle, daemon, ledger, marks, sending
-from eventlog.publisher.context import Counters
-from eventlog.publisher.open_context import open_context, open_to_publish
-from eventlog.publisher.open_sink import open_sink
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.configured_sink import open_sink
+from eventlog.publisher.declared.opening import open_context, open_to_publish
+from eventlog.publisher.ledger import ledger
+from eventlog.publisher.run import daemon
+from eventlog.publisher.send import cycle, marks, sending
 from eventlog.publisher.sinks import files, objects
 from eventlog.sql.dialects.postgresql.log import PostgresLog
 

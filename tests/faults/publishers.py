@@ -21,17 +21,17 @@ from processes import EVENTLOG, start
 from shared import PATIENCE, PlainSink, fetch, url_of
 
 from eventlog.cli.context import transaction
-from eventlog.cli.runs.db import names
+from eventlog.cli.install.runs.db import names
 from eventlog.config.load import Config, load
 from eventlog.core.options import toml
 from eventlog.model import Answer, Document
-from eventlog.publisher.context import Context, Counters
-from eventlog.publisher.daemon import publish
-from eventlog.publisher.open_context import open_context
+from eventlog.publisher.context.context import Context, Counters
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.declared.trigger_plan import planned_triggers
 from eventlog.publisher.publisher import Publisher
+from eventlog.publisher.run.daemon import publish
+from eventlog.publisher.run.waiting import Stop, StopRequest
 from eventlog.publisher.sinks import Sink
-from eventlog.publisher.trigger_plan import planned_triggers
-from eventlog.publisher.waiting import Stop, StopRequest
 from eventlog.sql import migrations
 from eventlog.sql.triggers import LOCK_TIMEOUT, triggers_of
 

@@ -13,9 +13,9 @@ from shared import execute, fetch, statuses, url_of, wait_until
 
 from eventlog.cli.context import reading
 from eventlog.config.load import Config, load
-from eventlog.publisher import catalog_watcher
-from eventlog.publisher.doctor import examine
-from eventlog.publisher.trigger_plan import planned_triggers
+from eventlog.publisher.declared import catalog_watcher
+from eventlog.publisher.declared.trigger_plan import planned_triggers
+from eventlog.publisher.inspect.doctor import examine
 
 TABLES = (
     "CREATE TABLE usr (id integer PRIMARY KEY, name text)",

@@ -16,12 +16,12 @@ from shared import Objects, apply_event, execute, fetch, statuses, url_of, wait_
 
 from eventlog.cli import cli
 from eventlog.config.load import Config, load
-from eventlog.publisher.claimed_rows import BacklogClaim
-from eventlog.publisher.context import Counters
-from eventlog.publisher.cycle import recover, run_cycle
-from eventlog.publisher.open_context import open_context
-from eventlog.publisher.queue import read_claimed_objects
-from eventlog.publisher.session import PublisherSession
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.feeds.queue import read_claimed_objects
+from eventlog.publisher.ledger.claimed_rows import BacklogClaim
+from eventlog.publisher.send.cycle import recover, run_cycle
+from eventlog.publisher.send.session import PublisherSession
 from eventlog.xds.reader import read_events
 
 USR = "CREATE TABLE usr (id integer PRIMARY KEY, code text NOT NULL UNIQUE, name text)"

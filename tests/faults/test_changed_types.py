@@ -14,7 +14,7 @@ from publishers import Collecting, install, is_drained, publishing, write_config
 from shared import execute, fetch, statuses, url_of, wait_until
 
 from eventlog.config.load import Config, load
-from eventlog.publisher import catalog_watcher
+from eventlog.publisher.declared import catalog_watcher
 
 ZONE = "America/New_York"
 

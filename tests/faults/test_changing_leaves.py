@@ -17,11 +17,11 @@ from publishers import LONG, Inbox, configuration, is_drained, make_log, publish
 from shared import fetch, statuses, wait_until
 
 from eventlog.config.load import Config
-from eventlog.publisher.leaves import cut_ahead, in_turn, purge_leaves
+from eventlog.publisher.upkeep.leaves import cut_ahead, in_turn, purge_leaves
+from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.locate import locate_log
-from eventlog.sql.open_log import OpenLog
-from eventlog.sql.purge import utc_now
+from eventlog.sql.log.purge import utc_now
+from eventlog.sql.port.open_log import OpenLog
 
 MEANS = DIALECT.partitioning
 WIDTH = 10

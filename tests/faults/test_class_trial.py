@@ -15,11 +15,11 @@ import pytest
 from eventlog.changes.json_form import database_from_json
 from eventlog.cli import run
 from eventlog.config.load import load
-from eventlog.core.catalog_builder import build_catalog
+from eventlog.core.catalog.builder import build_catalog
 from eventlog.core.values import TYPE_NAMES
-from eventlog.publisher.class_trial import unwritable_classes
+from eventlog.publisher.declared.class_trial import unwritable_classes
+from eventlog.sql.connect.locate import new_log
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.locate import new_log
 
 TOO_WIDE: Final = 1030
 """More columns than a mask of Qlik messages has bits."""

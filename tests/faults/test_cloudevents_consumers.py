@@ -20,10 +20,10 @@ from publishers import install, write_config
 from shared import execute, fetch, statuses, url_of
 
 from eventlog.config.load import Config, load
-from eventlog.publisher.context import Counters
-from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open_context import open_context
-from eventlog.publisher.open_sink import open_sink
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.configured_sink import open_sink
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.run.daemon import publish_once
 
 pytest.importorskip("cloudevents.core", reason="the CloudEvents SDK is not installed")
 from cloudevents.core.bindings import http, kafka

@@ -16,10 +16,10 @@ from publishers import install, write_config
 from shared import Run, execute, url_of
 
 from eventlog.config.load import load
-from eventlog.publisher.context import Counters
-from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open_context import open_context
-from eventlog.publisher.open_sink import open_sink
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.configured_sink import open_sink
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.run.daemon import publish_once
 
 TABLES = (
     "CREATE TABLE usr (id bigint PRIMARY KEY, n integer, big numeric(30), paid numeric(9,2), "

@@ -31,7 +31,7 @@ from receiver import Receiver, Script, reply
 from shared import PATIENCE, wait_until
 
 from eventlog.config.load import load
-from eventlog.sql.consumers import decode
+from eventlog.sql.readers.consumers import decode
 
 pytestmark = pytest.mark.skipif(
     programs() is None, reason="no programs of PostgreSQL: initdb, pg_ctl"

@@ -48,25 +48,26 @@ from eventlog.core import clock
 from eventlog.core.ranges import RecordSet
 from eventlog.errors import ConfigError, ConsumerRuns, LogTableError, ReceiverUnavailable
 from eventlog.model import Answer, EventResult, Level, LogRow
-from eventlog.publisher import daemon
-from eventlog.publisher.context import Context, Counters, Used
-from eventlog.publisher.cycle import dry_run, recover, run_cycle
-from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.ledger import SetLedger, are_registered, count_undone
-from eventlog.publisher.liveness import liveness_of
-from eventlog.publisher.observer import Measured, Observer
-from eventlog.publisher.open_context import open_context, open_unlocked
-from eventlog.publisher.queue import WindowReader
-from eventlog.publisher.session import PublisherSession
+from eventlog.publisher.context.context import Context, Counters, Used
+from eventlog.publisher.context.observer import Measured, Observer
+from eventlog.publisher.declared.opening import open_context, open_unlocked
+from eventlog.publisher.feeds.queue import WindowReader
+from eventlog.publisher.inspect.skipping import skip
+from eventlog.publisher.ledger.ledger import SetLedger, are_registered, count_undone
+from eventlog.publisher.run import daemon
+from eventlog.publisher.run.daemon import publish_once
+from eventlog.publisher.run.liveness import liveness_of
+from eventlog.publisher.run.waiting import StopRequest
+from eventlog.publisher.send.cycle import dry_run, recover, run_cycle
+from eventlog.publisher.send.session import PublisherSession
 from eventlog.publisher.sinks import Document
-from eventlog.publisher.skipping import skip
-from eventlog.publisher.waiting import StopRequest
-from eventlog.sql import consumers, followed_set, migrations
-from eventlog.sql.driver_errors import load_dialect
-from eventlog.sql.epoch import note_removed
-from eventlog.sql.followed_set import FollowedSet
-from eventlog.sql.locate import new_log
+from eventlog.sql import migrations
+from eventlog.sql.connect.locate import new_log
+from eventlog.sql.log.epoch import note_removed
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.port.driver_errors import load_dialect
+from eventlog.sql.readers import consumers, followed_set
+from eventlog.sql.readers.followed_set import FollowedSet
 
 
 @pytest.fixture(params=["postgresql", "sqlite"])
@@ -1304,7 +1305,7 @@ def test_as_many_documents_of_a_snapshot_as_concurrency_allows_are_sent_at_the_s
 def test_a_snapshot_that_was_cut_off_continues_after_its_last_chunk(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventlog.publisher.snapshot_chunks._MAX_KEYS", 2)
+    monkeypatch.setattr("eventlog.publisher.send.snapshot_chunks._MAX_KEYS", 2)
     fill(log, 5)
     config = consumer(log, start_from="snapshot")
     seen: list[str] = []
@@ -1330,7 +1331,7 @@ def test_a_snapshot_that_was_cut_off_continues_after_its_last_chunk(
 def test_a_snapshot_whose_class_has_got_another_key_begins_the_class_again(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventlog.publisher.snapshot_chunks._MAX_KEYS", 2)
+    monkeypatch.setattr("eventlog.publisher.send.snapshot_chunks._MAX_KEYS", 2)
     fill(log, 3)
     config = consumer(log, start_from="snapshot")
     seen: list[str] = []
@@ -1350,7 +1351,7 @@ def test_a_snapshot_whose_class_has_got_another_key_begins_the_class_again(
 def test_an_object_of_a_snapshot_that_gets_retry_waits_alone_and_its_changes_wait_for_it(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventlog.publisher.snapshot_chunks._MAX_KEYS", 2)
+    monkeypatch.setattr("eventlog.publisher.send.snapshot_chunks._MAX_KEYS", 2)
     fill(log, 3)
     tries: list[str] = []
     refuses = True
@@ -1386,7 +1387,7 @@ def test_an_object_that_the_receiver_fails_for_does_not_hold_a_snapshot(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch, max_attempts: int
 ) -> None:
     """Also where the consumer is killed all the time."""
-    monkeypatch.setattr("eventlog.publisher.snapshot_chunks._MAX_KEYS", 8)
+    monkeypatch.setattr("eventlog.publisher.send.snapshot_chunks._MAX_KEYS", 8)
     fill(log, 24)
     arrived: dict[str, str] = {}
     culprit = ""
@@ -1610,7 +1611,7 @@ def test_an_object_of_a_snapshot_is_a_read_for_debezium(log: sa.Engine) -> None:
 def test_numbers_grow_from_chunk_to_chunk_and_to_the_log_though_the_clock_goes_back(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventlog.publisher.snapshot_chunks._MAX_KEYS", 1)
+    monkeypatch.setattr("eventlog.publisher.send.snapshot_chunks._MAX_KEYS", 1)
     fill(log, 2)
     numbers: list[str] = []
 

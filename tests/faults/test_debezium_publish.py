@@ -25,12 +25,12 @@ from eventlog import cli
 from eventlog.config.load import Config, load
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Document
-from eventlog.publisher.context import Counters
-from eventlog.publisher.cycle import recover, run_cycle
-from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open_context import open_context
-from eventlog.publisher.open_sink import open_sink
-from eventlog.publisher.session import PublisherSession
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.configured_sink import open_sink
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.run.daemon import publish_once
+from eventlog.publisher.send.cycle import recover, run_cycle
+from eventlog.publisher.send.session import PublisherSession
 
 SCHEMA = (
     "CREATE TABLE usr (idu integer PRIMARY KEY, fname text, salary numeric(9,2), born "

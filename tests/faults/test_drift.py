@@ -20,12 +20,12 @@ from eventlog.cli.context import reading
 from eventlog.config.load import Config, load
 from eventlog.errors import DatabaseError, ReceiverUnavailable
 from eventlog.model import Answer, Document
-from eventlog.publisher import catalog_watcher
-from eventlog.publisher.context import Context
-from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.doctor import examine
+from eventlog.publisher.context.context import Context
+from eventlog.publisher.declared import catalog_watcher
+from eventlog.publisher.declared.trigger_plan import differences, planned_triggers
+from eventlog.publisher.inspect.doctor import examine
+from eventlog.publisher.run.daemon import publish_once
 from eventlog.publisher.sinks.files import DocumentFiles, LineFiles
-from eventlog.publisher.trigger_plan import differences, planned_triggers
 from eventlog.sql.triggers import TriggerPlan
 
 USR = "CREATE TABLE usr (id integer PRIMARY KEY, name text, age integer, nick varchar(40))"

@@ -17,10 +17,10 @@ from shared import Run, execute, fetch, statuses, url_of
 from eventlog.changes.format import Report
 from eventlog.config.load import Config, load
 from eventlog.model import Answer, Change, ChangeOp, EventResult, EventType, Level
-from eventlog.publisher.daemon import publish_once
+from eventlog.publisher.run.daemon import publish_once
 from eventlog.registry import format_named
 from eventlog.sql.dialects.postgresql import unreadable
-from eventlog.sql.windows import Selection
+from eventlog.sql.port.windows import Selection
 
 TABLES = (
     "CREATE TABLE usr (k text PRIMARY KEY, v text)",
@@ -192,7 +192,7 @@ def test_a_value_that_is_read_back_makes_only_its_own_row_invalid(western: Forei
 def test_a_snapshot_has_every_object_that_can_be_read(
     western: Foreign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventlog.publisher.snapshot_chunks._MAX_KEYS", 2)
+    monkeypatch.setattr("eventlog.publisher.send.snapshot_chunks._MAX_KEYS", 2)
     western.installed()
     western.add(
         ("'a'", western.good),

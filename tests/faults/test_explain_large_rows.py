@@ -10,9 +10,9 @@ from publishers import configuration, make_log
 from shared import execute
 
 from eventlog.model import LogRow
-from eventlog.publisher.context import Counters
-from eventlog.publisher.explain import explain
-from eventlog.publisher.open_context import open_unlocked
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.opening import open_unlocked
+from eventlog.publisher.inspect.explanation import explain
 from eventlog.sql.dialects.postgresql.log import PostgresLog
 
 COLUMNS = "status, event_type, table_name, table_key, column_name, new_value"

@@ -19,11 +19,11 @@ from publishers import in_background, make_log
 from shared import Run, url_of, wait_until
 
 from eventlog.config.load import load
-from eventlog.core.event_ids import raised_at
+from eventlog.core.rows.event_ids import raised_at
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Event
-from eventlog.publisher.context import Counters
-from eventlog.publisher.open_context import open_context
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.opening import open_context
 from eventlog.publisher.publisher import Publisher
 
 pytestmark = pytest.mark.skipif(

@@ -31,17 +31,19 @@ from publishers import Collecting, opened, write_config
 from shared import PATIENCE, execute, fetch, url_of
 
 from eventlog.config.load import load
-from eventlog.core.events import Outgoing
+from eventlog.core.rows.events import Outgoing
 from eventlog.errors import ConsumerRuns
 from eventlog.model import Answer
-from eventlog.publisher.cycle import recover, run_cycle
-from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.ledger import StatusLedger
-from eventlog.publisher.marks import DeliveryProgress
-from eventlog.publisher.open_context import find_log
-from eventlog.publisher.session import PublisherSession
-from eventlog.sql.connection import connect
-from eventlog.sql.consumers import (
+from eventlog.publisher.declared.opening import find_log
+from eventlog.publisher.ledger.ledger import StatusLedger
+from eventlog.publisher.run.daemon import publish_once
+from eventlog.publisher.send.cycle import recover, run_cycle
+from eventlog.publisher.send.marks import DeliveryProgress
+from eventlog.publisher.send.session import PublisherSession
+from eventlog.sql.connect.connection import connect
+from eventlog.sql.dialects.mysql_family.log import MySQLFamilyLog
+from eventlog.sql.port.driver_errors import load_dialect
+from eventlog.sql.readers.consumers import (
     LATEST,
     decode,
     done_by_consumers,
@@ -49,8 +51,6 @@ from eventlog.sql.consumers import (
     read_consumers,
     register,
 )
-from eventlog.sql.dialects.mysql_family.log import MySQLFamilyLog
-from eventlog.sql.driver_errors import load_dialect
 
 DRIVER = Path(__file__).with_name("consumer_driver.py")
 INSERT = "INSERT INTO usr (name) VALUES ('x')"

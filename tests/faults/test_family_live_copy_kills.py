@@ -24,7 +24,7 @@ from verified import content
 
 from eventlog.errors import ConfigError
 from eventlog.spark import delta, verify
-from eventlog.spark.session import check_java
+from eventlog.spark.session.session import check_java
 from eventlog.verify import VerifyOptions
 
 DURABLE = "--innodb-flush-log-at-trx-commit=1"

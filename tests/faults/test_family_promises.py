@@ -28,9 +28,9 @@ from workloads import KEYS, Workload, replayed
 
 from eventlog import cli
 from eventlog.config.load import Config, load
-from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.doctor import examine
-from eventlog.publisher.trigger_plan import planned_triggers
+from eventlog.publisher.declared.trigger_plan import planned_triggers
+from eventlog.publisher.inspect.doctor import examine
+from eventlog.publisher.run.daemon import publish_once
 
 WRITERS = 4
 REFUSED = {1020, 1062, 1205, 1213, 1451, 1452, 1761}

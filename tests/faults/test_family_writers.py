@@ -35,13 +35,13 @@ from shared import execute, fetch, url_of
 from eventlog.config.load import Config, load
 from eventlog.core.ranges import to_ranges
 from eventlog.errors import LogTableError, ServerUnavailable
-from eventlog.publisher.open_context import find_log
-from eventlog.sql import consumers, followed_set
-from eventlog.sql.connection import connect
+from eventlog.publisher.declared.opening import find_log
+from eventlog.sql.connect.connection import connect
 from eventlog.sql.dialects.mysql_family import writers as of_family
 from eventlog.sql.dialects.mysql_family.log import MySQLFamilyLog
-from eventlog.sql.driver_errors import load_dialect
-from eventlog.sql.open_log import OpenLog
+from eventlog.sql.port.driver_errors import load_dialect
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.readers import consumers, followed_set
 
 INSTRUMENT = "UPDATE performance_schema.setup_instruments SET enabled = '{}' WHERE name = 'wait/lock/metadata/sql/mdl'"
 CONSUMER = (

@@ -29,7 +29,7 @@ from eventlog.gbase import format
 from eventlog.linter.database import create_tables, insert_attrs, insert_rows
 from eventlog.linter.dispatch_tables import DispatchRow
 from eventlog.model import Change, ChangeOp
-from eventlog.qlik import message_format
+from eventlog.qlik.messages import message_format
 from eventlog.testing.gbase_workload import T1, drain, new_server, open_session
 from eventlog.testing.linter_emulator import ATTRS, Workload, emulate
 from eventlog.xds.writer import write_event

@@ -15,7 +15,7 @@ from eventlog.model import LogRow
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.doctor import HeldSnapshot
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.questions import ask
+from eventlog.sql.port.questions import ask
 
 LOG = LogTable("public", "eventlog", LogRow._fields)
 pytestmark = [

@@ -16,12 +16,12 @@ from shared import Run, execute, fetch, statuses, url_of
 
 from eventlog.core.clock import monotonic
 from eventlog.model import Answer, Document, EventResult, Level
-from eventlog.publisher import ledger
-from eventlog.publisher.context import Context
-from eventlog.publisher.cycle import recover, run_cycle
-from eventlog.publisher.ledger import StatusLedger
-from eventlog.publisher.session import PublisherSession, PublisherState
-from eventlog.sql.followed_set import FollowedSet
+from eventlog.publisher.context.context import Context
+from eventlog.publisher.ledger import ledger
+from eventlog.publisher.ledger.ledger import StatusLedger
+from eventlog.publisher.send.cycle import recover, run_cycle
+from eventlog.publisher.send.session import PublisherSession, PublisherState
+from eventlog.sql.readers.followed_set import FollowedSet
 
 AT_ONCE = 50
 TABLES = "SELECT tablename FROM pg_tables WHERE tablename LIKE 'eventlog%'"

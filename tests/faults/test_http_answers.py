@@ -30,7 +30,7 @@ from receiver import CUT, Receiver, Request, Script, answer, reply, status
 from eventlog.config.load import load
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, EventResult, Level
-from eventlog.publisher.open_sink import open_sink
+from eventlog.publisher.declared.configured_sink import open_sink
 
 
 @pytest.mark.parametrize("level", list(Level))

@@ -15,7 +15,7 @@ from shared import execute, fetch, url_of
 
 from eventlog.config.load import load
 from eventlog.core.table_key import key_text, quote
-from eventlog.publisher.daemon import publish_once
+from eventlog.publisher.run.daemon import publish_once
 
 LONG_A, LONG_B = "t" * 62 + "a", "t" * 62 + "b"
 LONG_UNICODE = "é" * 31 + "x"

@@ -26,14 +26,14 @@ from eventlog.config.effective import effective
 from eventlog.config.load import Config, load
 from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.model import Answer, Document, EventResult, KafkaRecord, Level
-from eventlog.publisher.context import Counters
-from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.liveness import ReportingSink
-from eventlog.publisher.observer import Observer
-from eventlog.publisher.open_context import open_context
-from eventlog.publisher.open_sink import open_sink, try_receiver
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.context.observer import Observer
+from eventlog.publisher.declared.configured_sink import open_sink, try_receiver
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.run.daemon import publish_once
+from eventlog.publisher.run.liveness import ReportingSink
 from eventlog.publisher.sinks.kafka import KafkaSink
-from eventlog.qlik.message_format import FORMAT
+from eventlog.qlik.messages.message_format import FORMAT
 from eventlog.transport import kafka
 
 SCHEMA = (

@@ -19,7 +19,7 @@ from replay import Replay
 from shared import each_step, execute, fetch, one_of_each, statuses, url_of
 
 from eventlog.config.load import load
-from eventlog.publisher.delivery import decode
+from eventlog.publisher.ledger.delivery import decode
 from eventlog.publisher.sinks.files import MARKER
 
 TABLES = (

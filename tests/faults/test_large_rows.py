@@ -19,7 +19,7 @@ from publishers import Collecting, configuration, make_log, opened, settings
 from shared import PATIENCE, execute, fetch, statuses
 
 from eventlog.errors import ReceiverUnavailable
-from eventlog.publisher.daemon import publish_once
+from eventlog.publisher.run.daemon import publish_once
 
 MIB = 2**20
 ROWS = 60

@@ -13,8 +13,8 @@ from shared import execute, statuses, url_of
 
 from eventlog.config.load import load
 from eventlog.model import Answer, Document, EventResult, Level
-from eventlog.publisher.cycle import recover, run_cycle
-from eventlog.publisher.session import PublisherSession
+from eventlog.publisher.send.cycle import recover, run_cycle
+from eventlog.publisher.send.session import PublisherSession
 
 MANY = 2000
 NEW = 100_000

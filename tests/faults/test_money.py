@@ -20,10 +20,10 @@ from eventlog.core.values import (
     money_numbers,
     parse_type,
 )
-from eventlog.publisher.context import Counters
-from eventlog.publisher.cycle import dry_run
-from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open_context import open_context
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.run.daemon import publish_once
+from eventlog.publisher.send.cycle import dry_run
 from eventlog.registry import FORMATS, installed
 
 

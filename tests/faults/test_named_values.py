@@ -13,9 +13,9 @@ from publishers import Collecting, install, opened, write_config
 from shared import Run, execute, fetch, url_of
 
 from eventlog.config.load import load
-from eventlog.publisher.daemon import publish_once
+from eventlog.publisher.run.daemon import publish_once
 from eventlog.sql.dialects.postgresql import compile
-from eventlog.sql.driver_errors import open_database
+from eventlog.sql.port.driver_errors import open_database
 
 TABLES = (
     "CREATE TABLE target (id integer PRIMARY KEY)",

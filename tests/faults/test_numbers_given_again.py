@@ -16,12 +16,12 @@ from shared import PATIENCE, execute, fetch
 
 from eventlog.config.load import Config
 from eventlog.errors import DatabaseUnavailable
-from eventlog.publisher import published
-from eventlog.publisher.context import Counters, Used
-from eventlog.publisher.cycle import recover, run_cycle
-from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open_context import open_context
-from eventlog.publisher.session import PublisherSession
+from eventlog.publisher.context import published
+from eventlog.publisher.context.context import Counters, Used
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.run.daemon import publish_once
+from eventlog.publisher.send.cycle import recover, run_cycle
+from eventlog.publisher.send.session import PublisherSession
 
 
 @pytest.fixture(params=["postgresql", "sqlite"])

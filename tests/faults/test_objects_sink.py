@@ -25,10 +25,10 @@ from eventlog.config.effective import effective
 from eventlog.config.load import Config, load
 from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.model import Document, Event, Operation
-from eventlog.publisher.context import Counters
-from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open_context import open_to_publish
-from eventlog.publisher.open_sink import open_sink, try_receiver
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.configured_sink import open_sink, try_receiver
+from eventlog.publisher.declared.opening import open_to_publish
+from eventlog.publisher.run.daemon import publish_once
 from eventlog.publisher.sinks import Owner
 from eventlog.publisher.sinks import objects as objects_sink
 from eventlog.publisher.sinks.objects import STATE, ObjectsSink

@@ -12,9 +12,9 @@ from publishers import configuration, make_log, write
 from transaction_pool import transaction_pool
 
 from eventlog.errors import DatabaseError
-from eventlog.publisher.context import Counters
-from eventlog.publisher.open_context import open_context
-from eventlog.sql.connection import connect, is_pooled
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.opening import open_context
+from eventlog.sql.connect.connection import connect, is_pooled
 from eventlog.sql.dialects.postgresql import DIALECT
 
 
@@ -59,7 +59,7 @@ def test_a_stream_of_changes_is_refused_through_a_pool(
     database: sa.Engine, tmp_path: Path, consumer: str | None
 ) -> None:
     change_log = pytest.importorskip(
-        "eventlog.spark.change_log", reason="the extra spark is not installed"
+        "eventlog.spark.changes.change_log", reason="the extra spark is not installed"
     )
     make_log(database)
     with transaction_pool(database.url) as url:

@@ -12,12 +12,12 @@ from publishers import Collecting, configuration, make_log
 from shared import execute
 
 from eventlog.config.load import Config
-from eventlog.publisher.context import Counters
-from eventlog.publisher.cycle import dry_run, recover, run_cycle
-from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.explain import explain
-from eventlog.publisher.open_context import open_context, open_unlocked
-from eventlog.publisher.session import PublisherSession
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.opening import open_context, open_unlocked
+from eventlog.publisher.inspect.explanation import explain
+from eventlog.publisher.run.daemon import publish_once
+from eventlog.publisher.send.cycle import dry_run, recover, run_cycle
+from eventlog.publisher.send.session import PublisherSession
 
 WRITTEN = """INSERT INTO eventlog (event_type, event_time, perpetrator, table_name, table_key, column_name, new_value)
 VALUES (1, '2026-03-01 12:00:00.25', 'alice', 'usr', 'idu=1', 'fname', 'Jack'),

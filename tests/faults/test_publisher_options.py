@@ -25,12 +25,12 @@ from shared import Run, wait_until
 
 from eventlog.errors import DatabaseUnavailable, EventlogError, FatalAnswer, ReceiverUnavailable
 from eventlog.model import Answer, Document, EventResult, Level
-from eventlog.publisher import context as publisher_context
-from eventlog.publisher.context import Context, Counters, summary
-from eventlog.publisher.daemon import publish, publish_once
-from eventlog.publisher.observer import Measured
-from eventlog.publisher.open_context import open_context
-from eventlog.publisher.waiting import StopRequest
+from eventlog.publisher.context import context as publisher_context
+from eventlog.publisher.context.context import Context, Counters, summary
+from eventlog.publisher.context.observer import Measured
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.run.daemon import publish, publish_once
+from eventlog.publisher.run.waiting import StopRequest
 from eventlog.sql.dialects.postgresql.database import PostgresDatabase
 from eventlog.xds.reader import read_events
 

@@ -35,11 +35,11 @@ from eventlog.errors import (
     PublisherAlreadyRunning,
     ServerUnavailable,
 )
-from eventlog.publisher import waiting
-from eventlog.publisher.observer import SILENT
-from eventlog.publisher.waiting import StopRequest, keep_connected
-from eventlog.sql import locate
-from eventlog.sql.open_database import OpenDatabase
+from eventlog.publisher.context.observer import SILENT
+from eventlog.publisher.run import waiting
+from eventlog.publisher.run.waiting import StopRequest, keep_connected
+from eventlog.sql.connect import locate
+from eventlog.sql.port.open_database import OpenDatabase
 
 
 @pytest.mark.timeout(900)

@@ -17,8 +17,8 @@ from eventlog.cli import cli
 from eventlog.cli.context import reading
 from eventlog.config.load import Config, load
 from eventlog.errors import ConfigError
-from eventlog.publisher.doctor import examine
-from eventlog.publisher.trigger_plan import planned_triggers
+from eventlog.publisher.declared.trigger_plan import planned_triggers
+from eventlog.publisher.inspect.doctor import examine
 
 USR = "CREATE TABLE usr (id integer PRIMARY KEY, name text)"
 MAIL = (

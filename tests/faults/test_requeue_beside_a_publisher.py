@@ -16,9 +16,10 @@ from publishers import Collecting, configuration, opened
 from shared import PATIENCE, Run, execute, fetch, url_of, wait_until
 
 from eventlog.model import Answer, Document, EventResult, Level
-from eventlog.publisher import ledger
-from eventlog.publisher.daemon import publish_once
-from eventlog.sql import migrations, rows
+from eventlog.publisher.ledger import ledger
+from eventlog.publisher.run.daemon import publish_once
+from eventlog.sql import migrations
+from eventlog.sql.log import rows
 
 PAUSE = 1.0
 """The seconds for which ``requeue`` stands before its commit, in which a publisher that does not

@@ -18,11 +18,11 @@ from shared import PlainSink, execute, fetch, wait_until
 
 from eventlog.config.load import connection_url, load, with_current_secrets
 from eventlog.errors import DatabaseUnavailable
-from eventlog.publisher.context import Context, Counters
-from eventlog.publisher.daemon import publish
-from eventlog.publisher.observer import Observer, WaitFor
-from eventlog.publisher.open_context import open_context
-from eventlog.publisher.waiting import StopRequest
+from eventlog.publisher.context.context import Context, Counters
+from eventlog.publisher.context.observer import Observer, WaitFor
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.run.daemon import publish
+from eventlog.publisher.run.waiting import StopRequest
 
 HTTP = {"sink__type": "http", "sink__response_format": "status"}
 PUBLISHER = """DROP ROLE IF EXISTS rotated;

@@ -14,12 +14,12 @@ from round_trips import traced
 from shared import Run, execute, fetch, statuses, url_of
 
 from eventlog.model import Answer, EventResult, Level
-from eventlog.publisher.context import Context
-from eventlog.publisher.cycle import recover, run_cycle
-from eventlog.publisher.session import PublisherSession
-from eventlog.publisher.waiting import Idle
+from eventlog.publisher.context.context import Context
+from eventlog.publisher.run.waiting import Idle
+from eventlog.publisher.send.cycle import recover, run_cycle
+from eventlog.publisher.send.session import PublisherSession
 from eventlog.sql.dialects.postgresql.session import WAKE
-from eventlog.sql.statements import OF_LOG
+from eventlog.sql.port.statements import OF_LOG
 
 CONSUMER = {
     "source__type": "eventlog",

@@ -19,11 +19,13 @@ from shared import execute, statuses, url_of
 
 from eventlog.config.load import Config, load
 from eventlog.model import Document
-from eventlog.publisher import cycle, daemon, queue
-from eventlog.publisher.context import Context
-from eventlog.publisher.cycle import recover, run_cycle
-from eventlog.publisher.ledger import QueueScan
-from eventlog.publisher.session import PublisherSession
+from eventlog.publisher.context.context import Context
+from eventlog.publisher.feeds import queue
+from eventlog.publisher.ledger.ledger import QueueScan
+from eventlog.publisher.run import daemon
+from eventlog.publisher.send import cycle
+from eventlog.publisher.send.cycle import recover, run_cycle
+from eventlog.publisher.send.session import PublisherSession
 
 OTHERS = "UPDATE usr SET num = 1 WHERE id BETWEEN {} AND {}"
 

@@ -22,9 +22,9 @@ from shared import execute, fetch, url_of, wait_until
 from eventlog.cli.context import reading, transaction
 from eventlog.config.load import Config, load
 from eventlog.model import LogRow
-from eventlog.publisher.doctor import examine
-from eventlog.publisher.open_context import find_log
-from eventlog.publisher.trigger_plan import differences, planned_triggers
+from eventlog.publisher.declared.opening import find_log
+from eventlog.publisher.declared.trigger_plan import differences, planned_triggers
+from eventlog.publisher.inspect.doctor import examine
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.triggers import TriggerPlan, triggers_of
 

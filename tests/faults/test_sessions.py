@@ -41,11 +41,11 @@ from eventlog.errors import (
     ReceiverUnavailable,
 )
 from eventlog.model import Answer, Document, EventResult, Level
-from eventlog.publisher.context import Context, Counters, Used
-from eventlog.publisher.daemon import publish, publish_once
-from eventlog.publisher.delivery import decode
-from eventlog.publisher.open_context import open_context
-from eventlog.publisher.waiting import StopRequest
+from eventlog.publisher.context.context import Context, Counters, Used
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.ledger.delivery import decode
+from eventlog.publisher.run.daemon import publish, publish_once
+from eventlog.publisher.run.waiting import StopRequest
 
 USR = "CREATE TABLE usr (id integer PRIMARY KEY, name text)"
 FAST = {"retry_initial": 0.01, "retry_max": 0.02}

@@ -19,7 +19,7 @@ from shared import fetch, wait_until
 from silent_network import NETWORK, SERVER, SilentNetwork, silent_network
 from sqlalchemy import make_url
 
-from eventlog.sql.connection import connect
+from eventlog.sql.connect.connection import connect
 
 pytestmark = [
     pytest.mark.xdist_group("silent"),  # one server for all

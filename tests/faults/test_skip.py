@@ -13,8 +13,8 @@ from shared import Run, execute, fetch, url_of
 
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Document, EventResult, Level
-from eventlog.publisher.cycle import recover, run_cycle
-from eventlog.publisher.session import PublisherSession
+from eventlog.publisher.send.cycle import recover, run_cycle
+from eventlog.publisher.send.session import PublisherSession
 from eventlog.sql import migrations
 
 

@@ -15,7 +15,7 @@ from shared import Run, execute, fetch, url_of
 
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError
-from eventlog.publisher.daemon import publish_once
+from eventlog.publisher.run.daemon import publish_once
 from eventlog.sql import migrations
 
 

@@ -21,11 +21,11 @@ from receiver import Receiver, Request, accept, answer, reply, status
 from shared import PATIENCE
 
 from eventlog.errors import ReceiverUnavailable
-from eventlog.publisher.daemon import publish_once
+from eventlog.publisher.monitor.tracing import TracedSink, Tracing
+from eventlog.publisher.run.daemon import publish_once
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.sinks.http import HttpOptions, HttpSink, answer_form
 from eventlog.publisher.sinks.kafka import KafkaSink
-from eventlog.publisher.tracing import TracedSink, Tracing
 
 
 @pytest.fixture

@@ -21,17 +21,17 @@ from eventlog.changes.publishing import DeliveryState, EventWriter
 from eventlog.config.load import Config, load
 from eventlog.conversion import in_own_options
 from eventlog.core.catalog import Catalog, Database, ObjectClass, Table
-from eventlog.core.events import Outgoing
+from eventlog.core.rows.events import Outgoing
 from eventlog.core.values import Kind
 from eventlog.errors import ConfigError
 from eventlog.model import Change, EventResult
-from eventlog.publisher.context import Context, Counters
-from eventlog.publisher.cycle import dry_run
-from eventlog.publisher.daemon import publish, publish_once
-from eventlog.publisher.open_context import open_context
-from eventlog.publisher.unwritable import class_name_of
+from eventlog.publisher.context.context import Context, Counters
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.run.daemon import publish, publish_once
+from eventlog.publisher.send.cycle import dry_run
+from eventlog.publisher.send.unwritable import class_name_of
 from eventlog.registry import FORMATS, format_named, installed
-from eventlog.sql.driver_errors import open_database
+from eventlog.sql.port.driver_errors import open_database
 
 OWN_TYPES = """
 CREATE SCHEMA "Other Place";

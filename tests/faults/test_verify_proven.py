@@ -21,8 +21,8 @@ from verified import WAYS, document, read_by, run
 
 from eventlog.cli.context import transaction
 from eventlog.config.load import load
-from eventlog.publisher import explain_key
-from eventlog.publisher.trigger_plan import planned_triggers
+from eventlog.publisher.declared.trigger_plan import planned_triggers
+from eventlog.publisher.inspect import explain_key
 from eventlog.verify import VerifyOptions, VerifyReport, verify
 from eventlog.verify import session as sessions
 from eventlog.verify.rule import UndoneRows

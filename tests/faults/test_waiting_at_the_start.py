@@ -16,8 +16,8 @@ from shared import fetch, wait_until
 from sqlalchemy import make_url
 
 from eventlog.errors import DatabaseError, DatabaseUnavailable, ServerUnavailable
-from eventlog.sql.connection import connect
-from eventlog.sql.driver_errors import as_database_errors
+from eventlog.sql.connect.connection import connect
+from eventlog.sql.port.driver_errors import as_database_errors
 
 pytestmark = [
     pytest.mark.xdist_group("waiting"),  # one server for all

@@ -31,8 +31,8 @@ from publishers import (
 from shared import PATIENCE, wait_until
 
 from eventlog.model import Answer, Document, EventResult, Level
-from eventlog.publisher import waiting
-from eventlog.publisher.waiting import StopRequest
+from eventlog.publisher.run import waiting
+from eventlog.publisher.run.waiting import StopRequest
 
 
 @pytest.fixture

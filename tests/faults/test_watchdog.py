@@ -17,8 +17,8 @@ import sqlalchemy as sa
 from publishers import LONG, configuration, make_log, process, publishing, runs, sleeps, write
 from shared import PATIENCE, PlainSink, free_port, wait_until
 
-from eventlog.publisher.liveness import ServiceManager, liveness_of, watched_over
-from eventlog.publisher.observer import SILENT
+from eventlog.publisher.context.observer import SILENT
+from eventlog.publisher.run.liveness import ServiceManager, liveness_of, watched_over
 
 SIGN = "WATCHDOG=1"
 QUICK = {"monitor__liveness_timeout": 1, "polling_interval": LONG}

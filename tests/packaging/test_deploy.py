@@ -17,7 +17,7 @@ from eventlog import cli
 from eventlog.config.load import load
 from eventlog.errors import ConfigError
 from eventlog.exit_codes import ExitCode
-from eventlog.publisher.conditions import KINDS
+from eventlog.publisher.context.conditions import KINDS
 from eventlog.publisher.monitor.server import parse_address
 from eventlog.publisher.sinks.http import HttpOptions
 

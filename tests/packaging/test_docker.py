@@ -217,7 +217,7 @@ def test_the_context_is_enough_to_build_the_wheel(context: Path, tmp_path: Path)
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     for pattern in (
-        "eventlog/cli/publish.py",
+        "eventlog/cli/publish/publish.py",
         "eventlog/sql/dialects/postgresql/*.sql",
         "eventlog/spark/__init__.py",
     ):

@@ -16,7 +16,7 @@ from shared import PATIENCE
 
 from eventlog.changes.format import Report
 from eventlog.model import Change, ChangeOp
-from eventlog.qlik.message_format import FORMAT
+from eventlog.qlik.messages.message_format import FORMAT
 
 EXAMPLE = ROOT / "docs" / "examples" / "qlik_consumer.py"
 KEY = (("id", 7),)

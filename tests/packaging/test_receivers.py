@@ -22,9 +22,9 @@ from eventlog import cli
 from eventlog.config.load import load
 from eventlog.errors import FatalAnswer, ReceiverUnavailable
 from eventlog.model import Document
-from eventlog.publisher.context import Counters
-from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open_context import open_context
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.run.daemon import publish_once
 from eventlog.publisher.sinks.http import HttpOptions, HttpSink, answer_form
 from eventlog.publisher.sinks.python import CallableSink
 from eventlog.sql import migrations

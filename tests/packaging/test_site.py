@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 from documents import ROOT
 
-from eventlog.cli.explain_code import code_entries
+from eventlog.cli.inspect.explain_code import code_entries
 
 DRAWINGS = runpy.run_path(str(ROOT / "scripts" / "drawings.py"))["DRAWINGS"]
 DIAGRAMS = sorted((ROOT / "docs" / "diagrams").glob("*.dot"))

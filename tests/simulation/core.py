@@ -15,8 +15,8 @@ from application import OWN_USER
 from lines import Request
 from read_commands import done_of_consumers
 
-from eventlog.publisher.cycle import recorded_ids
-from eventlog.publisher.delivery import decode
+from eventlog.publisher.ledger.delivery import decode
+from eventlog.publisher.send.cycle import recorded_ids
 
 if TYPE_CHECKING:
     from world import World

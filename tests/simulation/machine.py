@@ -26,22 +26,27 @@ from scheduler import BEGIN, Killed, Scheduler
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
 from sqlalchemy.util import LRUCache
 
-from eventlog.cli.runs import triggers
+from eventlog.cli.install.runs import triggers
 from eventlog.core import clock
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, EventResult
-from eventlog.publisher import cycle, daemon, ledger, marks, open_context, snapshot, trigger_plan
-from eventlog.publisher.observer import Observer
+from eventlog.publisher.context.observer import Observer
+from eventlog.publisher.declared import open_context, trigger_plan
+from eventlog.publisher.feeds import snapshot
+from eventlog.publisher.ledger import ledger
+from eventlog.publisher.run import daemon
+from eventlog.publisher.send import cycle, marks
 from eventlog.publisher.sinks import files as files_sink
 from eventlog.publisher.sinks import objects as objects_sink
 from eventlog.publisher.sinks.python import CallableSink
-from eventlog.sql import connection, followed_set
+from eventlog.sql.connect import connection
 from eventlog.sql.dialects.sqlite import SQLite
 from eventlog.sql.dialects.sqlite import session as sqlite_session
 from eventlog.sql.dialects.sqlite.database import SQLiteDatabase
 from eventlog.sql.dialects.sqlite.log import SQLiteLog
 from eventlog.sql.dialects.sqlite.triggers import SQLiteTriggers
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.readers import followed_set
 
 if TYPE_CHECKING:
     from world import World

@@ -17,17 +17,19 @@ from typing import Any, NamedTuple
 from unittest.mock import patch
 from weakref import WeakKeyDictionary
 
-from eventlog.cli.runs import skip
+from eventlog.cli.repair.runs import skip
 from eventlog.model import ChangeOp
-from eventlog.publisher import marks, sending, snapshot
-from eventlog.publisher.ledger import StatusLedger, are_registered
-from eventlog.publisher.marks import DeliveryProgress
+from eventlog.publisher.feeds import snapshot
+from eventlog.publisher.ledger.ledger import StatusLedger, are_registered
 from eventlog.publisher.publisher import Publisher
-from eventlog.publisher.sending import DeliveryResult
+from eventlog.publisher.send import marks, sending
+from eventlog.publisher.send.marks import DeliveryProgress
+from eventlog.publisher.send.sending import DeliveryResult
+from eventlog.publisher.send.suspects import Suspects
 from eventlog.publisher.stream import follow
 from eventlog.publisher.stream.failures import Failures
-from eventlog.publisher.suspects import Suspects
-from eventlog.sql import consumers, resync
+from eventlog.sql import resync
+from eventlog.sql.readers import consumers
 
 FLOOR = 0.05
 """The least share of the schedules that have to meet each place."""

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from world import World
 
 MODULES = (
-    "publisher/cycle", "publisher/delivery", "publisher/marks", "publisher/delivery", "publisher/snapshot", "publisher/queue",
-    "publisher/ledger", "sql/followed_set", "sql/consumers", "core/ranges", "core/requeue",
+    "publisher/send/cycle", "publisher/ledger/delivery", "publisher/send/marks", "publisher/ledger/delivery", "publisher/feeds/snapshot", "publisher/feeds/queue",
+    "publisher/ledger/ledger", "sql/readers/followed_set", "sql/readers/consumers", "core/ranges", "core/rows/requeue",
 )  # fmt: skip
 """The modules whose branches are counted: the publisher's cycle, and the ledgers."""
 

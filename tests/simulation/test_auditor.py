@@ -14,9 +14,9 @@ from excuses import ENOUGH, Excuse, too_often
 from lines import due_in_position, events_of_entry, seconds_of
 from scheduler import Process, Scheduler
 
-from eventlog.core.events import Outgoing
+from eventlog.core.rows.events import Outgoing
 from eventlog.errors import ReceiverUnavailable
-from eventlog.publisher.delivery import Delivery, Tried, encode
+from eventlog.publisher.ledger.delivery import Delivery, Tried, encode
 
 
 def event(*rows: int, attempts: int = 1, dropped: tuple[int, ...] = ()) -> Outgoing:

@@ -120,7 +120,7 @@ def test_the_changes_of_a_fault_add_up_in_one_file() -> None:
 
 def test_a_patch_runs_in_a_copy_of_the_product(tmp_path: Path) -> None:
     patch = tmp_path / "nothing_is_marked.patch"
-    path = "eventlog/publisher/marks.py"
+    path = "eventlog/publisher/send/marks.py"
     text = (HERE.parents[1] / path).read_text()
     place = "self.counters.count_rows(result"
     lines = unified_diff(

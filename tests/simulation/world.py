@@ -47,15 +47,15 @@ from scheduler import BusyLoop, Deadlock, Process, Scheduler
 
 from eventlog import cli
 from eventlog.cli.context import transaction
-from eventlog.cli.runs.db import names
+from eventlog.cli.install.runs.db import names
 from eventlog.config.load import load
 from eventlog.core.options import toml
 from eventlog.errors import FatalAnswer, PublisherAlreadyRunning, ReceiverUnavailable
 from eventlog.model import Answer, Event, EventType
 from eventlog.publisher.publisher import Publisher
 from eventlog.sql import migrations
+from eventlog.sql.port.windows import Selection
 from eventlog.sql.resync import Due
-from eventlog.sql.windows import Selection
 
 Receive = Callable[[bytes, Sequence[Event]], Answer | None]
 

@@ -19,12 +19,12 @@ from shared import PlainSink
 from eventlog.config.load import Config, load
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Document, EventResult, KafkaRecord
-from eventlog.publisher.context import Counters
-from eventlog.publisher.cycle import recover, run_cycle
-from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open_context import open_context
-from eventlog.publisher.session import PublisherSession
-from eventlog.spark.backlog import Report, Request, run
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.run.daemon import publish_once
+from eventlog.publisher.send.cycle import recover, run_cycle
+from eventlog.publisher.send.session import PublisherSession
+from eventlog.spark.backlog.backlog import Report, Request, run
 from eventlog.sql import migrations
 
 SCHEMA = "hr"

@@ -22,7 +22,7 @@ from typing import Any
 
 from stream_engine import Engine, reader_of
 
-from eventlog.spark import change_parts
+from eventlog.spark.changes import change_parts
 
 out, seed, kill, *given = sys.argv[1:]
 place = Path(out)

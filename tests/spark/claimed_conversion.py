@@ -15,7 +15,7 @@ import loss_formats
 from loss_formats import TRIED
 from pyspark.cloudpickle import register_pickle_by_value
 
-from eventlog.spark.convert import Conversion, convert
+from eventlog.spark.frames.convert import Conversion, convert
 
 HELD: str = "HELD_CONVERSION_TARGET"
 """The environment variable of the workers: the target."""

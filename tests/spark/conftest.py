@@ -15,7 +15,7 @@ from backlog_job import make_tables
 from pyspark.sql import SparkSession
 
 from eventlog.errors import ConfigError
-from eventlog.spark.session import check_java, open_session
+from eventlog.spark.session.session import check_java, open_session
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks

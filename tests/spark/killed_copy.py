@@ -26,9 +26,9 @@ import pyiceberg.catalog.sql
 import pyiceberg.io.pyarrow  # noqa: F401 - loaded once, not by each driver
 from test_live_copy_batches import PAY, A, Rows, Source, batch_of, changes_of, delta_in, iceberg_in
 
-from eventlog.spark import copy_query
-from eventlog.spark.copy_history import History
-from eventlog.spark.copy_target import CopyBatch
+from eventlog.spark.copies import copy_query
+from eventlog.spark.copies.copy_history import History
+from eventlog.spark.copies.copy_target import CopyBatch
 
 BEGAN = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 

@@ -66,7 +66,7 @@ def is_in_a_batch(place: Path) -> bool:
 
 
 if __name__ == "__main__":
-    from eventlog.spark.session import open_session
+    from eventlog.spark.session.session import open_session
 
     out, *given = sys.argv[1:]
     patience = {"spark.python.authenticate.socketTimeout": "120s"}  # of a busy machine

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from eventlog import cli
-from eventlog.spark.changes import ChangesDataSource
+from eventlog.spark.changes.changes import ChangesDataSource
 
 
 def reader_of(**options: object) -> Any:

@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 from shared import url_of, wait_until
 
 from eventlog import cli
-from eventlog.spark.preflight import (
+from eventlog.spark.backlog.preflight import (
     CORE_SECONDS_PER_ROW,
     DELETE_SECONDS_PER_ROW,
     MARK_SECONDS_PER_ROW,
@@ -131,7 +131,7 @@ def test_the_first_line_installs_what_a_job_needs(tmp_path: Path) -> None:
     )
     skip_without_index(done.stderr)
     assert done.returncode == 0, done.stderr
-    needs = "import pyspark, pyarrow, adbc_driver_postgresql, eventlog.spark.backlog"
+    needs = "import pyspark, pyarrow, adbc_driver_postgresql, eventlog.spark.backlog.backlog"
     subprocess.run(
         [tmp_path / "env" / "bin" / "python", "-c", needs], cwd=tmp_path / "env", check=True
     )

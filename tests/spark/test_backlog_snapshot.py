@@ -17,12 +17,12 @@ from backlog_job import LOG, SCHEMA, config_of, convert, fetch, statuses
 from pyspark.sql import SparkSession
 
 from eventlog.errors import SnapshotOutdated
-from eventlog.spark import backlog, fold
+from eventlog.spark.backlog import backlog, fold
+from eventlog.spark.backlog.job import Blob, Job, PartReport, blobs_of_batch, snapshot_session
 from eventlog.spark.directory import SUCCESS
-from eventlog.spark.job import Blob, Job, PartReport, blobs_of_batch, snapshot_session
-from eventlog.sql.connection import connect
+from eventlog.sql.connect.connection import connect
+from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.locate import locate_log
 
 USERS = 20
 

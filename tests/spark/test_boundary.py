@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.changes.json_form import database_from_json
-from eventlog.core.catalog_builder import build_catalog
-from eventlog.core.checks import CheckedRow
-from eventlog.core.events import ids_of
-from eventlog.core.fold import Group, RowFolder, fold
-from eventlog.spark.fold import Boundary
-from eventlog.sql.parts import LogPart
+from eventlog.core.catalog.builder import build_catalog
+from eventlog.core.rows.checks import CheckedRow
+from eventlog.core.rows.events import ids_of
+from eventlog.core.rows.fold import Group, RowFolder, fold
+from eventlog.spark.backlog.fold import Boundary
+from eventlog.sql.port.parts import LogPart
 
 _TABLE = {
     "name": "t",

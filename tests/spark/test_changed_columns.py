@@ -18,8 +18,8 @@ pytest.importorskip(
 from stream_engine import Engine, reader_of, rows_of, watched
 
 from eventlog import cli
-from eventlog.spark.change_log import ColumnsChanged, close_cached_connection
-from eventlog.spark.changes import ChangesDataSource
+from eventlog.spark.changes.change_log import ColumnsChanged, close_cached_connection
+from eventlog.spark.changes.changes import ChangesDataSource
 
 pytestmark = pytest.mark.xdist_group("changes")
 

@@ -22,18 +22,24 @@ from stream_engine import Engine, reader_of, rows_of
 
 from eventlog.cli import run as run_command
 from eventlog.errors import ConfigError, ConsumerRuns
-from eventlog.publisher.context import Counters
-from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open_context import open_context
-from eventlog.spark import change_log, register
-from eventlog.spark.change_log import ChangeLog, OtherEpoch, RowsRemoved, close_cached_connection
-from eventlog.spark.change_offsets import offset_of
-from eventlog.spark.changes import ChangesDataSource
-from eventlog.sql.consumers import highest_row, read_consumer
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.run.daemon import publish_once
+from eventlog.spark import register
+from eventlog.spark.changes import change_log
+from eventlog.spark.changes.change_log import (
+    ChangeLog,
+    OtherEpoch,
+    RowsRemoved,
+    close_cached_connection,
+)
+from eventlog.spark.changes.change_offsets import offset_of
+from eventlog.spark.changes.changes import ChangesDataSource
+from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql.database import PostgresDatabase
-from eventlog.sql.driver_errors import open_database
-from eventlog.sql.epoch import read_removed
-from eventlog.sql.locate import locate_log
+from eventlog.sql.log.epoch import read_removed
+from eventlog.sql.port.driver_errors import open_database
+from eventlog.sql.readers.consumers import highest_row, read_consumer
 
 
 @pytest.fixture

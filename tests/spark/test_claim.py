@@ -28,15 +28,15 @@ from backlog_job import (
 
 from eventlog import cli
 from eventlog.errors import ConfigError, DatabaseError
-from eventlog.publisher.claimed_rows import read_recorded
-from eventlog.publisher.context import Counters
-from eventlog.publisher.doctor import examine
-from eventlog.publisher.open_context import open_unlocked
-from eventlog.spark import claim
-from eventlog.spark.backlog import count_to_mark
-from eventlog.spark.claim import differences, release
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.opening import open_unlocked
+from eventlog.publisher.inspect.doctor import examine
+from eventlog.publisher.ledger.claimed_rows import read_recorded
+from eventlog.spark.backlog import claim
+from eventlog.spark.backlog.backlog import count_to_mark
+from eventlog.spark.backlog.claim import differences, release
+from eventlog.spark.backlog.preflight import estimate
 from eventlog.spark.directory import Directory, masked
-from eventlog.spark.preflight import estimate
 
 
 def add_row(log: sa.Engine, key: str, value: str = "later") -> int:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from backlog_page import block
 
-from eventlog.spark import session
-from eventlog.spark.session import archive_of, check_java
+from eventlog.spark.session import session
+from eventlog.spark.session.session import archive_of, check_java
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ _MAKE = (
     + "import runpy; runpy.run_module('eventlog.spark.class_archive', run_name='__main__')"
 )
 _COUNT = _IN_PREFIX + (
-    "from eventlog.spark.session import open_session; "
+    "from eventlog.spark.session.session import open_session; "
     "print(open_session('local[1]').range(7).count())"
 )
 

@@ -30,11 +30,11 @@ from shared import execute
 from eventlog.changes.format import Report
 from eventlog.changes.json_form import to_json
 from eventlog.config.load import Config
-from eventlog.publisher.context import Counters
-from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open_context import open_context
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.run.daemon import publish_once
 from eventlog.registry import format_named
-from eventlog.spark.convert import convert as convert_on_spark
+from eventlog.spark.frames.convert import convert as convert_on_spark
 
 ROWS = 6_000
 TIMES = f"""

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from eventlog.errors import ConfigError
 from eventlog.spark import delta, live_copy, register, sources
-from eventlog.spark.contexts import worker_python
+from eventlog.spark.session.contexts import worker_python
 
 
 @pytest.fixture
@@ -80,8 +80,13 @@ def test_a_log_is_a_table_of_the_catalogue(
 
 def test_a_reader_of_the_log_loads_what_it_needs() -> None:
     """Each query of a small log starts a Python that imports the source: its seconds count."""
-    unused = ("eventlog.qlik.", "eventlog.gbase.", "eventlog.spark.sorting", "eventlog.spark.job")
-    program = "import sys, eventlog.spark.changes; print(*sys.modules, sep='\\n')"
+    unused = (
+        "eventlog.qlik.",
+        "eventlog.gbase.",
+        "eventlog.spark.frames.sorting",
+        "eventlog.spark.backlog.job",
+    )
+    program = "import sys, eventlog.spark.changes.changes; print(*sys.modules, sep='\\n')"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )

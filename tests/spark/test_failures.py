@@ -21,10 +21,11 @@ from eventlog import cli
 from eventlog.config.load import load
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.exit_codes import ExitCode
-from eventlog.spark import backlog, claim, session
-from eventlog.spark import job as jobs
+from eventlog.spark.backlog import backlog, claim
+from eventlog.spark.backlog import job as jobs
 from eventlog.spark.directory import TEMPORARY, Directory
-from eventlog.spark.session import (
+from eventlog.spark.session import session
+from eventlog.spark.session.session import (
     LOCAL_JAVA_OPTIONS,
     SparkFailed,
     as_spark_failed,
@@ -390,7 +391,7 @@ def test_a_file_between_two_stages_that_has_changed_is_refused(tmp_path: Path, d
 def test_a_worker_needs_no_pandas_and_a_function_that_does_gets_it() -> None:
     program = (
         "import sys, pyarrow as pa\n"
-        "from eventlog.spark.tasks import tune_collector\n"
+        "from eventlog.spark.session.tasks import tune_collector\n"
         "tune_collector()\n"
         "pa.array(['text']).to_pylist()\n"
         "assert 'pandas' not in sys.modules\n"

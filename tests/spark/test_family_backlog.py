@@ -18,9 +18,10 @@ from shared import execute, fetch, statuses, url_of
 from eventlog import cli
 from eventlog.config.load import Config, load
 from eventlog.errors import DatabaseError
-from eventlog.spark import backlog, register
-from eventlog.spark.job import Job
-from eventlog.spark.session import SparkFailed
+from eventlog.spark import register
+from eventlog.spark.backlog import backlog
+from eventlog.spark.backlog.job import Job
+from eventlog.spark.session.session import SparkFailed
 
 TABLES = (
     "CREATE TABLE usr (idu int PRIMARY KEY, fname varchar(40), pay decimal(10, 2), born date, "

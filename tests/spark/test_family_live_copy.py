@@ -23,7 +23,7 @@ from stream_engine import Engine, reader_of, watched
 from test_live_copy_log import copied
 
 from eventlog.spark import delta, verify
-from eventlog.spark.change_log import close_cached_connection
+from eventlog.spark.changes.change_log import close_cached_connection
 from eventlog.verify import VerifyOptions, VerifyReport
 
 ACCOUNTS = (

@@ -19,13 +19,14 @@ from pyspark.sql import DataFrame, SparkSession
 from shared import url_of
 
 from eventlog.errors import ConfigError
-from eventlog.spark import change_frame, change_tables, register
-from eventlog.spark.captures import captures
-from eventlog.spark.contexts import context_of
-from eventlog.spark.convert import convert as convert_captures
-from eventlog.spark.messages import read_messages, write_messages
-from eventlog.spark.session import open_session, running_session
-from eventlog.spark.tasks import tune_collector
+from eventlog.spark import register
+from eventlog.spark.frames import change_frame, change_tables
+from eventlog.spark.frames.captures import captures
+from eventlog.spark.frames.convert import convert as convert_captures
+from eventlog.spark.frames.messages import read_messages, write_messages
+from eventlog.spark.session.contexts import context_of
+from eventlog.spark.session.session import open_session, running_session
+from eventlog.spark.session.tasks import tune_collector
 
 
 def settings_of(spark: SparkSession) -> dict[str, str]:
@@ -97,8 +98,8 @@ def test_no_function_that_takes_a_session_changes_a_setting_of_it_or_the_job_gro
 def group_of(spark: SparkSession) -> list[str | None]:
     names = (
         "spark.jobGroup.id",
-        "eventlog.spark.job.description",
-        "eventlog.spark.job.interruptOnCancel",
+        "eventlog.spark.backlog.job.description",
+        "eventlog.spark.backlog.job.interruptOnCancel",
     )
     return [spark.sparkContext.getLocalProperty(name) for name in names]
 
@@ -147,7 +148,7 @@ _BY_CONNECT = """
 import os, sys
 from pyspark.sql import SparkSession
 from eventlog.config.load import load
-from eventlog.spark.backlog import Request, run
+from eventlog.spark.backlog.backlog import Request, run
 from eventlog.spark import register
 
 spark = SparkSession.builder.remote("local[2]").getOrCreate()

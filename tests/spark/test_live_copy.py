@@ -26,7 +26,7 @@ from shared import PATIENCE
 from eventlog import cli
 from eventlog.errors import ConfigError
 from eventlog.spark import delta, iceberg, live_copy, verify
-from eventlog.spark.changes import HAS_STREAMS
+from eventlog.spark.changes.changes import HAS_STREAMS
 
 pytestmark = pytest.mark.skipif(not HAS_STREAMS, reason="streams need PySpark 4.2")
 

@@ -23,11 +23,11 @@ from pyspark.sql import types as t
 
 from eventlog.config.load import load
 from eventlog.core.ranges import RecordSet
-from eventlog.core.typed import value_reader
 from eventlog.core.values import ColumnType, Kind
-from eventlog.spark import copy_query, delta_copy, iceberg_copy, iceberg_files
-from eventlog.spark.copy_source import ClassSource
-from eventlog.spark.copy_target import (
+from eventlog.core.values.typed import value_reader
+from eventlog.spark.copies import copy_query, delta_copy, iceberg_copy, iceberg_files
+from eventlog.spark.copies.copy_source import ClassSource
+from eventlog.spark.copies.copy_target import (
     CopyBatch,
     CopyLoad,
     LatestChange,
@@ -36,9 +36,9 @@ from eventlog.spark.copy_target import (
     latest_changes,
     merge_source,
 )
-from eventlog.spark.copy_types import Columns, CopyError, Note
-from eventlog.spark.delta_copy import delta
-from eventlog.spark.iceberg_copy import IcebergCopy, iceberg
+from eventlog.spark.copies.copy_types import Columns, CopyError, Note
+from eventlog.spark.copies.delta_copy import delta
+from eventlog.spark.copies.iceberg_copy import IcebergCopy, iceberg
 
 pytestmark = pytest.mark.xdist_group("changes")  # without Java: in another worker
 

@@ -47,11 +47,12 @@ from test_live_copy_batches import (
 
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError
-from eventlog.spark import as_of, copy_query, delta, history, live_copy
-from eventlog.spark.changes import HAS_STREAMS
-from eventlog.spark.copy_history import History
-from eventlog.spark.copy_target import CopyBatch
-from eventlog.spark.copy_types import CopyError
+from eventlog.spark import as_of, delta, history, live_copy
+from eventlog.spark.changes.changes import HAS_STREAMS
+from eventlog.spark.copies import copy_query
+from eventlog.spark.copies.copy_history import History
+from eventlog.spark.copies.copy_target import CopyBatch
+from eventlog.spark.copies.copy_types import CopyError
 
 MADE: dict[str, Callable[[Path], Any]] = {"delta": delta_in, "iceberg": iceberg_in}
 WIDER = [*NAMED[:2], (PAY, t.DecimalType(12, 4), ColumnType(Kind.EXACT, 0, "numeric(12,4)"))]

@@ -24,10 +24,10 @@ from test_live_copy_batches import delta_in, iceberg_in
 
 from eventlog.config.load import load
 from eventlog.spark import delta
-from eventlog.spark.change_log import close_cached_connection
-from eventlog.spark.copy_query import put_batch
-from eventlog.spark.copy_source import ClassSource
-from eventlog.spark.copy_target import CopyBatch
+from eventlog.spark.changes.change_log import close_cached_connection
+from eventlog.spark.copies.copy_query import put_batch
+from eventlog.spark.copies.copy_source import ClassSource
+from eventlog.spark.copies.copy_target import CopyBatch
 from eventlog.sql.dialects.postgresql.log import PostgresLog
 
 pytestmark = pytest.mark.xdist_group("changes")  # without Java: in another worker

@@ -36,11 +36,11 @@ from eventlog import cli
 from eventlog.config.load import load
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError
-from eventlog.spark.change_log import close_cached_connection
-from eventlog.spark.copy_query import ERROR, RELOAD, put_batch
-from eventlog.spark.copy_source import ClassSource
-from eventlog.spark.copy_target import CopyBatch
-from eventlog.spark.copy_types import CopyError, takes_over
+from eventlog.spark.changes.change_log import close_cached_connection
+from eventlog.spark.copies.copy_query import ERROR, RELOAD, put_batch
+from eventlog.spark.copies.copy_source import ClassSource
+from eventlog.spark.copies.copy_target import CopyBatch
+from eventlog.spark.copies.copy_types import CopyError, takes_over
 
 pytestmark = pytest.mark.xdist_group("changes")
 

@@ -14,11 +14,11 @@ from eventlog.errors import SnapshotOutdated
 from eventlog.model import LogRow
 from eventlog.spark import register
 from eventlog.spark.log_source import LogLocation, place_for, without_secrets, worker_url
-from eventlog.sql.connection import connect
+from eventlog.sql.connect.connection import connect
+from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.driver_errors import open_database
-from eventlog.sql.locate import locate_log
-from eventlog.sql.parts import LogPart
+from eventlog.sql.port.driver_errors import open_database
+from eventlog.sql.port.parts import LogPart
 
 
 @pytest.fixture

@@ -26,9 +26,9 @@ from backlog_job import (
 )
 
 from eventlog.errors import EventlogError, PublisherAlreadyRunning
-from eventlog.publisher.context import Counters
-from eventlog.publisher.open_context import open_context
-from eventlog.spark import backlog, claim
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.opening import open_context
+from eventlog.spark.backlog import backlog, claim
 
 _LATE = (
     f"INSERT INTO {LOG} (event_type, table_name, table_key, column_name, new_value) VALUES (1, "

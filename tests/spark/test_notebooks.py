@@ -30,7 +30,7 @@ from nbclient import NotebookClient
 from shared import url_of
 from test_live_copy import INSERT, assert_equal, installed, make_accounts, run, wait_until
 
-from eventlog.spark.changes import HAS_STREAMS
+from eventlog.spark.changes.changes import HAS_STREAMS
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("own Java")]
 

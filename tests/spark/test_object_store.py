@@ -26,7 +26,7 @@ from shared import execute, url_of
 
 from eventlog import cli
 from eventlog.errors import ConfigError
-from eventlog.spark import job as jobs
+from eventlog.spark.backlog import job as jobs
 from eventlog.spark.directory import SUCCESS, Directory, Owner, begin, finish, job_in, resume
 
 OWNER = Owner("backlog job", {"log": "hr.eventlog"}, lambda said: f"documents of {said['log']}")

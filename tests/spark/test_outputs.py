@@ -21,7 +21,7 @@ from backlog_job import (
 )
 
 from eventlog.errors import ConfigError
-from eventlog.spark import backlog
+from eventlog.spark.backlog import backlog
 
 
 @pytest.fixture

@@ -20,14 +20,14 @@ from pyspark.sql import SparkSession
 from shared import wait_until
 
 import eventlog
-from eventlog.spark import preflight as module
+from eventlog.spark.backlog import preflight as module
+from eventlog.spark.backlog.preflight import counting_cores, preflight
 from eventlog.spark.directory import Directory
 from eventlog.spark.log_source import LogLocation
-from eventlog.spark.preflight import counting_cores, preflight
-from eventlog.spark.session import SparkFailed
-from eventlog.sql.connection import connect
-from eventlog.sql.driver_errors import open_database
-from eventlog.sql.locate import locate_log
+from eventlog.spark.session.session import SparkFailed
+from eventlog.sql.connect.connection import connect
+from eventlog.sql.connect.locate import locate_log
+from eventlog.sql.port.driver_errors import open_database
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {
@@ -130,9 +130,9 @@ def arrow() -> list[Path]:
 _LOOK = """
 import pickle, sys
 from pathlib import Path
-from eventlog.spark.preflight import preflight
+from eventlog.spark.backlog.preflight import preflight
 from eventlog.spark.directory import Directory
-from eventlog.spark.session import SparkFailed, open_session
+from eventlog.spark.session.session import SparkFailed, open_session
 
 place, out, *pythons = sys.argv[1:]
 spark = open_session("local[1]")

@@ -37,20 +37,20 @@ from eventlog.changes.json_form import to_json
 from eventlog.conversion import convert as convert_row_by_row
 from eventlog.errors import ConfigError
 from eventlog.model import ChangeOp
-from eventlog.publisher.context import Counters
-from eventlog.publisher.delivery import decode
-from eventlog.publisher.open_context import open_unlocked
-from eventlog.qlik.change_tables import refuse
-from eventlog.qlik.envelope import Message
-from eventlog.qlik.message_files import read_lines
-from eventlog.qlik.publish import class_columns
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.opening import open_unlocked
+from eventlog.publisher.ledger.delivery import decode
+from eventlog.qlik.messages.envelope import Message
+from eventlog.qlik.messages.message_files import read_lines
+from eventlog.qlik.messages.publish import class_columns
 from eventlog.qlik.sequence import WriterState, next_sequence, sequence_at, time_prefix
+from eventlog.qlik.tables.change_tables import refuse
 from eventlog.registry import format_named
-from eventlog.spark import backlog
-from eventlog.spark.backlog import Report as BacklogReport
-from eventlog.spark.change_frame import change_of
-from eventlog.spark.change_tables import read_change_table
-from eventlog.spark.messages import read_messages
+from eventlog.spark.backlog import backlog
+from eventlog.spark.backlog.backlog import Report as BacklogReport
+from eventlog.spark.frames.change_frame import change_of
+from eventlog.spark.frames.change_tables import read_change_table
+from eventlog.spark.frames.messages import read_messages
 
 ROWS = 1_500
 

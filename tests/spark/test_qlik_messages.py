@@ -20,8 +20,8 @@ from eventlog.changes.json_form import to_json
 from eventlog.errors import ConfigError
 from eventlog.model import Change, ChangeOp
 from eventlog.registry import format_named
-from eventlog.spark.change_frame import SCHEMA, batch_of, change_of
-from eventlog.spark.messages import read_messages, to_records, write_messages
+from eventlog.spark.frames.change_frame import SCHEMA, batch_of, change_of
+from eventlog.spark.frames.messages import read_messages, to_records, write_messages
 
 pytest.importorskip("confluent_kafka", reason="the extra kafka is not installed")
 from kafka_cluster import cluster

@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from eventlog import cli
 from eventlog.conversion import convert as convert_alone
 from eventlog.errors import ConfigError
-from eventlog.spark.captures import captures
-from eventlog.spark.convert import CaptureFailed, Conversion, convert
+from eventlog.spark.frames.captures import captures
+from eventlog.spark.frames.convert import CaptureFailed, Conversion, convert
 
 MAP = {"reader": TRIED["G"].reader}
 

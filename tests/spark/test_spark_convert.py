@@ -31,9 +31,9 @@ from eventlog.conversion import in_own_options
 from eventlog.errors import ConfigError
 from eventlog.model import Change, LogRow
 from eventlog.registry import format_named
-from eventlog.spark.captures import captures
-from eventlog.spark.change_frame import change_of, read_captures
-from eventlog.spark.convert import CaptureFailed, convert
+from eventlog.spark.frames.captures import captures
+from eventlog.spark.frames.change_frame import change_of, read_captures
+from eventlog.spark.frames.convert import CaptureFailed, convert
 
 register_pickle_by_value(
     loss_formats

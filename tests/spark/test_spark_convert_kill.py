@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from eventlog.changes.json_form import dumps
 from eventlog.conversion import convert as convert_row_by_row
 from eventlog.errors import ConfigError
-from eventlog.spark.convert import convert
+from eventlog.spark.frames.convert import convert
 
 TESTS = Path(__file__).parents[1]
 

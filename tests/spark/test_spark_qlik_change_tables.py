@@ -24,10 +24,15 @@ from eventlog.changes.json_form import to_json
 from eventlog.errors import ConfigError, FormatError
 from eventlog.model import Change, ChangeOp
 from eventlog.registry import format_named
-from eventlog.spark import change_tables as module
-from eventlog.spark.change_frame import SCHEMA, change_of
-from eventlog.spark.change_tables import find_change_tables, live_view, read_change_table, read_rows
-from eventlog.spark.session import READS_TIMES
+from eventlog.spark.frames import change_tables as module
+from eventlog.spark.frames.change_frame import SCHEMA, change_of
+from eventlog.spark.frames.change_tables import (
+    find_change_tables,
+    live_view,
+    read_change_table,
+    read_rows,
+)
+from eventlog.spark.session.session import READS_TIMES
 
 NOON = datetime(2026, 5, 10, 12, tzinfo=UTC)
 AT = [{"name": "at", "type": "TIME"}] if READS_TIMES else []

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from eventlog.qlik.change_rows import ChangeRow, new_layout, row_writer
-from eventlog.qlik.change_tables import live_view as row_by_row
-from eventlog.spark.change_tables import live_view
+from eventlog.qlik.tables.change_rows import ChangeRow, new_layout, row_writer
+from eventlog.qlik.tables.change_tables import live_view as row_by_row
+from eventlog.spark.frames.change_tables import live_view
 
 NOON = datetime(2024, 5, 10, 12, tzinfo=UTC)
 DATA = {

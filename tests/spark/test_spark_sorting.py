@@ -1,4 +1,4 @@
-"""What Spark sorts (eventlog/spark/sorting.py) comes in the order into which the readers bring it
+"""What Spark sorts (eventlog/spark/frames/sorting.py) comes in the order into which the readers bring it
 in memory.
 """
 
@@ -23,10 +23,10 @@ from eventlog.errors import ConfigError, FormatError
 from eventlog.linter.format import write_export
 from eventlog.model import Change, ChangeOp
 from eventlog.registry import format_named
-from eventlog.spark.captures import captures, read_capture
-from eventlog.spark.change_frame import change_of, read_captures
-from eventlog.spark.convert import CaptureFailed, convert
-from eventlog.spark.sorting import sorted_format
+from eventlog.spark.frames.captures import captures, read_capture
+from eventlog.spark.frames.change_frame import change_of, read_captures
+from eventlog.spark.frames.convert import CaptureFailed, convert
+from eventlog.spark.frames.sorting import sorted_format
 from eventlog.testing.linter_emulator import TABLES, Workload, emulate
 
 CODEC = {"codec": "eventlog-emulator-1"}

@@ -10,7 +10,7 @@ from pyspark.sql import types as t
 
 from eventlog.errors import FormatError
 from eventlog.model import Lob, Value
-from eventlog.spark.arrow_rows import structs_of
+from eventlog.spark.session.arrow_rows import structs_of
 
 NAIVE, AWARE = datetime(2026, 1, 2, 10, 20), datetime(2026, 1, 2, 10, 20, tzinfo=UTC)
 

@@ -30,12 +30,12 @@ from test_live_copy_log import SCHEMA
 from eventlog.config.load import load
 from eventlog.errors import ConfigError
 from eventlog.spark import verify, verify_history
-from eventlog.spark.change_log import close_cached_connection
-from eventlog.spark.changes import STATEMENT
-from eventlog.spark.copy_history import History
-from eventlog.spark.copy_query import put_batch
-from eventlog.spark.copy_source import ClassSource
-from eventlog.spark.copy_target import CopyBatch
+from eventlog.spark.changes.change_log import close_cached_connection
+from eventlog.spark.changes.changes import STATEMENT
+from eventlog.spark.copies.copy_history import History
+from eventlog.spark.copies.copy_query import put_batch
+from eventlog.spark.copies.copy_source import ClassSource
+from eventlog.spark.copies.copy_target import CopyBatch
 from eventlog.verify import VerifyOptions, VerifyReport
 
 pytestmark = pytest.mark.xdist_group("changes")  # without Java: in another worker

@@ -11,7 +11,7 @@ from typing import Any
 
 from eventlog.changes.format import Report
 from eventlog.model import Change, ChangeOp, Row
-from eventlog.qlik.change_table_format import FORMAT
+from eventlog.qlik.tables.change_table_format import FORMAT
 
 NOON = datetime(2024, 5, 10, 12, 0, 0, 123456, UTC)
 FULL: Row = {

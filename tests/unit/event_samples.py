@@ -7,7 +7,7 @@ from typing import Any
 
 from samples import database, table
 
-from eventlog.core.catalog_builder import build_catalog
+from eventlog.core.catalog.builder import build_catalog
 from eventlog.model import AttributeSteps, Change, ChangeOp, Event, Op, Operation, Step
 
 INSERT, UPDATE, DELETE, TRUNCATE = (

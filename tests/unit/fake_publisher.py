@@ -18,23 +18,23 @@ from samples import CATALOG, row
 from shared import Objects, PlainSink, apply_event
 
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
-from eventlog.core.events import Outgoing
 from eventlog.core.ranges import Ranges, to_ranges
+from eventlog.core.rows.events import Outgoing
 from eventlog.model import Answer, Document, Event, EventResult, Level, LogRow
-from eventlog.publisher import session
-from eventlog.publisher.context import Context, Counters, PublisherOptions
-from eventlog.publisher.cycle import recover, run_cycle
-from eventlog.publisher.delivery import decode
-from eventlog.publisher.ledger import ledger_of
-from eventlog.publisher.open_context import under_epoch
-from eventlog.publisher.sending import Delivered, DeliveryResult
-from eventlog.publisher.session import PublisherSession, PublisherState
-from eventlog.sql import internal_tables
-from eventlog.sql.dialect import CurrentRow
+from eventlog.publisher.context.context import Context, Counters, PublisherOptions
+from eventlog.publisher.declared.opening import under_epoch
+from eventlog.publisher.ledger.delivery import decode
+from eventlog.publisher.ledger.ledger import ledger_of
+from eventlog.publisher.send import session
+from eventlog.publisher.send.cycle import recover, run_cycle
+from eventlog.publisher.send.sending import Delivered, DeliveryResult
+from eventlog.publisher.send.session import PublisherSession, PublisherState
 from eventlog.sql.dialects.sqlite import DIALECT
 from eventlog.sql.dialects.sqlite.log import SQLiteLog
+from eventlog.sql.log import internal_tables
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.windows import Window
+from eventlog.sql.port.dialect import CurrentRow
+from eventlog.sql.port.windows import Window
 from eventlog.xds.publish import XdsWriter
 from eventlog.xds.writer import Header
 

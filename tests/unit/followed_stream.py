@@ -20,14 +20,14 @@ from eventlog.changes.publishing import EventWriter, Publishing
 from eventlog.core.values import ValueOptions
 from eventlog.gbase.options import ReadOptions
 from eventlog.model import Answer, Event, EventResult, Level
-from eventlog.publisher.context import Counters, PublisherOptions
+from eventlog.publisher.context.context import Counters, PublisherOptions
+from eventlog.publisher.run.waiting import StopRequest
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.sinks.python import CallableSink
 from eventlog.publisher.stream import Stream as OpenedStream
 from eventlog.publisher.stream.capture_files import CaptureFiles
 from eventlog.publisher.stream.follow import Following, OpenPosition, follow
 from eventlog.publisher.stream.position import Saved, position_table
-from eventlog.publisher.waiting import StopRequest
 from eventlog.testing.gbase_emulator import CdcServer, Switches, Work
 from eventlog.testing.gbase_workload import drain, open_session
 from eventlog.xds.publish import XdsWriter

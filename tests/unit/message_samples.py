@@ -11,10 +11,10 @@ from typing import Any
 
 from eventlog.changes.format import Report
 from eventlog.model import Change, ChangeOp, KafkaRecord
-from eventlog.qlik.envelope import HttpRegistry, Message, UnknownSchema
-from eventlog.qlik.message_reader import MessageReader
-from eventlog.qlik.message_tables import ReadOptions, WriteOptions
-from eventlog.qlik.message_writer import MessageWriter
+from eventlog.qlik.messages.envelope import HttpRegistry, Message, UnknownSchema
+from eventlog.qlik.messages.message_reader import MessageReader
+from eventlog.qlik.messages.message_tables import ReadOptions, WriteOptions
+from eventlog.qlik.messages.message_writer import MessageWriter
 
 SEQUENCE = "20240510120000000000000000000000012"
 ITEM = (

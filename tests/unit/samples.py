@@ -7,8 +7,8 @@ from typing import Any
 
 from eventlog.changes.json_form import database_from_json
 from eventlog.core.catalog import Catalog, Database, ObjectClass
-from eventlog.core.catalog_builder import build_catalog
-from eventlog.core.checks import CheckedRow, check_rows
+from eventlog.core.catalog.builder import build_catalog
+from eventlog.core.rows.checks import CheckedRow, check_rows
 from eventlog.model import LogRow, queue_rows
 
 

@@ -16,7 +16,7 @@ import pytest
 from eventlog import Publisher, Report, convert, read_changes, write_changes
 from eventlog.core.arguments import check_arguments
 from eventlog.errors import ConfigError
-from eventlog.spark import arguments
+from eventlog.spark.session import arguments
 
 SQLITE = {"database": {"url": "sqlite:///x.db"}}
 

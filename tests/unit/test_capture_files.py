@@ -30,10 +30,10 @@ from shared import refused, wait_until
 from eventlog.errors import ConfigError
 from eventlog.gbase.records import Framer
 from eventlog.gbase.session import SessionDead
+from eventlog.publisher.run.waiting import StopRequest
 from eventlog.publisher.stream import Mark, Read, SourceLost
 from eventlog.publisher.stream.capture_files import CaptureFiles, CapturePosition
 from eventlog.publisher.stream.follow import follow
-from eventlog.publisher.waiting import StopRequest
 from eventlog.testing.gbase_emulator import Switches
 
 

@@ -12,7 +12,7 @@ from samples import PHONE, USR, columns, database, table, view
 
 from eventlog.changes.json_form import database_from_json, database_to_json
 from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, ObjectClass, Table
-from eventlog.core.catalog_builder import build_catalog, complete_catalog, view_name
+from eventlog.core.catalog.builder import build_catalog, complete_catalog, view_name
 from eventlog.core.values import TYPE_NAMES, ColumnType, Kind, parse_type
 from eventlog.errors import BadValue, BadXmlChar, ConfigError
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import catalog
 
-from eventlog.core.checks import CheckedRow
-from eventlog.core.events import ids_of
-from eventlog.core.fold import first_id, fold, open_groups
-from eventlog.spark.change_parts import Folding, groups_of_part, held_back
+from eventlog.core.rows.checks import CheckedRow
+from eventlog.core.rows.events import ids_of
+from eventlog.core.rows.fold import first_id, fold, open_groups
+from eventlog.spark.changes.change_parts import Folding, groups_of_part, held_back
 
 CLASS = catalog().classes[0]
 

@@ -26,7 +26,7 @@ from shared import refused
 
 from eventlog.changes.events import event_to_change
 from eventlog.changes.to_events import EventWriting, change_to_events
-from eventlog.core.catalog_builder import build_catalog
+from eventlog.core.catalog.builder import build_catalog
 from eventlog.core.values import ValueOptions
 from eventlog.errors import EventlogError, FormatError, NotExpressible
 from eventlog.model import AttributeSteps, Change, ChangeOp, Event, Operation

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from samples import CATALOG, USR, catalog, database, row, table
 
-from eventlog.core.catalog_builder import build_catalog
-from eventlog.core.checks import CheckedRow, check_rows
-from eventlog.core.events import ids_of
+from eventlog.core.catalog.builder import build_catalog
+from eventlog.core.rows.checks import CheckedRow, check_rows
+from eventlog.core.rows.events import ids_of
 from eventlog.core.values import ValueOptions
 from eventlog.model import ALL, All, LogRow, queue_rows
 

@@ -22,7 +22,7 @@ from shared import Run
 
 from eventlog import __version__, cli
 from eventlog.cli.context import _TextLines
-from eventlog.cli.runs.monitor import read_monitor
+from eventlog.cli.inspect.runs.monitor import read_monitor
 from eventlog.errors import (
     ConfigError,
     DatabaseError,

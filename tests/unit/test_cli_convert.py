@@ -18,7 +18,7 @@ from sqlalchemy import make_url
 
 from eventlog import cli
 from eventlog.changes.json_form import dumps, loads
-from eventlog.cli.convert import block
+from eventlog.cli.convert.convert import block
 from eventlog.errors import DatabaseError
 from eventlog.exit_codes import ExitCode
 from eventlog.registry import FORMATS, names

@@ -9,14 +9,14 @@ import pytest
 import sqlalchemy as sa
 from shared import Run
 
-from eventlog.cli.runs.requeue import parse_ids, parse_statuses
+from eventlog.cli.repair.runs.requeue import parse_ids, parse_statuses
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.publisher.monitor.status import shape
-from eventlog.sql import driver_errors
-from eventlog.sql.connection import connect
-from eventlog.sql.driver_errors import load_dialect
-from eventlog.sql.locate import locate_log
-from eventlog.sql.rights import Purpose
+from eventlog.sql.connect.connection import connect
+from eventlog.sql.connect.locate import locate_log
+from eventlog.sql.port import driver_errors
+from eventlog.sql.port.driver_errors import load_dialect
+from eventlog.sql.port.rights import Purpose
 
 LOG = """
 CREATE TABLE eventlog (

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from eventlog.core import clock
-from eventlog.publisher.liveness import LivenessClock
+from eventlog.publisher.run.liveness import LivenessClock
 
 
 class Still(clock.Machine):

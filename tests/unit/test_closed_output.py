@@ -14,7 +14,7 @@ from pyspark import daemon
 
 def main(infile, outfile):
     if sys.argv.pop() == "expected":
-        from eventlog.spark.closed_output import expect_closed_output
+        from eventlog.spark.session.closed_output import expect_closed_output
         expect_closed_output()
     print("of the worker", file=sys.stderr)
     try:

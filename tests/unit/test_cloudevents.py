@@ -39,11 +39,11 @@ from eventlog.cloudevents.values import (
     text_converter,
 )
 from eventlog.config.load import Config, load
-from eventlog.core.catalog_builder import build_catalog
-from eventlog.core.event_ids import snapshot_id
-from eventlog.core.events import Outgoing
-from eventlog.core.json_bytes import escaped_json_bytes, json_bytes
+from eventlog.core.catalog.builder import build_catalog
+from eventlog.core.rows.event_ids import snapshot_id
+from eventlog.core.rows.events import Outgoing
 from eventlog.core.values import ColumnType, Kind, ValueOptions, parse_type
+from eventlog.core.values.json_bytes import escaped_json_bytes, json_bytes
 from eventlog.errors import ConfigError, FormatError, NotExpressible
 from eventlog.model import (
     ALL,
@@ -58,8 +58,8 @@ from eventlog.model import (
     Operation,
     origins_of,
 )
-from eventlog.publisher.delivery import Delivery
-from eventlog.publisher.output import event_writer as configured_writer
+from eventlog.publisher.declared.output import event_writer as configured_writer
+from eventlog.publisher.ledger.delivery import Delivery
 from eventlog.sql.log_table import LogTable
 from eventlog.verify.comparison import normalizer
 

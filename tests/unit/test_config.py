@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from eventlog.cli.convert import with_configured_password
-from eventlog.cli.settings import template
+from eventlog.cli.begin.settings import template
+from eventlog.cli.convert.convert import with_configured_password
 from eventlog.config.effective import effective
 from eventlog.config.kafka import kafka_properties
 from eventlog.config.kinds import masked

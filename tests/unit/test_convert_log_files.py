@@ -22,7 +22,7 @@ from samples import row
 from shared import examples
 
 from eventlog.changes.format import Report
-from eventlog.core.fold import AT_A_TIME as WINDOW
+from eventlog.core.rows.fold import AT_A_TIME as WINDOW
 from eventlog.errors import ConfigError, FormatError, RowError
 from eventlog.files import tabular
 from eventlog.log.storage import LogReaderOptions, read_rows, write_rows

@@ -12,9 +12,9 @@ from sqlalchemy import make_url
 
 from eventlog.errors import ConfigError, DatabaseError, DatabaseUnavailable
 from eventlog.publisher.stream.position import POSITION_SECRET
-from eventlog.sql import connection
-from eventlog.sql.connection import connect, connect_any
-from eventlog.sql.driver_errors import load_dialect
+from eventlog.sql.connect import connection
+from eventlog.sql.connect.connection import connect, connect_any
+from eventlog.sql.port.driver_errors import load_dialect
 
 SQLITE = load_dialect("sqlite")
 

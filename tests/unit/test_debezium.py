@@ -23,7 +23,7 @@ from shared import refused
 from eventlog.changes.format import Report
 from eventlog.changes.json_form import database_from_json
 from eventlog.core.catalog import Catalog
-from eventlog.core.catalog_builder import build_catalog
+from eventlog.core.catalog.builder import build_catalog
 from eventlog.core.values import parse_type
 from eventlog.debezium.fields import decoder_of, field_of
 from eventlog.debezium.format import FORMAT

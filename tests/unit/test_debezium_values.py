@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 from eventlog.changes.format import NothingWritten, Report
 from eventlog.changes.json_form import database_from_json
 from eventlog.core.catalog import Catalog
-from eventlog.core.catalog_builder import build_catalog
-from eventlog.core.moments import calendar_of, special_date, special_microseconds
-from eventlog.core.typed import value_reader
+from eventlog.core.catalog.builder import build_catalog
 from eventlog.core.values import ColumnType, ValueOptions, parse_type, with_special_values
+from eventlog.core.values.moments import calendar_of, special_date, special_microseconds
+from eventlog.core.values.typed import value_reader
 from eventlog.debezium.fields import decoder_of, field_of
 from eventlog.debezium.format import FORMAT
 from eventlog.debezium.writer import EnvelopeWriter, WriteOptions

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import good, row
 
-from eventlog.core.event_ids import epoch_suffix
-from eventlog.core.events import EventOptions, Outgoing, apply_precedence, build_event
-from eventlog.core.fold import fold
 from eventlog.core.ranges import to_ranges
+from eventlog.core.rows.event_ids import epoch_suffix
+from eventlog.core.rows.events import EventOptions, Outgoing, apply_precedence, build_event
+from eventlog.core.rows.fold import fold
 from eventlog.errors import DatabaseError
-from eventlog.publisher.delivery import (
+from eventlog.publisher.ledger.delivery import (
     Delivery,
     Tried,
     cut,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from samples import CATALOG
 
-from eventlog.core.checks import InvalidRow
+from eventlog.core.rows.checks import InvalidRow
 from eventlog.sql.doctor import (
     Finding,
     HeldSnapshot,
@@ -30,7 +30,7 @@ from eventlog.sql.doctor.findings import (
     judge_storage,
     logged_objects,
 )
-from eventlog.sql.questions import Numbering
+from eventlog.sql.port.questions import Numbering
 from eventlog.sql.triggers import Action, TriggerPlan
 
 LIMITS = Limits()

@@ -6,7 +6,13 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from eventlog.core.event_ids import attempt_of, epoch_suffix, new_epoch, raised_at, record_id_of
+from eventlog.core.rows.event_ids import (
+    attempt_of,
+    epoch_suffix,
+    new_epoch,
+    raised_at,
+    record_id_of,
+)
 
 EPOCH = "e202611212045009f3c01ab"
 NOW = datetime(2026, 11, 21, 20, 45, 0, 123456, tzinfo=UTC)

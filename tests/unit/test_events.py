@@ -9,8 +9,8 @@ import pytest
 from samples import CATALOG, catalog, database, good, row, table, view
 
 from eventlog.core.catalog import Catalog
-from eventlog.core.catalog_builder import build_catalog
-from eventlog.core.events import (
+from eventlog.core.catalog.builder import build_catalog
+from eventlog.core.rows.events import (
     CurrentRow,
     EventOptions,
     Outgoing,
@@ -21,7 +21,7 @@ from eventlog.core.events import (
     ids_of,
     public_event,
 )
-from eventlog.core.fold import Group, fold
+from eventlog.core.rows.fold import Group, fold
 from eventlog.model import Event, LogRow, Op
 
 NOW: dict[str, list[str | None]] = {

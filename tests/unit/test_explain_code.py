@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from eventlog import cli
-from eventlog.cli.explain_code import code_entries, is_code
+from eventlog.cli.inspect.explain_code import code_entries, is_code
 from eventlog.error_codes import ERRORS
-from eventlog.publisher.conditions import KINDS
+from eventlog.publisher.context.conditions import KINDS
 from eventlog.sql.doctor.codes import FINDINGS
 
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,7 @@ from eventlog.core.ranges import to_ranges
 from eventlog.core.values import parse_type
 from eventlog.errors import ConfigError, LogTableError
 from eventlog.model import LogRow
-from eventlog.sql.locate import find_columns
+from eventlog.sql.connect.locate import find_columns
 from eventlog.sql.log_table import LAYOUTS, LogTable, cut_name, split_name
 
 STANDARD = LogRow._fields

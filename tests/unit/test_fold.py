@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import good, row
 
-from eventlog.core.checks import CheckedRow
-from eventlog.core.events import ids_of
-from eventlog.core.fold import Group, RowFolder, first_id, fold, object_of, open_groups
+from eventlog.core.rows.checks import CheckedRow
+from eventlog.core.rows.events import ids_of
+from eventlog.core.rows.fold import Group, RowFolder, first_id, fold, object_of, open_groups
 
 _COLUMNS = {1: "fname", 2: "fname", 3: "lname", 7: "lname", 8: "fname"}
 

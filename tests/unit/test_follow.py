@@ -35,10 +35,10 @@ from shared import refused
 from eventlog.errors import FatalAnswer, ReceiverUnavailable
 from eventlog.gbase.options import ReadOptions
 from eventlog.model import Answer, Document, Event, EventResult, Level
+from eventlog.publisher.run.waiting import StopRequest
 from eventlog.publisher.stream import Mark, Read
 from eventlog.publisher.stream.capture_files import CaptureFiles
 from eventlog.publisher.stream.follow import follow
-from eventlog.publisher.waiting import StopRequest
 
 SUCCESS, WARNING, ERROR, RETRY, FATAL = Level
 

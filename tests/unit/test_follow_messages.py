@@ -35,17 +35,17 @@ from eventlog.changes.format import Report
 from eventlog.changes.to_events import change_to_events
 from eventlog.errors import ConfigError
 from eventlog.model import Change, ChangeOp
+from eventlog.publisher.run.waiting import StopRequest
 from eventlog.publisher.sinks.kafka import KafkaSink
 from eventlog.publisher.stream import Backlog, Read, SourceLost, SourceUnavailable
 from eventlog.publisher.stream import topics as qlik_messages
 from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.stream.position import Saved
 from eventlog.publisher.stream.topics import Topics
-from eventlog.publisher.waiting import StopRequest
-from eventlog.qlik import message_format
-from eventlog.qlik.envelope import Message, UnknownSchema
-from eventlog.qlik.message_reader import MessageReader
-from eventlog.qlik.message_tables import ReadOptions
+from eventlog.qlik.messages import message_format
+from eventlog.qlik.messages.envelope import Message, UnknownSchema
+from eventlog.qlik.messages.message_reader import MessageReader
+from eventlog.qlik.messages.message_tables import ReadOptions
 from eventlog.transport import kafka
 from eventlog.xds import publish as xds_publish
 

@@ -27,9 +27,10 @@ from eventlog.linter.dispatch_tables import DispatchRow
 from eventlog.linter.options import SourceOptions
 from eventlog.linter.reader import ReaderOptions
 from eventlog.model import Answer
-from eventlog.publisher.context import Counters
-from eventlog.publisher.liveness import liveness_of
-from eventlog.publisher.observer import Observer
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.context.observer import Observer
+from eventlog.publisher.run.liveness import liveness_of
+from eventlog.publisher.run.waiting import StopRequest
 from eventlog.publisher.stream import Backlog, BadToken, Mark, Read
 from eventlog.publisher.stream.cdc_stream import CaptureSession
 from eventlog.publisher.stream.dispatch_queue import DispatchQueue
@@ -37,7 +38,6 @@ from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.stream.open_source import following as following_of
 from eventlog.publisher.stream.open_source import ignored_options, position_of
 from eventlog.publisher.stream.position import Saved, TablePosition
-from eventlog.publisher.waiting import StopRequest
 from eventlog.testing.linter_emulator import Workload, emulate
 
 # --- status ---------------------------------------------------------------------------------------

@@ -23,10 +23,10 @@ from shared import wait_until
 
 from eventlog.errors import PublisherAlreadyRunning
 from eventlog.model import Change, ChangeOp
+from eventlog.publisher.run.waiting import StopRequest
 from eventlog.publisher.stream import Failure, Mark, Read, SourceUnavailable
 from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.stream.position import Saved
-from eventlog.publisher.waiting import StopRequest
 
 
 def test_a_file_is_followed_while_it_grows_and_ends_cleanly(stream: Stream, place: Path) -> None:

@@ -44,13 +44,13 @@ from eventlog.linter.database import create_tables, insert_attrs, insert_rows
 from eventlog.linter.options import SourceOptions
 from eventlog.linter.reader import ReaderOptions
 from eventlog.model import Change, Level
+from eventlog.publisher.run.waiting import StopRequest
 from eventlog.publisher.stream import Failure, SourceLost, SourceUnavailable
 from eventlog.publisher.stream.cdc_stream import CaptureSession, StandardInput
 from eventlog.publisher.stream.dispatch_queue import DispatchQueue
 from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.stream.open_source import position_of, source_of
 from eventlog.publisher.stream.position import Saved, position_ddl, position_table
-from eventlog.publisher.waiting import StopRequest
 from eventlog.testing.gbase_emulator import EmulatorConnection, Switches
 from eventlog.testing.linter_emulator import ATTRS, Workload, emulate
 

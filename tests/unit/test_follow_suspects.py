@@ -47,14 +47,14 @@ from eventlog.model import (
     Level,
     Lob,
 )
-from eventlog.publisher.delivery import Tried
+from eventlog.publisher.ledger.delivery import Tried
+from eventlog.publisher.run.waiting import StopRequest
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.stream import Described, Mark, Read
 from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.stream.recorded import RecordedDocument, RecordedEvent, decode, encode
-from eventlog.publisher.waiting import StopRequest
-from eventlog.qlik.message_tables import PublishOptions
-from eventlog.qlik.publish import QlikWriter
+from eventlog.qlik.messages.message_tables import PublishOptions
+from eventlog.qlik.messages.publish import QlikWriter
 
 
 class Failing(Receiver):

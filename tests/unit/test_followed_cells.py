@@ -29,13 +29,13 @@ from eventlog.config.load import Config, load
 from eventlog.config.publishing import taken_by
 from eventlog.errors import ConfigError
 from eventlog.model import Answer, Change, ChangeOp, Document
-from eventlog.publisher.context import Counters
-from eventlog.publisher.open_sink import open_sink
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.configured_sink import open_sink
+from eventlog.publisher.run.waiting import StopRequest
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.stream import Source
 from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.stream.open_source import following, position_of, refusal_of
-from eventlog.publisher.waiting import StopRequest
 from eventlog.registry import FORMATS, SINKS, SOURCES, format_named, names, source_named
 
 MOMENT = datetime(2024, 5, 10, 12, tzinfo=UTC)

@@ -12,11 +12,12 @@ from typing import Any, cast
 import pytest
 
 from eventlog.core.ranges import RecordSet, to_ranges
-from eventlog.sql import followed_set, open_writers
-from eventlog.sql.consumers import shown_ids
-from eventlog.sql.followed_set import FollowedSet
-from eventlog.sql.open_log import OpenLog
-from eventlog.sql.windows import ANY_STATUS, Window
+from eventlog.sql.port import open_writers
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.port.windows import ANY_STATUS, Window
+from eventlog.sql.readers import followed_set
+from eventlog.sql.readers.consumers import shown_ids
+from eventlog.sql.readers.followed_set import FollowedSet
 
 WRITERS = 6
 HAPPENS = {"draw": 10, "commit": 4, "let go": 8, "roll back": 1, "back to savepoint": 1}

@@ -25,7 +25,7 @@ from eventlog.config.settings import (
     SourceSettings,
     WatchSettings,
 )
-from eventlog.publisher.context import PublisherOptions
+from eventlog.publisher.context.context import PublisherOptions
 
 pytestmark = READS_TREES
 DOCS = PACKAGE.parent / "docs"
@@ -71,7 +71,7 @@ def read_of_settings() -> set[str]:
 def test_a_setting_of_the_publisher_is_an_option_of_publishers_or_is_read_as_a_setting() -> None:
     options = {one.name for one in fields(PublisherOptions)}
     forgotten = [
-        f"publisher.{one.name}: give PublisherOptions in publisher/context.py a field of this name"
+        f"publisher.{one.name}: give PublisherOptions in publisher/context/context.py a field of this name"
         for one in fields(PublisherSettings)
         if one.name not in options | read_of_settings() | WHILE_LOADING
     ]

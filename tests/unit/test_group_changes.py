@@ -11,11 +11,11 @@ import pytest
 from samples import CATALOG, database, good, row, table
 
 from eventlog.core.catalog import Catalog
-from eventlog.core.catalog_builder import build_catalog
-from eventlog.core.events import CurrentRow, apply_precedence
-from eventlog.core.fold import fold
-from eventlog.core.typed import value_reader
+from eventlog.core.catalog.builder import build_catalog
+from eventlog.core.rows.events import CurrentRow, apply_precedence
+from eventlog.core.rows.fold import fold
 from eventlog.core.values import ColumnType, Kind
+from eventlog.core.values.typed import value_reader
 from eventlog.errors import BadValue, FormatError
 from eventlog.log.reading import UNREAD, group_reader, with_rows
 from eventlog.model import Change, ChangeOp, LogRow

@@ -22,13 +22,13 @@ from samples import row
 
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Change, ChangeOp, Document, Event, EventResult, Level, LogRow
-from eventlog.publisher.context import Counters
-from eventlog.publisher.delivery import decode
-from eventlog.publisher.sending import DeliveryResult, send_heartbeat
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.ledger.delivery import decode
+from eventlog.publisher.run.waiting import StopRequest
+from eventlog.publisher.send.sending import DeliveryResult, send_heartbeat
 from eventlog.publisher.stream import Mark, Read, SourceStep
 from eventlog.publisher.stream import Stream as OpenedStream
 from eventlog.publisher.stream.follow import follow
-from eventlog.publisher.waiting import StopRequest
 from eventlog.xds.publish import XdsWriter
 
 

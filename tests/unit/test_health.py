@@ -13,12 +13,9 @@ from typing import Any, Final
 
 import pytest
 
-from eventlog.publisher.conditions import KINDS, Severity
-from eventlog.publisher.context import Counters
-from eventlog.publisher.health import Facts, Health, growth_in_a_day, judge
-from eventlog.publisher.liveness import LivenessClock
-from eventlog.publisher.monitor.activity import Activity
-from eventlog.publisher.observer import (
+from eventlog.publisher.context.conditions import KINDS, Severity
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.context.observer import (
     ConsumerStatus,
     Differences,
     Doing,
@@ -26,8 +23,11 @@ from eventlog.publisher.observer import (
     OverduePurge,
     WaitFor,
 )
+from eventlog.publisher.monitor.activity import Activity
+from eventlog.publisher.run.health import Facts, Health, growth_in_a_day, judge
+from eventlog.publisher.run.liveness import LivenessClock
 from eventlog.sql.doctor import HeldSnapshot, TableStorage
-from eventlog.sql.verifications import LastVerification
+from eventlog.sql.log.verifications import LastVerification
 
 NOON: Final = datetime(2026, 3, 1, 12)
 STATE: Final = "waiting for 3 s: the receiver: refused"

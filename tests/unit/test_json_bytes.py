@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.core.json_bytes import JsonText, _plain_text, escaped_json_bytes, json_bytes
+from eventlog.core.values.json_bytes import JsonText, _plain_text, escaped_json_bytes, json_bytes
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 VALUES = st.recursive(

@@ -16,8 +16,8 @@ from message_samples import COLUMNS, UPDATE
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, FormatError
-from eventlog.qlik.envelope import UnknownSchema
-from eventlog.qlik.message_format import FORMAT
+from eventlog.qlik.messages.envelope import UnknownSchema
+from eventlog.qlik.messages.message_format import FORMAT
 from eventlog.transport import kafka
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shared import refused, rows_of_objects
 
-from eventlog.core.moments import time_zone_named
+from eventlog.core.values.moments import time_zone_named
 from eventlog.errors import ConfigError
 from eventlog.linter.dispatch_tables import (
     QUEUE_COLUMNS,

@@ -31,7 +31,7 @@ from eventlog.linter.dispatch_tables import (
 from eventlog.linter.format import FORMAT
 from eventlog.linter.reader import QueueReader, ReaderOptions
 from eventlog.model import Change, ChangeOp
-from eventlog.sql.connection import connect_any
+from eventlog.sql.connect.connection import connect_any
 from eventlog.testing.linter_emulator import ATTRS, DOCUMENT, ITEM, READING, Workload, emulate
 
 EMULATOR = {"codec": "eventlog-emulator-1"}

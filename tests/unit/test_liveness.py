@@ -21,12 +21,12 @@ from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.exit_codes import ExitCode
 from eventlog.files.health_file import health_file, read_health
 from eventlog.model import Answer, Document, EventResult, Level
-from eventlog.publisher.context import Counters
-from eventlog.publisher.daemon import publish
-from eventlog.publisher.liveness import Liveness, ReportingSink, liveness_of, reported_liveness
-from eventlog.publisher.observer import Doing, Measured, Observer, WaitFor
-from eventlog.publisher.open_context import open_context
-from eventlog.publisher.waiting import StopRequest
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.context.observer import Doing, Measured, Observer, WaitFor
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.run.daemon import publish
+from eventlog.publisher.run.liveness import Liveness, ReportingSink, liveness_of, reported_liveness
+from eventlog.publisher.run.waiting import StopRequest
 from eventlog.sql import migrations
 
 EVENT_IDS = ("1", "2")

@@ -17,9 +17,9 @@ from eventlog import Publisher
 from eventlog.config.load import load
 from eventlog.core.clock import monotonic
 from eventlog.errors import PublisherAlreadyRunning
-from eventlog.publisher import ledger
-from eventlog.publisher.context import Counters
-from eventlog.publisher.open_context import open_context
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.ledger import ledger
 from eventlog.publisher.stream.position import position_table
 
 

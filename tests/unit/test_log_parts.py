@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from eventlog.model import LogRow
-from eventlog.sql.connection import connect, dialect_of
+from eventlog.sql.connect.connection import connect, dialect_of
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.migrations import upgrade
 

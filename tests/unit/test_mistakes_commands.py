@@ -20,8 +20,8 @@ from shared import Run, wait_until
 from eventlog.config.load import load
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConsumerRuns
-from eventlog.publisher.observer import SILENT
-from eventlog.publisher.waiting import keep_connected
+from eventlog.publisher.context.observer import SILENT
+from eventlog.publisher.run.waiting import keep_connected
 
 
 def change(statement: str) -> list[Any]:
@@ -253,7 +253,7 @@ def test_the_guide_of_spark_names_arrays_among_the_types_that_become_text() -> N
     pytest.importorskip("pyspark")
     from pyspark.sql.types import StringType
 
-    from eventlog.spark.change_rows import spark_type
+    from eventlog.spark.changes.change_rows import spark_type
 
     assert spark_type(ColumnType(Kind.OTHER, sql="text[]")) == StringType()
     guide = " ".join((GUIDES / "spark.md").read_text(encoding="utf-8").split())

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from value_samples import SYNTAXES, key, written
 
-from eventlog.core.typed import moment_reader, value_reader
 from eventlog.core.values import (
     ValueOptions,
     converter,
@@ -15,6 +14,7 @@ from eventlog.core.values import (
     parse_type,
     with_special_values,
 )
+from eventlog.core.values.typed import moment_reader, value_reader
 from eventlog.errors import BadValue, ConfigError
 
 

@@ -19,14 +19,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from eventlog.config.settings import MonitorSettings
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.model import Answer, Document, EventResult, Level
-from eventlog.publisher.context import Counters
-from eventlog.publisher.delivery import DeliveryInfo
-from eventlog.publisher.liveness import Liveness
-from eventlog.publisher.monitor.activity import Activity, Histogram
-from eventlog.publisher.monitor.openmetrics import PublisherMetrics, exposition
-from eventlog.publisher.monitor.server import Monitor, parse_address, serving
-from eventlog.publisher.monitor.status import answer_status, answers_data, process_status, shape
-from eventlog.publisher.observer import (
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.context.observer import (
     SILENT,
     Differences,
     Doing,
@@ -36,6 +30,12 @@ from eventlog.publisher.observer import (
     WaitFor,
     join_observers,
 )
+from eventlog.publisher.ledger.delivery import DeliveryInfo
+from eventlog.publisher.monitor.activity import Activity, Histogram
+from eventlog.publisher.monitor.openmetrics import PublisherMetrics, exposition
+from eventlog.publisher.monitor.server import Monitor, parse_address, serving
+from eventlog.publisher.monitor.status import answer_status, answers_data, process_status, shape
+from eventlog.publisher.run.liveness import Liveness
 from eventlog.sql.doctor import HeldSnapshot, TableStorage
 
 

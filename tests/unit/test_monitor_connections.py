@@ -18,12 +18,12 @@ import trustme
 from shared import PATIENCE
 
 from eventlog.config.settings import MonitorSettings
-from eventlog.publisher.context import Counters
-from eventlog.publisher.liveness import LivenessClock
+from eventlog.publisher.context.context import Counters
 from eventlog.publisher.monitor.activity import Activity
 from eventlog.publisher.monitor.connections import MAX_CONNECTIONS, Connections
 from eventlog.publisher.monitor.openmetrics import PublisherMetrics
 from eventlog.publisher.monitor.server import Address, Monitor, serving
+from eventlog.publisher.run.liveness import LivenessClock
 
 BRIEF = 0.5
 """Seconds that a request may take in these tests."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from eventlog.publisher.liveness import LivenessClock
+from eventlog.publisher.context.observer import JobProgress
 from eventlog.publisher.monitor.activity import JobActivity
 from eventlog.publisher.monitor.openmetrics import JobMetrics, exposition
 from eventlog.publisher.monitor.status import job_status, shape
-from eventlog.publisher.observer import JobProgress
+from eventlog.publisher.run.liveness import LivenessClock
 
 
 @dataclass

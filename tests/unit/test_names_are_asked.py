@@ -71,7 +71,7 @@ def texts(node: ast.AST, known: dict[str, str]) -> Iterator[str]:
 DATABASES_ELSEWHERE: Final = {
     ("eventlog/conversion.py", "sqlite"),
     ("eventlog/core/values.py", "postgresql"),
-    ("eventlog/qlik/database_tables.py", "sqlite"),
+    ("eventlog/qlik/tables/database_tables.py", "sqlite"),
 }
 """Comparisons with a database's name: a URL of change tables, which may be of any database that
 SQLAlchemy knows; what the types of a catalogue mean, which may be a file that names the database.

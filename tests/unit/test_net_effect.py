@@ -19,17 +19,17 @@ from eventlog.changes.events import event_to_change, outgoing_reader
 from eventlog.changes.publishing import Publishing
 from eventlog.cloudevents.options import PublishOptions as CloudEventsOptions
 from eventlog.cloudevents.publish import CloudEventWriter
-from eventlog.core.catalog_builder import build_catalog
-from eventlog.core.events import EventOptions, Outgoing, build_event, public_event
-from eventlog.core.fold import Group, fold
+from eventlog.core.catalog.builder import build_catalog
+from eventlog.core.rows.events import EventOptions, Outgoing, build_event, public_event
+from eventlog.core.rows.fold import Group, fold
 from eventlog.core.values import ValueOptions
 from eventlog.debezium.publish import DebeziumWriter
 from eventlog.debezium.writer import PublishOptions as DebeziumOptions
 from eventlog.log.reading import UNREAD, group_reader
 from eventlog.model import LogRow, Op, Origins
-from eventlog.publisher.delivery import Delivery
-from eventlog.qlik.message_tables import PublishOptions as QlikOptions
-from eventlog.qlik.publish import QlikWriter
+from eventlog.publisher.ledger.delivery import Delivery
+from eventlog.qlik.messages.message_tables import PublishOptions as QlikOptions
+from eventlog.qlik.messages.publish import QlikWriter
 
 Value: TypeAlias = str | None
 Rows: TypeAlias = Sequence[tuple[Value, Value]]

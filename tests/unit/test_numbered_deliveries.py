@@ -20,10 +20,10 @@ from eventlog.config.load import load
 from eventlog.config.publishing import value_options
 from eventlog.core import table_key
 from eventlog.core.catalog import Catalog
-from eventlog.core.catalog_builder import build_catalog
-from eventlog.core.checks import check_rows
-from eventlog.core.events import EventOptions, Outgoing, build_event, public_event
-from eventlog.core.fold import fold
+from eventlog.core.catalog.builder import build_catalog
+from eventlog.core.rows.checks import check_rows
+from eventlog.core.rows.events import EventOptions, Outgoing, build_event, public_event
+from eventlog.core.rows.fold import fold
 from eventlog.core.values import ValueOptions
 from eventlog.errors import DatabaseError, FormatError, RowError
 from eventlog.model import (
@@ -36,10 +36,10 @@ from eventlog.model import (
     origins_of,
     queue_rows,
 )
-from eventlog.publisher.delivery import Delivery, decode, encode, numbered
-from eventlog.qlik.message_tables import WriteOptions
-from eventlog.qlik.message_writer import MessageWriter
-from eventlog.qlik.publish import QlikWriter, class_columns
+from eventlog.publisher.ledger.delivery import Delivery, decode, encode, numbered
+from eventlog.qlik.messages.message_tables import WriteOptions
+from eventlog.qlik.messages.message_writer import MessageWriter
+from eventlog.qlik.messages.publish import QlikWriter, class_columns
 from eventlog.qlik.sequence import sequences, time_prefix
 
 FIRST = "20240510120000000000000010000000002"

@@ -15,12 +15,12 @@ from shared import refused
 from eventlog.changes.format import Report
 from eventlog.changes.json_form import loads
 from eventlog.conversion import convert
-from eventlog.core.typed import value_reader
 from eventlog.core.values import parse_type
+from eventlog.core.values.typed import value_reader
 from eventlog.files.text import parsed_json
 from eventlog.model import Change, ChangeOp, Value
-from eventlog.qlik.avro import avro_writer
 from eventlog.qlik.columns import QlikColumn
+from eventlog.qlik.messages.avro import avro_writer
 
 LONG: Final = "7" * 5000
 """The text of a number that Python does not convert to an int."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.core.catalog import Column, Database, ObjectClass, Table
-from eventlog.core.catalog_builder import build_catalog
+from eventlog.core.catalog.builder import build_catalog
 from eventlog.core.values import Kind, parse_type
 from eventlog.verify.ordered_keys import OrderedKeys, ordered_keys
 

@@ -16,7 +16,7 @@ from eventlog.config.driver_tags import DRIVER_TAGS
 from eventlog.config.load import Config, load
 from eventlog.config.publishing import publish_options
 from eventlog.errors import ConfigError
-from eventlog.publisher.open_context import publisher_options
+from eventlog.publisher.declared.opening import publisher_options
 from eventlog.sql.dialects.postgresql import DIALECT
 
 File = Callable[[str], Config]

@@ -6,10 +6,10 @@ import pytest
 from samples import usr
 
 from eventlog.model import SUCCESS, Change, ChangeOp
-from eventlog.publisher.parking import back_off
-from eventlog.publisher.sending import Parking
+from eventlog.publisher.run.waiting import BackOff
+from eventlog.publisher.send.parking import back_off
+from eventlog.publisher.send.sending import Parking
 from eventlog.publisher.stream.pending import ObjectId, Pending, PendingEvent, ReadPosition
-from eventlog.publisher.waiting import BackOff
 
 CHANGE = Change(None, "usr", ChangeOp.TRUNCATE)
 A, B, C = (usr(), "idu=1"), (usr(), "idu=2"), (usr(), "idu=3")

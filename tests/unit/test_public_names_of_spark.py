@@ -63,11 +63,11 @@ def test_modules_of_the_users_directory_hide_none_of_ours(tmp_path: Path) -> Non
     for name in ("spark", "fold", "session", "backlog", "output", "job", "write"):
         (tmp_path / f"{name}.py").write_text(f"raise SystemExit('{name} of the user')\n")
     ours = (
-        "import eventlog.spark.backlog, eventlog.spark.convert, eventlog.spark.output.tables as "
+        "import eventlog.spark.backlog.backlog, eventlog.spark.frames.convert, eventlog.spark.backlog.output.tables as "
         "last"
     )
     assert (
         run(f"{ours}; print(last.__file__)", cwd=tmp_path)
         .strip()
-        .endswith("eventlog/spark/output/tables.py")
+        .endswith("eventlog/spark/backlog/output/tables.py")
     )

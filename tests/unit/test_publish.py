@@ -21,9 +21,9 @@ from eventlog.errors import (
     PublisherAlreadyRunning,
     ReceiverUnavailable,
 )
-from eventlog.publisher.context import Context
-from eventlog.publisher.daemon import publish, publish_once
-from eventlog.publisher.open_context import publisher_options
+from eventlog.publisher.context.context import Context
+from eventlog.publisher.declared.opening import publisher_options
+from eventlog.publisher.run.daemon import publish, publish_once
 
 
 class Stop:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from samples import row
 
 from eventlog.model import Event, LogRow
-from eventlog.publisher.sending import DeliveryResult
+from eventlog.publisher.send.sending import DeliveryResult
 
 COLUMNS = ("fname", "lname")
 PHONE = "usr_phone.phoneno"

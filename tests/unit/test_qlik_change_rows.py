@@ -14,7 +14,7 @@ from shared import refused
 
 from eventlog.errors import EventlogError, FormatError, NotExpressible
 from eventlog.model import Lob, Row
-from eventlog.qlik.change_rows import (
+from eventlog.qlik.tables.change_rows import (
     DEFAULT_HEADERS,
     ChangeRow,
     new_layout,

@@ -35,9 +35,9 @@ from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, FormatError, NotExpressible
 from eventlog.files.tabular import csv_line, csv_records
 from eventlog.model import Change, ChangeOp, Row
-from eventlog.qlik.change_rows import DEFAULT_HEADERS
-from eventlog.qlik.change_table_format import FORMAT
-from eventlog.qlik.stored_tables import ReadOptions, WriteOptions
+from eventlog.qlik.tables.change_rows import DEFAULT_HEADERS
+from eventlog.qlik.tables.change_table_format import FORMAT
+from eventlog.qlik.tables.stored_tables import ReadOptions, WriteOptions
 
 
 @pytest.mark.parametrize("partitioned", [False, True])

@@ -18,19 +18,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from change_table_files import (
-    TABLES,
-    files,
-    get,
-    put,
-    tag,
-)
+from change_table_files import TABLES, files, get, put, tag
 from shared import refused
 
 from eventlog.changes.format import Report
 from eventlog.errors import FormatError
 from eventlog.files.tabular import csv_line, csv_records
-from eventlog.qlik.change_table_format import FORMAT
+from eventlog.qlik.tables.change_table_format import FORMAT
 
 HEAD = "header__change_seq,header__change_oper,header__change_mask,id,name\n"
 LINE = "20240510120000000000000000000000{:03},{},{},{},{}\n"

@@ -17,22 +17,6 @@ from shared import refused
 
 from eventlog.errors import EventlogError, FormatError, NotExpressible
 from eventlog.model import Change, ChangeOp, Row
-from eventlog.qlik.change_rows import (
-    DEFAULT_HEADERS,
-    ChangeRow,
-    new_layout,
-    read_layout,
-    row_reader,
-    row_writer,
-)
-from eventlog.qlik.change_tables import (
-    SourceTable,
-    TargetTable,
-    change_of,
-    changes_of_rows,
-    key_from_deletes,
-    rows_of,
-)
 from eventlog.qlik.columns import columns_from_json
 from eventlog.qlik.masks import HISTORY_TABLE, entry_of, layout, layouts_by_history
 from eventlog.qlik.sequence import (
@@ -42,7 +26,23 @@ from eventlog.qlik.sequence import (
     transaction_from_text,
     transaction_text,
 )
-from eventlog.qlik.stored_tables import WriteOptions
+from eventlog.qlik.tables.change_rows import (
+    DEFAULT_HEADERS,
+    ChangeRow,
+    new_layout,
+    read_layout,
+    row_reader,
+    row_writer,
+)
+from eventlog.qlik.tables.change_tables import (
+    SourceTable,
+    TargetTable,
+    change_of,
+    changes_of_rows,
+    key_from_deletes,
+    rows_of,
+)
+from eventlog.qlik.tables.stored_tables import WriteOptions
 
 SEQ = "20240510120000000000000000000000012"
 NOON = datetime(2024, 5, 10, 12, tzinfo=UTC)

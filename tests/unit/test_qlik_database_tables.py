@@ -19,11 +19,11 @@ from sqlalchemy.schema import CreateTable
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, DatabaseError, FormatError
 from eventlog.model import Change, ChangeOp, Row
-from eventlog.qlik.change_rows import new_layout
-from eventlog.qlik.change_table_format import FORMAT
 from eventlog.qlik.columns import CLASSES, columns_from_json
-from eventlog.qlik.database_tables import change_table
-from eventlog.sql.connection import connect_any
+from eventlog.qlik.tables.change_rows import new_layout
+from eventlog.qlik.tables.change_table_format import FORMAT
+from eventlog.qlik.tables.database_tables import change_table
+from eventlog.sql.connect.connection import connect_any
 
 NOON = datetime(2024, 5, 10, 12, 0, 0, 123456, UTC)
 FULL: Row = {

@@ -24,8 +24,9 @@ from fuzzing import CASES, ODD, OF_A_FILE, damaged, dumped, read, replaced
 from message_samples import BEFORE, COLUMNS, DATA, HEADERS, UPDATE, envelope, write
 
 from eventlog.changes.format import Format
-from eventlog.qlik import change_table_format, message_format
-from eventlog.qlik.message_files import line_of
+from eventlog.qlik.messages import message_format
+from eventlog.qlik.messages.message_files import line_of
+from eventlog.qlik.tables import change_table_format
 
 TYPES = {
     "id": "INT4", "name": "STRING", "price": "NUMERIC", "made": "DATETIME", "day": "DATE",

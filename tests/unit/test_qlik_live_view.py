@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from eventlog.errors import FormatError
 from eventlog.model import Change, ChangeOp, Row
-from eventlog.qlik.change_rows import ChangeRow
-from eventlog.qlik.change_tables import TargetTable, live_view, rows_of
 from eventlog.qlik.columns import columns_from_json
 from eventlog.qlik.sequence import WriterState
-from eventlog.qlik.stored_tables import WriteOptions
+from eventlog.qlik.tables.change_rows import ChangeRow
+from eventlog.qlik.tables.change_tables import TargetTable, live_view, rows_of
+from eventlog.qlik.tables.stored_tables import WriteOptions
 
 NOON = datetime(2024, 5, 10, 12, tzinfo=UTC)
 COLUMNS = columns_from_json(["id", "name", "price"], ["id"], what="item")

@@ -17,9 +17,9 @@ from message_samples import BEFORE, COLUMNS, DATA, HEADERS, SEQUENCE, UPDATE, en
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, FormatError
 from eventlog.model import Change, KafkaRecord
-from eventlog.qlik.envelope import UnknownSchema
-from eventlog.qlik.message_files import line_of, read_lines
-from eventlog.qlik.message_format import FORMAT
+from eventlog.qlik.messages.envelope import UnknownSchema
+from eventlog.qlik.messages.message_files import line_of, read_lines
+from eventlog.qlik.messages.message_format import FORMAT
 from eventlog.qlik.sequence import check, first_sequence, sequence_at
 
 

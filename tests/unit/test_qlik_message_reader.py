@@ -29,9 +29,9 @@ from shared import refused
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, EventlogError, FormatError, InvalidChange
 from eventlog.model import ChangeOp
-from eventlog.qlik.envelope import BadEnvelope, Message, UnknownSchema, avro_envelope
-from eventlog.qlik.message_reader import MessageReader
-from eventlog.qlik.message_tables import ReadOptions, WriteOptions
+from eventlog.qlik.messages.envelope import BadEnvelope, Message, UnknownSchema, avro_envelope
+from eventlog.qlik.messages.message_reader import MessageReader
+from eventlog.qlik.messages.message_tables import ReadOptions, WriteOptions
 
 ROWS = {"data": DATA, "beforeData": BEFORE}
 INSERT = {**HEADERS, "operation": "INSERT", "changeMask": None, "columnMask": None}
@@ -315,9 +315,9 @@ def test_avro_without_a_schema_is_unknown_at_once() -> None:
 
 def test_avro_may_bring_its_schema_along() -> None:
     metadata, data = written("avro")
-    from eventlog.qlik.avro import from_bytes
-    from eventlog.qlik.envelope import open_avro
-    from eventlog.qlik.message_tables import read_metadata
+    from eventlog.qlik.messages.avro import from_bytes
+    from eventlog.qlik.messages.envelope import open_avro
+    from eventlog.qlik.messages.message_tables import read_metadata
 
     about = open_avro(metadata.value)
     assert about.schema is not None

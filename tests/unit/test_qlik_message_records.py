@@ -14,11 +14,16 @@ from message_samples import NOW, SEQUENCE, MemoryRegistry, write
 from shared import examples
 
 from eventlog.model import Change, ChangeOp, Value
-from eventlog.qlik import avro
 from eventlog.qlik.columns import QlikColumn, columns_from_json
-from eventlog.qlik.envelope import ENVELOPE_SCHEMA, MAGIC, open_avro
-from eventlog.qlik.message_tables import MessageTable, WriteOptions, data_schema, key_schema
-from eventlog.qlik.message_writer import MessageWriter
+from eventlog.qlik.messages import avro
+from eventlog.qlik.messages.envelope import ENVELOPE_SCHEMA, MAGIC, open_avro
+from eventlog.qlik.messages.message_tables import (
+    MessageTable,
+    WriteOptions,
+    data_schema,
+    key_schema,
+)
+from eventlog.qlik.messages.message_writer import MessageWriter
 
 COLUMNS = (
     {"name": "id", "type": "INT8", "pk": 2}, {"name": "100%", "type": "STRING", "pk": 1},

@@ -17,7 +17,7 @@ import pytest
 from message_samples import COLUMNS, UPDATE, MemoryRegistry, read, write
 
 from eventlog.errors import ConfigError, FormatError
-from eventlog.qlik.envelope import (
+from eventlog.qlik.messages.envelope import (
     HttpRegistry,
     RegistryError,
     UnknownSchema,

@@ -28,9 +28,9 @@ from shared import refused
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, NotExpressible
 from eventlog.model import Change, ChangeOp, Lob
-from eventlog.qlik.envelope import open_avro
-from eventlog.qlik.message_records import json_key
-from eventlog.qlik.message_tables import (
+from eventlog.qlik.messages.envelope import open_avro
+from eventlog.qlik.messages.message_records import json_key
+from eventlog.qlik.messages.message_tables import (
     WriteOptions,
     avro_name,
     checked_topic,
@@ -269,7 +269,7 @@ def test_metadata_come_before_the_first_message_of_each_structure() -> None:
 
 
 def test_a_change_that_is_refused_takes_no_number_and_leaves_the_metadata_to_the_next() -> None:
-    from eventlog.qlik.message_writer import MessageWriter
+    from eventlog.qlik.messages.message_writer import MessageWriter
 
     writer = MessageWriter(WriteOptions(columns=COLUMNS))
     with refused("value_range"):
@@ -310,7 +310,7 @@ def test_a_column_named_as_a_record_of_the_metadata_is_written() -> None:
 
 def test_a_catalog_that_changes_raises_the_version() -> None:
     from eventlog.qlik.columns import columns_from_json
-    from eventlog.qlik.message_writer import MessageWriter
+    from eventlog.qlik.messages.message_writer import MessageWriter
 
     writer = MessageWriter(WriteOptions())
     versions = []

@@ -20,7 +20,7 @@ from eventlog.changes.json_form import database_of
 from eventlog.config.load import load
 from eventlog.config.settings import SECTIONS
 from eventlog.conversion import convert, read_map
-from eventlog.core.catalog_builder import build_catalog, complete_catalog
+from eventlog.core.catalog.builder import build_catalog, complete_catalog
 from eventlog.core.options import options_of, toml
 from eventlog.errors import EventlogError
 from eventlog.registry import format_named

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import make_url
 
 from eventlog.errors import DatabaseError, DatabaseUnavailable, ServerUnavailable
-from eventlog.sql.connection import SECRET, _not_connected
-from eventlog.sql.driver_errors import load_dialect
+from eventlog.sql.connect.connection import SECRET, _not_connected
+from eventlog.sql.port.driver_errors import load_dialect
 
 AT = 'connection failed: connection to server at "127.0.0.1", port 5432 failed: '
 FATAL = AT + "FATAL:  "

@@ -15,12 +15,12 @@ from shared import Run
 
 from eventlog import cli, registry
 from eventlog.changes.format import Format
-from eventlog.cli.settings import template
+from eventlog.cli.begin.settings import template
 from eventlog.config.effective import effective
 from eventlog.config.load import load
 from eventlog.errors import ConfigError
 from eventlog.model import Answer, Document
-from eventlog.publisher.open_sink import open_sink
+from eventlog.publisher.declared.configured_sink import open_sink
 from eventlog.registry import FORMATS, SINKS, SOURCES, check_name, format_named, installed, names
 
 FORMAT = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eventlog.core.requeue import LoggedRow, RowState, Way, judge
+from eventlog.core.rows.requeue import LoggedRow, RowState, Way, judge
 
 STANDINGS = {
     "S": RowState.DONE,

@@ -14,8 +14,8 @@ from shared import opened_log
 from test_publisher_promises import Tables, changes, state_of
 
 from eventlog.model import LogRow
-from eventlog.publisher.claimed_rows import sent_ids
-from eventlog.sql.rows import requeue
+from eventlog.publisher.ledger.claimed_rows import sent_ids
+from eventlog.sql.log.rows import requeue
 
 BAD = "\x01"
 """What no document can hold: a row with it gets E until somebody fixes the log."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eventlog.publisher.waiting import rest_after
+from eventlog.publisher.run.waiting import rest_after
 
 
 @pytest.mark.parametrize(

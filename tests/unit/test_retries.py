@@ -24,12 +24,12 @@ from samples import row, usr
 from shared import opened_log
 
 from eventlog.model import Answer, EventResult, Level
-from eventlog.publisher import queue
-from eventlog.publisher.ledger import StatusLedger
-from eventlog.publisher.sending import DeliveryResult
-from eventlog.publisher.session import PublisherState
-from eventlog.sql.internal_tables import EntryKind, add_entry, has_requests
-from eventlog.sql.rows import requeue
+from eventlog.publisher.feeds import queue
+from eventlog.publisher.ledger.ledger import StatusLedger
+from eventlog.publisher.send.sending import DeliveryResult
+from eventlog.publisher.send.session import PublisherState
+from eventlog.sql.log.internal_tables import EntryKind, add_entry, has_requests
+from eventlog.sql.log.rows import requeue
 
 
 def test_retry_parks_its_object_and_no_other(new_world: NewWorld) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eventlog.sql.rights import RIGHTS, Part, Purpose, Right
+from eventlog.sql.port.rights import RIGHTS, Part, Purpose, Right
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TABLES = (

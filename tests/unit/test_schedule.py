@@ -6,7 +6,7 @@ from datetime import datetime, time
 
 import pytest
 
-from eventlog.publisher.waiting import LONGEST_REST, HeartbeatTimer, Timetable, next_start
+from eventlog.publisher.run.waiting import LONGEST_REST, HeartbeatTimer, Timetable, next_start
 
 SIX, NOON = time(6), time(12)
 

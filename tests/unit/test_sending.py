@@ -19,14 +19,14 @@ from fake_publisher import (
 from samples import database, row, table
 
 from eventlog.changes.publishing import Need
-from eventlog.core.catalog_builder import build_catalog
+from eventlog.core.catalog.builder import build_catalog
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Document, EventResult, Level
-from eventlog.publisher.context import Counters, summary
-from eventlog.publisher.cycle import recover, run_cycle
-from eventlog.publisher.observer import Measured
-from eventlog.publisher.sending import DeliveryResult
-from eventlog.publisher.session import PublisherSession, PublisherState
+from eventlog.publisher.context.context import Counters, summary
+from eventlog.publisher.context.observer import Measured
+from eventlog.publisher.send.cycle import recover, run_cycle
+from eventlog.publisher.send.sending import DeliveryResult
+from eventlog.publisher.send.session import PublisherSession, PublisherState
 from eventlog.xds.publish import XdsWriter
 from eventlog.xds.writer import Header
 

@@ -20,8 +20,9 @@ from shared import Run, wait_until
 from eventlog.cli import stopping
 from eventlog.cli.context import changing
 from eventlog.config.load import load
-from eventlog.sql import migrations, rows
+from eventlog.sql import migrations
 from eventlog.sql import resync as batches
+from eventlog.sql.log import rows
 
 SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 
@@ -104,7 +105,7 @@ def test_a_signal_after_the_commit_is_reported_as_work_that_was_done(
 ) -> None:
     change("UPDATE eventlog SET status = 'E'")
     shown = after(lambda *_arguments, **_named: None, signal.SIGINT)
-    monkeypatch.setattr("eventlog.cli.runs.requeue.result", shown)
+    monkeypatch.setattr("eventlog.cli.repair.runs.requeue.result", shown)
     code, _, err = run("requeue")
     assert code == 130
     assert "eventlog: stopped: the work was done; only its report is missing" in err
@@ -116,7 +117,7 @@ def test_a_purge_that_is_stopped_reports_what_it_has_removed(
 ) -> None:
     change("UPDATE eventlog SET status = 'S', event_time = '2020-01-01 00:00:00'")
     monkeypatch.setattr(
-        "eventlog.cli.runs.purge.sleep", after(lambda _seconds: None, signal.SIGINT)
+        "eventlog.cli.repair.runs.purge.sleep", after(lambda _seconds: None, signal.SIGINT)
     )
     code, _, err = run("purge", "--older-than", "30d", "--batch", "10", "--pause", "1")
     assert code == 130
@@ -175,7 +176,7 @@ def test_a_command_that_runs_until_it_is_stopped_prints_nothing(
     shop: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "eventlog.cli.runs.status.sleep", after(lambda _seconds: None, signal.SIGINT)
+        "eventlog.cli.inspect.runs.status.sleep", after(lambda _seconds: None, signal.SIGINT)
     )
     code, out, err = run("status", "--watch", "1", "--json")
     assert (code, "stopped" in err) == (130, False)
@@ -188,6 +189,6 @@ def test_a_command_that_reads_reports_that_nothing_was_changed(
     def interrupt(*_arguments: Any, **_named: Any) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr("eventlog.cli.runs.errors.read_refusals", interrupt)
+    monkeypatch.setattr("eventlog.cli.inspect.runs.errors.read_refusals", interrupt)
     code, _, err = run("errors")
     assert (code, err.splitlines()[-1]) == (130, "eventlog: stopped: nothing was changed")

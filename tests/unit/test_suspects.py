@@ -14,14 +14,14 @@ from fake_publisher import FakePublisher, NewWorld, Receiver, deletes, deliverie
 from samples import row
 
 from eventlog.core.clock import monotonic
-from eventlog.core.events import Outgoing
+from eventlog.core.rows.events import Outgoing
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Document, EventResult, Level
-from eventlog.publisher.delivery import Delivery, Tried, encode
-from eventlog.publisher.parking import Parking
-from eventlog.publisher.sending import DeliveryResult
-from eventlog.publisher.session import PublisherState
-from eventlog.publisher.suspects import Suspects
+from eventlog.publisher.ledger.delivery import Delivery, Tried, encode
+from eventlog.publisher.send.parking import Parking
+from eventlog.publisher.send.sending import DeliveryResult
+from eventlog.publisher.send.session import PublisherState
+from eventlog.publisher.send.suspects import Suspects
 
 
 @dataclass

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.core.catalog import Column, Database, ForeignKey, ObjectClass, Table
-from eventlog.core.catalog_builder import build_catalog
+from eventlog.core.catalog.builder import build_catalog
 from eventlog.core.values import ColumnType, Kind, parse_type
 from eventlog.errors import TriggerError
 from eventlog.model import EventType
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, literal, session_settings
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import quote_identifier
+from eventlog.sql.port.statements import quote_identifier
 from eventlog.sql.triggers import first_free
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, compile_watch, secret_names
 from eventlog.sql.triggers.watch import Style, WatchedTable, excluded_columns

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from shared import examples
 
 from eventlog.core.catalog import Column, Database, Table
-from eventlog.core.catalog_builder import build_catalog
+from eventlog.core.catalog.builder import build_catalog
 from eventlog.core.values import parse_type
 from eventlog.verify.comparison import SEVERAL
 from eventlog.verify.targets import states

@@ -19,7 +19,7 @@ from eventlog.config.load import load
 from eventlog.config.settings import LogSettings
 from eventlog.core.options import toml
 from eventlog.errors import visible, without_secrets
-from eventlog.sql.connection import reason_of
+from eventlog.sql.connect.connection import reason_of
 
 HOSTILE = "usr\x1b[31m\r\n2026 ERROR forged\u2028\u202e\x9b"
 

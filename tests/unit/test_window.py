@@ -16,15 +16,15 @@ from samples import CATALOG, row, usr
 from shared import examples
 
 from eventlog.core.catalog import ObjectId
-from eventlog.core.events import ids_of
-from eventlog.core.fold import Group
+from eventlog.core.rows.events import ids_of
+from eventlog.core.rows.fold import Group
 from eventlog.model import ALL, LogRow
-from eventlog.publisher.context import Context, Counters, PublisherOptions
-from eventlog.publisher.cycle import dry_run
-from eventlog.publisher.ledger import ledger_of
-from eventlog.publisher.queue import WindowResult, read_window, split_groups
+from eventlog.publisher.context.context import Context, Counters, PublisherOptions
+from eventlog.publisher.feeds.queue import WindowResult, read_window, split_groups
+from eventlog.publisher.ledger.ledger import ledger_of
+from eventlog.publisher.send.cycle import dry_run
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.windows import Window, counted_rows
+from eventlog.sql.port.windows import Window, counted_rows
 from eventlog.xds.reader import read_events
 
 

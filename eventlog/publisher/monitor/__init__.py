@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError
-from eventlog.publisher.context import Counters
-from eventlog.publisher.liveness import LivenessClock
-from eventlog.publisher.observer import Observer
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.context.observer import Observer
+from eventlog.publisher.run.liveness import LivenessClock
 from eventlog.registry import sink_named
 
 if TYPE_CHECKING:
-    from eventlog.publisher.doctor import Compare
+    from eventlog.publisher.inspect.doctor import Compare
     from eventlog.publisher.monitor.activity import JobActivity
 
 _JOB_PATIENCE: Final = 900.0

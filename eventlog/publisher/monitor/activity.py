@@ -19,11 +19,8 @@ from typing import Final, NamedTuple
 from eventlog.core.clock import unix_time
 from eventlog.errors import number_of
 from eventlog.model import Answer, Document, EventResult, Level
-from eventlog.publisher.context import Counters
-from eventlog.publisher.delivery import DeliveryInfo
-from eventlog.publisher.health import SECONDS_A_DAY, Facts, Health, growth_in_a_day, judge
-from eventlog.publisher.liveness import LivenessClock
-from eventlog.publisher.observer import (
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.context.observer import (
     NO_DIFFERENCES,
     QUEUE_CAP,
     Differences,
@@ -34,6 +31,9 @@ from eventlog.publisher.observer import (
     WaitFor,
     event_age,
 )
+from eventlog.publisher.ledger.delivery import DeliveryInfo
+from eventlog.publisher.run.health import SECONDS_A_DAY, Facts, Health, growth_in_a_day, judge
+from eventlog.publisher.run.liveness import LivenessClock
 from eventlog.sql.doctor import Limits
 
 HISTORY_SECONDS: Final = 3600

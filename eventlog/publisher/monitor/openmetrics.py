@@ -22,11 +22,11 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from eventlog import __version__
-from eventlog.publisher.conditions import KINDS
-from eventlog.publisher.health import Health
+from eventlog.publisher.context.conditions import KINDS
+from eventlog.publisher.context.observer import Doing
 from eventlog.publisher.monitor.activity import STAGES, Activity, Histogram, JobActivity
-from eventlog.publisher.observer import Doing
-from eventlog.sql.verifications import LastVerification
+from eventlog.publisher.run.health import Health
+from eventlog.sql.log.verifications import LastVerification
 
 _COUNTERS: Final = (
     ("rows_read", "eventlog_rows_read", "Rows read of the log, or changes of a source."),

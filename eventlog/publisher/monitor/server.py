@@ -40,20 +40,20 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from eventlog.config.load import Config, with_current_secrets
 from eventlog.config.settings import MonitorSettings
 from eventlog.core.clock import start_thread
-from eventlog.core.event_ids import is_of_snapshot
+from eventlog.core.rows.event_ids import is_of_snapshot
 from eventlog.errors import ConfigError, EventlogError, visible
 from eventlog.model import Status
-from eventlog.publisher.context import Context, Counters
-from eventlog.publisher.doctor import Compare, examine
-from eventlog.publisher.explain import explain, explain_object, explanation_data
+from eventlog.publisher.context.context import Context, Counters
+from eventlog.publisher.declared.opening import open_unlocked
+from eventlog.publisher.inspect.doctor import Compare, examine
+from eventlog.publisher.inspect.explanation import explain, explain_object, explanation_data
+from eventlog.publisher.inspect.refusals import Refusals, read_refusals, refusals_data
 from eventlog.publisher.monitor.activity import Monitored
 from eventlog.publisher.monitor.connections import Connections
 from eventlog.publisher.monitor.openmetrics import exposition
 from eventlog.publisher.monitor.status import HIDDEN, answer_status
-from eventlog.publisher.open_context import open_unlocked
-from eventlog.publisher.refusals import Refusals, read_refusals, refusals_data
 from eventlog.sql.doctor import Limits
-from eventlog.sql.rows import RECEIVER, count_newest
+from eventlog.sql.log.rows import RECEIVER, count_newest
 from eventlog.transport.http import is_loopback
 
 _log = logging.getLogger("eventlog.publisher")

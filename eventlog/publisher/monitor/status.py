@@ -18,11 +18,11 @@ from typing import Any, Final, Literal, NamedTuple
 
 from eventlog import __version__
 from eventlog.core.clock import utc_now
-from eventlog.core.event_ids import is_of_snapshot, without_key
-from eventlog.publisher.context import Counters
-from eventlog.publisher.health import OLD_ROW
+from eventlog.core.rows.event_ids import is_of_snapshot, without_key
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.context.observer import Measured, ParkedObject
 from eventlog.publisher.monitor.activity import Activity, JobActivity, Monitored
-from eventlog.publisher.observer import Measured, ParkedObject
+from eventlog.publisher.run.health import OLD_ROW
 
 VERSION: Final = 1
 HIDDEN: Final = "•••"

@@ -24,7 +24,7 @@ from eventlog.linter.options import SourceOptions
 from eventlog.linter.reader import ReaderOptions, place_of_token
 from eventlog.model import Change
 from eventlog.publisher.stream import Backlog, BadToken, Described, Failure, Mark, Read, SourceStep
-from eventlog.sql.connection import any_database_errors, connect_any
+from eventlog.sql.connect.connection import any_database_errors, connect_any
 
 
 @dataclass(frozen=True, slots=True)

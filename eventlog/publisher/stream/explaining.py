@@ -14,7 +14,7 @@ from eventlog.changes.json_form import value_to_json
 from eventlog.changes.keys import old_and_new_key
 from eventlog.errors import number_of
 from eventlog.model import full_name
-from eventlog.publisher.delivery import Tried
+from eventlog.publisher.ledger.delivery import Tried
 from eventlog.publisher.stream import Failure
 from eventlog.publisher.stream.pending import ObjectId
 from eventlog.publisher.stream.position import SourceRecords, key_in_words

@@ -34,13 +34,21 @@ from eventlog.errors import (
     number_of,
 )
 from eventlog.model import Answer, Change, Document, EventResult, Level
-from eventlog.publisher.context import Counters, PublisherOptions, Reports, stream_summary
-from eventlog.publisher.database_clock import park_again
-from eventlog.publisher.delivery import Tried, halves
-from eventlog.publisher.liveness import ReportingSink
-from eventlog.publisher.observer import SILENT, Doing, Measured, Observer, ParkedObject, WaitFor
-from eventlog.publisher.parking import Parking
-from eventlog.publisher.sending import (
+from eventlog.publisher.context.context import Counters, PublisherOptions, Reports, stream_summary
+from eventlog.publisher.context.observer import (
+    SILENT,
+    Doing,
+    Measured,
+    Observer,
+    ParkedObject,
+    WaitFor,
+)
+from eventlog.publisher.ledger.delivery import Tried, halves
+from eventlog.publisher.run.liveness import ReportingSink
+from eventlog.publisher.run.waiting import BackOff, HeartbeatTimer, Stop, keep_connected, soonest
+from eventlog.publisher.send.database_clock import park_again
+from eventlog.publisher.send.parking import Parking
+from eventlog.publisher.send.sending import (
     Delivered,
     DeliveryResult,
     Judged,
@@ -50,6 +58,7 @@ from eventlog.publisher.sending import (
     send_heartbeat,
     why_refused,
 )
+from eventlog.publisher.send.suspects import Suspects
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.stream import (
     Described,
@@ -73,8 +82,6 @@ from eventlog.publisher.stream.pending import (
 )
 from eventlog.publisher.stream.position import OpenPosition, Position, Saved
 from eventlog.publisher.stream.recorded import RecordedDocument, RecordedEvent, decode, encode
-from eventlog.publisher.suspects import Suspects
-from eventlog.publisher.waiting import BackOff, HeartbeatTimer, Stop, keep_connected, soonest
 from eventlog.registry import as_plugin_errors, plugin_error
 
 _log = logging.getLogger("eventlog.publisher")

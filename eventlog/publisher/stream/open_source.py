@@ -25,13 +25,13 @@ from eventlog.config.publishing import (
 from eventlog.config.settings import PublisherSettings, SourceSettings
 from eventlog.conversion import in_own_options
 from eventlog.core.catalog import Catalog
-from eventlog.core.catalog_builder import build_catalog, complete_catalog
+from eventlog.core.catalog.builder import build_catalog, complete_catalog
 from eventlog.core.options import options_of, toml
 from eventlog.errors import ConfigError, EventlogError
-from eventlog.publisher.context import Counters
-from eventlog.publisher.open_context import is_given, publisher_options
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.opening import is_given, publisher_options
+from eventlog.publisher.inspect.skipping import Skipped
 from eventlog.publisher.sinks import Owner
-from eventlog.publisher.skipping import Skipped
 from eventlog.publisher.stream import BadToken, Failure, Gives, Source, Stream
 from eventlog.publisher.stream.checked import CheckedStream
 from eventlog.publisher.stream.follow import Following
@@ -58,7 +58,7 @@ from eventlog.registry import (
     source_named,
     writer_of,
 )
-from eventlog.sql.connection import describe, parse_url
+from eventlog.sql.connect.connection import describe, parse_url
 
 
 def following(config: Config, counters: Counters, report: Report) -> Following:

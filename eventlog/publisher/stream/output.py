@@ -14,7 +14,7 @@ from eventlog.changes.keys import class_of_change, old_and_new_key, with_key
 from eventlog.changes.publishing import EventWriter
 from eventlog.changes.to_events import association_text, change_to_events
 from eventlog.core.catalog import Catalog, Database, ObjectClass
-from eventlog.core.catalog_builder import build_catalog
+from eventlog.core.catalog.builder import build_catalog
 from eventlog.core.values import ValueOptions
 from eventlog.errors import ConfigError, FormatError, NotExpressible, RowError
 from eventlog.model import Change, ChangeOp, Document, Event, differing

@@ -16,9 +16,9 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from eventlog.model import Change, EventResult
-from eventlog.publisher.delivery import Tried
-from eventlog.publisher.parking import Parking
-from eventlog.publisher.sending import Answered
+from eventlog.publisher.ledger.delivery import Tried
+from eventlog.publisher.send.parking import Parking
+from eventlog.publisher.send.sending import Answered
 from eventlog.publisher.stream import Described
 
 ObjectId: TypeAlias = tuple[Any, ...]

@@ -24,11 +24,11 @@ from eventlog.changes.json_form import value_to_json
 from eventlog.core.clock import utc_now
 from eventlog.errors import DatabaseError, PublisherAlreadyRunning
 from eventlog.model import Change, full_name
-from eventlog.publisher.database_clock import DatabaseClock
-from eventlog.publisher.ledger import LOCK_WAIT, try_within
+from eventlog.publisher.ledger.ledger import LOCK_WAIT, try_within
+from eventlog.publisher.send.database_clock import DatabaseClock
 from eventlog.publisher.stream import Backlog, Failure
 from eventlog.publisher.stream.recorded import RecordedDocument, decode
-from eventlog.sql.connection import (
+from eventlog.sql.connect.connection import (
     connect,
     describe,
     dialect_of,
@@ -36,9 +36,9 @@ from eventlog.sql.connection import (
     refuse_pooling,
     will_write,
 )
-from eventlog.sql.dialect import Dialect
-from eventlog.sql.driver_errors import as_database_errors, load_dialect, open_database
 from eventlog.sql.log_table import LogTable, split_name
+from eventlog.sql.port.dialect import Dialect
+from eventlog.sql.port.driver_errors import as_database_errors, load_dialect, open_database
 
 
 class Saved(NamedTuple):

@@ -48,7 +48,7 @@ class QlikMessages(Source):
 
     def open(self, options: Any, reader: Mapping[str, Any], report: Report) -> Stream:
         from eventlog.publisher.stream.topics import Topics
-        from eventlog.qlik.message_tables import ReadOptions
+        from eventlog.qlik.messages.message_tables import ReadOptions
 
         if options.brokers is None or not options.topics:
             raise ConfigError("a source qlik-messages needs source.brokers and source.topics")

@@ -20,7 +20,7 @@ from eventlog.changes.json_form import database_from_json, database_to_json
 from eventlog.core.catalog import Database
 from eventlog.errors import ConfigError, DatabaseError, FormatError
 from eventlog.model import Change, ChangeOp, Lob
-from eventlog.publisher.delivery import LINE_FORMAT, Tried, refuse_newer
+from eventlog.publisher.ledger.delivery import LINE_FORMAT, Tried, refuse_newer
 from eventlog.publisher.stream import Described
 
 _DIALECT = "source"

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 
 from eventlog.changes import json_form as change_json
 from eventlog.errors import ConfigError, first_of
-from eventlog.publisher.delivery import Tried
-from eventlog.publisher.skipping import Skipped
+from eventlog.publisher.inspect.skipping import Skipped
+from eventlog.publisher.ledger.delivery import Tried
 from eventlog.publisher.stream import Failure
 from eventlog.publisher.stream.position import Position
 from eventlog.publisher.stream.recorded import RecordedDocument, decode, encode
-from eventlog.sql.rows import SKIPPED
+from eventlog.sql.log.rows import SKIPPED
 
 
 def skip_recorded(position: Position, event_ids: Iterable[str], why: str) -> list[Skipped]:

@@ -29,7 +29,7 @@ from eventlog.publisher.stream import (
     SourceUnavailable,
 )
 from eventlog.qlik.columns import catalog_table
-from eventlog.qlik.envelope import (
+from eventlog.qlik.messages.envelope import (
     MAGIC,
     METADATA,
     Message,
@@ -39,8 +39,8 @@ from eventlog.qlik.envelope import (
     open_registry,
     open_text,
 )
-from eventlog.qlik.message_reader import MessageReader
-from eventlog.qlik.message_tables import MessageTable, ReadOptions
+from eventlog.qlik.messages.message_reader import MessageReader
+from eventlog.qlik.messages.message_tables import MessageTable, ReadOptions
 from eventlog.transport import kafka
 
 _log = logging.getLogger("eventlog.publisher")

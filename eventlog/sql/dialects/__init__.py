@@ -1,5 +1,4 @@
-"""The supported databases, one package each; ``eventlog.sql.connection`` finds them. Each has the
-same modules:
+"""The supported databases, one package each, found by name. Each has the same modules:
 
 ============  ============================================================  =================
 ``__init__``  the dialect: the capabilities of the database, the text of    ``log.sql``

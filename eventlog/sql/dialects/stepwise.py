@@ -15,18 +15,18 @@ from sqlalchemy import URL, Connection
 
 from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
 from eventlog.errors import BadValue
-from eventlog.sql.connection import connect
-from eventlog.sql.database import Answer, AnswerFunction
-from eventlog.sql.dialect import CurrentRow, Dialect, child_of
+from eventlog.sql.connect.connection import connect
 from eventlog.sql.doctor import LogTrigger
-from eventlog.sql.driver_errors import as_database_errors
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.open_database import OpenDatabase
-from eventlog.sql.open_log import OpenLog
-from eventlog.sql.parts import LogPart, arrow_batch
-from eventlog.sql.statements import qualified, statements
+from eventlog.sql.port.database import Answer, AnswerFunction
+from eventlog.sql.port.dialect import CurrentRow, Dialect, child_of
+from eventlog.sql.port.driver_errors import as_database_errors
+from eventlog.sql.port.open_database import OpenDatabase
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.port.parts import LogPart, arrow_batch
+from eventlog.sql.port.statements import qualified, statements
+from eventlog.sql.port.windows import ResyncBatch, Walk
 from eventlog.sql.triggers.marked import MarkedTriggers, StoredTrigger
-from eventlog.sql.windows import ResyncBatch, Walk
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.sql.database import SqlDatabase
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.rights import Part, Right, name_of, tried_columns
+from eventlog.sql.port.database import SqlDatabase
+from eventlog.sql.port.rights import Part, Right, name_of, tried_columns
 
 
 @dataclass(frozen=True, slots=True)

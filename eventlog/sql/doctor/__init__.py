@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from eventlog.errors import first_of
-from eventlog.sql.statements import literal
+from eventlog.sql.port.statements import literal
 
 if TYPE_CHECKING:
-    from eventlog.sql.database import Answer
+    from eventlog.sql.port.database import Answer
 
 Severity = Literal["error", "warning", "info"]
 

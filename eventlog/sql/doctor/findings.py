@@ -11,12 +11,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from eventlog.core.catalog import Catalog, Database, ObjectClass, Table, match_name
-from eventlog.core.catalog_builder import key_columns
-from eventlog.core.checks import InvalidRow
+from eventlog.core.catalog.builder import key_columns
 from eventlog.core.options import toml
+from eventlog.core.rows.checks import InvalidRow
 from eventlog.errors import RowError, first_of, number_of
 from eventlog.model import EventType, Status, unpadded
-from eventlog.sql.database import Answer, LockHolder
 from eventlog.sql.doctor import (
     Finding,
     HeldSnapshot,
@@ -29,12 +28,13 @@ from eventlog.sql.doctor import (
     warning,
 )
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.questions import Numbering
+from eventlog.sql.port.database import Answer, LockHolder
+from eventlog.sql.port.questions import Numbering
+from eventlog.sql.port.statements import literal, qualified
+from eventlog.sql.port.windows import NotDue, Queue
 from eventlog.sql.resync import Due
-from eventlog.sql.statements import literal, qualified
 from eventlog.sql.triggers import TriggerPlan
 from eventlog.sql.triggers.declared import LEAVES_VIEW
-from eventlog.sql.windows import NotDue, Queue
 
 # --- the table ------------------------------------------------------------------------------------
 

@@ -30,12 +30,17 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import ClauseElement, Executable
 
 from eventlog.errors import ConfigError, DatabaseError, LogTableError, number_of
-from eventlog.sql.database import Storage
-from eventlog.sql.dialect import Dialect
-from eventlog.sql.driver_errors import as_database_errors, load_dialect, open_database, owner_advice
-from eventlog.sql.locate import new_log, refuse_schema
+from eventlog.sql.connect.locate import new_log, refuse_schema
 from eventlog.sql.log_table import LogTable, split_name
-from eventlog.sql.quoted_names import quoted, schema_of
+from eventlog.sql.port.database import Storage
+from eventlog.sql.port.dialect import Dialect
+from eventlog.sql.port.driver_errors import (
+    as_database_errors,
+    load_dialect,
+    open_database,
+    owner_advice,
+)
+from eventlog.sql.port.quoted_names import quoted, schema_of
 
 _NO_STORAGE: Final = Storage()
 _LOG_BRANCH: Final = "log"

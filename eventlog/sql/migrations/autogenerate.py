@@ -27,12 +27,10 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from eventlog.core.catalog import Database
-from eventlog.core.catalog_builder import build_catalog
+from eventlog.core.catalog.builder import build_catalog
 from eventlog.errors import EventlogError, LogTableError, TriggerError
 from eventlog.sql import migrations
-from eventlog.sql.dialect import Dialect
-from eventlog.sql.driver_errors import load_dialect
-from eventlog.sql.locate import new_log
+from eventlog.sql.connect.locate import new_log
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.migrations.operations import (
     WATCH_OPTIONS,
@@ -46,8 +44,10 @@ from eventlog.sql.migrations.operations import (
     with_facts,
     with_tables,
 )
-from eventlog.sql.quoted_names import quoted
-from eventlog.sql.statements import quote_identifier, run_as_it_stands
+from eventlog.sql.port.dialect import Dialect
+from eventlog.sql.port.driver_errors import load_dialect
+from eventlog.sql.port.quoted_names import quoted
+from eventlog.sql.port.statements import quote_identifier, run_as_it_stands
 from eventlog.sql.triggers import triggers_of
 from eventlog.sql.triggers.watch import WatchedTable
 

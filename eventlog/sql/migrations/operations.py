@@ -24,14 +24,14 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection
 
 from eventlog.core.catalog import Column, Database, ForeignKey, Table, match_name
-from eventlog.core.catalog_builder import build_catalog, complete_catalog
+from eventlog.core.catalog.builder import build_catalog, complete_catalog
 from eventlog.core.options import STYLES
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, TriggerError
-from eventlog.sql.dialect import Dialect
-from eventlog.sql.driver_errors import as_database_errors, load_dialect
-from eventlog.sql.locate import new_log
+from eventlog.sql.connect.locate import new_log
 from eventlog.sql.migrations import downgrade, run_or_print, upgrade
+from eventlog.sql.port.dialect import Dialect
+from eventlog.sql.port.driver_errors import as_database_errors, load_dialect
 from eventlog.sql.triggers import TableSql, triggers_of
 from eventlog.sql.triggers.watch import WatchedTable
 

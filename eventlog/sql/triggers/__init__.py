@@ -30,11 +30,11 @@ from eventlog.errors import (
     together,
 )
 from eventlog.sql import LOCK_TIMEOUT
-from eventlog.sql.dialect import Dialect
-from eventlog.sql.driver_errors import AS_OWNER, as_database_errors, open_database
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.open_log import OpenLog
-from eventlog.sql.rights import Part, Purpose, Right, grants_advice, rights_for
+from eventlog.sql.port.dialect import Dialect
+from eventlog.sql.port.driver_errors import AS_OWNER, as_database_errors, open_database
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.port.rights import Part, Purpose, Right, grants_advice, rights_for
 from eventlog.sql.triggers.captured import (
     CapturedTable,
     Identity,

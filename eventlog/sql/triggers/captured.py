@@ -22,8 +22,8 @@ import sqlalchemy as sa
 
 from eventlog.core.options import toml
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.open_log import OpenLog
-from eventlog.sql.quoted_names import quoted, schema_of
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.port.quoted_names import quoted, schema_of
 from eventlog.sql.triggers.declared import ClassTriggers, TableName, TableTriggers
 from eventlog.sql.triggers.gaps import ANOTHER_TABLE, Gap, declared_otherwise, gap_of_column
 

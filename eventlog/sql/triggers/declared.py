@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from eventlog.core.catalog import Catalog, Column, Database, ObjectClass, Table, match_name
-from eventlog.core.catalog_builder import missing_table
+from eventlog.core.catalog.builder import missing_table
 from eventlog.core.options import STYLES
 from eventlog.errors import EventlogError, TriggerError
 from eventlog.model import EventType

@@ -10,10 +10,10 @@ from fnmatch import translate
 from typing import Final, Literal
 
 from eventlog.core.catalog import Database, Table, match_name
-from eventlog.core.catalog_builder import key_columns, missing_table, value_column
+from eventlog.core.catalog.builder import key_columns, missing_table, value_column
 from eventlog.errors import ConfigError, TriggerError, together
 from eventlog.model import LogRow
-from eventlog.sql.locate import ENTRY_COLUMNS
+from eventlog.sql.connect.locate import ENTRY_COLUMNS
 from eventlog.sql.log_table import LogTable
 
 Style = Literal["field", "remove_all", "field_query_back", "row_query_back"]

@@ -13,11 +13,11 @@ from eventlog.changes.keys import key_text, with_key
 from eventlog.changes.publishing import row_attributes
 from eventlog.conversion import read_texts
 from eventlog.core.catalog import Attribute, Database, ObjectClass
-from eventlog.core.typed import to_text, values_of, xds_value_reader
 from eventlog.core.values import ValueOptions
+from eventlog.core.values.typed import to_text, values_of, xds_value_reader
 from eventlog.errors import ConfigError
 from eventlog.model import Change, ChangeOp, Row, Value, old_key
-from eventlog.sql.windows import RangeReader
+from eventlog.sql.port.windows import RangeReader
 from eventlog.verify.comparison import UNKNOWN, Entry, StoredAs, TargetRow
 from eventlog.verify.targets import Target
 from eventlog.verify.targets.places import Place, PlacedFile

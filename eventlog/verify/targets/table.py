@@ -15,17 +15,17 @@ from sqlalchemy import Connection
 from eventlog.changes.publishing import row_attributes
 from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, Database, ObjectClass, Table, match_name
-from eventlog.core.catalog_builder import build_catalog
+from eventlog.core.catalog.builder import build_catalog
 from eventlog.core.options import NAMES, TEXT, TEXT_OBJECT, CheckedOptions, option, parse_options
 from eventlog.core.values import ValueOptions
 from eventlog.errors import BadTableKey, ConfigError, first_of
 from eventlog.model import EventType, LogRow
-from eventlog.sql.connection import connect, describe, dialect_of, parse_url
-from eventlog.sql.driver_errors import as_database_errors
+from eventlog.sql.connect.connection import connect, describe, dialect_of, parse_url
 from eventlog.sql.log_table import LogTable, split_name
-from eventlog.sql.open_database import OpenDatabase
-from eventlog.sql.open_log import OpenLog
-from eventlog.sql.windows import KeyValues, RangeReader, ReadRange, Selection, Walk
+from eventlog.sql.port.driver_errors import as_database_errors
+from eventlog.sql.port.open_database import OpenDatabase
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.port.windows import KeyValues, RangeReader, ReadRange, Selection, Walk
 from eventlog.verify.comparison import SEVERAL, SEVERAL_ROWS, StoredAs, TargetRow
 from eventlog.verify.targets import Target
 

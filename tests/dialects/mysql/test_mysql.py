@@ -15,12 +15,12 @@ from platforms import Logged, Platform, opened
 from shared import opened_log
 
 from eventlog.errors import PublisherAlreadyRunning
-from eventlog.publisher.context import Counters
-from eventlog.publisher.observer import Measured
-from eventlog.publisher.open_context import open_context
-from eventlog.sql.driver_errors import load_dialect
-from eventlog.sql.internal_tables import next_number
-from eventlog.sql.rights import Addition, Purpose, demanded
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.context.observer import Measured
+from eventlog.publisher.declared.opening import open_context
+from eventlog.sql.log.internal_tables import next_number
+from eventlog.sql.port.driver_errors import load_dialect
+from eventlog.sql.port.rights import Addition, Purpose, demanded
 from eventlog.sql.triggers import triggers_of
 
 pytestmark = pytest.mark.soak

@@ -21,13 +21,13 @@ from shared import Run
 
 from eventlog.errors import ConfigError
 from eventlog.sql import migrations
-from eventlog.sql.connection import connect
+from eventlog.sql.connect.connection import connect
 from eventlog.sql.dialects.mariadb.triggers import MariaDBTriggers
 from eventlog.sql.dialects.mysql_family import Family
 from eventlog.sql.dialects.mysql_family.session import error_code
 from eventlog.sql.doctor import HeldSnapshot, TableStorage
-from eventlog.sql.driver_errors import load_dialect
-from eventlog.sql.questions import ask
+from eventlog.sql.port.driver_errors import load_dialect
+from eventlog.sql.port.questions import ask
 from eventlog.sql.triggers import triggers_of
 
 KEY = "k=1"

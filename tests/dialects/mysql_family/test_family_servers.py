@@ -17,10 +17,10 @@ from shared import Run, fetch, free_port
 
 from eventlog.config.load import load
 from eventlog.errors import DatabaseError
-from eventlog.publisher.context import Counters
-from eventlog.publisher.open_context import open_context
-from eventlog.sql.driver_errors import load_dialect
-from eventlog.sql.questions import ask
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.opening import open_context
+from eventlog.sql.port.driver_errors import load_dialect
+from eventlog.sql.port.questions import ask
 
 TABLES = (
     "CREATE TABLE usr (id int PRIMARY KEY, name varchar(20))",

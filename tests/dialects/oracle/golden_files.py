@@ -24,7 +24,7 @@ from oracle_core import MODULES, core_cases
 from oracle_driver import VERSIONS
 
 from eventlog.sql.dialects.oracle.script import terminated
-from eventlog.sql.driver_errors import load_dialect
+from eventlog.sql.port.driver_errors import load_dialect
 from eventlog.sql.triggers import Action, TriggerPlan, triggers_of
 
 GOLDEN: Final = Path(__file__).parent / "golden"

@@ -19,11 +19,10 @@ from eventlog.core.catalog import (
     ObjectClass,
     Table,
 )
-from eventlog.core.catalog_builder import build_catalog
+from eventlog.core.catalog.builder import build_catalog
 from eventlog.core.values import ColumnType, Kind
 from eventlog.model import EventType, LogRow
 from eventlog.sql import migrations
-from eventlog.sql.database import Storage
 from eventlog.sql.dialects.oracle import DIALECT, log
 from eventlog.sql.dialects.oracle.log import IDENTITY
 from eventlog.sql.dialects.oracle.objects import (
@@ -32,13 +31,14 @@ from eventlog.sql.dialects.oracle.objects import (
     values_statement,
 )
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers, named_statement
-from eventlog.sql.driver_errors import load_dialect
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import statements
+from eventlog.sql.port.database import Storage
+from eventlog.sql.port.driver_errors import load_dialect
+from eventlog.sql.port.statements import statements
+from eventlog.sql.port.windows import Selection, Walk
 from eventlog.sql.triggers import Action, TriggerPlan, triggers_of
 from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.watch import WatchedTable, excluded_columns
-from eventlog.sql.windows import Selection, Walk
 
 Cases = Mapping[str, tuple[str, ...]]
 

@@ -19,7 +19,7 @@ from oracle_catalogue import CATALOG, LOG, Cases, class_of
 from oracle_driver import URL, Server, session_on
 
 from eventlog.core.ranges import RecordSet
-from eventlog.core.requeue import LoggedRow, RowState
+from eventlog.core.rows.requeue import LoggedRow, RowState
 from eventlog.core.values import ColumnType, Kind
 from eventlog.log.live import LiveDatabase
 from eventlog.log.storage import LogOptions
@@ -27,16 +27,17 @@ from eventlog.model import EventType, LogRow
 from eventlog.publisher.stream import Failure
 from eventlog.publisher.stream import position as positions
 from eventlog.publisher.stream.position import Saved, TablePosition, _position_tables, position_ddl
-from eventlog.sql import epoch, internal_tables, purge, resync, rows
+from eventlog.sql import resync
 from eventlog.sql.dialects.oracle import DIALECT
 from eventlog.sql.dialects.oracle.session import has_log
-from eventlog.sql.internal_tables import EntryKind
+from eventlog.sql.log import epoch, internal_tables, purge, rows
+from eventlog.sql.log.internal_tables import EntryKind
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.open_log import OpenLog
-from eventlog.sql.questions import ask, repairs
-from eventlog.sql.rights import Addition, Purpose, demanded, rights_for
-from eventlog.sql.statements import statements
-from eventlog.sql.windows import ResyncBatch, Selection
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.port.questions import ask, repairs
+from eventlog.sql.port.rights import Addition, Purpose, demanded, rights_for
+from eventlog.sql.port.statements import statements
+from eventlog.sql.port.windows import ResyncBatch, Selection
 
 _ALL = [(1, 9), (20, 20)]
 _MOMENT = datetime(2026, 5, 6, 7, 8, 9)

@@ -15,7 +15,7 @@ from unittest import mock
 
 import sqlalchemy as sa
 
-from eventlog.sql.connection import connect
+from eventlog.sql.connect.connection import connect
 
 URL = "oracle://ann:secret@db.example/?service_name=HR"
 VERSIONS = ("12.2.0.1.0", "19.3.0.0.0", "23.4.0.0.0")

@@ -18,10 +18,10 @@ from sqlalchemy import make_url
 
 from eventlog.config.kinds import masked
 from eventlog.errors import ConfigError, DatabaseError
-from eventlog.sql.connection import connect, connect_any
+from eventlog.sql.connect.connection import connect, connect_any
 from eventlog.sql.dialects.oracle import DIALECT
 from eventlog.sql.dialects.oracle.address import arguments_of
-from eventlog.sql.parts import LogPart
+from eventlog.sql.port.parts import LogPart
 
 # The driver leaves a socket that was hung up on to the collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -48,12 +48,12 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.cli.context import transaction
 from eventlog.errors import DatabaseUnavailable, PublisherAlreadyRunning
-from eventlog.publisher.context import Context, Counters
-from eventlog.publisher.open_context import open_context
+from eventlog.publisher.context.context import Context, Counters
+from eventlog.publisher.declared.opening import open_context
 from eventlog.sql import migrations
 from eventlog.sql.dialects.oracle import DIALECT
-from eventlog.sql.driver_errors import as_database_errors
-from eventlog.sql.questions import Numbering, ask
+from eventlog.sql.port.driver_errors import as_database_errors
+from eventlog.sql.port.questions import Numbering, ask
 from eventlog.sql.triggers import triggers_of
 
 CAPTURES = pytest.mark.parametrize("trigger_level", ["row", "statement"])

@@ -12,14 +12,14 @@ from captured_statements import conn
 from oracle_catalogue import DATABASE, LOG, WATCHES, column, number, table, text, triggers_on
 
 from eventlog.core.catalog import Column, Table
-from eventlog.core.catalog_builder import build_catalog
+from eventlog.core.catalog.builder import build_catalog
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError, TriggerError
 from eventlog.sql.dialects.oracle import DIALECT, session
 from eventlog.sql.dialects.oracle.script import ddl_lock_timeout, disabled
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers, create_functions
 from eventlog.sql.doctor import findings
-from eventlog.sql.driver_errors import load_dialect
+from eventlog.sql.port.driver_errors import load_dialect
 from eventlog.sql.triggers import Action, TriggerPlan
 from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.marked import Compiled, Installed, StoredTrigger

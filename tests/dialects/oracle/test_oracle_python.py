@@ -20,12 +20,11 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql import quoted_name
 
 from eventlog.core.catalog import Column, ForeignKey
-from eventlog.core.catalog_builder import build_catalog
+from eventlog.core.catalog.builder import build_catalog
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.errors import BadValue, ConfigError, DatabaseError, ServerUnavailable
 from eventlog.model import TIMED_FIELDS, EventType, LogRow
-from eventlog.sql.connection import connect, dialect_of
-from eventlog.sql.dialect import NoSuchValue
+from eventlog.sql.connect.connection import connect, dialect_of
 from eventlog.sql.dialects import oracle
 from eventlog.sql.dialects.oracle import DIALECT, log, session
 from eventlog.sql.dialects.oracle.objects import bound, database, values_statement
@@ -38,11 +37,12 @@ from eventlog.sql.dialects.oracle.text import (
     spelled,
     value_text,
 )
-from eventlog.sql.driver_errors import as_database_errors, load_dialect
 from eventlog.sql.log_table import LogTable, named_after
-from eventlog.sql.parts import arrow_schema
-from eventlog.sql.statements import statements
-from eventlog.sql.windows import ResyncBatch, Selection, Walk, Window
+from eventlog.sql.port.dialect import NoSuchValue
+from eventlog.sql.port.driver_errors import as_database_errors, load_dialect
+from eventlog.sql.port.parts import arrow_schema
+from eventlog.sql.port.statements import statements
+from eventlog.sql.port.windows import ResyncBatch, Selection, Walk, Window
 
 # --- names ----------------------------------------------------------------------------------------
 

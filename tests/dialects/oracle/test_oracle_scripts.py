@@ -12,8 +12,8 @@ from oracle_catalogue import ELSEWHERE, downgrade_script, migration_script, scri
 
 from eventlog.errors import ConfigError, TriggerError
 from eventlog.sql import migrations
-from eventlog.sql.database import Storage
 from eventlog.sql.dialects.oracle.script import guarded, placed, rerunnable, terminated, unless
+from eventlog.sql.port.database import Storage
 
 UPGRADE = script_statements(migration_script())
 DOWNGRADE = script_statements(downgrade_script())

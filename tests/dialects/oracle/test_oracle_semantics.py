@@ -16,7 +16,7 @@ from oracle_catalogue import BASE, DATABASE, LOG, OWN_LOG, USR, USR_PHONE, colum
 from oracle_plsql import Charset, Locator, Logged, National, PlsqlError, Raw, Row, fire, function
 
 from eventlog.core import table_key
-from eventlog.core.catalog_builder import build_catalog
+from eventlog.core.catalog.builder import build_catalog
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers, create_functions
 from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.watch import WatchedTable

@@ -17,7 +17,8 @@ from oracle_core import MODULES, core_cases
 from oracle_driver import VERSIONS
 from oracle_lints import lint
 
-from eventlog.sql import epoch, purge, resync, rows
+from eventlog.sql import resync
+from eventlog.sql.log import epoch, purge, rows
 from eventlog.sql.triggers.watch import Capture, Style
 
 CORE = {version: core_cases(version) for version in VERSIONS}

@@ -21,12 +21,12 @@ from trigger_log import Watched
 from trigger_log import run as run_sql
 
 from eventlog import cli
-from eventlog.publisher import leaves as publisher_leaves
-from eventlog.publisher import retention
+from eventlog.publisher.upkeep import leaves as publisher_leaves
+from eventlog.publisher.upkeep import retention
 from eventlog.sql import migrations
-from eventlog.sql.connection import connect
+from eventlog.sql.connect.connection import connect
+from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.locate import locate_log
 from eventlog.sql.log_table import LogTable
 
 

@@ -11,10 +11,10 @@ from shared import execute, url_of
 
 from eventlog import cli
 from eventlog.sql import migrations
+from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.leaves import Leaf
-from eventlog.sql.locate import locate_log
-from eventlog.sql.open_log import OpenLog
+from eventlog.sql.port.leaves import Leaf
+from eventlog.sql.port.open_log import OpenLog
 
 MEANS = DIALECT.partitioning
 Command = Callable[..., dict[str, Any]]

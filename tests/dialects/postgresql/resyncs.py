@@ -9,16 +9,16 @@ from pathlib import Path
 import sqlalchemy as sa
 from shared import Objects, apply_event, execute, opened_log
 
-from eventlog.cli.runs.resync import fingerprint
+from eventlog.cli.repair.runs.resync import fingerprint
 from eventlog.core.catalog import ObjectClass
-from eventlog.core.catalog_builder import build_catalog
+from eventlog.core.catalog.builder import build_catalog
 from eventlog.model import EventType, LogRow
 from eventlog.sql import migrations
 from eventlog.sql import resync as batches
-from eventlog.sql.connection import connect
+from eventlog.sql.connect.connection import connect
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.windows import ResyncBatch, Selection
+from eventlog.sql.port.windows import ResyncBatch, Selection
 from eventlog.xds.reader import read_events
 
 SCHEMA = """

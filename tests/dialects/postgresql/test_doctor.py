@@ -13,11 +13,11 @@ from shared import execute
 
 from eventlog import cli
 from eventlog.exit_codes import ExitCode
-from eventlog.publisher import doctor as publisher_doctor
+from eventlog.publisher.inspect import doctor as publisher_doctor
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.doctor import HeldSnapshot, findings
-from eventlog.sql.questions import ask
+from eventlog.sql.port.questions import ask
 
 
 def test_a_healthy_log_has_no_finding_that_counts(doctor: Doctor) -> None:
@@ -192,8 +192,8 @@ def test_an_older_revision_is_named() -> None:
 
 def test_an_old_transaction_that_has_written_to_the_log_is_named(examined: sa.Engine) -> None:
     from eventlog.config.load import load
-    from eventlog.publisher.doctor import examine
-    from eventlog.publisher.trigger_plan import planned_triggers
+    from eventlog.publisher.declared.trigger_plan import planned_triggers
+    from eventlog.publisher.inspect.doctor import examine
     from eventlog.sql.doctor import Limits
 
     config = load(Path("eventlog.toml"), os.environ)

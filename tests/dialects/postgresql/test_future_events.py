@@ -15,14 +15,14 @@ from shared import PlainSink
 from eventlog.config.load import load
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Document, Event, EventResult, Level
-from eventlog.publisher.context import Counters
-from eventlog.publisher.cycle import dry_run
-from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.delivery import decode
-from eventlog.publisher.open_context import open_context, open_unlocked
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.opening import open_context, open_unlocked
+from eventlog.publisher.ledger.delivery import decode
+from eventlog.publisher.run.daemon import publish_once
+from eventlog.publisher.send.cycle import dry_run
 from eventlog.sql import migrations
+from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.locate import locate_log
 
 PAST = [f"2020-01-01 00:00:0{second}" for second in range(10)]
 FUTURE = "2999-01-01"

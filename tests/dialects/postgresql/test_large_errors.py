@@ -14,12 +14,12 @@ import pytest
 import sqlalchemy as sa
 from shared import execute
 
-from eventlog.publisher.refusals import read_refusals
-from eventlog.publisher.skipping import skip_refused
+from eventlog.publisher.inspect.refusals import read_refusals
+from eventlog.publisher.inspect.skipping import skip_refused
 from eventlog.sql import migrations
-from eventlog.sql.connection import dialect_of
-from eventlog.sql.locate import locate_log
-from eventlog.sql.open_log import OpenLog
+from eventlog.sql.connect.connection import dialect_of
+from eventlog.sql.connect.locate import locate_log
+from eventlog.sql.port.open_log import OpenLog
 
 ROWS = 200_000
 REFUSED = range(ROWS - 990, ROWS + 1, 10)

@@ -14,9 +14,9 @@ from eventlog.core.ranges import to_ranges
 from eventlog.errors import LogTableError
 from eventlog.model import LogRow
 from eventlog.sql import migrations
+from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.driver_errors import set_purpose
-from eventlog.sql.internal_tables import (
+from eventlog.sql.log.internal_tables import (
     EntryKind,
     add_entry,
     delete_entry,
@@ -24,12 +24,12 @@ from eventlog.sql.internal_tables import (
     read_entries,
     replace_content,
 )
-from eventlog.sql.locate import locate_log
+from eventlog.sql.log.rows import add_errors, count_by_status, requeue, tail
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.open_log import OpenLog
-from eventlog.sql.rights import Addition, Purpose
-from eventlog.sql.rows import add_errors, count_by_status, requeue, tail
-from eventlog.sql.windows import Window
+from eventlog.sql.port.driver_errors import set_purpose
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.port.rights import Addition, Purpose
+from eventlog.sql.port.windows import Window
 
 # Opening
 

@@ -14,7 +14,7 @@ from written_log import EVERYTHING, write
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.log_session import begin_log_session, run_alone
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.open_log import OpenLog
+from eventlog.sql.port.open_log import OpenLog
 
 _ONE = "SELECT %(number)s::int"
 

@@ -13,11 +13,11 @@ from sqlalchemy import Connection, Engine, make_url
 
 from eventlog.errors import ConfigError, DatabaseError, DatabaseUnavailable, ServerUnavailable
 from eventlog.sql import migrations
-from eventlog.sql.connection import connect, dialect_of
+from eventlog.sql.connect.connection import connect, dialect_of
+from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.driver_errors import load_dialect
-from eventlog.sql.locate import locate_log
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.port.driver_errors import load_dialect
 
 # The lock
 

@@ -13,7 +13,7 @@ from written_log import EVERYTHING, ids, statuses, write
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.internal_tables import (
+from eventlog.sql.log.internal_tables import (
     EntryKind,
     add_entry,
     delete_entry,
@@ -21,10 +21,10 @@ from eventlog.sql.internal_tables import (
     read_entries,
     replace_content,
 )
+from eventlog.sql.log.rows import RefusedRow, Requeued, add_errors, count_by_status, requeue, tail
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.open_log import OpenLog
-from eventlog.sql.rows import RefusedRow, Requeued, add_errors, count_by_status, requeue, tail
-from eventlog.sql.windows import Window
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.port.windows import Window
 
 # Reading
 

@@ -24,7 +24,7 @@ from trigger_log import LOG_DDL, Logged, Watched, fields, run
 from eventlog.sql import embedded
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.doctor import LogTrigger
-from eventlog.sql.questions import ask
+from eventlog.sql.port.questions import ask
 from eventlog.sql.triggers import TriggerPlan
 from eventlog.sql.triggers.watch import WatchedTable
 

@@ -20,12 +20,12 @@ from shared import PlainSink, Run, execute
 from eventlog import cli
 from eventlog.config.load import load
 from eventlog.model import Document
-from eventlog.publisher import context as publisher_context
-from eventlog.publisher.context import REPORT_INTERVAL, Context, Counters
-from eventlog.publisher.daemon import publish
-from eventlog.publisher.observer import Observer
-from eventlog.publisher.open_context import open_context
-from eventlog.publisher.waiting import StopRequest
+from eventlog.publisher.context import context as publisher_context
+from eventlog.publisher.context.context import REPORT_INTERVAL, Context, Counters
+from eventlog.publisher.context.observer import Observer
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.run.daemon import publish
+from eventlog.publisher.run.waiting import StopRequest
 
 CONFIG = """
 [database]

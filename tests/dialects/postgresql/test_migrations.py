@@ -13,12 +13,13 @@ from shared import opened_log
 from sqlalchemy import Connection, Engine
 
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
-from eventlog.sql import migrations, questions
+from eventlog.sql import migrations
+from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.doctor import findings
-from eventlog.sql.internal_tables import next_number
-from eventlog.sql.locate import locate_log
-from eventlog.sql.windows import Window
+from eventlog.sql.log.internal_tables import next_number
+from eventlog.sql.port import questions
+from eventlog.sql.port.windows import Window
 
 CATALOGUE = """
 SELECT 'class', relnamespace::regnamespace || '.' || relname || ' ' || relkind::text FROM pg_class

@@ -13,14 +13,14 @@ import sqlalchemy as sa
 from shared import execute
 
 from eventlog import cli
-from eventlog.cli.runs import purge as purge_command
-from eventlog.cli.runs.purge import parse_age
+from eventlog.cli.repair.runs import purge as purge_command
+from eventlog.cli.repair.runs.purge import parse_age
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
-from eventlog.publisher import purge as publisher_purge
+from eventlog.publisher.upkeep import purge as publisher_purge
 from eventlog.sql import migrations
+from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.locate import locate_log
 from eventlog.sql.log_table import LogTable
 
 LOG = LogTable("hr", "eventlog", LogRow._fields)

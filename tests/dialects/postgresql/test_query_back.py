@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, Engine
 
 from eventlog.core.catalog import ObjectClass
-from eventlog.core.catalog_builder import build_catalog
+from eventlog.core.catalog.builder import build_catalog
 from eventlog.core.table_key import key_text
-from eventlog.sql.connection import connect
-from eventlog.sql.dialect import CurrentRow
+from eventlog.sql.connect.connection import connect
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.objects import objects_statement
 from eventlog.sql.dialects.postgresql.text import array_of
+from eventlog.sql.port.dialect import CurrentRow
 
 
 @pytest.fixture

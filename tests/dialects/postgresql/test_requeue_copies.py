@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from resyncs import Receiver, rows
 from shared import Run, execute
 
-from eventlog.sql import open_writers
+from eventlog.sql.port import open_writers
 
 _LETTERS = "record_id, status"
 

@@ -14,15 +14,15 @@ import sqlalchemy as sa
 from resyncs import LOG, Receiver, class_named, keys, positions, rows, stopped, users
 from shared import Run, execute, opened_log
 
-from eventlog.cli.runs.resync import batch_size, read_lines
+from eventlog.cli.repair.runs.resync import batch_size, read_lines
 from eventlog.errors import BadTableKey
 from eventlog.model import EventType, LogRow
 from eventlog.sql import resync as batches
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.port.rights import Addition, Purpose
+from eventlog.sql.port.windows import Selection
 from eventlog.sql.resync import pause
-from eventlog.sql.rights import Addition, Purpose
-from eventlog.sql.windows import Selection
 
 
 class TestWholeClass:

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from resyncs import Receiver, keys, positions, rows, users
 from shared import Run, execute
 
-from eventlog.sql import open_writers
+from eventlog.sql.port import open_writers
 
 
 class TestDeleted:

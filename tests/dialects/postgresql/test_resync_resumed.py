@@ -16,9 +16,9 @@ from shared import Run, execute, opened_log
 
 from eventlog.model import EventType
 from eventlog.sql import resync as batches
-from eventlog.sql.connection import connect
+from eventlog.sql.connect.connection import connect
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.windows import Selection
+from eventlog.sql.port.windows import Selection
 
 
 class TestResume:

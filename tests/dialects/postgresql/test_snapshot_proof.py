@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine
 
 from eventlog.errors import SnapshotOutdated
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.snapshot_proof import SnapshotProof
+from eventlog.sql.port.snapshot_proof import SnapshotProof
 
 TABLES = """
 CREATE TABLE t (id int PRIMARY KEY, a varchar(50), n int);

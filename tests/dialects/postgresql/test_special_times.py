@@ -12,16 +12,16 @@ import sqlalchemy as sa
 from shared import PlainSink
 
 from eventlog.config.load import load
-from eventlog.core.catalog_builder import build_catalog
+from eventlog.core.catalog.builder import build_catalog
 from eventlog.core.table_key import quote
 from eventlog.model import Answer, Document, Event, Op
-from eventlog.publisher.context import Counters
-from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.open_context import open_context
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.run.daemon import publish_once
 from eventlog.sql import migrations
-from eventlog.sql.connection import connect
+from eventlog.sql.connect.connection import connect
+from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.locate import locate_log
 from eventlog.sql.triggers import triggers_of
 from eventlog.sql.triggers.watch import WatchedTable
 from eventlog.xds.reader import read_events

@@ -16,8 +16,8 @@ from eventlog import cli
 from eventlog.errors import LogTableError
 from eventlog.exit_codes import ExitCode
 from eventlog.sql import embedded
+from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.locate import locate_log
 
 pytestmark = pytest.mark.xdist_group("standby")  # one server for all
 
@@ -158,7 +158,7 @@ def test_a_standby_does_not_report_who_writes_the_log(standby: str) -> None:
 
 def test_the_stream_of_changes_is_refused_there(standby: str, tmp_path: Path) -> None:
     change_log = pytest.importorskip(
-        "eventlog.spark.change_log", reason="the extra spark is not installed"
+        "eventlog.spark.changes.change_log", reason="the extra spark is not installed"
     )
     file = tmp_path / "eventlog.toml"
     file.write_text(CONFIG.replace("[database]", f'[database]\nurl = "{standby}"'))

@@ -11,11 +11,11 @@ from trigger_log import JACK, LOG, Watched, catalogue, fields, run
 
 from eventlog.errors import DatabaseError, TriggerError
 from eventlog.sql import migrations
+from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.locate import locate_log
+from eventlog.sql.port.windows import Window
 from eventlog.sql.triggers import triggers_of
 from eventlog.sql.triggers.watch import WatchedTable
-from eventlog.sql.windows import Window
 
 
 def test_a_writer_without_rights_on_the_log_is_the_perpetrator(usr: Watched, writer: str) -> None:

@@ -13,9 +13,9 @@ from sqlalchemy import Connection, Engine
 
 from eventlog.model import LogRow
 from eventlog.sql import migrations
+from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.session import WAKE, channel
-from eventlog.sql.locate import locate_log
 from eventlog.sql.log_table import LogTable
 
 ROW = "INSERT INTO {} (event_type, table_name, table_key) VALUES (4, 'usr', 'idu=1')"

@@ -18,13 +18,13 @@ from eventlog.cli.context import transaction
 from eventlog.config.load import Config, load
 from eventlog.errors import DatabaseUnavailable, LogTableError, PublisherAlreadyRunning
 from eventlog.model import Event
-from eventlog.publisher.context import Counters
-from eventlog.publisher.open_context import open_context
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.declared.trigger_plan import planned_triggers
 from eventlog.publisher.publisher import Publisher
-from eventlog.publisher.trigger_plan import planned_triggers
 from eventlog.sql import migrations
-from eventlog.sql.connection import connect
-from eventlog.sql.driver_errors import as_database_errors
+from eventlog.sql.connect.connection import connect
+from eventlog.sql.port.driver_errors import as_database_errors
 from eventlog.sql.triggers import LOCK_TIMEOUT, triggers_of
 
 

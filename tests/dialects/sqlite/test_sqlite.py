@@ -20,7 +20,7 @@ from sqlalchemy import make_url
 
 from eventlog.cli import run
 from eventlog.cli.context import transaction
-from eventlog.core.catalog_builder import build_catalog
+from eventlog.core.catalog.builder import build_catalog
 from eventlog.core.values import Kind
 from eventlog.errors import (
     ConfigError,
@@ -30,14 +30,14 @@ from eventlog.errors import (
     TriggerError,
 )
 from eventlog.exit_codes import ExitCode
-from eventlog.publisher.context import Counters
-from eventlog.publisher.open_context import find_log, open_context
-from eventlog.publisher.refusals import refused
-from eventlog.sql.connection import connect, will_write
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.opening import find_log, open_context
+from eventlog.publisher.inspect.refusals import refused
+from eventlog.sql.connect.connection import connect, will_write
 from eventlog.sql.dialects.sqlite import DIALECT
 from eventlog.sql.dialects.sqlite.objects import column_type
 from eventlog.sql.dialects.sqlite.text import base64 as base64_sql
-from eventlog.sql.rows import PUT_BACK, add_errors, newest_errors_of, read_errors
+from eventlog.sql.log.rows import PUT_BACK, add_errors, newest_errors_of, read_errors
 from eventlog.sql.triggers import triggers_of
 
 
@@ -342,7 +342,7 @@ def test_a_publisher_that_was_killed_leaves_no_lock(file: Platform) -> None:
     file.config()
     script = (
         "import os, signal\nfrom pathlib import Path\nfrom eventlog.config.load import load\nfrom "
-        "eventlog.publisher.context import Counters\nfrom eventlog.publisher.open_context import "
+        "eventlog.publisher.context.context import Counters\nfrom eventlog.publisher.declared.opening import "
         f"open_context\nwith open_context(load(Path({str(file.place / 'eventlog.toml')!r}), {{}}, "
         "{}), Counters()):\n    os.kill(os.getpid(), signal.SIGKILL)\n"
     )

@@ -14,15 +14,15 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from eventlog.errors import ConfigError, DatabaseError, LogInUse
-from eventlog.publisher.context import Context
-from eventlog.publisher.leaves import (
+from eventlog.publisher.context.context import Context
+from eventlog.publisher.upkeep.leaves import (
     cut_ahead,
     detached_leaves,
     finish_leaf,
     in_turn,
     purge_leaves,
 )
-from eventlog.publisher.purge import extent_of, purge_batches
+from eventlog.publisher.upkeep.purge import extent_of, purge_batches
 from interleaved.audit import Row
 from interleaved.readers import Process
 from interleaved.server import DETACHED

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 from eventlog.core.ranges import RecordSet, to_ranges
 from eventlog.errors import DatabaseError
 from eventlog.model import Answer, Document, Event, EventResult, Level, Op
-from eventlog.publisher.claimed_rows import sent_ids
-from eventlog.publisher.context import Context, Counters, Used
-from eventlog.publisher.cycle import recover, run_cycle
-from eventlog.publisher.ledger import SetLedger, StatusLedger, ledger_of
-from eventlog.publisher.open_context import under_epoch
-from eventlog.publisher.refusals import refused
-from eventlog.publisher.session import PublisherSession
+from eventlog.publisher.context.context import Context, Counters, Used
+from eventlog.publisher.declared.opening import under_epoch
+from eventlog.publisher.inspect.refusals import refused
+from eventlog.publisher.ledger.claimed_rows import sent_ids
+from eventlog.publisher.ledger.ledger import SetLedger, StatusLedger, ledger_of
+from eventlog.publisher.send.cycle import recover, run_cycle
+from eventlog.publisher.send.session import PublisherSession
 from eventlog.publisher.sinks import Sink
-from eventlog.sql.consumers import lock_consumer, read_consumer, requeue_for
-from eventlog.sql.rows import requeue
+from eventlog.sql.log.rows import requeue
+from eventlog.sql.readers.consumers import lock_consumer, read_consumer, requeue_for
 from interleaved.server import CONSUMER
 from interleaved.stepping import Task
 from interleaved.writers import Change

@@ -29,9 +29,9 @@ from sqlalchemy import make_url
 
 from eventlog import cli
 from eventlog.config.load import load
-from eventlog.publisher.context import Context, Counters
-from eventlog.publisher.open_context import open_context, open_unlocked
-from eventlog.publisher.published import Published
+from eventlog.publisher.context.context import Context, Counters
+from eventlog.publisher.context.published import Published
+from eventlog.publisher.declared.opening import open_context, open_unlocked
 from eventlog.sql import embedded
 from eventlog.sql.dialects.postgresql import leaves
 from eventlog.sql.dialects.postgresql.database import PostgresDatabase

@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING
 from eventlog.sql.dialects.mysql_family import text
 from eventlog.sql.dialects.mysql_family.database import MySQLFamilyDatabase
 from eventlog.sql.dialects.mysql_family.log import MySQLFamilyLog
-from eventlog.sql.dialects.mysql_family.session import (
-    grants_of,
-    rights_on,
-)
+from eventlog.sql.dialects.mysql_family.session import grants_of, rights_on
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import fetch
+from eventlog.sql.port.statements import fetch
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.mariadb import MariaDB

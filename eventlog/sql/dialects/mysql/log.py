@@ -10,8 +10,8 @@ from eventlog.sql.dialects.mysql_family.database import MySQLFamilyDatabase
 from eventlog.sql.dialects.mysql_family.log import MySQLFamilyLog
 from eventlog.sql.dialects.mysql_family.session import grants_of
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.rights import Part, Right
-from eventlog.sql.statements import fetch
+from eventlog.sql.port.rights import Part, Right
+from eventlog.sql.port.statements import fetch
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.mysql import MySQL

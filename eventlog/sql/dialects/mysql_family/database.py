@@ -9,36 +9,22 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.core.catalog import (
-    Attribute,
-    Catalog,
-    ChildTable,
-    Column,
-    Database,
-    ObjectClass,
-)
+from eventlog.core.catalog import Attribute, Catalog, ChildTable, Column, Database, ObjectClass
 from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import DatabaseError
 from eventlog.sql.dialects.mysql_family import writers as open_writers
-from eventlog.sql.dialects.mysql_family.objects import (
-    range_statement,
-    table_of,
-    values_statement,
-)
+from eventlog.sql.dialects.mysql_family.objects import range_statement, table_of, values_statement
 from eventlog.sql.dialects.mysql_family.session import (
     NO_RIGHT_ON_TABLE,
     begin_snapshot,
     error_code,
     sees_triggers,
 )
-from eventlog.sql.dialects.mysql_family.text import (
-    USER,
-    bindable,
-)
+from eventlog.sql.dialects.mysql_family.text import USER, bindable
 from eventlog.sql.dialects.stepwise import KeyedDatabase, log_text
-from eventlog.sql.snapshot_proof import PROVEN, SnapshotProof
-from eventlog.sql.statements import by_relation, fetch, statements, without_collector
-from eventlog.sql.windows import INTEGERS, KeyValues, RangeReader, order_of_values
+from eventlog.sql.port.snapshot_proof import PROVEN, SnapshotProof
+from eventlog.sql.port.statements import by_relation, fetch, statements, without_collector
+from eventlog.sql.port.windows import INTEGERS, KeyValues, RangeReader, order_of_values
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.mysql_family import Family

@@ -13,15 +13,15 @@ import sqlalchemy as sa
 
 from eventlog.core.ranges import Range, Ranges
 from eventlog.model import LogRow
-from eventlog.sql.database import LockHolder
 from eventlog.sql.dialects.mysql_family import text, writers
 from eventlog.sql.dialects.mysql_family.session import RIGHTS
 from eventlog.sql.dialects.stepwise import StepwiseLog
-from eventlog.sql.driver_errors import for_message
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.rights import Part, Right, Rights
-from eventlog.sql.statements import fetch
-from eventlog.sql.windows import Selection, Walk
+from eventlog.sql.port.database import LockHolder
+from eventlog.sql.port.driver_errors import for_message
+from eventlog.sql.port.rights import Part, Right, Rights
+from eventlog.sql.port.statements import fetch
+from eventlog.sql.port.windows import Selection, Walk
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.mysql_family import Family

@@ -27,15 +27,8 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from sqlalchemy import Row
 
-from eventlog.core.catalog import (
-    ChildTable,
-    Column,
-    ForeignKey,
-    ObjectClass,
-    Table,
-)
+from eventlog.core.catalog import ChildTable, Column, ForeignKey, ObjectClass, Table
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
-from eventlog.sql.dialect import NoSuchValue
 from eventlog.sql.dialects.mysql_family.text import (
     bindable,
     field,
@@ -45,7 +38,8 @@ from eventlog.sql.dialects.mysql_family.text import (
     value_text,
 )
 from eventlog.sql.dialects.stepwise import KeyedDialect
-from eventlog.sql.windows import Walk
+from eventlog.sql.port.dialect import NoSuchValue
+from eventlog.sql.port.windows import Walk
 
 T = TypeVar("T")
 

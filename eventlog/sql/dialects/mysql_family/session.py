@@ -20,14 +20,14 @@ from sqlalchemy import URL, Connection
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.errors import ConfigError
-from eventlog.sql.database import KEEPALIVE, Answer, AnswerFunction
-from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects.mysql_family.text import bindable, in_text, quote_identifier
 from eventlog.sql.dialects.tried_rights import TriedRights
-from eventlog.sql.driver_errors import load_dialect
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.questions import Numbering
-from eventlog.sql.statements import fetch, qualified, statements
+from eventlog.sql.port.database import KEEPALIVE, Answer, AnswerFunction
+from eventlog.sql.port.dialect import Dialect
+from eventlog.sql.port.driver_errors import load_dialect
+from eventlog.sql.port.questions import Numbering
+from eventlog.sql.port.statements import fetch, qualified, statements
 
 _logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from sqlalchemy.types import TypeEngine
 from eventlog.core.catalog import Column
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, DatabaseError
-from eventlog.sql.connection import describe, reason_of
+from eventlog.sql.connect.connection import describe, reason_of
 from eventlog.sql.dialects.oracle import script, text
 from eventlog.sql.dialects.oracle.database import OracleDatabase
 from eventlog.sql.dialects.oracle.objects import OracleObjects
@@ -27,8 +27,8 @@ from eventlog.sql.dialects.oracle.text import scn
 from eventlog.sql.dialects.oracle.triggers import TRIGGERS, create_functions
 from eventlog.sql.dialects.stepwise import BATCH_ROWS, LOG_SQL, trigger_answers
 from eventlog.sql.log_table import QUEUE_INDEX, LogTable, named_after
-from eventlog.sql.parts import LogPart, arrow_schema
-from eventlog.sql.statements import statements
+from eventlog.sql.port.parts import LogPart, arrow_schema
+from eventlog.sql.port.statements import statements
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,15 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection
 
-from eventlog.core.catalog import (
-    Catalog,
-    ChildTable,
-    Column,
-    Database,
-    ObjectClass,
-)
+from eventlog.core.catalog import Catalog, ChildTable, Column, Database, ObjectClass
 from eventlog.errors import DatabaseError
-from eventlog.sql.database import Answer
 from eventlog.sql.dialects.oracle import script
 from eventlog.sql.dialects.oracle.log import INSTALLED_SQL, OracleLog
 from eventlog.sql.dialects.oracle.objects import (
@@ -24,21 +17,14 @@ from eventlog.sql.dialects.oracle.objects import (
     fingerprint_statement,
     values_statement,
 )
-from eventlog.sql.dialects.oracle.session import (
-    chunks,
-    current_user,
-    fetch,
-    own_types,
-)
-from eventlog.sql.dialects.oracle.text import (
-    scn,
-    spelled,
-)
+from eventlog.sql.dialects.oracle.session import chunks, current_user, fetch, own_types
+from eventlog.sql.dialects.oracle.text import scn, spelled
 from eventlog.sql.dialects.oracle.triggers import shows_triggers
 from eventlog.sql.dialects.stepwise import KeyedDatabase
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.snapshot_proof import PROVEN, SnapshotProof
-from eventlog.sql.statements import AS_ANY, missing_schema, run_as_it_stands
+from eventlog.sql.port.database import Answer
+from eventlog.sql.port.snapshot_proof import PROVEN, SnapshotProof
+from eventlog.sql.port.statements import AS_ANY, missing_schema, run_as_it_stands
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.oracle import Oracle

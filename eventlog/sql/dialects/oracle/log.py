@@ -25,14 +25,12 @@ from eventlog.sql.dialects.oracle.session import (
     may_run,
     numberings,
 )
-from eventlog.sql.dialects.oracle.text import (
-    qualified,
-)
+from eventlog.sql.dialects.oracle.text import qualified
 from eventlog.sql.dialects.stepwise import StepwiseLog
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.rights import Part, Right, Rights
-from eventlog.sql.statements import statements
-from eventlog.sql.windows import Walk
+from eventlog.sql.port.rights import Part, Right, Rights
+from eventlog.sql.port.statements import statements
+from eventlog.sql.port.windows import Walk
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.oracle import Oracle

@@ -27,16 +27,8 @@ from operator import itemgetter
 from typing import Any, Final
 
 from eventlog.core import table_key
-from eventlog.core.catalog import (
-    ChildTable,
-    Column,
-    Database,
-    ForeignKey,
-    ObjectClass,
-    Table,
-)
+from eventlog.core.catalog import ChildTable, Column, Database, ForeignKey, ObjectClass, Table
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
-from eventlog.sql.dialect import NoSuchValue
 from eventlog.sql.dialects.oracle.session import chunks
 from eventlog.sql.dialects.oracle.text import (
     Family,
@@ -49,8 +41,9 @@ from eventlog.sql.dialects.oracle.text import (
     value_text,
 )
 from eventlog.sql.dialects.stepwise import KeyedDialect, log_text
-from eventlog.sql.statements import statements
-from eventlog.sql.windows import Walk
+from eventlog.sql.port.dialect import NoSuchValue
+from eventlog.sql.port.statements import statements
+from eventlog.sql.port.windows import Walk
 
 SQL: Final = statements(__package__, "reflect.sql")
 

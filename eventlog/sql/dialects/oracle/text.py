@@ -17,9 +17,9 @@ from typing import Final
 from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
 from eventlog.errors import ConfigError, DatabaseError
-from eventlog.sql import statements
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import key_parts, literal, quoted_unless
+from eventlog.sql.port import statements
+from eventlog.sql.port.statements import key_parts, literal, quoted_unless
 
 MAX_IDENTIFIER: Final = 128
 """The longest name in bytes, since 12.2."""

@@ -54,20 +54,14 @@ from eventlog.sql.dialects.oracle.text import (
     value_text,
 )
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import (
+from eventlog.sql.port.statements import (
     literal,
     run_as_it_stands,
     statements,
     template_renderer,
     trigger_words,
 )
-from eventlog.sql.triggers import (
-    Action,
-    InstalledTrigger,
-    TriggerPlan,
-    by_table,
-    missing_log,
-)
+from eventlog.sql.triggers import Action, InstalledTrigger, TriggerPlan, by_table, missing_log
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableName, TableTriggers
 from eventlog.sql.triggers.marked import (
     Compiled,

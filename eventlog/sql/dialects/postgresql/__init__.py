@@ -25,8 +25,7 @@ from sqlalchemy import URL, Connection
 
 from eventlog.core.values import ColumnType
 from eventlog.errors import ConfigError, DatabaseError
-from eventlog.sql.connection import describe, reason_of
-from eventlog.sql.database import CAPABILITIES
+from eventlog.sql.connect.connection import describe, reason_of
 from eventlog.sql.dialects.postgresql import text
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.dialects.postgresql.database import PROOF, PostgresDatabase
@@ -36,10 +35,11 @@ from eventlog.sql.dialects.postgresql.objects import PostgresObjects
 from eventlog.sql.dialects.postgresql.session import WAKE, PostgresSessions
 from eventlog.sql.dialects.postgresql.text import adopt, bounds, literal, new_time, quote_function
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.parts import LogPart, arrow_schema
-from eventlog.sql.snapshot_proof import proof_of
-from eventlog.sql.statements import qualified, quote_identifier, statements
-from eventlog.sql.windows import Window
+from eventlog.sql.port.database import CAPABILITIES
+from eventlog.sql.port.parts import LogPart, arrow_schema
+from eventlog.sql.port.snapshot_proof import proof_of
+from eventlog.sql.port.statements import qualified, quote_identifier, statements
+from eventlog.sql.port.windows import Window
 
 if TYPE_CHECKING:
     import pyarrow as pa

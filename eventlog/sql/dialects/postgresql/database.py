@@ -14,30 +14,16 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from eventlog.core import table_key
-from eventlog.core.catalog import (
-    Attribute,
-    Catalog,
-    Column,
-    Database,
-    ObjectClass,
-)
+from eventlog.core.catalog import Attribute, Catalog, Column, Database, ObjectClass
 from eventlog.core.values import Kind
 from eventlog.errors import DatabaseError
-from eventlog.sql.dialect import (
-    CurrentRow,
-    child_of,
-)
 from eventlog.sql.dialects.postgresql.log import PostgresLog
 from eventlog.sql.dialects.postgresql.log_session import (
     OTHER_PLANS,
     begin_log_session,
     is_log_session,
 )
-from eventlog.sql.dialects.postgresql.objects import (
-    objects_statement,
-    range_statement,
-    table_of,
-)
+from eventlog.sql.dialects.postgresql.objects import objects_statement, range_statement, table_of
 from eventlog.sql.dialects.postgresql.text import SEARCH_PATH, adopt, array_of, shows_names
 from eventlog.sql.dialects.postgresql.unreadable import (
     all_texts,
@@ -48,9 +34,10 @@ from eventlog.sql.dialects.postgresql.unreadable import (
     storable_in,
 )
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.open_database import OpenDatabase
-from eventlog.sql.snapshot_proof import SnapshotProof, proof_of
-from eventlog.sql.statements import (
+from eventlog.sql.port.dialect import CurrentRow, child_of
+from eventlog.sql.port.open_database import OpenDatabase
+from eventlog.sql.port.snapshot_proof import SnapshotProof, proof_of
+from eventlog.sql.port.statements import (
     AS_ANY,
     NEUTRAL,
     NEUTRAL_ALONE,
@@ -62,7 +49,7 @@ from eventlog.sql.statements import (
     statements,
     without_collector,
 )
-from eventlog.sql.windows import (
+from eventlog.sql.port.windows import (
     UTF_8,
     FindKeys,
     KeyOrder,

@@ -26,8 +26,7 @@ from sqlalchemy.exc import DBAPIError
 from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import DatabaseError, LogInUse, number_of
 from eventlog.sql.dialects.postgresql.log_session import OTHER_PLANS
-from eventlog.sql.driver_errors import for_message
-from eventlog.sql.internal_tables import (
+from eventlog.sql.log.internal_tables import (
     Entry,
     EntryKind,
     add_entry,
@@ -36,9 +35,10 @@ from eventlog.sql.internal_tables import (
     read_entries,
     unreadable,
 )
-from eventlog.sql.leaves import MAX_MOVED, Leaf, Partitioning, UnrecordedLeaf
 from eventlog.sql.log_table import LogTable, cut_name
-from eventlog.sql.statements import (
+from eventlog.sql.port.driver_errors import for_message
+from eventlog.sql.port.leaves import MAX_MOVED, Leaf, Partitioning, UnrecordedLeaf
+from eventlog.sql.port.statements import (
     literal,
     qualified,
     quote_identifier,
@@ -47,7 +47,7 @@ from eventlog.sql.statements import (
 )
 
 if TYPE_CHECKING:
-    from eventlog.sql.open_log import OpenLog
+    from eventlog.sql.port.open_log import OpenLog
 
 _SQL: Final = statements(__package__, "leaves.sql")
 _WAIT: Final = 20

@@ -15,7 +15,6 @@ from sqlalchemy.exc import DBAPIError
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.ranges import Ranges
 from eventlog.model import LogRow, log_row
-from eventlog.sql.database import LockHolder
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.dialects.postgresql.log_session import run_alone
 from eventlog.sql.dialects.postgresql.session import CLUSTER, MAY_ASK, TIMELINE
@@ -29,11 +28,12 @@ from eventlog.sql.dialects.postgresql.unreadable import (
     is_unreadable,
     may_be_unreadable,
 )
-from eventlog.sql.internal_tables import is_committed
-from eventlog.sql.open_log import OpenLog
-from eventlog.sql.questions import Numbering, ask
-from eventlog.sql.rights import Part, Right, Rights, name_of
-from eventlog.sql.statements import (
+from eventlog.sql.log.internal_tables import is_committed
+from eventlog.sql.port.database import LockHolder
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.port.questions import Numbering, ask
+from eventlog.sql.port.rights import Part, Right, Rights, name_of
+from eventlog.sql.port.statements import (
     NEUTRAL,
     NEUTRAL_ALONE,
     OF_LOG,
@@ -44,8 +44,8 @@ from eventlog.sql.statements import (
     run_as_it_stands,
     without_collector,
 )
-from eventlog.sql.statements import fetch_chunks as fetch_fragments
-from eventlog.sql.windows import ResyncBatch, Selection, Walk, WalkedKeys, Window
+from eventlog.sql.port.statements import fetch_chunks as fetch_fragments
+from eventlog.sql.port.windows import ResyncBatch, Selection, Walk, WalkedKeys, Window
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.postgresql import PostgreSQL

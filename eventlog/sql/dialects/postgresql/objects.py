@@ -34,15 +34,8 @@ from typing import Any, Final
 from sqlalchemy import Row
 
 from eventlog.core import table_key
-from eventlog.core.catalog import (
-    Attribute,
-    Column,
-    ForeignKey,
-    ObjectClass,
-    Table,
-)
+from eventlog.core.catalog import Attribute, Column, ForeignKey, ObjectClass, Table
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
-from eventlog.sql.dialect import Dialect, NoSuchValue, child_of, log_words
 from eventlog.sql.dialects.postgresql.text import (
     bindable,
     is_one_spelling,
@@ -52,11 +45,9 @@ from eventlog.sql.dialects.postgresql.text import (
     text_of_now,
     value_text,
 )
-from eventlog.sql.statements import (
-    field,
-    template_renderer,
-)
-from eventlog.sql.windows import Walk
+from eventlog.sql.port.dialect import Dialect, NoSuchValue, child_of, log_words
+from eventlog.sql.port.statements import field, template_renderer
+from eventlog.sql.port.windows import Walk
 
 _rendered: Final = template_renderer(__package__)  # all inserted text is quoted or bound
 _TEXT_KINDS: Final = (Kind.CHARACTER, Kind.FIXED)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from eventlog.sql.database import Refusal
+from eventlog.sql.port.database import Refusal
 
 _USER: Final = "check the user in the URL, and {secret}"
 _ALLOW_IN_HBA: Final = "allow this user by a line in the server's pg_hba.conf, or correct the URL"

@@ -15,13 +15,13 @@ from typing import Any, ClassVar, Final
 
 from sqlalchemy import Connection, Engine
 
-from eventlog.sql.database import CHANGING_POOL, KEEPALIVE, Refusal, Wake
-from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects.postgresql import log_session
 from eventlog.sql.dialects.postgresql.refusals import refusal_of
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, TEXT_SETTINGS, literal
 from eventlog.sql.log_table import INSUFFICIENT_PRIVILEGE, LogTable
-from eventlog.sql.statements import NEUTRAL_ALONE, qualified, quote_identifier, statements
+from eventlog.sql.port.database import CHANGING_POOL, KEEPALIVE, Refusal, Wake
+from eventlog.sql.port.dialect import Dialect
+from eventlog.sql.port.statements import NEUTRAL_ALONE, qualified, quote_identifier, statements
 
 TIMELINE: Final = "substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8)"
 """SQL of the timeline that the server writes.

@@ -63,9 +63,9 @@ from eventlog.sql.dialects.postgresql.text import (
     needs_quoting,
     quote_function,
 )
-from eventlog.sql.driver_errors import for_message
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import qualified, quote_identifier, run_as_it_stands
+from eventlog.sql.port.driver_errors import for_message
+from eventlog.sql.port.statements import qualified, quote_identifier, run_as_it_stands
 from eventlog.sql.triggers import (
     ALL_GO,
     NO_LONGER_WATCHED,

@@ -7,21 +7,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from eventlog.core.catalog import (
-    Catalog,
-    ChildTable,
-    Column,
-    Database,
-    ObjectClass,
-)
+from eventlog.core.catalog import Catalog, ChildTable, Column, Database, ObjectClass
 from eventlog.errors import DatabaseError, DatabaseUnavailable
 from eventlog.sql.dialects.sqlite.log import SQLiteLog
 from eventlog.sql.dialects.sqlite.objects import fetch_objects, table_of
 from eventlog.sql.dialects.sqlite.session import file_of, opened_file, stat_of
 from eventlog.sql.dialects.stepwise import StepwiseDatabase
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.snapshot_proof import PROVEN, SnapshotProof
-from eventlog.sql.statements import by_relation, statements
+from eventlog.sql.port.snapshot_proof import PROVEN, SnapshotProof
+from eventlog.sql.port.statements import by_relation, statements
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.sqlite import SQLite

@@ -15,16 +15,16 @@ from eventlog.core.clock import sleep
 from eventlog.core.ranges import Ranges
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.model import LogRow
-from eventlog.sql.database import WRITES
 from eventlog.sql.dialects.sqlite.session import file_of, opened_file
 from eventlog.sql.dialects.sqlite.text import key_text
 from eventlog.sql.dialects.stepwise import StepwiseLog
-from eventlog.sql.epoch import read_epoch, write_epoch
+from eventlog.sql.log.epoch import read_epoch, write_epoch
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.open_log import OpenLog
-from eventlog.sql.rights import Part, Right, Rights
-from eventlog.sql.statements import fetch
-from eventlog.sql.windows import Walk
+from eventlog.sql.port.database import WRITES
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.port.rights import Part, Right, Rights
+from eventlog.sql.port.statements import fetch
+from eventlog.sql.port.windows import Walk
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.sqlite import SQLite

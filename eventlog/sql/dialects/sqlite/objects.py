@@ -27,20 +27,13 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.core.catalog import (
-    ChildTable,
-    Column,
-    ForeignKey,
-    ObjectClass,
-    Table,
-    match_name,
-)
+from eventlog.core.catalog import ChildTable, Column, ForeignKey, ObjectClass, Table, match_name
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.errors import BadValue
 from eventlog.sql.dialects.sqlite.text import key_text, value_text
 from eventlog.sql.dialects.stepwise import StepwiseDialect
-from eventlog.sql.statements import fetch, field, quote_identifier
-from eventlog.sql.windows import Walk
+from eventlog.sql.port.statements import fetch, field, quote_identifier
+from eventlog.sql.port.windows import Walk
 
 
 class SQLiteObjects(StepwiseDialect):

@@ -19,10 +19,10 @@ from typing import Any, ClassVar, Final
 from sqlalchemy import URL, Connection, PoolProxiedConnection
 
 from eventlog.errors import ConfigError, DatabaseError
-from eventlog.sql.database import WRITES, Answer, AnswerFunction
-from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import quote_identifier, statements
+from eventlog.sql.port.database import WRITES, Answer, AnswerFunction
+from eventlog.sql.port.dialect import Dialect
+from eventlog.sql.port.statements import quote_identifier, statements
 
 _MIN_VERSION: Final = (3, 38, 0)
 """The oldest SQLite library that has RETURNING, pragma_table_list and the JSON functions."""

@@ -17,11 +17,11 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import context, op
 
-from eventlog.sql.database import Wake
-from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.migrations import execute, log_and_dialect
-from eventlog.sql.quoted_names import quoted, schema_of
+from eventlog.sql.port.database import Wake
+from eventlog.sql.port.dialect import Dialect
+from eventlog.sql.port.quoted_names import quoted, schema_of
 
 revision = "internal_2"
 down_revision = None
@@ -95,7 +95,7 @@ def downgrade() -> None:
 
 
 def _entry_columns(dialect: Dialect, *, is_key: bool) -> list[sa.Column[Any]]:
-    """Return the columns of a table of entries (``eventlog.sql.internal_tables``)."""
+    """Return the columns of a table of entries (``eventlog.sql.log.internal_tables``)."""
     types, now = dialect.column_types, sa.text(dialect.utc_now)
     return [
         sa.Column(

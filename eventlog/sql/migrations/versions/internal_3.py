@@ -9,7 +9,7 @@ from alembic import context, op
 
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.migrations import log_and_dialect
-from eventlog.sql.quoted_names import quoted, schema_of
+from eventlog.sql.port.quoted_names import quoted, schema_of
 
 revision = "internal_3"
 down_revision = "internal_2"

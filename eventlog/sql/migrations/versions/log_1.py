@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from alembic import context, op
 
 from eventlog.sql.migrations import execute, log_and_dialect
-from eventlog.sql.quoted_names import quoted, schema_of
+from eventlog.sql.port.quoted_names import quoted, schema_of
 
 revision = "log_1"
 down_revision = None

@@ -1,0 +1,1 @@
+"""The commands to begin with: ``init``, ``config``, ``demo``."""

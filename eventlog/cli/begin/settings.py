@@ -1,0 +1,354 @@
+"""``eventlog init`` and ``eventlog config``: write a commented eventlog.toml, made from the options
+themselves, and show the settings in effect.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from eventlog.cli import Command
+from eventlog.cli.context import (
+    DEFAULT_FILE,
+    FILE,
+    CommandContext,
+    json_option,
+    note,
+    print_json,
+    reading,
+    table,
+)
+from eventlog.config.effective import Effective, effective
+from eventlog.config.kinds import BASE, COLUMN_MAP, URL, WEB_URL, masked
+from eventlog.config.load import Config, load
+from eventlog.config.publishing import chosen_format
+from eventlog.config.settings import (
+    Declared,
+    WatchSettings,
+    installed_options,
+    installed_sections,
+    variable,
+)
+from eventlog.core.options import BOOLEAN, NAMES, PATH, TEXT, options_of, toml
+from eventlog.errors import ConfigError, together
+
+if TYPE_CHECKING:
+    from eventlog.core.catalog import Database
+    from eventlog.sql.log_table import LogTable
+
+SELF_EXPLAINING: Final = (BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL, WEB_URL)
+"""The kinds whose default values already show what is legal."""
+
+
+@click.command(cls=Command)
+@click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
+@click.option("--from-driver", type=FILE, metavar="FILE",
+              help="Import the exported configuration (XML) of the vendor's "
+              "JDBC driver.")  # fmt: skip
+@click.option("--tables", "fill", is_flag=True,
+              help="Write a [[watch]] for each table of the database "
+              "that has a primary key.")  # fmt: skip
+@json_option
+@click.pass_obj
+def init(
+    context: CommandContext, force: bool, from_driver: Path | None, fill: bool, as_json: bool
+) -> None:
+    """Write a commented eventlog.toml, or the FILE of --config, with every option and its default.
+
+    With --from-driver the file has the parameters of the driver. The command lists those that
+    cannot be imported, in the file too. Passwords are not read.
+
+    With --tables the file has a [[watch]] for each table. The command lists the tables and views
+    that are not watched, with the reason. An existing file that has no [[watch]] yet gets them at
+    its end.
+    """
+    path = context.config_file or DEFAULT_FILE
+    if fill:
+        if force or from_driver is not None:
+            raise click.UsageError(
+                "--tables only adds to a file, so give neither --force nor --from-driver with it"
+            )
+        _fill(context, path, as_json=as_json)
+        return
+    text, left_out = (template(), []) if from_driver is None else _from_driver(from_driver)
+    try:
+        with path.open("w" if force else "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise ConfigError(f"{path} exists already; --force overwrites it") from None
+    if as_json:
+        print_json({"file": path, "not_imported": left_out})
+        return
+    for sentence in left_out:
+        note(f"not imported: {sentence}")
+    if not context.quiet:
+        then = "Set url and a [[watch]], then run: eventlog db upgrade, eventlog triggers apply"
+        if from_driver is not None:
+            has_url = not any(one.startswith("database URL: ") for one in left_out)
+            then = (
+                f"{'Review it' if has_url else 'Set url in [database] first and review the rest'}, "
+                "then run: eventlog db upgrade --existing-log, eventlog publish --dry-run"
+            )
+        note(f"{path} written. {then}")
+
+
+def _fill(context: CommandContext, path: Path, *, as_json: bool) -> None:
+    """Add a watch for each table to the file, which is written first if it does not exist.
+
+    Raises ConfigError.
+    """
+    # These imports load SQLAlchemy, which the rest of this command does not need.
+    from eventlog.publisher.declared.configured_classes import class_schema
+    from eventlog.sql.connect.locate import new_log
+    from eventlog.sql.log_table import split_name
+
+    is_there = path.exists()
+    config = context.config() if is_there else load(None, os.environ, context.flags)
+    if config.watches:
+        raise ConfigError(
+            f"{path} has [[watch]] sections already: remove them, "
+            "or name another file with --config"
+        )
+    own_schema, name = split_name(config.database.log_table)
+    with reading(config) as db:
+        database, user = db.reflect(class_schema(config)), db.current_user()
+        log = new_log(db.dialect, own_schema or database.schema, name)
+    watches, classes, left_out = watches_of(database, log, of_rows=chosen_format(config).is_of_rows)
+    owner = ""
+    if not is_there:
+        before = _with_database(template(watch=False), config)
+        if user and "\nurl = " in before:
+            owner = (
+                f"{path} has the URL of {user}, whose own changes a publisher with this URL does "
+                f"not send. If {user} changes the tables, set url in [database] to a role that "
+                "only publishes; `eventlog grants ROLE` prints its rights"
+            )
+        path.write_text(f"{before}\n{watches}", encoding="utf-8")
+    else:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(f"\n{watches}")
+    if as_json:
+        print_json({"file": path, "watched": classes, "not_watched": left_out})
+        return
+    if not context.quiet:
+        note(f"{path}: {len(classes)} [[watch]] {'added' if is_there else 'written'}")
+    if left_out:
+        not_watched = (f"{name} ({reason})" for name, reason in left_out.items())
+        note(f"{len(left_out)} not watched: {', '.join(not_watched)}")
+    if owner:
+        note(owner)
+    if not context.quiet:
+        note("Review them, then run: eventlog db upgrade, eventlog triggers plan")
+
+
+def watches_of(
+    database: Database, log: LogTable, *, of_rows: bool
+) -> tuple[str, Sequence[str], Mapping[str, str]]:
+    """Return a [[watch]] for each table that can be a class, as TOML; the names of these tables;
+    and the other tables and views with the reason why they are not watched.
+
+    ``of_rows``: the format holds no values of child tables, so a child table with a primary key
+    becomes a separate class, and the values of any other child table are excluded.
+    """
+    from eventlog.sql.triggers.watch import internal_tables
+
+    ignore = internal_tables(database, log)
+    where = "" if database.schema is None else f" of schema {toml(database.schema)}"
+    classes = _tables_to_watch(database, ignore, where, of_rows=of_rows)
+    lines = [f"# The tables{where}, as `eventlog init --tables` found them."]
+    seen = set(classes) | ignore
+    for name in classes:
+        children = _child_tables(database, name, seen)
+        seen |= children.keys()
+        lines += ["", "[[watch]]", f"table = {toml(name)}"]
+        lines += _excludes(database, name, classes, children, of_rows=of_rows)
+    left_out = {
+        one.name: "a view: see `view` and `base`" if one.kind == "view" else "no primary key"
+        for one in database.tables
+        if one.name not in seen
+    }
+    if left_out:
+        lines += ["", *(f"# not watched: {toml(one)}, {why}" for one, why in left_out.items())]
+    return "\n".join(lines) + "\n", classes, left_out
+
+
+def _tables_to_watch(
+    database: Database, ignore: Collection[str], where: str, *, of_rows: bool
+) -> Sequence[str]:
+    """Return the tables that can be classes. Raises ConfigError if there are none."""
+    from eventlog.sql.triggers.watch import choose_tables
+
+    with_key = [one for one in database.tables if one.primary_key and one.name not in ignore]
+    if not any(one.kind == "table" for one in with_key):
+        raise ConfigError(
+            f"there is no table with a primary key{where or ' in the database'}: name the schema "
+            "of the application's tables with --schema, or check whether this user may read them"
+        )
+    by_name = [one.name for one in with_key if of_rows]
+    choice = choose_tables(database, ["*", *by_name], ignore=ignore)
+    if choice.refused:
+        raise together(list(choice.refused.values()))
+    return tuple(choice.tables)
+
+
+def _child_tables(database: Database, name: str, seen: Collection[str]) -> dict[str, str]:
+    """Return the child tables of a class that are not seen yet, each with its column of values."""
+    from eventlog.core.catalog.builder import value_column
+
+    parent = next(table for table in database.tables if table.name == name)
+    return {
+        one.name: value.name
+        for one in database.tables
+        if one.name not in seen and (value := value_column(one, parent)) is not None
+    }
+
+
+def _excludes(
+    database: Database,
+    name: str,
+    classes: Sequence[str],
+    children: Mapping[str, str],
+    *,
+    of_rows: bool,
+) -> Iterator[str]:
+    """Yield the lines about what a watch may leave out: values of child tables that the format
+    cannot hold, and columns whose names look like secrets, which the user decides about.
+    """
+    from eventlog.sql.triggers.declared import looks_secret
+    from eventlog.sql.triggers.watch import attribute_names
+
+    table = next(table for table in database.tables if table.name == name)
+    keys = {(name, key) for key in table.primary_key}
+    secrets = [
+        one
+        for one, place in attribute_names(database, table, classes).items()
+        if looks_secret(one) and place not in keys
+    ]
+    if children and of_rows:
+        values = [f"{child}.{value}" for child, value in children.items()]
+        yield (
+            f"exclude = {toml(values)}  # without its child tables: the format holds rows of one "
+            "table"
+        )
+        if secrets:
+            yield (
+                "# named like secrets, add them to exclude unless they should be sent: "
+                f"{toml(secrets)}"
+            )
+    elif secrets:
+        yield (
+            f"#exclude = {toml(secrets)}  # named like secrets: remove the #, unless they should "
+            "be sent"
+        )
+    if not of_rows:
+        yield from (f"# with its child table {toml(child)}" for child in children)
+
+
+def _with_database(text: str, config: Config) -> str:
+    """Return the text with the command's URL, without its password, and schema."""
+    settings = config.database
+    values = {"schema_name": settings.schema_name, "log_table": settings.log_table}
+    if settings.url is not None and "database.url" not in config.secret_files:
+        url = masked(settings.url).replace(":***@", "@")
+        values["url"] = None if "***" in url else url
+    for key, value in values.items():
+        if value is not None and config.sources[f"database.{key}"] != "default":
+            line = f"{key} = {toml(value)}".replace("\\", "\\\\")  # re.sub reads backslashes
+            text = re.sub(rf"^#{key} = .*$", line, text, count=1, flags=re.MULTILINE)
+    return text
+
+
+def _from_driver(export: Path) -> tuple[str, list[str]]:
+    """Return the file made from a driver's export, and the parameters that were not imported.
+
+    Raises ConfigError.
+    """
+    # This import loads an XML parser, which most commands do not need.
+    from eventlog.config.idm import read_driver, toml_text
+
+    try:
+        driver = read_driver(export.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"--from-driver {export}: cannot be read: {error.strerror}") from None
+    except ConfigError as error:
+        raise ConfigError(f"--from-driver {export}: {error}") from None
+    return toml_text(driver, export.name), [
+        f"{name}: {reason}" for name, reason in driver.left_out.items()
+    ]
+
+
+def template(*, watch: bool = True) -> str:
+    """Return the text of the file: a help line and the default for every option, all commented out.
+
+    ``watch``: with the options of a [[watch]].
+    """
+    lines = [
+        "# eventlog.toml: every option with its default, or an example where it has none; remove "
+        "the # to change it.",
+        "# EVENTLOG_<SECTION>_<KEY> in the environment overrides this file, --set "
+        "SECTION.KEY=VALUE overrides both.",
+        "# `eventlog config` shows what is in effect.",
+        "",
+    ]
+    for section in installed_sections():
+        lines += [f"[{section}]", *_options(installed_options(section), section), ""]
+    if watch:
+        lines += [
+            "# One [[watch]] for each table or view whose changes should be logged.",
+            "#[[watch]]",
+        ]
+        lines += _options(
+            {key: Declared(one) for key, one in options_of(WatchSettings).items()}, "watch"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _options(options: Mapping[str, Declared], section: str) -> Iterator[str]:
+    for key, declared in options.items():
+        option = declared.option
+        if option.secret:
+            by = f"by {variable(section, key)}, or in the file of {key}_file"
+            yield f"# {key}: {declared.help}, {by}"
+            continue
+        has_default = option.default not in (None, ())
+        mark = "" if has_default or not option.example else "  # example"
+        yield f"# {_help(declared)}"
+        yield f"#{key} = {toml(option.default if has_default else option.example)}{mark}"
+
+
+def _help(declared: Declared) -> str:
+    option = declared.option
+    legal = "" if option.kind in SELF_EXPLAINING else f": {option.kind.legal}"
+    idm = "" if option.idm is None else f"; profile idm: {toml(option.idm)}"
+    return f"{declared.help}{legal}{idm}"
+
+
+# --- settings in effect ---------------------------------------------------------------------------
+
+
+@click.command(cls=Command)
+@json_option
+@click.pass_obj
+def config(context: CommandContext, as_json: bool) -> None:
+    """Show the settings in effect and where each came from. Secrets are masked."""
+    settings = list(effective(context.config()))
+    if as_json:
+        print_json([setting._asdict() for setting in settings])
+    else:
+        print_settings(settings)
+
+
+def print_settings(settings: Iterable[Effective]) -> None:
+    """Print the settings as a table, each with its source."""
+    table(
+        ("setting", "value", "from"),
+        [
+            (f"{one.section}.{one.key}", None if one.value is None else toml(one.value), one.source)
+            for one in settings
+        ],
+    )

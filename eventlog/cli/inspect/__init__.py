@@ -1,0 +1,1 @@
+"""The commands that change nothing: ``status``, ``top``, ``errors``, ``explain`` and others."""

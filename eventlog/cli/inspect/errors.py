@@ -1,0 +1,43 @@
+"""The command ``eventlog errors``: options and help."""
+
+from __future__ import annotations
+
+import click
+
+from eventlog.cli import Command
+from eventlog.cli.consumer_option import consumer_option
+from eventlog.cli.context import CommandContext, json_option, source_option
+from eventlog.publisher.context.conditions import LINES_READ
+
+
+@click.command(cls=Command)
+@consumer_option
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1_000_000),
+    default=LINES_READ,
+    metavar="LINES",
+    help="How many of the newest error lines, and of the newest rows E and F, to read.",
+)
+@json_option
+@source_option
+@click.pass_obj
+def errors(
+    context: CommandContext, consumer: str | None, limit: int, as_json: bool, source: str | None
+) -> None:
+    """Show the rows of status E and F, grouped by cause, with the commands that send their objects
+    again.
+
+    Fix the cause first, or the rows are refused again. Each command is accepted as the log is now:
+    `eventlog requeue` for rows that may go back into the queue, `eventlog resync` for the objects
+    of rows whose later rows were sent. `eventlog explain` explains a single row, and
+    `eventlog skip --refused` records that rows need nothing more.
+
+    For a consumer it shows the rows, and the objects of its snapshot, that were refused for it.
+
+    For a followed source it shows what was refused, by code. The source's error table has each
+    event or change.
+    """
+    from eventlog.cli.inspect.runs.errors import run_errors
+
+    run_errors(context, consumer, limit, source, as_json=as_json)

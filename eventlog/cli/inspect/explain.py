@@ -1,0 +1,68 @@
+"""The command ``eventlog explain``: options and help, and the whole of ``explain CODE``."""
+
+from __future__ import annotations
+
+import click
+
+from eventlog.cli import Command
+from eventlog.cli.consumer_option import consumer_option
+from eventlog.cli.context import CommandContext, json_option, print_json, result, source_option
+from eventlog.cli.inspect.explain_code import code_lines, explained_code, is_code
+
+
+@click.command(cls=Command)
+@click.argument("row", metavar="[RECORD_ID|CODE]", required=False)
+@click.option(
+    "--key",
+    metavar="KEY",
+    help="Explain why the change of this object was not sent: idu=7 or usr.idu=7.",
+)
+@consumer_option
+@json_option
+@source_option
+@click.pass_obj
+def explain(
+    context: CommandContext,
+    row: str | None,
+    key: str | None,
+    consumer: str | None,
+    as_json: bool,
+    source: str | None,
+) -> None:
+    """Explain the row RECORD_ID of the log: its checks, its group, how precedence applied, and its
+    outcome.
+
+    The document of its event, or the one that it would make now, comes last. What was sent for a
+    processed row is shown only if it is known. Nothing is marked or sent. For a consumer, RECORD_ID
+    may also be the event-id of an object in its snapshot.
+
+    With --key in place of RECORD_ID it explains what happens to the change of one object: the
+    status of its row, who wrote it and when, its class, what is being delivered or parked before
+    it, and open transactions that hide rows.
+
+    With --from it explains an event of a followed source in the same way: RECORD_ID is its
+    event-id, and --key KEY is the key of its row, such as id=7 or item.id=7.
+
+    With CODE, a code of an error, of a finding of doctor or of a condition of health, it shows what
+    the code means and what to do. It needs no configuration.
+    """
+    if row is not None and key is None and is_code(row):
+        if consumer is not None or source is not None:
+            raise click.UsageError("a code is explained without --consumer and --from")
+        _print_code(row, as_json=as_json)
+        return
+    if (row is None) == (key is None):
+        raise click.UsageError("give either RECORD_ID or CODE, or --key KEY")
+    from eventlog.cli.inspect.runs.explain import run_explain
+
+    run_explain(context, row, key, consumer, source, as_json=as_json)
+
+
+def _print_code(code: str, *, as_json: bool) -> None:
+    """Print what a code means; it has one entry for each kind of message that can have it."""
+    entries = explained_code(code)
+    if as_json:
+        print_json({"code": entries[0].code, "entries": [one.data() for one in entries]})
+        return
+    for line in code_lines(entries):
+        result(line)

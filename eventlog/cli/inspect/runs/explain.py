@@ -1,0 +1,207 @@
+"""The run of ``eventlog explain``: one row of the log, or the change of one object, explained
+(spec/event-log.md 11); or an event of a followed source (spec/change-model.md 6.6).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final
+
+import click
+
+from eventlog.cli.context import CommandContext, print_json, result, table
+from eventlog.cli.known_consumer import check_consumer, consumer_row
+from eventlog.config.load import Config
+from eventlog.core.rows.event_ids import is_of_snapshot
+from eventlog.errors import ConfigError, visible
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.opening import for_consumer, open_unlocked
+from eventlog.publisher.declared.trigger_plan import planned_triggers
+from eventlog.publisher.inspect.explanation import (
+    Explanation,
+    Source,
+    explain_object,
+    explanation_data,
+)
+from eventlog.publisher.inspect.explanation import explain as explain_row
+from eventlog.publisher.inspect.key_explanation import explain_key
+from eventlog.publisher.stream.explaining import event_data, explain_event
+from eventlog.publisher.stream.explaining import explain_key as explain_events_of
+from eventlog.publisher.stream.open_source import place_in_words, source_records
+from eventlog.sql.port.rights import Purpose
+
+_WIDEST: Final = 1000
+"""The most characters of a row's value to show; ``--json`` has all of them."""
+_SOURCES: Final = {
+    "in_flight": "as recorded for its delivery",
+    "queue": "as the next cycle would fold it",
+    "reconstructed": "reconstructed",
+    "nearby": "unknown: the processed rows of its object near it",
+}
+
+
+def row_or_object(value: str) -> int | str:
+    """Return the record_id, or the event-id of an object in a consumer's snapshot. Raises
+    BadParameter for any other text.
+    """
+    if is_of_snapshot(value):
+        return value
+    if not re.fullmatch("0*[1-9][0-9]{0,17}", value, re.ASCII):
+        raise click.BadParameter(
+            f"{value!r} is neither a record_id nor an event-id of an object in a snapshot"
+        )
+    return int(value)
+
+
+def run_explain(
+    context: CommandContext,
+    row: str | None,
+    key: str | None,
+    consumer: str | None,
+    source: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Run ``eventlog explain``: the parameters are its argument and options."""
+    config = context.config(source__type=source)
+    if config.follows:
+        if consumer is not None:
+            raise ConfigError("--consumer is for a log; a followed source has no consumers")
+        _print_of_source(config, row, key, as_json=as_json)
+        return
+    if key is not None:
+        _print_objects(config, key, consumer, as_json=as_json)
+        return
+    assert row is not None
+    explanation = _explanation(config, row_or_object(row), consumer)
+    if as_json:
+        print_json(explanation_data(explanation))
+    else:
+        _print_explanation(explanation)
+
+
+def _print_objects(config: Config, key: str, consumer: str | None, *, as_json: bool) -> None:
+    """Print what happens to the changes of the objects with this key."""
+    check_consumer(config, consumer or config.of_log.consumer)
+    answers = explain_key(config, key, planned_triggers, consumer)
+    if as_json:
+        print_json({"objects": [one._asdict() for one in answers]})
+        return
+    for one in answers:
+        for sentence in one.sentences:
+            result(visible(sentence))
+
+
+def _print_of_source(
+    config: Config, event_id: str | None, key: str | None, *, as_json: bool
+) -> None:
+    """Print what happens to an event of a followed source, or to those of the objects of a key."""
+    records = source_records(config, event_id)
+    source, token = config.source.type, records.position.token
+    if event_id is not None:
+        explained = [explain_event(records, event_id)]
+    else:
+        explained = explain_events_of(records, key or "")
+    if as_json:
+        print_json(
+            {
+                "source": source,
+                "position_in": records.place,
+                "position": token,
+                "publisher_runs": records.publisher_runs,
+                "events": [event_data(one) for one in explained],
+            }
+        )
+        return
+    for one in explained:
+        result(f"event {one.event_id} of source {source}: {visible(one.state)}")
+        if one.document is not None:
+            table(
+                ("document", "table", "key", "attempts", "last answer", "next attempt (UTC)"),
+                [(one.document, one.table, one.key, one.attempts, one.answer, one.due)],
+            )
+        for at, failure in one.failures:
+            when = at.isoformat(timespec="seconds")
+            result(f"failed at {when}: {failure.code}: {visible(failure.message)}")
+        if one.change is not None:
+            result(f"its change: {json.dumps(one.change, ensure_ascii=False)}")
+    if not explained:
+        result(
+            f"no event of {visible(key or '')} waits for an answer. Its changes before the "
+            "position were answered or failed (see `eventlog errors`), or have no event"
+        )
+    result(f"position: {place_in_words(source, token)}")
+
+
+def _explanation(config: Config, row: int | str, consumer: str | None) -> Explanation:
+    """Return the explanation of a row, or of an object of a consumer's snapshot."""
+    with open_unlocked(config, Counters(), Purpose.MONITOR) as opened:
+        opened = for_consumer(opened, consumer)
+        if opened.ledger.consumer:
+            consumer_row(opened.log, opened.ledger.consumer)
+            opened.log.commit()
+        return explain_row(opened, row) if isinstance(row, int) else explain_object(opened, row)
+
+
+def _print_explanation(explanation: Explanation) -> None:
+    _print_row_and_checks(explanation)
+    for line in explanation.errors:
+        result(f"error line of {line.error_time} UTC: {line.code}: {line.message}")
+    if explanation.in_flight is not None and explanation.in_flight.event_id_number > 1:
+        result(
+            f"its event is sent under its event-id number {explanation.in_flight.event_id_number}"
+        )
+    if explanation.source is not None:
+        _print_group(explanation, explanation.source)
+    if explanation.source not in (None, "nearby") or explanation.row is None:
+        if explanation.operation is None:
+            result("it makes no event")
+        else:
+            result(f"it makes the event {explanation.event_id} ({explanation.operation}):")
+    for sentence in explanation.notes:
+        result(f"note: {sentence}")
+    if explanation.document is not None:
+        result(explanation.document, end="" if explanation.document.endswith("\n") else "\n")
+
+
+def _print_row_and_checks(explanation: Explanation) -> None:
+    """Print the row, or the object of a snapshot, and whether it passes the checks."""
+    row, spelled = explanation.row, ""
+    if row is None:
+        result(f"object {explanation.event_id} of {explanation.log}: {explanation.state}")
+    else:
+        result(f"row {row.record_id} of {explanation.log}: {explanation.state}")
+        fields = {name: value for name, value in row._asdict().items() if name != "record_id"}
+        table(
+            ("column", "value"),
+            [
+                (name, _short(value, _WIDEST) if isinstance(value, str) else value)
+                for name, value in fields.items()
+            ],
+        )
+        if explanation.key != row.table_key:
+            spelled = ", spelled otherwise in the row"
+    if explanation.problem is not None:
+        result(f"it fails a check: {explanation.problem.code}: {explanation.problem.message}")
+    elif explanation.class_name is None:
+        result("it belongs to no published class")
+    else:
+        of_class = f"object {explanation.key} of class {explanation.class_name}"
+        result(f"it passes all checks: {of_class}{spelled}")
+
+
+def _print_group(explanation: Explanation, source: Source) -> None:
+    """Print the rows that fold together, what happens to each, and what is read back."""
+    result(f"its group, {_SOURCES[source]}:")
+    table(
+        ("record_id", "status", "type", "column", "old", "new", "what happens to it"),
+        [one._replace(old=_short(one.old), new=_short(one.new)) for one in explanation.members],
+    )
+    if explanation.read_back is not None:
+        result(f"read back from the object: {', '.join(explanation.read_back) or 'its existence'}")
+
+
+def _short(value: str | None, most: int = 40) -> str | None:
+    """Return the value cut to a length, before its width is measured."""
+    return value if value is None or len(value) <= most else value[:most] + "..."

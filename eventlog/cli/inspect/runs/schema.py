@@ -1,0 +1,62 @@
+"""The run of ``eventlog schema`` and ``eventlog catalog``: descriptions of the watched tables for
+programs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from eventlog.changes.json_form import database_to_json
+from eventlog.cli.context import CommandContext, print_json, reading
+from eventlog.cloudevents.format import FORMAT
+from eventlog.cloudevents.schema import schema_of
+from eventlog.cloudevents.values import JsonEncoding
+from eventlog.config.load import Config
+from eventlog.config.publishing import options_for
+from eventlog.core.catalog import Catalog, Database, match_name
+from eventlog.errors import ConfigError
+from eventlog.publisher.declared.configured_classes import (
+    catalog_of,
+    class_names,
+    class_schema,
+    with_tables,
+)
+from eventlog.sql.connect.locate import new_log
+from eventlog.sql.log_table import split_name
+
+
+def run_schema(context: CommandContext, class_name: str) -> None:
+    """Run ``eventlog schema``: the parameters are its argument and options."""
+    config = context.config()
+    _, catalog = _watched(config)
+    classes = {cls.name: cls for cls in catalog.classes}
+    known = match_name(class_name, classes)
+    if known is None:
+        raise ConfigError(
+            f"there is no class {class_name!r}; the classes are: {', '.join(classes) or 'none'}"
+        )
+    settings = options_for(config, FORMAT)
+    encoding = JsonEncoding(settings.integers, settings.nested_values)
+    print_json(schema_of(classes[known], catalog.schema, encoding, settings.dataschema))
+
+
+def run_catalog(context: CommandContext) -> None:
+    """Run ``eventlog catalog``: the parameters are its argument and options."""
+    database, classes = _watched(context.config())
+    names = {
+        table.name
+        for cls in classes.classes
+        for table in (cls.table, *(child.table for child in cls.children))
+    }
+    tables = tuple(table for table in database.tables if table.name in names)
+    print_json(database_to_json(replace(database, tables=tables)))
+
+
+def _watched(config: Config) -> tuple[Database, Catalog]:
+    """Return the tables of the database and the classes that the configuration names."""
+    own_schema, name = split_name(config.database.log_table)
+    with reading(config) as db:
+        database = db.reflect(class_schema(config))
+        log = new_log(db.dialect, own_schema or database.schema, name)
+        chosen = with_tables(config, database, log)
+        return database, catalog_of(chosen, database, class_names(chosen)[1], log)

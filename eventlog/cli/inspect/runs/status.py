@@ -1,0 +1,436 @@
+"""The run of ``eventlog status`` and ``eventlog doctor``: the queue, the events being delivered,
+and whether a publisher runs; the problems of log, triggers and rows, and their fixes
+(spec/event-log.md 11).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any, Final
+
+import click
+
+from eventlog.cli.begin.settings import print_settings
+from eventlog.cli.consumer_option import config_for
+from eventlog.cli.context import CommandContext, error_line, print_json, reading, result, table
+from eventlog.cli.inspect.health_lines import COLOURS, in_words, print_health, when_sent
+from eventlog.cli.inspect.runs.source_status import show_source
+from eventlog.cli.known_consumer import check_consumer
+from eventlog.cli.stopping import UNTIL_STOPPED, if_stopped
+from eventlog.config.effective import Effective, effective
+from eventlog.config.load import Config
+from eventlog.core.clock import sleep
+from eventlog.core.rows.event_ids import object_text
+from eventlog.errors import ConfigError, DatabaseError, ReceiverUnavailable, number_of, visible
+from eventlog.exit_codes import ExitCode
+from eventlog.model import Status
+from eventlog.publisher.context.context import NO_RETENTION, Retention
+from eventlog.publisher.context.observer import (
+    ConsumerStatus,
+    Differences,
+    Measured,
+    SnapshotProgress,
+    measure_queue,
+)
+from eventlog.publisher.declared.configured_sink import can_try, try_receiver
+from eventlog.publisher.declared.opening import find_log, retention_of
+from eventlog.publisher.declared.trigger_plan import differences, planned_triggers
+from eventlog.publisher.inspect.consumers import MAX_ROWS_BEHIND, consumer_statuses
+from eventlog.publisher.inspect.doctor import examine
+from eventlog.publisher.ledger.claimed_rows import CLAIM_WAYS_OUT, read_recorded
+from eventlog.publisher.ledger.delivery import Delivery
+from eventlog.publisher.ledger.ledger import is_at_work, ledger_of
+from eventlog.publisher.monitor.status import shape
+from eventlog.publisher.run.health import Facts, Health, judge
+from eventlog.publisher.stream.open_source import source_status
+from eventlog.publisher.upkeep.retention import with_retention
+from eventlog.sql.doctor import Finding, Limits, age
+from eventlog.sql.log.rows import count_by_status
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.port.rights import Purpose
+
+_MEANINGS: Final[Mapping[str, str]] = {
+    Status.NEW: "new: to be published",
+    Status.SUCCESS: "success",
+    Status.WARNING: "warning",
+    Status.ERROR: "error: see the error table, then requeue",
+    Status.FATAL: "fatal: see the error table, then requeue",
+}
+
+
+def run_status(
+    context: CommandContext,
+    source: str | None,
+    watch: float | None,
+    consumer: str | None,
+    limit: int,
+    *,
+    as_json: bool,
+) -> None:
+    """Run ``eventlog status``: the parameters are its argument and options."""
+    config = config_for(context, consumer, source__type=source)
+    check_consumer(config, consumer)
+    _show(config, limit, as_json=as_json, clear=watch is not None)
+    if watch is not None:
+        if_stopped(UNTIL_STOPPED)
+    while watch is not None:
+        sleep(watch)
+        try:
+            _show(config, limit, as_json=as_json, clear=True)
+        except DatabaseError as error:  # the database may be available at the next refresh
+            error_line(str(error), code=error.code)
+
+
+def _show(config: Config, limit: int, *, as_json: bool, clear: bool) -> None:
+    """Show the status once, with at most ``limit`` events being delivered. With ``clear`` the
+    terminal is cleared first.
+    """
+    if config.follows:
+        show = partial(show_source, source_status(config), limit, as_json=as_json)
+    else:
+        with reading(config, Purpose.MONITOR) as db:
+            log, zone = find_log(db, config), config.publisher.event_time_zone
+            consumer = config.of_log.consumer
+            known = publishing_status(
+                log, consumer, zone, differences(db, config), retention_of(config)
+            )
+            if consumer is None:
+                known |= {"rows": count_by_status(log)}
+            status = shape(**known)
+        show = partial(_print_status, status, consumer, limit)
+        if as_json:
+            show = partial(print_json, status)
+    if clear:
+        click.clear()  # this has no effect unless standard output is a terminal
+    show()
+
+
+def publishing_status(
+    log: OpenLog,
+    consumer: str | None,
+    event_time_zone: str,
+    differ: Differences,
+    retention: Retention = NO_RETENTION,
+    cap: int | None = None,
+) -> dict[str, Any]:
+    """Return the status of a log's publisher from the database, by the names of the monitor's
+    status: its health, whether it runs, the rows in the queue, the events being delivered, the rows
+    that wait for the marks of a backlog job, None if there are no such rows, and the state of the
+    consumers.
+
+    ``differ`` is how the triggers differ from the declared ones. ``retention`` is what purges have
+    to obey. ``consumer`` names the consumer to
+    report on in place of the publisher, with its waiting rows if it is registered. ``cap`` is the
+    most rows of the publisher's queue to count; None = all.
+    """
+    ledger = ledger_of(log, consumer)
+    deliveries, claim = read_recorded(log, ledger.consumer)
+    consumers = consumer_statuses(log, event_time_zone)
+    in_flight = _events_in_delivery(log, deliveries)
+    measured = Measured.read(log, ledger.consumer)
+    if consumer is None:
+        measured = with_retention(log, retention, event_time_zone, measured)
+    snapshot = measured.oldest_snapshot
+    status = {
+        "log": str(log) if consumer is None else f"{log}, consumer {consumer}",
+        "publisher_runs": is_at_work(log, ledger.consumer),
+        "in_flight": in_flight,
+        "backlog": None if claim is None else claim.in_words,
+        "consumers": [one.as_data() for one in consumers],
+        "oldest_open_transaction_age_seconds": measured.oldest_open_transaction_age_seconds,
+        "oldest_open_transaction": measured.oldest_open_transaction,
+        "refused_rows": measured.refused_rows,
+        "invalid_rows": measured.invalid_rows,
+        "oldest_snapshot_age_seconds": None if snapshot is None else snapshot.seconds,
+        "oldest_snapshot": None if snapshot is None else snapshot.who,
+        "dead_rows": dict(measured.dead_rows) or None,
+        "table_bytes": dict(measured.table_bytes) or None,
+        "keep_bytes": measured.keep_bytes,
+        "verified": [one.as_data() for one in measured.verified],
+        "drift": differ.sentences,
+    }
+    if consumer is None:
+        status |= _queue(log, event_time_zone, cap)
+    for own in consumers:
+        if own.name == consumer:
+            status |= {
+                "queue_rows": own.rows_behind,
+                "queue_cap": MAX_ROWS_BEHIND,
+                "oldest_seconds": own.oldest_seconds,
+                "ranges": own.ranges,
+                "snapshot": own.as_data()["snapshot"],
+            }
+    parked = sum(map(_parked_in, deliveries))
+    health = _health(
+        status, measured, differ, consumers if consumer is None else (), parked, consumer
+    )
+    return {**status, "health": health.as_data()}
+
+
+def _health(
+    status: Mapping[str, Any],
+    measured: Measured,
+    differ: Differences,
+    consumers: Sequence[ConsumerStatus],
+    parked: int,
+    consumer: str | None,
+) -> Health:
+    """Return the health that the database shows. ``parked`` is the number of parked events."""
+    oldest = status.get("oldest_seconds")
+    runs = status["publisher_runs"]
+    return judge(
+        Facts(
+            state=in_words(runs=runs, is_publisher=consumer is None),
+            runs=runs,
+            progress_seconds=oldest or 0.0,
+            measured=replace(measured, queue_rows=status.get("queue_rows")),
+            oldest_seconds=oldest,
+            snapshot_seconds=status["oldest_snapshot_age_seconds"],
+            differences=differ,
+            consumers=consumers if consumer is None else (),
+            parked=parked,
+        )
+    )
+
+
+def _parked_in(delivery: Delivery) -> int:
+    """Return the number of events of a delivery that the receiver asked for later, or fails for."""
+    failing = {
+        event.event_id
+        for number in delivery.suspects
+        for event in delivery.documents.get(number, ())
+    }
+    return len(failing | set(delivery.parked))
+
+
+def _queue(log: OpenLog, event_time_zone: str, cap: int | None) -> dict[str, Any]:
+    """Return the rows in the publisher's queue and their oldest, by the names of the status."""
+    if cap is None:
+        queue = log.queue(event_time_zone)
+        return {"queue_rows": queue.rows, "oldest_seconds": queue.oldest_seconds}
+    measured = measure_queue(log, event_time_zone, cap)
+    return {
+        "queue_rows": measured.queue_rows,
+        "queue_cap": measured.cap,
+        "oldest_seconds": measured.oldest_seconds,
+    }
+
+
+def _events_in_delivery(log: OpenLog, deliveries: Iterable[Delivery]) -> list[dict[str, Any]]:
+    """Return the events being delivered, each with the table and key of its first row, None if the
+    row is gone. Events that are parked, or that the receiver failed for, have the recorded number
+    of attempts, and the last answer.
+    """
+    recorded = [
+        (delivery.number, document, event, delivery.attempts_at(document, event))
+        for delivery in deliveries
+        for document, events in delivery.documents.items()
+        for event in events
+    ]
+    firsts = sorted({event.ids[0] for _, _, event, _ in recorded if event.ids})
+    read = log.read_rows([(first, first) for first in firsts])
+    rows = {row.record_id: row for row in read}
+    in_flight = []
+    for delivery_number, document_number, event, tried in recorded:
+        row = rows.get(event.ids[0]) if event.ids else None
+        of_snapshot = None if event.ids else object_text(event.event_id)
+        in_flight.append(
+            {
+                "delivery": delivery_number,
+                "document": document_number,
+                "event_id": event.sent_id,
+                "rows": len(event.ids),
+                "event_id_number": event.attempts,
+                "table_name": None if row is None else row.table_name,
+                "table_key": of_snapshot if row is None else row.table_key,
+                "attempts": None if tried is None else tried.tries,
+                "answer": None if tried is None else tried.answer,
+            }
+        )
+    return in_flight
+
+
+def _print_status(status: Mapping[str, Any], consumer: str | None, limit: int) -> None:
+    _print_queue(status, consumer)
+    _print_in_flight(status["in_flight"], status["publisher_runs"], limit)
+    if status["backlog"] is not None:
+        result(f"{status['backlog']}:")
+        for way_out in CLAIM_WAYS_OUT:
+            result(f"    {way_out}")
+    for one in status["consumers"]:
+        _print_consumer(one)
+    if (
+        any(one["ranges"] for one in status["consumers"])
+        and status["oldest_open_transaction"] is not None
+    ):
+        result(
+            f"{visible(status['oldest_open_transaction'])} keeps the ranges from closing, open for "
+            f"{age(status['oldest_open_transaction_age_seconds'])}"
+        )
+    for one in status["verified"]:
+        result(_verified(one))
+    for sentence in status["drift"]:
+        result(f"triggers are not as declared: {visible(sentence)}; see `eventlog triggers plan`")
+
+
+def _verified(one: Mapping[str, Any]) -> str:
+    """Return a sentence about the last verification of a target."""
+    through = one["verified_through"]
+    until = "" if through is None else f", verified through {through} UTC"
+    return f"verified at {one['ended']} UTC: {visible(one['target'])} is {one['result']}{until}"
+
+
+def _print_queue(status: Mapping[str, Any], consumer: str | None) -> None:
+    """Print who publishes the log, and its rows by status: a consumer's rows have no status."""
+    log = f"log {visible(status['log'])}"
+    if consumer is None:
+        result(f"{log}: {in_words(runs=status['publisher_runs'], is_publisher=True)}")
+        print_health(status["health"])
+        rows = status["rows"]
+        statuses = [*_MEANINGS, *sorted(set(rows) - set(_MEANINGS))]
+        table(
+            ("status", "rows", "meaning"),
+            [(one, rows.get(one, 0), _MEANINGS.get(one, "reserved, ignored")) for one in statuses],
+        )
+        if status["oldest_seconds"] is not None:
+            result(f"oldest new row: {age(status['oldest_seconds'])}")
+    elif status["queue_rows"] is None:
+        result(f"{log}: it is not registered yet; its first start registers it")
+    else:
+        result(f"{log}: {in_words(runs=status['publisher_runs'], is_publisher=False)}")
+        print_health(status["health"])
+
+
+def _print_in_flight(
+    events: Sequence[Mapping[str, Any]], publisher_runs: bool | None, limit: int
+) -> None:
+    if not events:
+        return
+    result(f"{number_of(len(events), 'event')} {when_sent(publisher_runs)}:")
+    table(
+        (
+            "delivery",
+            "document",
+            "event-id",
+            "rows",
+            "number",
+            "table",
+            "key",
+            "attempts",
+            "last answer",
+        ),
+        [tuple(event.values()) for event in events[:limit]],
+    )
+    if len(events) > limit:
+        result(f"... and {len(events) - limit} more (--limit {len(events)}, or --json, lists all)")
+
+
+def _print_consumer(one: Mapping[str, Any]) -> None:
+    runs = "runs" if one["runs"] else "does not run"
+    seconds = one["oldest_seconds"]
+    oldest = "" if seconds is None else f", the oldest {age(seconds)}"
+    snapshot = ""
+    if one["snapshot"] is not None:
+        snapshot = f", its snapshot {SnapshotProgress.from_data(one['snapshot']).in_words}"
+    result(
+        f"consumer {one['name']} {runs}: {number_of(one['rows_behind'], 'row')} behind{oldest}, "
+        f"{number_of(one['ranges'], 'range')} in its set{snapshot}"
+    )
+
+
+# --- doctor ---------------------------------------------------------------------------------------
+
+
+def run_doctor(
+    context: CommandContext,
+    sample: int,
+    ignore: tuple[str, ...],
+    consumer: str | None,
+    *,
+    receiver: bool,
+    as_json: bool,
+) -> ExitCode:
+    """Run ``eventlog doctor``: the parameters are its argument and options."""
+    config = config_for(context, consumer)
+    if receiver:
+        return _try_receiver(config, as_json=as_json)
+    check_consumer(config, consumer)
+    if config.follows and config.database.url is None:
+        raise ConfigError(
+            "doctor checks a log. To check a source, run `eventlog status` "
+            "and `eventlog publish --dry-run`"
+        )
+    limits = Limits(sample=sample)
+    findings = [one for one in examine(config, planned_triggers, limits) if one.code not in ignore]
+    settings = list(effective(config))
+    counts = Counter(one.severity for one in findings)
+    if as_json:
+        print_json(
+            {
+                "log": config.database.log_table,
+                "errors": counts["error"],
+                "warnings": counts["warning"],
+                "findings": [asdict(one) for one in findings],
+                "settings": [setting._asdict() for setting in settings],
+            }
+        )
+    else:
+        _print_findings(config, findings, settings, context.quiet)
+    return ExitCode.NO if counts["error"] or counts["warning"] else ExitCode.DONE
+
+
+def _try_receiver(config: Config, *, as_json: bool) -> ExitCode:
+    answer, error = None, None
+    try:
+        answer = try_receiver(config, sys.stdout)
+    except (ReceiverUnavailable, ConfigError) as failure:
+        error = failure
+    sink = config.sink.type
+    if as_json:
+        reached = None if answer is None and error is None else error is None
+        text = answer if error is None else str(error)
+        print_json({"sink": sink, "reached": reached, "text": text})
+    elif error is not None:
+        result("error: ", colour=COLOURS["error"], bold=True, end="")
+        result(f"sink {sink}: {visible(str(error))} [{error.code}]")
+    else:
+        result(f"sink {sink}: {visible(answer or 'it has no receiver that can be tested')}")
+    if isinstance(error, ConfigError):
+        return ExitCode.USAGE
+    return ExitCode.DONE if error is None else ExitCode.NO
+
+
+def _print_findings(
+    config: Config, findings: list[Finding], settings: list[Effective], quiet: bool
+) -> None:
+    for one in findings:
+        if quiet and one.severity == "info":
+            continue
+        result(f"{one.severity}: ", colour=COLOURS[one.severity], bold=True, end="")
+        result(f"{visible(one.text)} [{one.code}]")
+        for line in one.fix:
+            result(f"    {visible(line)}")
+    if quiet:
+        return
+    # This also leaves out the settings of types that are not chosen.
+    changed = [setting for setting in settings if not setting.source.startswith("default")]
+    if changed:
+        result("Settings in effect that differ from their defaults (`eventlog config` shows all):")
+        print_settings(changed)
+    if can_try(config):
+        result(
+            f"The receiver was not tried. `eventlog doctor --receiver` tries the sink "
+            f"{config.sink.type} without sending a change."
+        )
+    counts = Counter(one.severity for one in findings)
+    if counts["error"] or counts["warning"]:
+        result(
+            f"errors: {counts['error']}, warnings: {counts['warning']}; "
+            "`eventlog explain CODE` describes a code in brackets"
+        )
+    else:
+        result("Nothing is wrong.")

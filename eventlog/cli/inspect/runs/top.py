@@ -1,0 +1,242 @@
+"""The run of ``eventlog top``: the live state of a publisher."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from eventlog.cli.consumer_option import config_for
+from eventlog.cli.context import CommandContext, reading
+from eventlog.cli.inspect.runs.monitor import LEVELS, Read, Status, monitor_url, read_monitor
+from eventlog.cli.inspect.runs.source_status import source_health
+from eventlog.cli.inspect.runs.status import publishing_status
+from eventlog.cli.known_consumer import check_consumer
+from eventlog.cli.stopping import UNTIL_STOPPED, if_stopped
+from eventlog.config.load import Config
+from eventlog.core.clock import monotonic, sleep
+from eventlog.errors import EventlogError
+from eventlog.publisher.context.observer import QUEUE_CAP, Differences, SnapshotProgress
+from eventlog.publisher.declared.capture_watcher import CAPTURE_INTERVAL
+from eventlog.publisher.declared.opening import find_log, retention_of
+from eventlog.publisher.declared.trigger_plan import differences
+from eventlog.publisher.monitor.status import HIDDEN, shape
+from eventlog.publisher.stream.open_source import source_status
+from eventlog.sql.doctor import age
+from eventlog.sql.port.rights import Purpose
+
+_SHOWN: Final = 8
+_TABLES: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (
+    (
+        "parked",
+        "parked",
+        {
+            "class": "class",
+            "key": "key",
+            "event-id": "event_id",
+            "attempts": "attempts",
+            "next attempt": "next_try_seconds",
+            "last answer": "reason",
+        },
+    ),
+    (
+        "in_flight",
+        "being delivered or parked (the monitor also has the times of the next attempts)",
+        {
+            "delivery": "delivery",
+            "event-id": "event_id",
+            "rows": "rows",
+            "number": "event_id_number",
+            "table": "table_name",
+            "key": "table_key",
+        },
+    ),
+    (
+        "sent",
+        "newest documents",
+        {
+            "delivery": "delivery",
+            "document": "document",
+            "events": "events",
+            "answer after": "seconds",
+            "answer": "level",
+            "reason": "reason",
+        },
+    ),
+)
+"""The members of the status that are shown as tables: their titles, and their columns
+by heading.
+"""
+_LEGEND: Final = (
+    f"{HIDDEN} stands for values, keys and the receiver's messages: monitor.show_values = false"
+)
+_STYLES: Final = {"ok": "bold green", "warning": "bold yellow", "error": "bold red"}
+
+
+def run_top(
+    context: CommandContext,
+    url: str | None,
+    interval: float,
+    source: str | None,
+    consumer: str | None,
+    *,
+    from_database: bool,
+) -> None:
+    """Run ``eventlog top``: the parameters are its argument and options."""
+    config = config_for(context, consumer, source__type=source)
+    check_consumer(config, consumer)
+    # The configured monitor may be that of another process than the consumer's.
+    from_database = from_database or (consumer is not None and url is None)
+    if from_database or (url := monitor_url(config, url)) is None:
+        read = _from_database(config)
+    else:
+        read = read_monitor(url, config.monitor.token)
+    console = Console()
+    if not console.is_terminal:
+        console.print(_picture(read(), None))
+        return
+    if_stopped(UNTIL_STOPPED)
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        for picture in _pictures(read, interval):
+            live.update(picture, refresh=True)
+
+
+def _from_database(config: Config) -> Read:
+    """Return a function that reads the status from the database alone, without counting the whole
+    log. For a followed source it reads the position and the number of changes after it. The
+    function raises DatabaseError.
+    """
+
+    def read_source() -> Status:
+        known = source_status(config)
+        behind, unit = (None, None) if known.behind is None else known.behind
+        return shape(
+            health=source_health(known).as_data(),
+            log=config.publication,
+            publisher_runs=known.publisher_runs,
+            source_lag=behind,
+            source_lag_unit=unit,
+        )
+
+    compared: tuple[float, Differences] | None = None
+
+    def read() -> Status:
+        nonlocal compared
+        with reading(config, Purpose.MONITOR) as db:
+            log, zone = find_log(db, config), config.publisher.event_time_zone
+            if compared is None or monotonic() > compared[0] + CAPTURE_INTERVAL:
+                compared = monotonic(), differences(db, config)
+            consumer = config.of_log.consumer
+            return shape(
+                **publishing_status(
+                    log, consumer, zone, compared[1], retention_of(config), QUEUE_CAP
+                )
+            )
+
+    return read_source if config.follows else read
+
+
+def _pictures(read: Read, interval: float) -> Iterator[Group]:
+    """Yield a picture of the status at each interval. If reading fails, yield the error; the next
+    attempt may succeed.
+    """
+    before: tuple[float, Status] | None = None
+    while True:
+        try:
+            status = read()
+        except EventlogError as error:
+            yield Group(Text(str(error), style="bold red"))
+        else:
+            yield _picture(status, before)
+            before = monotonic(), status
+        sleep(interval)
+
+
+def _picture(status: Status, before: tuple[float, Status] | None) -> Group:
+    health, state = status["health"], status["state"]
+    parts: list[Text | Table] = [
+        Text(f"{status['log']}: {health['sentence']}", style=_STYLES[health["severity"]]),
+        *_conditions(health),
+        _figures(status, before),
+    ]
+    if state is None:
+        parts.append(Text("the monitor of a publisher shows more", style="dim"))
+    for member, title, columns in _TABLES:
+        if rows := status[member]:
+            table = Table(*columns, title=title, title_justify="left", expand=False)
+            for row in rows[:_SHOWN]:
+                table.add_row(*(_cell(key, row[key]) for key in columns.values()))
+            parts.append(table)
+    if HIDDEN in json.dumps(status, ensure_ascii=False, default=str):
+        parts.append(Text(_LEGEND, style="dim"))
+    return Group(*parts)
+
+
+def _conditions(health: Mapping[str, Any]) -> Iterator[Text]:
+    """Yield what to do about the most severe condition, and the other conditions."""
+    conditions = health["conditions"]
+    if conditions:
+        commands = "; ".join(conditions[0]["commands"])
+        yield Text(f"  {health['action']}{f' {commands}' if commands else ''}")
+    for one in conditions[1:]:
+        yield Text(f"  {one['severity']}: {one['text']}", style=_STYLES[one["severity"]])
+
+
+def _cell(key: str, value: Any) -> Text:
+    match key:
+        case "next_try_seconds":
+            return Text(age(value))
+        case "seconds":
+            return Text(f"{value * 1000:.1f} ms")
+        case "level":
+            return Text(value, style=LEVELS[value])
+        case _:
+            return Text("-" if value is None else str(value))
+
+
+def _figures(status: Status, before: tuple[float, Status] | None) -> Table:
+    """Return the figures of a status, with rates since the earlier one."""
+    if (job := status["job"]) is not None:  # the status is a backlog job's
+        total = f" of {job['total']:,}" if job["total"] else ""
+        figures = [("rows", f"{job['rows']:,}{total}"), ("events written", f"{job['events']:,}")]
+    else:
+        figures = [*_waiting(status), *_counted(status, before)]
+    grid = Table.grid(padding=(0, 3))
+    for name, value in figures:
+        grid.add_row(Text(name, style="dim"), value)
+    return grid
+
+
+def _waiting(status: Status) -> Iterator[tuple[str, str]]:
+    """Yield what waits to be published: in the log or the source, for the snapshot, and for each
+    consumer.
+    """
+    queue, cap, oldest = status["queue_rows"], status["queue_cap"], status["oldest_seconds"]
+    if status["source_lag"] is not None:
+        yield f"{status['source_lag_unit']} after the position", f"{status['source_lag']:,}"
+    else:
+        or_more = " or more" if None not in (queue, cap) and queue >= cap else ""
+        yield "rows in the queue", "-" if queue is None else f"{queue:,}{or_more}"
+        yield "oldest row", "-" if oldest is None else age(oldest)
+    if status["snapshot"] is not None:
+        yield "snapshot", SnapshotProgress.from_data(status["snapshot"]).in_words
+    for one in status["consumers"] or ():
+        yield f"rows that consumer {one['name']} has to process", f"{one['rows_behind']:,}"
+
+
+def _counted(status: Status, before: tuple[float, Status] | None) -> Iterator[tuple[str, str]]:
+    """Yield the counters of the publisher, which only its monitor has, with their rates."""
+    counters = status["counters"]
+    if counters is None:
+        return
+    for name in ("rows_published", "rows_invalid", "events_sent", "answers_error"):
+        rate = ""
+        if before is not None and before[1]["counters"] is not None:
+            seconds = max(monotonic() - before[0], 1e-9)
+            rate = f"  ({(counters[name] - before[1]['counters'][name]) / seconds:,.0f} a second)"
+        yield name.replace("_", " "), f"{counters[name]:,}{rate}"

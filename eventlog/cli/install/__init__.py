@@ -1,0 +1,1 @@
+"""The commands that install the log, rights and triggers: ``db``, ``grants``, ``triggers``."""

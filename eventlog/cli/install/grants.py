@@ -1,0 +1,45 @@
+"""The command ``eventlog grants``: options and help."""
+
+from __future__ import annotations
+
+import click
+
+from eventlog.cli import Command
+from eventlog.cli.context import CommandContext, json_option
+from eventlog.sql.port.rights import Purpose
+
+
+def _named(_context: click.Context, _parameter: click.Parameter, role: str) -> str:
+    if not role.strip():
+        raise click.BadParameter("the name is empty; name the role that needs the rights")
+    return role
+
+
+@click.command(cls=Command)
+@click.argument("role", callback=_named)
+@click.option(
+    "--purpose",
+    "purpose",
+    type=click.Choice([purpose.value for purpose in Purpose]),
+    metavar="PURPOSE",
+    default="publisher",
+    help="The role's job: "
+    + "; ".join(
+        f"{purpose}{' (default)' if purpose is Purpose.PUBLISHER else ''}: {purpose.work}"
+        for purpose in Purpose
+    )
+    + ".",
+)
+@json_option
+@click.pass_obj
+def grants(context: CommandContext, role: str, purpose: str, as_json: bool) -> None:
+    """Print the rights that ROLE needs on the log, its internal tables and the watched tables, as
+    SQL.
+
+    Nothing is run: the owner of the log and of the tables runs the statements. A table that matches
+    a pattern only later needs its GRANT then; `eventlog doctor`, run as the role, lists missing
+    rights.
+    """
+    from eventlog.cli.install.runs.grants import run_grants
+
+    run_grants(context, role, purpose, as_json=as_json)

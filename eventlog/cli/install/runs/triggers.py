@@ -1,0 +1,447 @@
+"""The run of ``eventlog triggers``: bring the triggers to what the [[watch]] sections declare."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Final
+
+import click
+
+from eventlog.changes.json_form import database_from_json, read_catalog
+from eventlog.cli.context import (
+    CommandContext,
+    changing,
+    confirm,
+    error_line,
+    note,
+    print_json,
+    reading,
+    result,
+    sees_terminal,
+    table,
+)
+from eventlog.cli.install.runs.db import names, offline, refuse_to_lose_rows
+from eventlog.config.load import Config
+from eventlog.core.catalog import Database
+from eventlog.errors import (
+    ConfigError,
+    NoLogTable,
+    TriggerError,
+    number_of,
+    together,
+    visible,
+    with_location,
+)
+from eventlog.exit_codes import ExitCode
+from eventlog.publisher.context.context import (
+    LOOPBACK_WAYS_OUT,
+    loopback_of_tables,
+    owned_tables,
+    utc_anyway,
+)
+from eventlog.publisher.declared.class_trial import unwritable_classes
+from eventlog.publisher.declared.configured_classes import (
+    captured_tables,
+    catalog_of,
+    class_names,
+    declared_watches,
+    with_tables,
+)
+from eventlog.publisher.declared.configured_classes import read_catalog as present_catalog
+from eventlog.publisher.declared.opening import find_log, publisher_options, publisher_user
+from eventlog.publisher.declared.trigger_plan import (
+    plan_for_new_log,
+    plan_triggers,
+    planned_triggers,
+)
+from eventlog.sql import LOCK_TIMEOUT, migrations
+from eventlog.sql import resync as batches
+from eventlog.sql.connect.locate import new_log
+from eventlog.sql.log_table import split_name
+from eventlog.sql.port.dialect import Dialect
+from eventlog.sql.port.driver_errors import load_dialect
+from eventlog.sql.port.open_database import OpenDatabase
+from eventlog.sql.port.rights import Addition, Purpose
+from eventlog.sql.triggers import TriggerPlan, triggers_of
+from eventlog.sql.triggers.watch import WatchedTable
+
+_NOTHING: Final = "Nothing to drop."
+
+_SIGNS: Final = {
+    "create": ("+", "green"),
+    "replace": ("~", "yellow"),
+    "drop": ("-", "red"),
+    "resync": ("!", "yellow"),
+    "unchanged": ("=", None),
+}
+
+
+def run_triggers_plan(
+    context: CommandContext, *, as_sql: bool, as_json: bool, check: bool
+) -> ExitCode:
+    """Run ``eventlog triggers plan``: the parameters are its argument and options."""
+    config = context.config()
+    with reading(config, Purpose.MONITOR) as db:
+        planned = _plan_with_loopback(db, config, without_log=True)
+    if as_sql:
+        _refuse_lacking(planned)
+        sys.stdout.write(triggers_of(db.dialect).script(planned, LOCK_TIMEOUT))
+    elif as_json:
+        _print_json(planned)
+    else:
+        _print(planned)
+        _warn_of_drops(planned)
+        _show_due(planned, is_plan=True)
+        if planned.changes:
+            note("Run `eventlog triggers apply` to do this.")
+        elif planned.differences:
+            note("The triggers are as declared; `eventlog triggers apply` records what is due.")
+        elif not planned.refused:
+            result(_nothing_to_do(config))
+    refused = _refused(planned)
+    return ExitCode.NO if check and planned.differences and not planned.refused else refused
+
+
+def run_triggers_apply(
+    context: CommandContext,
+    lock_timeout: float,
+    *,
+    yes: bool,
+    dry: bool,
+    as_sql: bool,
+    as_json: bool,
+) -> ExitCode:
+    """Run ``eventlog triggers apply``: the parameters are its argument and options."""
+    config = context.config()
+    if dry or as_sql:
+        with reading(config) as db:
+            planned = _plan_with_loopback(db, config, without_log=True)
+        if as_sql:
+            _refuse_lacking(planned)
+            sys.stdout.write(triggers_of(db.dialect).script(planned, lock_timeout))
+            return _refused(planned)
+    else:
+        planned = _applied(config, lock_timeout, asks=not yes and sees_terminal())
+    if as_json:
+        _print_json(planned, dry_run=dry)
+    elif dry or not context.quiet:
+        _print(planned)
+        if dry:
+            _warn_of_drops(planned)
+        _show_due(planned, dry)
+        done = "would be applied" if dry else "applied"
+        if planned.changes:
+            result(f"{number_of(len(planned.changes), 'change')} {done}.")
+        elif not planned.refused and not planned.differences:
+            result(_nothing_to_do(config))
+    return _refused(planned)
+
+
+def _applied(config: Config, lock_timeout: float, *, asks: bool) -> TriggerPlan:
+    """Apply the declared triggers, and return what was done. With ``asks``, only those triggers are
+    dropped for which the user was asked. Raises TriggerError.
+    """
+    agreed = _confirmed_drops(config) if asks else None
+    with changing(config) as db:
+        planned = _plan_with_loopback(db, config, without_log=False)
+        if agreed is not None and (more := set(planned.unwatched) - agreed):
+            raise TriggerError(
+                f"triggers of this log were added to {', '.join(sorted(more))} while the command "
+                "waited for the answer: nothing was changed; run it again"
+            )
+        triggers_of(db.dialect).apply(db.connection, planned, lock_timeout)
+        missing = triggers_of(db.dialect).record(db.connection, find_log(db, config).table, planned)
+        _record_due(db, config, planned)
+    if not missing:
+        return planned
+    warning = (
+        f"the captured columns were not recorded, because this role lacks {'; '.join(missing)}"
+    )
+    return replace(planned, warnings=(*planned.warnings, warning))
+
+
+def _refuse_lacking(planned: TriggerPlan) -> None:
+    """Raise TriggerError if this role cannot apply a plan, since its script would fail."""
+    if planned.lacking:
+        raise together([TriggerError(reason) for reason in planned.lacking])
+
+
+def _print_json(planned: TriggerPlan, **more: bool) -> None:
+    """Print a plan as JSON, with further members."""
+    due = [{"command": one.command, "reason": one.reason} for one in batches.due_for(planned.gaps)]
+    # What is recorded about a table is not part of the plan.
+    data = asdict(replace(planned, captured=()))
+    del data["captured"]
+    print_json({**data, "changes": len(planned.changes), "due": due, **more})
+
+
+def _show_due(planned: TriggerPlan, is_plan: bool) -> None:
+    """Print the resyncs that send, once the triggers exist, what was changed and not logged."""
+    due = batches.due_for(planned.gaps)
+    if due:
+        after = " after apply" if is_plan else ""
+        result(f"No trigger has logged these changes, and nothing else sends them. Run{after}:")
+    for one in due:
+        result(f"  {one.command}    # {visible(one.reason)}")
+
+
+def _record_due(db: OpenDatabase, config: Config, planned: TriggerPlan) -> None:
+    """Record for `doctor` which resyncs are due, and clear those of dropped classes, if this user
+    may write to the resync table.
+    """
+    log = find_log(db, config)
+    has_table = log.may_have(log.table.resync_table)
+    if has_table and not log.missing_rights(Purpose.RESYNC, Addition.POSITION):
+        if batches.due_now(log):
+            batches.settle_lost(log, present_catalog(log, config))
+        batches.note_due(log, batches.due_for(planned.gaps))
+
+
+def _refused(planned: TriggerPlan) -> ExitCode:
+    """Print the watches that cannot be applied to standard error. Returns the exit code."""
+    for sentence in planned.refused:
+        error_line(sentence, code=TriggerError.code)
+    return ExitCode.FAILED if planned.refused else ExitCode.DONE
+
+
+def _nothing_to_do(config: Config) -> str:
+    if config.watches:
+        return "Nothing to do."
+    return "Nothing to do: the configuration has no [[watch]] that names a table."
+
+
+def _confirmed_drops(config: Config) -> frozenset[str]:
+    """Ask whether the triggers of tables that are no longer watched may be dropped, outside of a
+    transaction. Returns these tables.
+    """
+    with reading(config) as db:
+        planned = planned_triggers(db, config)
+    if planned.unwatched:
+        confirm(f"This drops the triggers of {_unwatched(planned)}.", yes=False)
+    return frozenset(planned.unwatched)
+
+
+def _warn_of_drops(planned: TriggerPlan) -> None:
+    if planned.unwatched:
+        result(f"warning: apply drops the triggers of {_unwatched(planned)}")
+
+
+def _unwatched(planned: TriggerPlan) -> str:
+    return (
+        f"{', '.join(planned.unwatched)}, which no [[watch]] names any longer: later changes there "
+        "are not logged"
+    )
+
+
+def run_triggers_drop(
+    context: CommandContext,
+    lock_timeout: float,
+    *,
+    drop_log: bool,
+    force: bool,
+    yes: bool,
+    dry: bool,
+    as_sql: bool,
+    as_json: bool,
+) -> None:
+    """Run ``eventlog triggers drop``: the parameters are its argument and options."""
+    config = context.config()
+
+    def planned_drop(db: OpenDatabase) -> TriggerPlan:
+        planned = triggers_of(db.dialect).plan_drop(db.connection, find_log(db, config).table)
+        if drop_log and not force and not as_sql:
+            refuse_to_lose_rows(db, config)
+        return planned
+
+    log = config.database.log_table if drop_log else None
+    if dry or as_sql:
+        with reading(config) as db:
+            planned = planned_drop(db)
+        if not as_sql:
+            _show_drop(planned, log, dry=True, as_json=as_json)
+            return
+        sys.stdout.write(triggers_of(db.dialect).script(planned, lock_timeout))
+        if drop_log:
+            migrations.downgrade(None, sql=sys.stdout, **offline(config))
+        return
+    if not yes and sees_terminal():
+        with reading(config) as db:
+            planned = planned_drop(db)
+        _confirm_drop(planned, log)
+    with changing(config) as db:
+        planned = planned_drop(db)
+        triggers_of(db.dialect).apply(db.connection, planned, lock_timeout)
+        if drop_log:
+            migrations.downgrade(db.connection, **names(config))
+    if as_json or not context.quiet:
+        _show_drop(planned, log, dry=False, as_json=as_json)
+
+
+def _show_drop(planned: TriggerPlan, log: str | None, *, dry: bool, as_json: bool) -> None:
+    """Print what is dropped, or with ``dry`` would be: the triggers, and the log of this name."""
+    if as_json:
+        captured = [action.table for action in planned.changes]
+        print_json({"tables": captured, "log": log, "dry_run": dry})
+        return
+    _print(planned)
+    tables = number_of(len(planned.changes), "table")
+    would = "would be " if dry else ""
+    result(f"{tables} {would}captured no longer." if planned.changes else _NOTHING)
+    if log is not None:
+        result(f"The log {log} {would or 'is '}dropped.")
+
+
+def _confirm_drop(planned: TriggerPlan, log: str | None) -> None:
+    """Ask whether all triggers may be dropped, and the log of this name."""
+    goes = [f"the log {log} with all its rows and its internal tables"] if log is not None else []
+    if planned.changes:
+        tables = ", ".join(action.table for action in planned.changes)
+        goes.insert(0, f"the triggers of {tables}, whose changes are then not logged")
+    if goes:
+        confirm(f"This drops {'; and '.join(goes)}.", yes=False)
+
+
+def run_triggers_list(
+    context: CommandContext,
+    dialect_name: str | None,
+    catalog_file: Path | None,
+    *,
+    as_sql: bool,
+    as_json: bool,
+) -> None:
+    """Run ``eventlog triggers list``: the parameters are its argument and options."""
+    if dialect_name is not None or catalog_file is not None:
+        if not as_sql or dialect_name is None or catalog_file is None:
+            raise click.UsageError("give --dialect and --catalog together, with --sql")
+        _print_compiled(context, load_dialect(dialect_name), catalog_file)
+        return
+    config = context.config()
+    with reading(config, Purpose.MONITOR) as db:
+        installed = triggers_of(db.dialect).installed(db.connection, find_log(db, config).table)
+    if as_sql:
+        for function in dict.fromkeys(
+            one.function_sql for one in installed if one.function_sql is not None
+        ):
+            sys.stdout.write(f"{function.rstrip()};\n\n")
+        for one in installed:
+            sys.stdout.write(f"{one.trigger_sql};\n")
+    elif as_json:
+        print_json([one._asdict() for one in installed])
+    elif installed:
+        table(
+            ("table", "trigger", "function", "enabled"),
+            [
+                (one.table, one.trigger, one.function, "yes" if one.enabled else "no")
+                for one in installed
+            ],
+        )
+    else:
+        note("No triggers are installed; `eventlog triggers plan` shows what is declared.")
+
+
+def _print_compiled(context: CommandContext, dialect: Dialect, catalog_file: Path) -> None:
+    """Print the script that makes the declared triggers, without connecting to a database.
+
+    Raises ConfigError.
+    """
+    config = context.config()
+    try:
+        database = database_from_json(read_catalog(catalog_file))
+    except ConfigError as error:
+        raise with_location(error, "--catalog") from None
+    for warning in _mismatch_warnings(database, dialect):
+        note(f"warning: --catalog {catalog_file}: {warning}")
+    own_schema, name = split_name(config.database.log_table)
+    log = new_log(dialect, own_schema or config.database.schema_name or database.schema, name)
+    config = with_tables(config, database, log)
+    catalog = catalog_of(config, database, class_names(config)[1], log)
+    watches = declared_watches(config) or tuple(
+        WatchedTable(cls.name) for cls in catalog.classes if not cls.is_view
+    )
+    plan = TriggerPlan.of_new(triggers_of(dialect).compile(database, catalog, log, watches))
+    sys.stdout.write(triggers_of(dialect).script(plan, LOCK_TIMEOUT))
+
+
+def _mismatch_warnings(database: Database, dialect: Dialect) -> Iterator[str]:
+    """Yield warnings about a file's tables that do not fit this database.
+
+    Raises ConfigError for a name that is too long.
+    """
+    if database.dialect != dialect.name:
+        yield (
+            f"its tables are from {database.dialect}, but the SQL is for {dialect.name}: "
+            "names keep their case, and types keep their names"
+        )
+    for one in database.tables:
+        for name in (one.name, *(column.name for column in one.columns)):
+            dialect.quote(name)
+            if len(name.encode()) > dialect.max_identifier:
+                raise ConfigError(
+                    f"the catalog has the name {name!r} of {len(name.encode())} bytes, but "
+                    f"{dialect.name} allows {dialect.max_identifier}: shorten it, or give the "
+                    "--dialect of the file"
+                )
+        for column in one.columns:
+            if column.type.kind in dialect.lacks:
+                yield (
+                    f"{one.name}.{column.name} is {column.type.sql}, a type that {dialect.name} "
+                    "does not have: its values are treated as text"
+                )
+
+
+def _plan_with_loopback(db: OpenDatabase, config: Config, *, without_log: bool) -> TriggerPlan:
+    """Return the plan and a warning if the publisher's user owns watched tables (spec/event-log.md
+    8.3).
+
+    With ``without_log`` and no log yet, the plan is for a new log, and a warning names the missing
+    log.
+    """
+    writes_utc = config.publisher.event_time_zone == "local"
+    try:
+        log = find_log(db, config)
+        planned, catalog = plan_triggers(log, config)
+        # The triggers of the plan write UTC, too.
+        writes_utc = writes_utc and (log.table.writes_utc or bool(planned.actions))
+    except NoLogTable as error:
+        if not without_log:
+            raise
+        planned, catalog = plan_for_new_log(db, config)
+        planned = replace(
+            planned, warnings=(f"{error}; until then nothing can be applied", *planned.warnings)
+        )
+    of_zone = [utc_anyway(config.publication)] if writes_utc else []
+    new = new_log(db.dialect, catalog.schema, split_name(config.database.log_table)[1])
+    unwritable = unwritable_classes(config, catalog, new)
+    planned = replace(planned, warnings=(*planned.warnings, *of_zone, *unwritable))
+    if planned.lacking:
+        cannot = (f"this role cannot apply it: {reason}" for reason in planned.lacking)
+        return replace(planned, warnings=(*planned.warnings, *cannot))
+    if not planned.actions:
+        return planned
+    user = publisher_user(config, db.dialect, db.current_user())
+    options = publisher_options(config, user, db.dialect.fold_name)
+    owned = owned_tables(db, options, catalog.schema, captured_tables(config, catalog))
+    if not owned:
+        return planned
+    warning = (
+        f"{loopback_of_tables(options.driver_user or '', owned)}: {', '.join(LOOPBACK_WAYS_OUT)}"
+    )
+    return replace(planned, warnings=(*planned.warnings, warning))
+
+
+def _print(planned: TriggerPlan) -> None:
+    for action in planned.actions:
+        sign, colour = _SIGNS[action.kind]
+        result(visible(f"{sign} {action.table}: {action.reason}"), colour=colour)
+        if action.kind == "drop":
+            for statement in action.statements:
+                result(f"    {' '.join(statement.split())}")
+    for warning in planned.warnings:
+        result(f"warning: {warning}")
+    if planned.not_captured:
+        result("Not captured:")
+        for sentence in planned.not_captured:
+            result(f"  {sentence}")

@@ -1,0 +1,32 @@
+"""The check that the consumer of the option ``--consumer`` exists."""
+
+from __future__ import annotations
+
+from eventlog.cli.context import reading
+from eventlog.config.load import Config
+from eventlog.core.options import names_hint
+from eventlog.errors import ConfigError
+from eventlog.publisher.declared.opening import find_log
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.readers.consumers import ConsumerRow, has_table, read_consumer, read_consumers
+
+
+def check_consumer(config: Config, consumer: str | None) -> None:
+    """Raise ConfigError if the log does not have the consumer of the option, unless it is None."""
+    if consumer is not None:
+        with reading(config) as db:
+            consumer_row(find_log(db, config), consumer)
+
+
+def consumer_row(log: OpenLog, name: str) -> ConsumerRow:
+    """Return the row of a consumer in ``<log>_consumer``. Raises ConfigError."""
+    if has_table(log) and (line := read_consumer(log, name)) is not None:
+        return line
+    raise unknown_consumer(log, name)
+
+
+def unknown_consumer(log: OpenLog, name: str) -> ConfigError:
+    """Return the error for a consumer that the log does not have."""
+    known = [one.name for one in read_consumers(log)] if has_table(log) else []
+    hint = names_hint(name, known, "consumers")
+    return ConfigError(f"the log {log} has no consumer {name!r}; {hint}")

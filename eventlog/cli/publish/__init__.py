@@ -1,0 +1,1 @@
+"""The commands that publish: ``publish``, ``backlog``."""

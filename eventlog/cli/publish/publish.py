@@ -1,0 +1,57 @@
+"""The command ``eventlog publish``: options and help."""
+
+from __future__ import annotations
+
+import click
+
+from eventlog.cli import Command
+from eventlog.cli.consumer_option import consumer_option
+from eventlog.cli.context import CommandContext, name_option, source_option
+from eventlog.exit_codes import ExitCode
+from eventlog.registry import FORMATS
+
+
+@click.command(cls=Command)
+@click.option("--once", is_flag=True, help="Send what the queue holds now, then end.")
+@click.option(
+    "--dry-run", "dry", is_flag=True, help="Print the documents; record, mark and send nothing."
+)
+@click.option(
+    "--allow-refused",
+    is_flag=True,
+    help="With --once, end with 0 although rows were refused or invalid, or a class is "
+    "not published.",
+)
+@name_option("--format", "format_name", group=FORMATS, can=("publish",), metavar="FORMAT",
+             help="The format to send: {names}. Overrides format.type.")  # fmt: skip
+@source_option
+@consumer_option
+@click.pass_obj
+def publish(
+    context: CommandContext,
+    once: bool,
+    dry: bool,
+    allow_refused: bool,
+    format_name: str | None,
+    source: str | None,
+    consumer: str | None,
+) -> ExitCode:
+    """Read the log, send its events to the receiver, and mark the rows by the answers.
+
+    Runs until SIGTERM or SIGINT. It then waits for the answers to what was sent, and marks the
+    rows. Only one publisher at a time works on a log.
+
+    --consumer NAME is refused unless the file or the environment names the same consumer, because
+    the events would go to the sink of another reader.
+
+    With --from it follows another source. The answers then advance the position in that source,
+    which is stored in a file or a table.
+
+    There is no --json: --set log.format=json makes each log line a JSON object, and standard output
+    is for the documents of the sink stdout.
+    """
+    from eventlog.cli.publish.runs.publish import run_publish
+
+    return run_publish(
+        context, format_name, source, consumer, once=once, dry=dry, allow_refused=allow_refused
+    )

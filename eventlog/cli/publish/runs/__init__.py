@@ -1,0 +1,1 @@
+"""What these commands do when they run."""

@@ -1,0 +1,100 @@
+"""The command ``eventlog resync``: options and help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from eventlog.cli import Command
+from eventlog.cli.context import FILE, CommandContext, json_option
+from eventlog.exit_codes import ExitCode
+
+
+@click.command(cls=Command)
+@click.argument("class_name", metavar="CLASS")
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="KEY",
+    help="The object of this key, such as idu=1; repeatable.",
+)
+@click.option("--keys", "keys_file", type=FILE, metavar="FILE",
+              help="The objects whose keys are in this file, one per line.")  # fmt: skip
+@click.option(
+    "--where",
+    metavar="SQL",
+    help="Objects whose rows meet this condition, which is used in SQL unchanged.",
+)
+@click.option(
+    "--deletes",
+    is_flag=True,
+    help="Deletes (type 4) for objects that have rows in the log but no longer exist.",
+)
+@click.option(
+    "--as-update",
+    is_flag=True,
+    help="Write rows of type 6 (update row) in place of 5 (insert row).",
+)
+@click.option(
+    "--max-rows-per-second",
+    "rate",
+    type=click.FloatRange(0.001),
+    metavar="ROWS",
+    help="Maximum rows per second.",
+)
+@click.option("--batch", "size", type=click.IntRange(1, 1_000_000), default=1000, metavar="ROWS",
+              help="Rows that one transaction writes.")  # fmt: skip
+@click.option("--resume", is_flag=True, help="Continue where the same command stopped.")
+@click.option(
+    "--restart", is_flag=True, help="Start over, although the same command has not ended."
+)
+@click.option("--dry-run", "dry", is_flag=True, help="Count what would be written; write nothing.")
+@json_option
+@click.pass_obj
+def resync(
+    context: CommandContext,
+    class_name: str,
+    keys: tuple[str, ...],
+    keys_file: Path | None,
+    where: str | None,
+    deletes: bool,
+    as_update: bool,
+    rate: float | None,
+    size: int,
+    resume: bool,
+    restart: bool,
+    dry: bool,
+    as_json: bool,
+) -> ExitCode:
+    """Write a row for each object of CLASS to the log, or for those of --key, --keys, --where or
+    --deletes.
+
+    The publisher then sends each object as it is at that time. Each batch is a transaction that
+    also saves the position. After a stop or a kill, --resume continues there and leaves nothing
+    out.
+
+    --deletes searches the table for the keys that the log has rows of. For each key that no longer
+    exists and is not logged as deleted, such as those of a dropped partition, it writes a row of
+    type 4. It does the same for each key in the form that previous_key of the [[watch]] names. It
+    cannot find objects that the log has no rows of. It shows since when the log has rows of the
+    class.
+    """
+    from eventlog.cli.repair.runs.resync import run_resync
+
+    return run_resync(
+        context,
+        class_name,
+        keys,
+        keys_file,
+        where,
+        rate,
+        size,
+        deletes=deletes,
+        as_update=as_update,
+        resume=resume,
+        restart=restart,
+        dry=dry,
+        as_json=as_json,
+    )

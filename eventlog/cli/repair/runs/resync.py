@@ -1,0 +1,420 @@
+"""The run of ``eventlog resync``: write objects of a class to the log again, for repair and the
+first load.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection
+
+from eventlog.cli.context import CommandContext, note, print_json, progress, result, session
+from eventlog.cli.stopping import COMMITTING, DONE, NOTHING, if_stopped
+from eventlog.config.load import Config
+from eventlog.core.catalog import Catalog, ObjectClass
+from eventlog.core.clock import monotonic, sleep
+from eventlog.errors import BadTableKey, ConfigError, DatabaseError, DatabaseUnavailable, number_of
+from eventlog.exit_codes import ExitCode
+from eventlog.files.text import spooled
+from eventlog.model import EventType
+from eventlog.publisher.declared.configured_classes import class_named, read_catalog
+from eventlog.publisher.declared.opening import find_log
+from eventlog.sql import resync as batches
+from eventlog.sql.port.driver_errors import as_database_errors
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.port.rights import Addition, Purpose
+from eventlog.sql.port.windows import ResyncBatch, Selection
+from eventlog.sql.resync import Unfinished, WriteBatch
+
+SHOWN: Final = 20
+"""The most invalid lines and missing keys to name; the rest are counted."""
+
+
+class Opened(NamedTuple):
+    """A log to write to, and the class whose objects are written."""
+
+    log: OpenLog
+    catalog: Catalog
+    cls: ObjectClass
+
+
+@dataclass(slots=True)
+class Report:
+    """The result of this run."""
+
+    class_name: str
+    event_type: int
+    rows: int = 0
+    missing: int = 0
+    invalid_lines: int = 0
+    resumed_at: str | None = None
+    """The position that the run resumed from, None if it started from the beginning."""
+    seconds: float = 0.0
+    problems: list[str] = field(default_factory=list)
+    """The messages of the first invalid lines and missing keys."""
+    dry_run: bool = False
+    """True if ``rows`` would be written, and none was."""
+    compared: int | None = None
+    """With --deletes, the number of keys that were searched."""
+    known_since: str | None = None
+    """With --deletes, the event_time of the class's first row in the log, None if the log has
+    none.
+    """
+
+    @property
+    def has_gaps(self) -> bool:
+        """True if keys have no object, lines have no key, or the log has no rows of the class whose
+        deleted objects were searched.
+        """
+        is_unknown = self.compared is not None and self.known_since is None
+        return bool(self.missing or self.invalid_lines or is_unknown)
+
+    def add(self, batch: ResyncBatch) -> None:
+        """Add the counts of a batch."""
+        self.rows += batch.rows
+        self.missing += batch.missing
+        if self.compared is not None:
+            self.compared += batch.rows + batch.present
+
+    def add_problems(self, sentences: Iterable[str]) -> None:
+        """Keep the first problems, up to ``SHOWN``."""
+        self.problems += islice(sentences, max(0, SHOWN - len(self.problems)))
+
+
+def run_resync(
+    context: CommandContext,
+    class_name: str,
+    keys: tuple[str, ...],
+    keys_file: Path | None,
+    where: str | None,
+    rate: float | None,
+    size: int,
+    *,
+    deletes: bool,
+    as_update: bool,
+    resume: bool,
+    restart: bool,
+    dry: bool,
+    as_json: bool,
+) -> ExitCode:
+    """Run ``eventlog resync``: the parameters are its argument and options."""
+    if sum((bool(keys), keys_file is not None, where is not None, deletes)) > 1:
+        raise ConfigError("give only one of --key, --keys, --where and --deletes")
+    if keys and (resume or restart):
+        raise ConfigError("--key runs in one transaction: there is nothing to resume or to restart")
+    if resume and restart:
+        raise ConfigError("give --resume to continue or --restart to start over, not both")
+    event_type = _type_to_write(deletes=deletes, as_update=as_update)
+    digest = None if keys_file is None else fingerprint(keys_file)
+    with _opened(context.config(), class_name, resumable=not keys) as opened, ExitStack() as files:
+        selection = Selection(opened.cls.name, event_type, where, digest)
+        report = Report(opened.cls.name, int(event_type), dry_run=dry)
+        started = monotonic()
+        if keys:
+            _write_named(opened, selection, keys, report)
+        else:
+            line = batches.begin(opened.log, selection, resume=resume, restart=restart)
+            report.resumed_at = line.position
+            most = batch_size(size, rate)
+            if deletes:
+                write, total = _deleted_writer(opened, line, report, most, files)
+            else:
+                write, total = _batch_writer(opened, selection, line, keys_file, report, most)
+            if dry:
+                _count(opened.log.connection, write, line.position, report)
+            else:
+                opened.log.commit()
+                # The size of a whole class is an estimate.
+                unit = "objects" if keys_file or deletes else "objects or so"
+                label, hidden = f"resync {opened.cls.name}", context.quiet or as_json
+                with progress(label, total, hidden, unit) as advance:
+                    _run(opened, selection, write, rate, report, advance)
+        report.seconds = monotonic() - started
+    if_stopped(NOTHING if dry else DONE)
+    _show(report, as_json, context.quiet)
+    return ExitCode.FAILED if report.has_gaps else ExitCode.DONE
+
+
+def _type_to_write(*, deletes: bool, as_update: bool) -> EventType:
+    """Return the type of the rows that a resync writes. Raises ConfigError."""
+    if deletes and as_update:
+        raise ConfigError("--deletes writes rows of type 4: leave --as-update out")
+    if deletes:
+        return EventType.DELETE_ROW
+    return EventType.UPDATE_ROW_QUERY_BACK if as_update else EventType.INSERT_ROW_QUERY_BACK
+
+
+def fingerprint(path: Path) -> str:
+    """Return the SHA-256 digest of a file of keys, by which --resume recognizes it. Raises
+    ConfigError if the file does not exist.
+    """
+    if not path.is_file():
+        raise ConfigError(f"--keys {path}: there is no such file")
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_lines(
+    path: Path, canonical_key: Callable[[str | None], str]
+) -> Iterator[tuple[int, str | None, str | None]]:
+    """Yield the lines of a file of keys in UTF-8: the number of each line, from 1, and its
+    canonical key or its error. Empty lines have neither.
+    """
+    with path.open("rb") as file:
+        for number, data in enumerate(file, 1):
+            try:
+                text = data.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+                yield number, canonical_key(text) if text.strip(" \t") else None, None
+            except UnicodeDecodeError as error:
+                yield number, None, f"not UTF-8 at byte {error.start}"
+            except BadTableKey as error:
+                yield number, None, str(error)
+
+
+@contextmanager
+def _opened(config: Config, class_name: str, *, resumable: bool) -> Iterator[Opened]:
+    with session(config, Purpose.RESYNC) as db:
+        log = find_log(db, config)
+        catalog = read_catalog(log, config)
+        cls = class_named(catalog, class_name)
+        if resumable:
+            batches.check_table(log)
+        log.check_rights(Purpose.RESYNC, *([Addition.POSITION] if resumable else []))
+        yield Opened(log, catalog, cls)
+
+
+def _write_named(opened: Opened, selection: Selection, keys: Sequence[str], report: Report) -> None:
+    try:
+        canonical = [opened.cls.canonical_key(key) for key in keys]
+    except BadTableKey as error:
+        raise ConfigError(f"--key: {error}") from None
+    rows, missing = _write_keys(opened, selection, canonical, report)
+    if not report.dry_run:
+        if_stopped(COMMITTING)
+    opened.log.commit()
+    report.rows, report.missing = rows, missing
+
+
+def _write_keys(
+    opened: Opened, selection: Selection, keys: Iterable[str], report: Report
+) -> tuple[int, int]:
+    """Log the objects of these canonical keys, unless dry. Returns the number of objects, and the
+    number of keys without object.
+    """
+    existing, missing = batches.existing(
+        opened.log.connection, opened.log.dialect, opened.catalog.schema, opened.cls, keys
+    )
+    if not report.dry_run:
+        opened.log.write_keys(selection, existing)
+    report.add_problems(f"{key}: there is no such object" for key in missing)
+    return len(existing), len(missing)
+
+
+def _batch_writer(
+    opened: Opened,
+    selection: Selection,
+    line: Unfinished,
+    keys_file: Path | None,
+    report: Report,
+    size: int,
+) -> tuple[WriteBatch, int]:
+    """Return the function that writes a batch, and the number of rows or lines still to come."""
+    if keys_file is None:
+        if line.position is not None and not opened.cls.has_key(line.position):
+            raise ConfigError(
+                f"the key of class {opened.cls.name} has changed since the resync stopped after "
+                f"{line.position}: start over with --restart"
+            )
+        walk = opened.log.start_walk(opened.catalog.schema, opened.cls, selection)
+        try:
+            with as_database_errors(opened.log.connection):
+                total = opened.log.estimate(walk, line.position)
+        except DatabaseUnavailable:
+            raise
+        except DatabaseError as error:
+            if selection.where is None:
+                raise
+            raise ConfigError(f"--where {selection.where}: {error}") from error
+
+        def write_walked(conn: Connection, position: str | None) -> ResyncBatch:
+            if not report.dry_run:
+                return opened.log.on(conn).write_batch(walk, position, size)
+            rows = opened.log.on(conn).count(walk, position)
+            return ResyncBatch(rows, 0, position, is_last=True)
+
+        return write_walked, total
+
+    lines = read_lines(keys_file, opened.cls.canonical_key)
+    with keys_file.open("rb") as file:
+        total = sum(1 for _ in file)
+
+    def write(_conn: Connection, position: str | None) -> ResyncBatch:
+        done = int(position or 0)
+        chunk = list(islice((line for line in lines if line[0] > done), size))
+        problems = [f"{keys_file}, line {number}: {error}" for number, _, error in chunk if error]
+        report.invalid_lines += len(problems)
+        report.add_problems(problems)
+        keys = (key for _, key, _ in chunk if key is not None)
+        rows, missing = _write_keys(opened, selection, keys, report)
+        last = str(chunk[-1][0]) if chunk else position
+        return ResyncBatch(rows, missing, last, is_last=len(chunk) < size)
+
+    return write, total - int(line.position or 0)
+
+
+def _deleted_writer(
+    opened: Opened, line: Unfinished, report: Report, size: int, files: ExitStack
+) -> tuple[WriteBatch, int]:
+    """Return the function that writes a batch of deletes, and the number of keys still to be
+    searched. This function reads the log, once.
+    """
+    names, rows, since = batches.history(opened.log, opened.catalog, opened.cls)
+    report.compared = 0
+    if rows:
+        report.known_since = since or "an unknown time"
+    keys = batches.known(opened.log, names, int(line.position or 0)) if rows else iter(())
+    total = 0
+
+    def counted() -> Iterator[tuple[int, str]]:
+        nonlocal total
+        for one in keys:
+            total += 1
+            yield one
+
+    # The keys are kept in a file, since a snapshot that lasts for the whole run would keep the
+    # database from vacuuming.
+    left = files.enter_context(spooled(counted()))()
+
+    def write(conn: Connection, position: str | None) -> ResyncBatch:
+        done = int(position or 0)
+        chunk = list(islice((one for one in left if one[0] > done), size))
+        asked, of_former_key = [], []
+        for number, key in chunk:
+            try:
+                asked.append(opened.cls.canonical_key(key))
+            except BadTableKey as error:
+                former = _former_key(opened.cls, key)
+                if former is not None:
+                    of_former_key.append(former)
+                    continue
+                report.invalid_lines += 1
+                report.add_problems([f"the log, row {number}: {error}"])
+        if not report.dry_run and of_former_key:
+            selection = Selection(opened.cls.name, EventType.DELETE_ROW)
+            opened.log.on(conn).write_keys(selection, of_former_key)
+        dialect, schema, cls = opened.log.dialect, opened.catalog.schema, opened.cls
+        if report.dry_run:
+            _, gone = batches.existing(conn, dialect, schema, cls, asked)
+        else:
+            gone = batches.write_deleted(opened.log, schema, cls, asked)
+        last = str(chunk[-1][0]) if chunk else position
+        rows = len(gone) + len(of_former_key)
+        # An unreadable key may belong to a deleted object, so the due resync is not complete.
+        return ResyncBatch(
+            rows,
+            0,
+            last,
+            is_last=len(chunk) < size,
+            present=len(asked) - len(gone),
+            is_complete=not report.invalid_lines,
+        )
+
+    return write, total
+
+
+def _former_key(cls: ObjectClass, text: str) -> str | None:
+    """Return the canonical text of a key in the class's former form, None if the text has another
+    form.
+    """
+    try:
+        return None if cls.former is None else cls.former.canonical_key(text)
+    except BadTableKey:
+        return None
+
+
+def batch_size(size: int, rate: float | None) -> int:
+    """Return the rows of a transaction: at most those of one second, to avoid bursts."""
+    return size if rate is None else max(1, min(size, int(rate)))
+
+
+def _run(
+    opened: Opened,
+    selection: Selection,
+    write: WriteBatch,
+    rate: float | None,
+    report: Report,
+    advance: Callable[[int], None],
+) -> None:
+    started = monotonic()
+    try:
+        for batch in batches.run(opened.log, selection, write):
+            report.add(batch)
+            advance(batch.rows + batch.missing + batch.present)
+            seconds = batches.pause(report.rows, rate, monotonic() - started)
+            if seconds and not batch.is_last:
+                sleep(seconds)
+    except KeyboardInterrupt:
+        _show_problems(report)
+        if_stopped(
+            f"{number_of(report.rows, 'row')} written to the log; run the same command with "
+            "--resume to continue from there"
+        )
+        raise
+    except BaseException:
+        _show_problems(report)
+        note(
+            f"stopped after {number_of(report.rows, 'row')}; run the same command with --resume to "
+            "continue from there"
+        )
+        raise
+
+
+def _count(conn: Connection, write: WriteBatch, position: str | None, report: Report) -> None:
+    """Count the rows that would be written after a position. ``write`` writes nothing; the row of
+    the resync is rolled back.
+    """
+    is_last = False
+    while not is_last:
+        batch = write(conn, position)
+        report.add(batch)
+        position, is_last = batch.position, batch.is_last
+    conn.rollback()
+
+
+def _show(report: Report, as_json: bool, quiet: bool) -> None:
+    _show_problems(report)
+    if as_json:
+        print_json(asdict(report))
+    elif not quiet:
+        after = "" if report.resumed_at is None else f" after {report.resumed_at}"
+        done = "would be written" if report.dry_run else "written"
+        result(
+            f"{number_of(report.rows, 'row')} of type {report.event_type} {done} for "
+            f"{report.class_name}{after} in {report.seconds:.1f} s"
+        )
+    if report.compared is None or quiet:
+        return
+    if report.known_since is None:
+        note(
+            f"the log has no rows of {report.class_name}, so it does not show which objects were "
+            "deleted: compare the receiver's objects with the table"
+        )
+    else:
+        note(
+            f"{number_of(report.compared, 'key')} checked, from rows of the log since "
+            f"{report.known_since}; deleted objects whose rows were never in the log, or were "
+            "removed (purge, delete_from_log), are not found"
+        )
+
+
+def _show_problems(report: Report) -> None:
+    for problem in report.problems:
+        note(problem)
+    if (more := report.missing + report.invalid_lines - len(report.problems)) > 0:
+        note(f"... and {more:,} more (keys without object, lines without key)")

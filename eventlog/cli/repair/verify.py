@@ -1,0 +1,117 @@
+"""The command ``eventlog verify``: options and help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from eventlog.cli import Command
+from eventlog.cli.consumer_option import consumer_option
+from eventlog.cli.context import FILE, CommandContext, json_option, limit_option, name_option
+from eventlog.exit_codes import ExitCode
+from eventlog.registry import FORMATS
+
+_SHOWN: Final = 20
+"""The objects that are listed for people by default; --json and --report list all."""
+
+
+@click.command(cls=Command)
+@click.argument("classes", nargs=-1, metavar="[CLASS]...")
+@click.option(
+    "--target",
+    envvar="EVENTLOG_TARGET",
+    metavar="TARGET",
+    help="What to compare: the URL of a database, a file, a directory, or the URI of objects in a "
+    "store.  [default: the files or objects of the configured sink]",
+)
+@name_option(
+    "--format",
+    "format",
+    group=FORMATS,
+    can=("read_changes",),
+    metavar="FORMAT",
+    help="The format of files and objects: {names}.  [default: the configured format]",
+)
+@click.option(
+    "--options",
+    "map_file",
+    type=FILE,
+    metavar="FILE",
+    help="TOML or JSON: names of tables and columns in the target that differ, or options of the "
+    "reader of files.",
+)
+@consumer_option
+@click.option("--wait", type=click.FloatRange(0), default=60.0, show_default=True,
+              metavar="SECONDS", help="How long to wait for objects with changes that are not "
+              "delivered yet.")  # fmt: skip
+@click.option("--max-rows-per-second", type=click.FloatRange(0.001), metavar="ROWS",
+              help="Maximum objects to read per second.")  # fmt: skip
+@click.option("--batch", "size", type=click.IntRange(1, 1_000_000), default=5000, metavar="ROWS",
+              help="Objects that are read at once.")  # fmt: skip
+@click.option(
+    "--state",
+    type=FILE,
+    metavar="FILE",
+    help="Save the progress in FILE, and continue from there if it exists.",
+)
+@click.option(
+    "--repair",
+    "repaired",
+    is_flag=False,
+    flag_value="changed",
+    type=click.Choice(["changed", "surplus"]),
+    metavar="[surplus]",
+    help="Write different and missing objects to the log again, as resync does; with =surplus, "
+    "also delete objects that only the target has.",
+)
+@click.option(
+    "--show-values", is_flag=True, help="Show values, not hashes.  [default: monitor.show_values]"
+)
+@limit_option("objects to list of each kind", _SHOWN)
+@click.option("--report", type=FILE, metavar="FILE", help="Write the report to FILE, as JSON.")
+@json_option
+@click.pass_obj
+def verify(
+    context: CommandContext,
+    classes: tuple[str, ...],
+    target: str | None,
+    format: str | None,
+    map_file: Path | None,
+    consumer: str | None,
+    wait: float,
+    max_rows_per_second: float | None,
+    size: int,
+    state: Path | None,
+    repaired: str | None,
+    show_values: bool,
+    limit: int,
+    report: Path | None,
+    as_json: bool,
+) -> ExitCode:
+    """Compare a target with the source, object by object, while the application writes and the
+    publisher runs.
+
+    An object is compared when the log shows that all of its changes are delivered. An object with
+    later changes is compared again until --wait is over. Without CLASS all classes are compared.
+    """
+    from eventlog.cli.repair.runs.verify import run_verify
+
+    return run_verify(
+        context,
+        classes,
+        target,
+        format,
+        map_file,
+        consumer,
+        wait,
+        max_rows_per_second,
+        size,
+        state,
+        repaired,
+        limit,
+        report,
+        show_values=show_values,
+        as_json=as_json,
+    )

@@ -1,0 +1,471 @@
+"""The observer of a publisher's work: the monitor, traces, the service manager.
+
+If nothing observes, the observer is ``SILENT``, so that callers need not test for one. An observer
+is called from the publisher's own threads, and must return immediately.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from inspect import isfunction
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from eventlog.model import Answer, Document
+from eventlog.publisher.context.conditions import LINES_READ
+from eventlog.publisher.ledger.delivery import DeliveryInfo
+from eventlog.publisher.ledger.ledger import Ledger, count_undone, ledger_of
+from eventlog.sql.doctor import HeldSnapshot, OpenTransaction, TableStorage, oldest_writer
+from eventlog.sql.log.rows import count_failed
+from eventlog.sql.log.verifications import LastVerification, read_verifications
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.port.questions import ask_log
+from eventlog.sql.port.rights import Part, Right
+from eventlog.sql.port.windows import Window
+from eventlog.sql.resync import due_now
+
+if TYPE_CHECKING:
+    from eventlog.sql.readers.consumers import ConsumerStart
+
+QUEUE_CAP: Final = 100_000
+"""The most rows of status N that a measurement counts; for a longer queue, "or more" is
+reported.
+"""
+
+
+_MAX_TRANSACTIONS: Final = 100
+"""The most open transactions that a measurement reads."""
+
+
+class Doing(StrEnum):
+    CONNECTING = "connecting"
+    PUBLISHING = "publishing"
+    RESTING = "resting"
+    WAITING = "waiting"
+    STOPPED = "stopped"
+
+
+class WaitFor(StrEnum):
+    """The party that a publisher waits for before it tries again."""
+
+    RECEIVER = "receiver"
+    DATABASE = "database"
+    SOURCE = "source"
+
+
+class ParkedObject(NamedTuple):
+    """An object whose event the receiver asked for later, or fails for.
+
+    ``due`` is the time of the next attempt, on the monotonic clock. ``event_id`` is the event-id of
+    the event.
+    """
+
+    class_name: str
+    key: str
+    due: float
+    tries: int
+    reason: str
+    event_id: str = ""
+
+
+class SnapshotProgress(NamedTuple):
+    """The progress of a consumer's snapshot."""
+
+    class_name: str | None
+    """The class that is being read."""
+    objects: int
+    """The number of objects that were answered."""
+    expected: int
+    """The approximate number of objects to be answered in all."""
+    done: Sequence[str]
+    """The finished classes."""
+
+    @property
+    def in_words(self) -> str:
+        if self.class_name is None:
+            return "between two classes" if self.done else "at its beginning"
+        return f"{self.objects:,} of about {self.expected:,} objects of {self.class_name}"
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the progress as data for JSON."""
+        return {
+            "class": self.class_name,
+            "objects": self.objects,
+            "expected": self.expected,
+            "done": list(self.done),
+        }
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> SnapshotProgress:
+        """Return the progress from the data of ``as_data``."""
+        return cls(data["class"], data["objects"], data["expected"], data["done"])
+
+
+class ConsumerStatus(NamedTuple):
+    """The status of a consumer. Times are UTC."""
+
+    name: str
+    runs: bool
+    begins: str
+    begun: datetime
+    rows_behind: int
+    """The number of rows that the consumer has not done, ``MAX_ROWS_BEHIND`` at most."""
+    oldest_seconds: float | None
+    """The age of the first of these rows by event_time."""
+    ranges: int
+    """The number of ranges in the consumer's set above ``done_up_to``."""
+    done_up_to: int
+    """The record_id up to which all rows are done."""
+    done_top: int
+    """The highest record_id of the consumer's set."""
+    moved: datetime | None
+    still_seconds: float
+    """The time since the set last changed, or since the consumer was registered."""
+    events_in_flight: int
+    """The number of events that were sent or are parked, without a final answer."""
+    snapshot: SnapshotProgress | None
+    """The progress of the consumer's first load, None = it has none, or it has ended."""
+    start: ConsumerStart | None = None
+    """What the consumer sends, and where to, as of its last start; None = unknown."""
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the status as data for JSON."""
+        data = self._asdict()
+        start = data.pop("start")
+        return {
+            **data,
+            "snapshot": None if self.snapshot is None else self.snapshot.as_data(),
+            "sink": None if start is None else start.sink,
+            "classes": None if start is None else start.classes,
+        }
+
+
+class JobProgress(NamedTuple):
+    """The progress of a stage of a backlog job."""
+
+    share: float = 0.0
+    """The part that is done, 0 to 1."""
+    rows: int = 0
+    """The number of rows that were read or marked."""
+    events: int = 0
+    """The number of events that were written."""
+    name: str = "rows"
+    """The words that describe the rows."""
+    parts: str = ""
+    """The number of the stage's finished parts, in words."""
+    total: int = 0
+    """The number of rows to read or mark in all, 0 = unknown."""
+
+
+class OverduePurge(NamedTuple):
+    """What a purge should have done for at least half of ``keep_days``; empty = nothing."""
+
+    what: str = ""
+    reason: str = ""
+    """What holds it back, and since when."""
+
+
+NOTHING_OVERDUE: Final = OverduePurge()
+
+
+class Differences(NamedTuple):
+    """The sentences on captured tables that are not as declared, and on impossible watches.
+
+    ``uncaptured`` are those sentences of ``tables`` that name changes which no trigger logs.
+    """
+
+    tables: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    uncaptured: tuple[str, ...] = ()
+
+    @property
+    def sentences(self) -> list[str]:
+        """All sentences: of the tables, and of the watches."""
+        return [*self.tables, *self.refused]
+
+
+NO_DIFFERENCES: Final = Differences()
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Figures that need a query, as the publisher's own session last measured them between two
+    deliveries.
+    """
+
+    queue_rows: int | None = None
+    """The number of rows in the queue: at most ``cap``, and then there may be more. None for a
+    stream, which has no queue.
+    """
+    cap: int | None = None
+    oldest_seconds: float | None = None
+    """The age of the first row of status N by event_time, None if there is no such row."""
+    oldest_open_transaction_age_seconds: float | None = None
+    """The age of the oldest open transaction that has written to the log, None if there is none or
+    it is unknown.
+    """
+    parked: Sequence[ParkedObject] = ()
+    deliveries: Sequence[DeliveryInfo] = ()
+    clock: datetime | None = None
+    """The time to compare event_time with, None for a stream."""
+    seconds: float = 0.0
+    """The duration of the measurement."""
+    oldest_delivery_age_seconds: float | None = None
+    """The age of the first of ``deliveries`` according to its entry, None if unknown."""
+    ranges: int | None = None
+    """The number of ranges in a consumer's set."""
+    snapshot: SnapshotProgress | None = None
+    """The progress of the consumer's first load, None = it has none, or it has ended."""
+    behind: int | None = None
+    """The number of ``behind_unit``s in a followed source after its position, None for a log or if
+    it is unknown.
+    """
+    behind_unit: str | None = None
+    oldest_open_transaction: str | None = None
+    """The session of the oldest open transaction that has written to the log."""
+    oldest_snapshot: HeldSnapshot | None = None
+    """The snapshot that keeps dead rows of the log from being removed, None if there is none or it
+    is unknown.
+    """
+    tables: Sequence[TableStorage] = ()
+    """The log and its internal tables, empty if unknown."""
+    verified: Sequence[LastVerification] = ()
+    """The last verifications of targets, newest first; empty for a consumer."""
+    refused_rows: int = 0
+    """The rows, and objects of a snapshot, that the receiver has finally refused."""
+    invalid_rows: int = 0
+    """The rows, and objects of a snapshot, that failed a check."""
+    due_resyncs: Sequence[str] = ()
+    """The commands of the resyncs that are due; empty for a consumer, or if this role may not read
+    them.
+    """
+    unavailable: Sequence[str] = ()
+    """The names of the classes that cannot be published."""
+    consumers: Sequence[ConsumerStatus] = ()
+    """The consumers of the log; empty for a consumer."""
+    overdue_purge: OverduePurge = NOTHING_OVERDUE
+    """What a purge of the log should have done; empty for a consumer."""
+    keep_bytes: int | None = None
+    """The most bytes that the log should have, None = no limit; None for a consumer."""
+
+    @classmethod
+    def read(cls, log: OpenLog, consumer: str = "") -> Measured:
+        """Return what the database shows of a log: its oldest writer and snapshot, its tables; and,
+        unless it is for a ``consumer``, the verifications of targets.
+        """
+        writer = oldest_writer(
+            ask_log(log, "transactions", OpenTransaction, limit=_MAX_TRANSACTIONS)
+        )
+        snapshots = ask_log(log, "snapshots", HeldSnapshot, limit=1)
+        failed = count_failed(log, LINES_READ, consumer)
+        return cls(
+            oldest_open_transaction_age_seconds=None if writer is None else writer.seconds,
+            oldest_open_transaction=None if writer is None else writer.who,
+            oldest_snapshot=snapshots[0] if snapshots else None,
+            tables=ask_log(log, "storage", TableStorage),
+            verified=() if consumer else read_verifications(log),
+            refused_rows=failed.refused,
+            invalid_rows=failed.invalid,
+            due_resyncs=() if consumer else _due_resyncs(log),
+        )
+
+    @property
+    def dead_rows(self) -> Mapping[str, int]:
+        """The dead rows by part of the log, as far as they are known."""
+        return {table.part: table.dead for table in self.tables if table.dead is not None}
+
+    @property
+    def log_bytes(self) -> int:
+        """The bytes of the log on disk, with its indexes, without its internal tables."""
+        return sum(table.bytes for table in self.tables if table.part == "log")
+
+    @property
+    def table_bytes(self) -> Mapping[str, int]:
+        """The bytes on disk by part of the log, with indexes."""
+        return {table.part: table.bytes for table in self.tables}
+
+
+NOT_MEASURED: Final = Measured()
+
+
+def _due_resyncs(log: OpenLog) -> list[str]:
+    """Return the commands of the resyncs that are due, empty if this role may not read them."""
+    if not log.may_have(log.table.resync_table) or log.lacking([(Part.RESYNC, Right.SELECT)]):
+        return []
+    return [one.command for one in due_now(log)]
+
+
+def measure_queue(
+    log: OpenLog,
+    event_time_zone: str,
+    cap: int = QUEUE_CAP,
+    ledger: Ledger | None = None,
+    measured: Measured | None = None,
+) -> Measured:
+    """Measure the queue of a log, and count at most ``cap`` rows. The database's clock is read
+    last.
+
+    ``ledger`` None = the publisher's, without a memory. ``measured`` has earlier figures, which the
+    result contains, too.
+    """
+    ledger = ledger or ledger_of(log)
+    rows = count_undone(ledger, cap)
+    head = log.read_window(ledger.undone(Window(1, None, 1))) if rows else []
+    clock = moment_of(log.due_until(event_time_zone))
+    return replace(
+        measured or Measured(),
+        queue_rows=rows,
+        cap=cap,
+        oldest_seconds=event_age(head[0].event_time, clock) if head else None,
+        clock=clock,
+    )
+
+
+def event_age(event_time: str | None, clock: datetime) -> float | None:
+    """Return the seconds from an event_time, a text, to the log's clock; None if the text is not a
+    usual time.
+    """
+    try:
+        return (clock - moment_of(event_time or "")).total_seconds()
+    except (ValueError, OverflowError):
+        return None
+
+
+def moment_of(text: str) -> datetime:
+    """Parse a time of the log's clock, without its zone; fractions below microseconds are cut off.
+
+    Raises ValueError.
+    """
+    whole, dot, fraction = text.strip().partition(".")
+    return datetime.fromisoformat(whole + dot + fraction[:6]).replace(tzinfo=None)
+
+
+class Observer:
+    """An observer that does nothing.
+
+    A listener extends it and overrides the methods that it needs. Times are seconds.
+    """
+
+    @property
+    def wants_deliveries(self) -> bool:
+        """True if ``delivery_begins`` must be called: since counting the rows of a delivery takes
+        time.
+        """
+        return type(self).delivery_begins is not Observer.delivery_begins
+
+    @property
+    def wants_event_times(self) -> bool:
+        """True if event_time must be read for ``delivery_begins`` where it is not known."""
+        return False
+
+    def does(self, doing: Doing, reason: str = "") -> None:
+        """Note the publisher's present activity."""
+
+    def waits(self, who: WaitFor, reason: str, until: float, in_short: str = "") -> None:
+        """Note that the publisher backs off until ``until``, its next try on the monotonic clock.
+
+        ``in_short`` is the reason without words of the receiver; empty if there is no such text.
+        """
+
+    def connected(self, *, again: bool) -> None:
+        """Note that the connection is open, the lock is held and the classes have been read."""
+
+    def disconnected(self) -> None: ...
+
+    def progressed(self) -> None:
+        """Note that a cycle ended well, or that the receiver gave an answer other than retry."""
+
+    def window_read(self, seconds: float, groups: int) -> None:
+        """Note that a window of the queue was read, with so many groups to publish."""
+
+    def delivery_begins(
+        self, delivery: DeliveryInfo, event_times: Mapping[str, str | None]
+    ) -> None:
+        """Note that a delivery is about to be sent. ``event_times`` has the event_time of each
+        document's first row, by the event-id in the document.
+        """
+
+    def delivery_ended(self, number: int, result: str, left: DeliveryInfo | None = None) -> None:
+        """Note that a delivery was sent as far as possible, and its answered events are marked.
+        ``result`` is for people.
+
+        ``left`` is the recorded rest, which is sent again; None = the delivery is done.
+        """
+
+    def compared(self, differences: Differences) -> None:
+        """Note the differences between the triggers and the declared ones."""
+
+    def loads(self, snapshot: SnapshotProgress | None) -> None:
+        """Note the progress of a consumer's snapshot, None = it has ended."""
+
+    def marked(self, seconds: float) -> None:
+        """Note that answered events are marked, or that the position has moved after them."""
+
+    def answered(self, document: Document, answer: Answer, seconds: float) -> None:
+        """Note the answer to a document after so many seconds."""
+
+    def flushed(self) -> None:
+        """Note that the receiver has answered all pending documents."""
+
+    def left(self, parked: int, rows: int) -> None:
+        """Note how many objects are parked, and how many rows are in flight, after a cycle."""
+
+    def measure_due(self) -> float | None:
+        """Return the seconds until ``measured`` is called next, 0 if it is due, None for never."""
+        return None
+
+    @property
+    def queue_cap(self) -> int:
+        """The most rows N that the next measurement counts."""
+        return QUEUE_CAP
+
+    def measured(self, measured: Measured) -> None: ...
+
+
+SILENT: Final = Observer()
+
+
+class _Several(Observer):
+    """Several observers as one: every call goes to each of them."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = observers
+
+    @property
+    def wants_deliveries(self) -> bool:
+        return any(one.wants_deliveries for one in self._observers)
+
+    @property
+    def wants_event_times(self) -> bool:
+        return any(one.wants_event_times for one in self._observers)
+
+    def measure_due(self) -> float | None:
+        return min(
+            (due for one in self._observers if (due := one.measure_due()) is not None), default=None
+        )
+
+    @property
+    def queue_cap(self) -> int:
+        return min(one.queue_cap for one in self._observers)
+
+
+def _fan_out(note: str) -> Callable[..., None]:
+    def call(self: _Several, *arguments: Any, **named: Any) -> None:
+        for one in self._observers:
+            getattr(one, note)(*arguments, **named)
+
+    return call
+
+
+# Every method of an observer that returns nothing is called for each of several observers.
+for _note, _method in vars(Observer).items():
+    if isfunction(_method) and _note not in vars(_Several):
+        setattr(_Several, _note, _fan_out(_note))
+
+
+def join_observers(*observers: Observer) -> Observer:
+    """Return one observer for all of them: ``SILENT`` if none of them listens."""
+    listening = [observer for observer in observers if observer is not SILENT]
+    return listening[0] if len(listening) == 1 else _Several(listening) if listening else SILENT

@@ -1,0 +1,263 @@
+"""The catalogue of a publisher whose tables change while it runs (spec/event-log.md 5.5).
+
+A publisher reads its catalogue at the start. A column that is added later would make its rows
+``unknown_column``, a new type would make them ``bad_value``, and a missing column would fail the
+statement that reads back. Values that are read back by an older catalogue lack the new column, and
+nothing would send them later. So ``CatalogWatcher`` compares the catalogue by one statement: every
+few seconds, and immediately when values are about to be read back, when rows are about to become E,
+and when the database refuses a statement. Each change is logged once, and publishing goes on with
+the present catalogue, without the classes that the format fails to write. Rows that were logged
+earlier may still name a column that no longer exists; it is no longer read back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from sqlalchemy.exc import DBAPIError
+
+from eventlog.core.catalog import Attribute, Catalog, LogName, ObjectClass, Table
+from eventlog.core.clock import monotonic
+from eventlog.errors import EventlogError
+from eventlog.publisher.context.context import Context, unavailable_in_words
+from eventlog.publisher.send.unwritable import UnwritableClasses
+from eventlog.sql.port.driver_errors import is_refused
+from eventlog.sql.triggers.gaps import column_changes, key_change
+
+_log = logging.getLogger("eventlog.publisher")
+
+CATALOG_INTERVAL: Final = 10.0
+"""Seconds between two checks of the tables when nothing points to a change."""
+
+
+class CatalogDrifted(Exception):
+    """A window has invalid rows, or rows whose values must be read back, but the catalogue is older
+    than the tables. Nothing about these rows was recorded.
+    """
+
+
+class CatalogWatcher:
+    """Keeps the publisher's present ``context`` and its catalogue up to date."""
+
+    __slots__ = (
+        "_fingerprint",
+        "_has_failed",
+        "_last_warning",
+        "_next_refresh",
+        "_unwritable",
+        "context",
+    )
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        # The state of the tables before the catalogue was last read from them; None = unknown.
+        self._fingerprint: str | None = None
+        self._next_refresh = 0.0
+        self._last_warning = ""
+        self._has_failed = False  # True if the last cycle ended by an error that nothing explained
+        # The classes that the format has failed to write: their tables then, and the error.
+        self._unwritable: dict[str, tuple[tuple[Table, ...], EventlogError]] = {}
+
+    def refresh_if_due(self) -> bool:
+        """Call ``refresh`` if the last call was ``CATALOG_INTERVAL`` seconds ago."""
+        return monotonic() >= self._next_refresh and self.refresh()
+
+    def refresh(self) -> bool:
+        """Compare the tables with the catalogue, and return True if ``context`` has a new catalogue
+        now. Ends the transaction.
+
+        Changes are logged as a warning, once. If the catalogue cannot be read, the old one stays in
+        force, and a warning reports it once.
+        """
+        self._next_refresh = monotonic() + CATALOG_INTERVAL
+        if self._is_current():
+            self.context.log.commit()
+            return False
+        return self._reread()
+
+    def _is_current(self) -> bool:
+        """Return True if the tables still match the catalogue; one statement checks that."""
+        context = self.context
+        if context.reread is None:
+            return True
+        fingerprint = context.log.db.fingerprint(context.catalog)
+        if fingerprint is not None and fingerprint == self._fingerprint:
+            return True
+        # This is taken before the catalogue is read, so that a change in between is noticed the
+        # next time.
+        self._fingerprint = fingerprint
+        return False
+
+    def _reread(self) -> bool:
+        """Read the catalogue, and return True if ``context`` has a new catalogue now. Ends the
+        transaction.
+        """
+        context = self.context
+        assert context.reread is not None
+        try:
+            fresh = self._writable(context.reread())
+        except EventlogError as error:
+            context.log.connection.rollback()
+            self._fingerprint = None
+            if str(error) != self._last_warning:
+                what = (
+                    "the tables have changed and cannot be read again, so publishing continues "
+                    "with the tables as they were: %s"
+                )
+                _log.warning(what, error, extra={"code": error.code})
+            self._last_warning = str(error)
+            return False
+        context.log.commit()
+        sentences = list(_changes(context.catalog, fresh))
+        if not sentences:
+            return False
+        for sentence in sentences:
+            _log.warning(
+                "%s; see `eventlog triggers plan`, then `eventlog triggers apply`", sentence
+            )
+        self.context = replace(context, catalog=_with_lost_names(fresh, context.catalog))
+        return True
+
+    def _writable(self, fresh: Catalog) -> Catalog:
+        """Return the catalogue without the classes that the format fails to write. A class whose
+        tables have changed since is tried again.
+        """
+        tables = {cls.name: _tables(cls) for cls in fresh.classes}
+        self._unwritable = {
+            name: (of_class, error)
+            for name, (of_class, error) in self._unwritable.items()
+            if tables.get(name) == of_class
+        }
+        refused = {name: error for name, (_, error) in self._unwritable.items()}
+        return fresh.without(refused) if refused else fresh
+
+    def _leave_out(self, errors: Mapping[str, EventlogError]) -> None:
+        """Make classes unavailable that the format has failed to write."""
+        context = self.context
+        for name, error in errors.items():
+            self._unwritable[name] = _tables(context.catalog.class_named(name)), error
+            _log.error("%s", unavailable_in_words(name, error), extra={"code": error.code})
+        context.output.forget()
+        self.context = replace(context, catalog=context.catalog.without(errors))
+
+    def before_invalid(self) -> None:
+        """Raise CatalogDrifted if rows may be invalid only because the catalogue is old."""
+        if self.refresh():
+            raise CatalogDrifted
+
+    def before_read_back(self) -> None:
+        """Raise CatalogDrifted if values would be read back with an old catalogue.
+
+        When a row of the log is read, the tables have every change that was committed before the
+        row, including new columns. So one comparison after reading is enough for all rows of a
+        window.
+        """
+        if not self._is_current() and self._reread():
+            raise CatalogDrifted
+
+    def explains(self, error: CatalogDrifted | UnwritableClasses | DBAPIError) -> bool:
+        """Return True if the cycle that an error ended must run again: an old catalogue caused the
+        error, and ``context`` has a new one now; the format has failed to write classes, which
+        ``context`` no longer has; or a table may have been unavailable only while the statement
+        ran. The last cause leaves no trace, so one cycle is run again whichever statement the
+        database has refused, but not a second one directly after it.
+        """
+        if isinstance(error, CatalogDrifted):
+            return True
+        if isinstance(error, UnwritableClasses):
+            self.context.log.connection.rollback()
+            self._leave_out(error.errors)
+            return True
+        if not is_refused(self.context.log.connection, error):
+            return False
+        self.context.log.connection.rollback()
+        if self.refresh():
+            return True
+        is_first, self._has_failed = not self._has_failed, True
+        if is_first:
+            reason = str(getattr(error, "orig", error)).partition("\n")[0]
+            _log.warning("a statement failed and is tried again: %s", reason)
+        return is_first
+
+    def cycle_ended(self) -> None:
+        """Record that a cycle has ended without an error of the database."""
+        self._has_failed = False
+
+
+def _changes(before: Catalog, now: Catalog) -> Iterator[str]:
+    """Yield one sentence for each table of the classes that has changed."""
+    classes = {cls.name: cls for cls in now.classes}
+    for name, error in now.unavailable.items():
+        if str(before.unavailable.get(name, "")) != str(error):
+            yield unavailable_in_words(name, error)
+    for old in before.classes:
+        new = classes.pop(old.name, None)
+        if new is None:
+            if old.name not in now.unavailable:
+                yield f"{old.name} is no longer a class"
+            continue
+        yield from _changes_of_class(old, new, now.no_children)
+    yield from (f"{name} is a class now" for name in classes)
+
+
+def _changes_of_class(
+    old: ObjectClass, new: ObjectClass, no_children: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield the changes of the tables of a class: its own, and its child tables."""
+    tables = _columns(new)
+    for table, columns in _columns(old).items():
+        if table not in tables:
+            why = f": {no_children[table]}" if table in no_children else ""
+            yield (
+                f"{table} is no longer a child table of {old.name}{why}; its values are not "
+                "captured"
+            )
+            continue
+        words = column_changes(columns, tables.pop(table))
+        if table == old.name:
+            words = (
+                *words,
+                *key_change(*([column.name for column in cls.key] for cls in (old, new))),
+            )
+        if words:
+            yield f"{table}: {'; '.join(words)}"
+    yield from (f"{table} is a child table of {old.name} now" for table in tables)
+
+
+def _tables(cls: ObjectClass) -> tuple[Table, ...]:
+    return cls.table, *(child.table for child in cls.children)
+
+
+def _columns(cls: ObjectClass) -> dict[str, dict[str, str]]:
+    """Return the columns of a class that are attributes, by table, its own table first."""
+    tables: dict[str, dict[str, str]] = {cls.table.name: {}}
+    for attribute in cls.attributes:
+        tables.setdefault(attribute.table, {})[attribute.column.name] = attribute.column.type.sql
+    return tables
+
+
+def _with_lost_names(now: Catalog, before: Catalog) -> Catalog:
+    """Return the new catalogue, with names that only the old one had, since the log's rows may use
+    them.
+    """
+    names: dict[str, LogName] = {}
+    for name, log_name in now.log_names.items():
+        old = before.log_names.get(name)
+        lost = {} if old is None else _lost(old, log_name)
+        # They come last, since the present names of the class keep their present meaning.
+        names[name] = (
+            replace(log_name, by_spelling=(*log_name.by_spelling, lost)) if lost else log_name
+        )
+    return replace(now, log_names=names)
+
+
+def _lost(old: LogName, new: LogName) -> dict[str, Attribute]:
+    return {
+        name: attribute
+        for names in old.by_spelling
+        for name, attribute in names.items()
+        if new.attribute(name) is None
+    }

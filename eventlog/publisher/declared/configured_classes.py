@@ -1,0 +1,327 @@
+"""The tables that the configuration watches, and their classes (spec/triggers.md 1, spec/xds.md
+5).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from eventlog.config.load import Config
+from eventlog.config.publishing import value_options
+from eventlog.config.settings import WatchSettings
+from eventlog.core.catalog import Catalog, Database, ObjectClass, match_name
+from eventlog.core.catalog.builder import build_catalog, complete_catalog
+from eventlog.core.options import names_hint, same_fields
+from eventlog.core.values import ValueOptions
+from eventlog.errors import ConfigError, EventlogError, TriggerError, first_of, together
+from eventlog.sql.log_table import LogTable, split_name
+from eventlog.sql.port.driver_errors import as_database_errors
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.triggers.watch import (
+    TableChoice,
+    WatchedTable,
+    attribute_names,
+    choose_tables,
+    excluded_columns,
+    internal_tables,
+    matching_tables,
+)
+
+
+def read_catalog(log: OpenLog, config: Config) -> Catalog:
+    """Return the classes that the configuration names, as they are in the database now; some may be
+    unavailable.
+    """
+    database = log.db.reflect(class_schema(config))
+    return available_catalog(declared_tables(config, database, log.table), database, log.table)
+
+
+def catalog_if_readable(log: OpenLog, config: Config) -> Catalog | None:
+    """Return the classes, None if they cannot be read: objects are then named as the log does."""
+    try:
+        with as_database_errors(log.connection), log.connection.begin_nested():
+            return read_catalog(log, config)
+    except EventlogError:
+        if log.connection.invalidated:
+            raise
+        return None
+
+
+def class_named(catalog: Catalog, name: str) -> ObjectClass:
+    """Return the class of this name, exactly or without case.
+
+    Raises ConfigError that names the nearest class, or the class of a child table.
+    """
+    meaning = catalog.log_name(name)
+    if meaning is None:
+        hint = names_hint(name, [cls.name for cls in catalog.classes], "classes")
+        raise ConfigError(f"{name!r} is not a class; {hint}")
+    if meaning.child is not None:
+        owner = meaning.object_class.name
+        raise ConfigError(f"{name!r} is a child table of {owner}. Name {owner} instead")
+    return meaning.object_class
+
+
+def class_schema(config: Config) -> str | None:
+    """Return the schema of the classes, None = the current one.
+
+    Raises ConfigError for several schemas.
+    """
+    return class_names(config)[0]
+
+
+class DeclaredTables(NamedTuple):
+    """The configuration with one watch per table that its watches match, and the errors of the
+    watches.
+
+    ``refused`` maps names and patterns without a class to the reason. ``doubtful`` are tables of
+    watches by pattern that exclude missing names. These tables are published, and their triggers
+    stay unchanged.
+    """
+
+    config: Config
+    refused: Mapping[str, EventlogError]
+    doubtful: Mapping[str, EventlogError]
+
+
+def with_tables(config: Config, database: Database, log: LogTable) -> Config:
+    """Return the configuration of ``declared_tables``. Raises ConfigError with all problems."""
+    config, refused, doubtful = declared_tables(config, database, log)
+    if errors := [*refused.values(), *doubtful.values()]:
+        raise together(errors)
+    return config
+
+
+def declared_tables(config: Config, database: Database, log: LogTable) -> DeclaredTables:
+    """Return the configuration with a watch for each table that patterns of its watches match
+    (docs/guides/choose-tables.md).
+
+    Its warnings list tables that match but cannot be classes.
+    """
+    if all(watch.tables is None for watch in config.watches):
+        return DeclaredTables(config, {}, {})
+    tables = {table.name: table for table in database.tables}
+    named = {
+        name
+        for watch in config.watches
+        if watch.table and (name := match_name(watch.table, tables))
+    }
+    ignore = internal_tables(database, log) | _tables_without_class(config, tables)
+    others = {
+        name
+        for watch in config.watches
+        for name in matching_tables(database, watch.tables or (), watch.exclude_tables, ignore)
+    }
+    watches: list[WatchSettings] = []
+    warnings = list(config.warnings)
+    refused: dict[str, EventlogError] = {}
+    doubtful: dict[str, EventlogError] = {}
+    for watch in config.watches:
+        if watch.tables is None:
+            watches.append(watch)
+            continue
+        choice = choose_tables(
+            database,
+            watch.tables,
+            watch.exclude_tables,
+            watched=named,
+            others=others,
+            ignore=ignore,
+        )
+        named |= set(choice.tables)  # the first watch that matches a table gets it
+        warnings += (
+            (
+                f"{name} matches the watch {watch.name} and has no primary key, so it is not a "
+                "class and its changes are not captured. Give it a primary key, or name it in "
+                "exclude_tables"
+            )
+            for name in choice.without_key
+        )
+        own, unknown = _watches_of(watch, choice, database, named)
+        watches += own
+        wrong, no_class = _errors_of(watch, choice, unknown)
+        refused |= no_class
+        if wrong:
+            doubtful |= dict.fromkeys(choice.tables or watch.tables, together(wrong))
+    return DeclaredTables(
+        replace(config, watches=tuple(watches), warnings=tuple(warnings)), refused, doubtful
+    )
+
+
+def _tables_without_class(config: Config, tables: Iterable[str]) -> set[str]:
+    """Return the tables that the option ``database.tables`` does not list, so that they cannot be
+    watched.
+    """
+    if config.database.tables is None:
+        return set()
+    listed = [split_name(name)[1] for name in config.database.tables]
+    return {name for name in tables if match_name(name, listed) is None}
+
+
+def _watches_of(
+    watch: WatchSettings, choice: TableChoice, database: Database, named: Collection[str]
+) -> tuple[list[WatchSettings], set[str]]:
+    """Return a watch for each table that a watch's patterns choose, and the names in its
+    ``exclude`` that none of these tables has. Each table excludes those columns of ``exclude`` that
+    it has, and columns that cannot be attributes.
+    """
+    tables = {table.name: table for table in database.tables}
+    watches: list[WatchSettings] = []
+    unknown = set(watch.exclude)
+    for name in choice.tables:
+        known = attribute_names(database, tables[name], named)
+        exclude = tuple(column for column in watch.exclude if match_name(column, known) is not None)
+        unknown -= set(exclude)
+        exclude += tuple(
+            column for column in choice.left_out.get(name, ()) if column not in exclude
+        )
+        watches.append(replace(watch, table=name, tables=None, exclude_tables=(), exclude=exclude))
+    return watches, unknown
+
+
+def _errors_of(
+    watch: WatchSettings, choice: TableChoice, unknown: Iterable[str]
+) -> tuple[list[EventlogError], dict[str, EventlogError]]:
+    """Return the errors about a whole watch, and the errors about single tables."""
+    of_watch: list[EventlogError] = [
+        ConfigError(f"watch {watch.name}, exclude: {one!r} is an attribute of none of its tables")
+        for one in sorted(unknown)
+    ]
+    of_table: dict[str, EventlogError] = {}
+    for name, error in choice.refused.items():
+        located = ConfigError(f"watch {watch.name}: {error}")
+        if name in watch.exclude_tables:
+            of_watch.append(located)
+        else:
+            of_table[name] = located
+    return of_watch, of_table
+
+
+def class_names(config: Config) -> tuple[str | None, tuple[str, ...] | None]:
+    """Return the schema of the classes (None = the current one) and their names (None = all of the
+    schema).
+
+    Classes are the tables in ``tables``, else the watched tables; ``with_tables`` has replaced the
+    patterns of watches by tables. Raises ConfigError for several schemas.
+    """
+    listed = config.database.tables or tuple(watch.name for watch in config.watches)
+    if not listed:
+        return config.database.schema_name, None
+    parts = [split_name(name) if config.database.tables else (None, name) for name in listed]
+    schemas = {schema for schema, _ in parts if schema is not None}
+    if len(schemas) > 1:
+        raise ConfigError(
+            f"the watched tables are in several schemas ({', '.join(sorted(schemas))}); run one "
+            "publisher per schema, each with its own configuration"
+        )
+    return next(iter(schemas), config.database.schema_name), tuple(name for _, name in parts)
+
+
+def catalog_of(
+    config: Config, database: Database, tables: Sequence[str] | None, log: LogTable
+) -> Catalog:
+    """Return the classes of a database under the configuration's options, without the log and its
+    internal tables.
+
+    Raises ConfigError or TriggerError with all problems.
+    """
+    return complete_catalog(_catalog_of(config, database, tables, log, {}))
+
+
+def available_catalog(
+    declared: DeclaredTables, database: Database, log: LogTable, values: ValueOptions | None = None
+) -> Catalog:
+    """Return the classes of a database as ``catalog_of`` does. Tables that cannot be classes are
+    ``unavailable``.
+
+    ``values`` are the options for converting values to text, None = those of the format.
+    """
+    return _catalog_of(
+        declared.config, database, class_names(declared.config)[1], log, declared.refused, values
+    )
+
+
+def _catalog_of(
+    config: Config,
+    database: Database,
+    tables: Sequence[str] | None,
+    log: LogTable,
+    refused: Mapping[str, EventlogError],
+    values: ValueOptions | None = None,
+) -> Catalog:
+    settings, present = config.format, [table.name for table in database.tables]
+    unavailable = dict(refused)
+    exclude: defaultdict[str, set[str]] = defaultdict(set)
+    for watch in declared_watches(config):
+        try:
+            for table, columns in excluded_columns(database, watch, tables).items():
+                exclude[table] |= set(columns)
+        except TriggerError as error:
+            unavailable[match_name(watch.table, present) or watch.table] = error
+    return build_catalog(
+        database,
+        tables=tables,
+        values=values or value_options(config),
+        meta_identifiers=settings.meta_identifiers,
+        referential=settings.referential,
+        emit_keys=settings.emit_keys,
+        exclude=exclude,
+        ignore=log.own_tables,
+        refused=unavailable,
+        renamed_from={
+            watch.name: watch.renamed_from for watch in config.watches if watch.renamed_from
+        },
+        previous_key={
+            watch.name: watch.previous_key for watch in config.watches if watch.previous_key
+        },
+    )
+
+
+def captured_tables(config: Config, catalog: Catalog) -> tuple[str, ...]:
+    """Return the tables whose triggers fill the log: the watched tables, or the tables of all
+    classes without a watch.
+    """
+    watched = [catalog.log_name(watch.table) for watch in config.watches if watch.table is not None]
+    classes = [
+        log_name.object_class
+        for log_name in watched
+        if log_name is not None and log_name.child is None
+    ]
+    if not config.watches or any(watch.tables is not None for watch in config.watches):
+        classes = [cls for cls in catalog.classes if not cls.is_view]
+    bases = [table for watch in config.watches for table in watch.base or ()]
+    tables = [
+        table
+        for cls in classes
+        for table in (cls.name, *(child.table.name for child in cls.children))
+    ]
+    return tuple(dict.fromkeys([*tables, *bases]))
+
+
+def declared_watches(config: Config) -> tuple[WatchedTable, ...]:
+    """Return the watches of the configuration in the form that triggers are compiled from."""
+    return tuple(
+        WatchedTable(**{**same_fields(watch, WatchedTable), "table": watch.name})
+        for watch in config.watches
+    )
+
+
+def wanted_classes(config: Config, catalog: Catalog) -> frozenset[str] | None:
+    """Return the names of the classes in ``source.classes``, None = all.
+
+    Raises ConfigError for an unknown class.
+    """
+    wanted = config.of_log.classes
+    if wanted is None:
+        return None
+    names = [*(cls.name for cls in catalog.classes), *catalog.unavailable]
+    found = {name: match_name(name, names) for name in wanted}
+    if unknown := [name for name, match in found.items() if match is None]:
+        raise ConfigError(
+            f"{config.sources['source.classes']}: {first_of(unknown, 3)} is not a class of this "
+            f"configuration; {names_hint(unknown[0], names, 'classes')}"
+        )
+    return frozenset(match for match in found.values() if match is not None)

@@ -1,0 +1,186 @@
+"""Compare the triggers that a configuration declares with the installed ones (spec/triggers.md 9,
+9.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from eventlog.config.load import Config
+from eventlog.core.catalog import Catalog, Database
+from eventlog.errors import DatabaseUnavailable, EventlogError, first_of, together
+from eventlog.publisher.context.observer import Differences
+from eventlog.publisher.declared.configured_classes import (
+    available_catalog,
+    class_schema,
+    declared_tables,
+    declared_watches,
+)
+from eventlog.publisher.declared.opening import find_log
+from eventlog.sql.connect.locate import new_log
+from eventlog.sql.log_table import LogTable, split_name
+from eventlog.sql.port.driver_errors import as_database_errors
+from eventlog.sql.port.open_database import OpenDatabase
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.triggers import TriggerPlan, triggers_of, warnings_of_missing_log
+from eventlog.sql.triggers.declared import declared_triggers
+from eventlog.sql.triggers.watch import WatchedTable
+
+
+class _Declared(NamedTuple):
+    """The declarations of a configuration for the tables of a schema."""
+
+    config: Config
+    """The configuration with a watch for each table that its patterns match."""
+    database: Database
+    catalog: Catalog
+    watches: tuple[WatchedTable, ...]
+    refused: dict[str, EventlogError]
+    """The errors of tables that cannot be classes, and of tables whose watches are doubtful."""
+
+
+def _declared(log: LogTable, config: Config, database: Database) -> _Declared:
+    declared = declared_tables(config, database, log)
+    catalog = available_catalog(declared, database, log)
+    refused = {**catalog.unavailable, **declared.doubtful}
+    return _Declared(declared.config, database, catalog, declared_watches(declared.config), refused)
+
+
+def _reflected(db: OpenDatabase, config: Config) -> Database:
+    return db.reflect(class_schema(config))
+
+
+def planned_triggers(db: OpenDatabase, config: Config) -> TriggerPlan:
+    """Return the plan that makes the triggers as the configuration declares them. Raises
+    TriggerError, LogTableError, ConfigError.
+    """
+    return plan_triggers(find_log(db, config), config)[0]
+
+
+def refused_watches(log: OpenLog, config: Config) -> tuple[str, ...]:
+    """Return the errors of watches that no user can apply, because their tables or columns are
+    missing.
+    """
+    declared = _declared(log.table, config, _reflected(log.db, config))
+    reflect = log.db.reflect
+    return declared_triggers(
+        declared.database, declared.catalog, declared.watches, reflect, declared.refused
+    ).refusals
+
+
+def plan_triggers(log: OpenLog, config: Config) -> tuple[TriggerPlan, Catalog]:
+    """Return the plan for the triggers of a log, and the classes."""
+    _, database, catalog, watches, refused = declared = _declared(
+        log.table, config, _reflected(log.db, config)
+    )
+    planned = triggers_of(log.dialect).plan(
+        log.connection, database, catalog, log.table, watches, refused
+    )
+    return _with_warnings(planned, declared, config, log.db), catalog
+
+
+def plan_for_new_log(db: OpenDatabase, config: Config) -> tuple[TriggerPlan, Catalog]:
+    """Return the plan for the triggers of a log that does not exist yet, and the classes."""
+    database, triggers = _reflected(db, config), triggers_of(db.dialect)
+    schema, name = split_name(config.database.log_table)
+    schema = schema or config.database.schema_name or database.schema
+    log = new_log(db.dialect, schema, name)
+    declared = _declared(log, config, database)
+    if declared.refused:
+        raise together(list(declared.refused.values()))
+    catalog = declared.catalog
+    planned = TriggerPlan.of_new(triggers.compile(database, catalog, log, declared.watches))
+    tables = triggers.tables_of(db.connection, log)
+    planned = replace(planned, warnings=tuple(warnings_of_missing_log(log, tables)))
+    return _with_warnings(planned, declared, config, db), catalog
+
+
+def _with_warnings(
+    planned: TriggerPlan, declared: _Declared, config: Config, db: OpenDatabase
+) -> TriggerPlan:
+    found = declared.config.warnings[len(config.warnings) :]
+    views = _view_references(declared.config, declared.catalog)
+    foreign = [
+        f"{name}: its rows are those of the foreign table {first_of(list(tables), 3, 'table')}, "
+        "which has no snapshot, so `eventlog verify` and `eventlog backlog run` cannot prove that "
+        "they read them as they were"
+        for name, tables in db.foreign_tables(declared.catalog).items()
+    ]
+    return replace(planned, warnings=(*found, *planned.warnings, *views, *foreign))
+
+
+def _view_references(config: Config, catalog: Catalog) -> Iterator[str]:
+    """Yield warnings about references in views that are written as values even with ``referential =
+    "dn"`` (spec/xds.md 6.4).
+    """
+    if config.format.referential != "dn":
+        return
+    for cls in catalog.classes:
+        references = [
+            one.column.name
+            for one in cls.attributes
+            if cls.is_view and one.name[:3].casefold() == "fk_"
+        ]
+        if references:
+            yield (
+                f"{cls.name}: {', '.join(references)} stay values with "
+                'referential = "dn", which makes associations only from the foreign keys of tables'
+            )
+
+
+def differences(db: OpenDatabase, config: Config) -> Differences:
+    """Return what `eventlog triggers apply` would change; the role needs only the right to read the
+    tables.
+
+    If the database shows this role no triggers, the record of the last apply is compared instead.
+    """
+    if not config.watches:
+        return Differences()
+    try:
+        with as_database_errors(db.connection), db.connection.begin_nested():
+            planned = planned_triggers(db, config)
+    except DatabaseUnavailable:
+        raise
+    except EventlogError:
+        refused: tuple[str, ...] = ()
+        recorded: tuple[str, ...] = ()
+        with (
+            suppress(EventlogError),
+            as_database_errors(db.connection),
+            db.connection.begin_nested(),
+        ):
+            refused = refused_watches(find_log(db, config), config)
+        with (
+            suppress(EventlogError),
+            as_database_errors(db.connection),
+            db.connection.begin_nested(),
+        ):
+            recorded = unlike_recorded(find_log(db, config), config)
+        return Differences(recorded, refused, recorded)
+    tables = [(action.kind, f"{action.table}: {action.reason}") for action in planned.faults]
+    return Differences(
+        tuple(sentence for _, sentence in tables),
+        planned.refused,
+        tuple(sentence for kind, sentence in tables if kind != "drop"),
+    )
+
+
+def unlike_recorded(log: OpenLog, config: Config) -> tuple[str, ...]:
+    """Return sentences on watched tables that differ from the record of `eventlog triggers apply`,
+    for a role that sees no triggers.
+    """
+    _, database, catalog, watches, refused = _declared(
+        log.table, config, _reflected(log.db, config)
+    )
+    return triggers_of(log.dialect).unlike_recorded(
+        log.connection, database, catalog, log.table, watches, refused
+    )
+
+
+def comparison(config: Config) -> Callable[[OpenDatabase], Differences]:
+    """Return the function with which a publisher finds tables that are not captured as declared."""
+    return partial(differences, config=config)

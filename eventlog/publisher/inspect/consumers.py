@@ -1,0 +1,61 @@
+"""The status of a log's consumers, for people and programs (spec/event-log.md 13)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import sqlalchemy as sa
+
+from eventlog.publisher.context.observer import ConsumerStatus, measure_queue
+from eventlog.publisher.feeds.snapshot import UnfinishedSnapshot
+from eventlog.publisher.ledger.claimed_rows import read_recorded
+from eventlog.publisher.ledger.ledger import SetLedger, is_at_work
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.readers.consumers import read_consumers
+from eventlog.sql.readers.followed_set import FollowedSet
+
+MAX_ROWS_BEHIND: Final = 100_000
+"""The most rows that are counted as not done."""
+
+
+def consumer_statuses(
+    log: OpenLog, event_time_zone: str, most: int = MAX_ROWS_BEHIND
+) -> list[ConsumerStatus]:
+    """Return the status of each consumer of a log, by name; at most ``most`` rows behind are
+    counted for each.
+    """
+    found = []
+    lines = read_consumers(log)
+    if not lines:
+        return []
+    now = log.connection.execute(
+        sa.select(sa.literal_column(log.dialect.utc_now, sa.TIMESTAMP()))
+    ).scalar_one()
+    for line in lines:
+        done = line.done
+        done.discard(line.requeued.rows)
+        ledger = SetLedger(log, line.name, line.begins, followed=FollowedSet(done))
+        measured = measure_queue(log, event_time_zone, most, ledger)
+        deliveries, _ = read_recorded(log, line.name)
+        still = (now - (line.moved or line.begun)).total_seconds()
+        found.append(
+            ConsumerStatus(
+                name=line.name,
+                runs=is_at_work(log, ledger.consumer),
+                begins=line.begins,
+                begun=line.begun,
+                rows_behind=measured.queue_rows or 0,
+                oldest_seconds=measured.oldest_seconds,
+                ranges=len(done.ranges),
+                done_up_to=done.floor,
+                done_top=done.top,
+                moved=line.moved,
+                still_seconds=still,
+                events_in_flight=sum(1 for delivery in deliveries for _ in delivery.events()),
+                snapshot=None
+                if line.loaded is None
+                else UnfinishedSnapshot.from_row(line.begun, line.loaded).progress(),
+                start=line.start,
+            )
+        )
+    return found

@@ -1,0 +1,678 @@
+"""The explanation of a single row.
+
+It has its checks, its group, the decision of precedence, its document, and
+its outcome. Nothing is recorded, marked or sent. The group is exact for rows in flight, whose
+in-flight entry records it. For waiting rows it is the group that the next cycle would make. For
+done rows it is a reconstruction, since their events are not recorded.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple
+
+from eventlog.core.catalog import Attribute, ObjectId
+from eventlog.core.ranges import to_ranges
+from eventlog.core.rows.checks import CheckedRow, InvalidRow, check_rows, is_of
+from eventlog.core.rows.event_ids import is_of_snapshot
+from eventlog.core.rows.events import (
+    READS_FIELD,
+    READS_ROW,
+    Decision,
+    Outgoing,
+    build_event,
+    decide,
+    ids_of,
+)
+from eventlog.core.rows.fold import first_id, fold, object_of, reach, reach_of_span
+from eventlog.errors import BadTableKey, DatabaseError, LogTableError
+from eventlog.model import QUEUE_FIELDS, LogRow, Status, origins_of, queue_rows, unpadded
+from eventlog.publisher.context.context import Context, remark_in_words, unavailable_in_words
+from eventlog.publisher.feeds.snapshot import Present, read_object
+from eventlog.publisher.ledger.claimed_rows import BacklogClaim, read_recorded
+from eventlog.publisher.ledger.delivery import Delivery
+from eventlog.publisher.ledger.ledger import is_at_work, status_of
+from eventlog.publisher.send.cycle import build_recorded, preview, recorded_ids
+from eventlog.sql.log.rows import PUT_BACK, SKIPPED, ErrorRow, read_errors
+from eventlog.sql.port.driver_errors import as_database_errors
+
+_SECONDS: Final = 60
+"""The time-out of one statement, in seconds."""
+_MAX_REACH: Final = 50_000
+"""The most record_ids on either side of a row that are read for its group."""
+_MAX_STEPS: Final = 10
+_VALUES: Final = (None, None)  # old_value and new_value, the last of ``QUEUE_FIELDS``
+_REFUSED: Final = (Status.ERROR, Status.FATAL)
+_PUBLISHED: Final = (Status.SUCCESS, Status.WARNING)
+_DONE: Final = (*_REFUSED, *_PUBLISHED)
+
+Source = Literal["in_flight", "queue", "reconstructed", "nearby"]
+_Read = Callable[[int, int], list[LogRow]]
+"""A function that returns the rows that may be in the group, from one record_id to another, in
+queue order.
+"""
+
+
+class InFlight(NamedTuple):
+    """The place of a row that is recorded in flight. ``event_id`` is the one in the document.
+
+    ``attempts`` is the recorded number of attempts at an event that is parked, or that the receiver
+    fails for, 0 = none is recorded. ``next_attempt`` is a time of the database in UTC (ISO 8601),
+    empty if it is due at once.
+    """
+
+    delivery: int
+    document: int
+    event_id: str
+    event_id_number: int
+    attempts: int = 0
+    last_answer: str = ""
+    next_attempt: str = ""
+
+    @property
+    def in_words(self) -> str:
+        """The attempts, the last answer and the next attempt, and what to do."""
+        tries = f"tried {self.attempts} {'time' if self.attempts == 1 else 'times'} or more"
+        answer = f", the last answer: {self.last_answer}" if self.last_answer else ""
+        due = f"at {self.next_attempt} UTC" if self.next_attempt else "at once"
+        return (
+            f"{tries}{answer}; the next attempt is due {due}. Fix what the receiver answers, or "
+            f"give the event up: `eventlog skip {shlex.quote(self.event_id)} --reason REASON`"
+        )
+
+
+class Member(NamedTuple):
+    """A row of the group, and its outcome."""
+
+    record_id: int
+    status: str
+    event_type: int
+    column_name: str | None
+    old: str | None
+    new: str | None
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The explanation of a row. If ``row`` is None, it explains an object in a
+    consumer's snapshot.
+    """
+
+    log: str
+    row: LogRow | None
+    state: str
+    """The state as a sentence."""
+    problem: InvalidRow | None
+    """The check that the row fails now."""
+    class_name: str | None
+    key: str | None
+    in_flight: InFlight | None
+    source: Source | None
+    """The source from which the group is known, None if the row is in no group."""
+    members: tuple[Member, ...]
+    read_back: tuple[str, ...] | None
+    """The attributes that are read from the object now, None if there are none."""
+    event_id: str | None
+    operation: str | None
+    """The event-id and the operation of the event, None without an event."""
+    document: str | None
+    errors: tuple[ErrorRow, ...]
+    notes: tuple[str, ...]
+    """Sentences about how reliable the explanation is."""
+
+
+def explanation_data(explanation: Explanation) -> dict[str, Any]:
+    """Return the explanation as data for JSON: named tuples become objects."""
+    return {
+        **{name: getattr(explanation, name) for name in Explanation.__dataclass_fields__},
+        "row": None if explanation.row is None else explanation.row._asdict(),
+        "problem": None if explanation.problem is None else explanation.problem._asdict(),
+        "in_flight": None if explanation.in_flight is None else explanation.in_flight._asdict(),
+        "members": [member._asdict() for member in explanation.members],
+        "errors": [line._asdict() for line in explanation.errors],
+    }
+
+
+class _Known(NamedTuple):
+    """A row, with what the log and its internal tables contain about it."""
+
+    row: LogRow
+    status: str
+    """The row's status according to the ledger."""
+    object_id: ObjectId | None
+    """The object, None if the row fails the checks with the ``problem``, or its class is
+    unavailable.
+    """
+    problem: InvalidRow | None
+    place: tuple[InFlight, Outgoing, Delivery] | None
+    """The place where the row is recorded in flight."""
+    deliveries: Sequence[Delivery]
+    claim: BacklogClaim | None
+    errors: Sequence[ErrorRow]
+
+
+class _Built(NamedTuple):
+    """A group, the source of its knowledge, its rows in the log, and its result.
+
+    ``delivery`` is the delivery in which the event is, or would be, sent.
+    """
+
+    source: Source
+    rows: Sequence[LogRow]
+    decision: Decision
+    event: Outgoing
+    delivery: Delivery
+
+
+def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explanation:
+    """Explain the row of this record_id.
+
+    Raises LogTableError if it does not exist, DatabaseError.
+    """
+    context.log.db.begin_reading(seconds)
+    return explain_as_read(context, record_id)
+
+
+def explain_as_read(context: Context, record_id: int) -> Explanation:
+    """Explain the row of this record_id in the transaction that the session has begun, as
+    ``explain`` does.
+    """
+    notes: list[str] = []
+    known = _read(context, record_id, notes)
+    built = _group_of(context, known, notes)
+    source = None if built is None else built.source
+    if built is not None and _is_unknown(known, built):
+        source = "nearby"
+        notes.append(_UNKNOWN)
+    elif source == "reconstructed":
+        notes.append(_RECONSTRUCTED)
+    is_certain = built is not None and source != "nearby" and built.event.operation is not None
+    event = built.event if built is not None and is_certain else None
+    object_id, place = known.object_id, known.place
+    return Explanation(
+        log=str(context.log),
+        row=known.row,
+        state=_state(context, known),
+        problem=known.problem,
+        class_name=None if object_id is None else object_id[0].name,
+        key=None if object_id is None else object_id[1],
+        in_flight=None if place is None else place[0],
+        source=source,
+        members=() if built is None else tuple(_members(built, are_known=source != "nearby")),
+        read_back=_read_back(built) if source != "nearby" else None,
+        event_id=None if event is None else event.sent_id,
+        operation=None if event is None else event.operation,
+        document=None
+        if built is None or event is None
+        else preview(context, built.delivery, [event]),
+        errors=tuple(known.errors),
+        notes=tuple(notes),
+    )
+
+
+_UNKNOWN: Final = (
+    "the log does not record which of these rows were sent as one event, nor the values that were "
+    "read back, so the document that was sent is not known"
+)
+_RECONSTRUCTED: Final = (
+    "the event is a reconstruction from the rows that still exist, and values that are read back "
+    "are the present ones"
+)
+
+
+def _is_unknown(known: _Known, built: _Built) -> bool:
+    """Return True if it is unknown what was sent for a processed row: another processed row may
+    have been in its event, or values were read back. Rows that were refused are shown as they would
+    be sent now.
+    """
+    if built.source != "reconstructed" or known.status in (Status.ERROR, Status.FATAL):
+        return False
+    return len(built.rows) > 1 or built.decision.query_back is not None
+
+
+def _read(context: Context, record_id: int, notes: list[str]) -> _Known:
+    """Read a row and check it. Raises LogTableError if it does not exist."""
+    rows = context.log.read_rows([(record_id, record_id)])
+    if not rows:
+        raise LogTableError(
+            f"the log {context.log} has no row {record_id}: it may have been purged, deleted once "
+            "it was published (delete_from_log), or never committed"
+        )
+    (row,) = rows
+    context.ledger.recover()
+    errors = _errors(context, record_id, notes)
+    checked = check_rows(queue_rows([row]), context.catalog, None)
+    notes += [remark_in_words(remark) for remark in checked.remarks]
+    if (
+        checked.waiting
+        and (name := context.catalog.unavailable_class(row.table_name or "")) is not None
+    ):
+        notes.append(unavailable_in_words(name, context.catalog.unavailable[name]))
+    deliveries, claim = read_recorded(context.log, context.ledger.consumer)
+    return _Known(
+        row,
+        _status(context, row, errors),
+        object_of(checked.valid) if checked.valid else None,
+        checked.invalid[0] if checked.invalid else None,
+        _place(deliveries, record_id),
+        deliveries,
+        claim,
+        errors,
+    )
+
+
+def _group_of(context: Context, known: _Known, notes: list[str]) -> _Built | None:
+    """Return the group of a row with its event, None if the row is in no group."""
+    row, object_id = known.row, known.object_id
+    try:
+        with as_database_errors(context.log.connection), context.log.connection.begin_nested():
+            if known.place is not None:
+                return _recorded(context, *known.place[1:])
+            if object_id is None or _is_loopback(context, row):
+                return None
+            if known.status == Status.NEW and _is_due(context, row):
+                in_flight = recorded_ids(known.deliveries)
+                return _waiting(context, row.record_id, object_id, in_flight)
+            if known.status in _DONE:
+                return _reconstructed(context, row.record_id, object_id, known.status)
+    except DatabaseError as error:
+        notes.append(f"its group could not be built: {error}")
+    return None
+
+
+def explain_object(context: Context, event_id: str, seconds: int = _SECONDS) -> Explanation:
+    """Explain an object of a consumer's snapshot by its event-id, as ``explain`` does for a row.
+
+    Raises LogTableError for an impossible event-id.
+    """
+    context.log.db.begin_reading(seconds)
+    if not context.ledger.consumer or not is_of_snapshot(event_id):
+        raise LogTableError(
+            f"{event_id} is not the event-id of an object in a consumer's snapshot. Use an id "
+            "that begins with 'snapshot.', and name the consumer with --consumer"
+        )
+    notes: list[str] = []
+    errors = _errors(context, event_id, notes)
+    present = _present(context, event_id, notes)
+    event = None if present is None or present.event.operation is None else present.event
+    problem = (
+        None
+        if present is None or present.event.outcomes is None
+        else next(iter(present.event.outcomes.invalid), None)
+    )
+    if present is not None and event is None and problem is None:
+        notes.append("the object does not exist now, so nothing would be sent for it")
+    return Explanation(
+        log=str(context.log),
+        row=None,
+        state=_state_of_object(context, errors),
+        problem=problem,
+        class_name=None if present is None else present.object_id[0].name,
+        key=None if present is None else present.object_id[1],
+        in_flight=None,
+        source=None,
+        members=(),
+        read_back=None,
+        event_id=event_id,
+        operation=None if event is None else event.operation,
+        document=None
+        if present is None or event is None
+        else preview(context, present.delivery, [event]),
+        errors=tuple(errors),
+        notes=tuple(notes),
+    )
+
+
+def _present(context: Context, event_id: str, notes: list[str]) -> Present | None:
+    """Return the object of a snapshot as it is now, None if it cannot be read."""
+    try:
+        with as_database_errors(context.log.connection), context.log.connection.begin_nested():
+            return read_object(context, event_id)
+    except (DatabaseError, BadTableKey) as error:
+        notes.append(f"the object could not be read: {error}")
+        return None
+
+
+def _state_of_object(context: Context, errors: Sequence[ErrorRow]) -> str:
+    if not errors:
+        loads = context.ledger.loading() is not None
+        return (
+            "sent with the snapshot, or waiting to be sent"
+            if loads
+            else "sent with the snapshot, if it existed at that time"
+        )
+    if errors[-1].code == PUT_BACK:
+        return "queued again: it was sent again since, or it waits to be sent"
+    return _state_of_refused(Status.ERROR, errors[-1], "")
+
+
+def _errors(context: Context, row: int | str, notes: list[str]) -> list[ErrorRow]:
+    conn = context.log.connection
+    try:
+        with as_database_errors(conn), conn.begin_nested():
+            return read_errors(context.log, row, context.ledger.consumer)
+    except DatabaseError as error:
+        notes.append(f"its error lines cannot be read: {error}")
+        return []
+
+
+def _status(context: Context, row: LogRow, errors: Sequence[ErrorRow]) -> str:
+    """Return the status of the row; for a consumer, its set and its error rows determine the
+    status.
+    """
+    status = status_of(context.ledger, row.record_id, row.status)
+    is_refused = context.ledger.consumer and errors and errors[-1].code != PUT_BACK
+    return Status.ERROR.value if status == Status.SUCCESS and is_refused else status
+
+
+# --- the row --------------------------------------------------------------------------------------
+
+
+def _place(
+    deliveries: Iterable[Delivery], record_id: int
+) -> tuple[InFlight, Outgoing, Delivery] | None:
+    for delivery in deliveries:
+        for document_no, events in delivery.documents.items():
+            for event in events:
+                if record_id in event.ids:
+                    place = in_flight_at(delivery, document_no, event)
+                    return place, event, delivery
+    return None
+
+
+def in_flight_at(delivery: Delivery, document_no: int, event: Outgoing) -> InFlight:
+    """Return the place of an event with its attempts."""
+    place = InFlight(delivery.number, document_no, event.sent_id, event.attempts)
+    tried = delivery.attempts_at(document_no, event)
+    if tried is None:
+        return place
+    return place._replace(attempts=tried.tries, last_answer=tried.answer, next_attempt=tried.due)
+
+
+def _is_loopback(context: Context, row: LogRow) -> bool:
+    return is_of(row.perpetrator, context.options.driver_user)
+
+
+def _is_due(context: Context, row: LogRow) -> bool:
+    return not context.options.handle_future_events or bool(
+        _due_ids(context, row.record_id, row.record_id)
+    )
+
+
+def _due_ids(context: Context, first: int, last: int) -> list[int]:
+    """Return the record_ids of the rows that are due now, in the order in which they are read. The
+    database compares event_time with its own clock.
+    """
+    log = context.log
+    now = log.due_until(context.options.event_time_zone)
+    return log.due_ids(now, first, last)
+
+
+def _state(context: Context, known: _Known) -> str:
+    row, status, claim = known.row, known.status, known.claim
+    if status == Status.NEW and claim is not None and row.record_id <= claim.last:
+        return (
+            f"claimed since {claim.since}: it is in {claim.directory}, or waits for a row that is "
+            f"(backlog job {claim.job})"
+        )
+    if status == Status.NEW:
+        return _state_of_new(context, known)
+    loopback = (
+        f", made by {row.perpetrator!r}, the publisher's own user, and not published; `eventlog "
+        "requeue --loopback` queues it again"
+    )
+    last = known.errors[-1] if known.errors else None
+    match status:
+        case Status.SUCCESS:
+            return "done" + (
+                loopback
+                if _is_loopback(context, row)
+                else ": published and answered success, or without effect"
+            )
+        case Status.WARNING:
+            return "done: published, and the receiver answered warning"
+        case Status.ERROR | Status.FATAL if last is not None and (
+            status == Status.ERROR or last.code in ("receiver", SKIPPED)
+        ):
+            return _state_of_refused(
+                status, last, "" if known.problem is not None else ", and it passes the checks now"
+            )
+        case Status.ERROR | Status.FATAL:
+            return (
+                f"failed ({status}); the reason is not recorded; not tried again until `eventlog "
+                "requeue`"
+            )
+    return f"ignored: status {row.status!r} is reserved, and only rows with status N are sent"
+
+
+def _state_of_refused(status: str, last: ErrorRow, fix: str) -> str:
+    """Return the state of a refused row or object with this status, from its newest error row.
+    ``fix`` describes a change since then.
+    """
+    if last.code == SKIPPED:
+        return f"skipped: {last.message}; not sent again until `eventlog requeue`"
+    if last.code == "receiver":
+        level = "error" if status == Status.ERROR else "fatal"
+        return (
+            f"the receiver answered {level}: {last.message}; "
+            "not tried again until `eventlog requeue`"
+        )
+    return f"invalid ({last.code}): {last.message}{fix}; not tried again until `eventlog requeue`"
+
+
+def _state_of_new(context: Context, known: _Known) -> str:
+    row, problem, place = known.row, known.problem, known.place
+    runs = is_at_work(context.log, context.ledger.consumer)
+    if place is not None:
+        if place[0].attempts:
+            return (
+                f"parked as event {place[0].event_id} (delivery {place[0].delivery}, document "
+                f"{place[0].document}): {place[0].in_words}"
+            )
+        what = (
+            f"in flight as event {place[0].event_id} (delivery {place[0].delivery}, document "
+            f"{place[0].document})"
+        )
+        then = (
+            "sent without a final answer, or parked"
+            if runs
+            else "sent first when a publisher starts"
+        )
+        return f"{what}: {then}"
+    if _is_loopback(context, row):
+        who = f"made by {row.perpetrator!r}, the publisher's own user"
+        if context.options.leave_loopback:
+            return f"ignored: {who} (loopback_action = keep)"
+        return f"will be marked S without being published: {who}"
+    if problem is not None:
+        return f"will become E ({problem.code}): {problem.message}"
+    if not _is_due(context, row):
+        return f"not due before {row.event_time} (handle_future_events)"
+    ahead = (
+        None
+        if known.object_id is None
+        else _event_ahead(context, known.object_id, known.deliveries)
+    )
+    if ahead is not None and ahead.attempts:
+        return f"waits for event {ahead.event_id} of its object, which is parked: {ahead.in_words}"
+    if ahead is not None:
+        return f"waits for event {ahead.event_id} of its object, which is in flight or parked"
+    return "waits to be published" if runs else "waits to be published; no publisher runs"
+
+
+def _event_ahead(
+    context: Context, object_id: ObjectId, deliveries: Iterable[Delivery]
+) -> InFlight | None:
+    """Return the event in flight for the same object, None if there is none."""
+    by_first = {
+        event.ids[0]: in_flight_at(delivery, document_no, event)
+        for delivery in deliveries
+        for document_no, events in delivery.documents.items()
+        for event in events
+        if event.ids
+    }
+    rows = context.log.read_rows([(first, first) for first in sorted(by_first)])
+    for record_id, _, other, _, _, _ in check_rows(queue_rows(rows), context.catalog, None).valid:
+        if other == object_id:
+            return by_first[record_id]
+    return None
+
+
+# --- the group ------------------------------------------------------------------------------------
+
+
+def _recorded(context: Context, recorded: Outgoing, delivery: Delivery) -> _Built | None:
+    """Rebuild the event of an in-flight entry from those of its rows that still have status N
+    (spec/event-log.md 10).
+    """
+    rebuilt = build_recorded(context, [recorded])
+    ((_, decision, _),) = rebuilt.decided
+    if decision is None:
+        return None
+    rows = context.log.read_rows(to_ranges(sorted(recorded.ids)))
+    delivery = delivery._replace(origins=origins_of(rebuilt.log_rows.values()))
+    return _Built("in_flight", rows, decision, rebuilt.events[0], delivery)
+
+
+def _waiting(
+    context: Context, record_id: int, object_id: ObjectId, in_flight: Collection[int]
+) -> _Built | None:
+    """Return the group that the next cycle would make of the row (spec/event-log.md 6)."""
+    options = context.options
+
+    def read(first: int, last: int) -> list[LogRow]:
+        rows = _rows_of_object(context, object_id, first, last)
+        is_new = {
+            row.record_id: status_of(context.ledger, row.record_id, row.status) == Status.NEW
+            for row in rows
+        }
+        rows = [row for row in rows if is_new[row.record_id] and row.record_id not in in_flight]
+        if options.handle_future_events:
+            by_id = {row.record_id: row for row in rows}
+            return [by_id[due] for due in _due_ids(context, first, last) if due in by_id]
+        return rows
+
+    return _folded(context, "queue", record_id, object_id, read)
+
+
+def _rows_of_object(context: Context, object_id: ObjectId, first: int, last: int) -> list[LogRow]:
+    """Return the rows of an object from one record_id to another, with any status.
+
+    The keys are read first: other objects' rows may have large values, which are not read.
+    """
+    keys = context.log.read_columns([(first, last)], QUEUE_FIELDS[: -len(_VALUES)])
+    without_values = [(*row, *_VALUES) for row in keys]
+    good = check_rows(without_values, context.catalog, None).valid
+    ids = [record_id for record_id, _, other, _, _, _ in good if other == object_id]
+    return context.log.read_rows(to_ranges(ids))
+
+
+def _reconstructed(
+    context: Context, record_id: int, object_id: ObjectId, status: str
+) -> _Built | None:
+    """Return the group of the row if all rows of its kind around it were folded together: those
+    that were refused, or those that were published.
+    """
+    alike: Sequence[str] = _REFUSED if status in _REFUSED else _PUBLISHED
+    if context.ledger.consumer:  # its set does not show which rows were refused
+        alike = _DONE
+
+    def read(first: int, last: int) -> list[LogRow]:
+        rows = _rows_of_object(context, object_id, first, last)
+        return [
+            row for row in rows if status_of(context.ledger, row.record_id, row.status) in alike
+        ]
+
+    return _folded(context, "reconstructed", record_id, object_id, read)
+
+
+def _folded(
+    context: Context, source: Source, record_id: int, object_id: ObjectId, read: _Read
+) -> _Built | None:
+    options = context.options
+    span = min(reach_of_span(options.fold_span) or _MAX_REACH, _MAX_REACH)
+    first, last = max(1, record_id - span), record_id + span
+    rows: list[LogRow] = []
+    mine: list[CheckedRow] = []
+    for _ in range(_MAX_STEPS):
+        rows = read(first, last)
+        good = check_rows(queue_rows(rows), context.catalog, options.driver_user).valid
+        mine = [row for row in good for _, _, other, _, _, _ in (row,) if other == object_id]
+        # The beginning of a group depends on the end of the previous group, so go back to a gap
+        # that no group can span.
+        if not mine or first == 1 or first_id(mine) - first >= reach(options.fold_distance):
+            break
+        first = max(1, first - span)
+    for group in fold(mine, options.fold_distance, options.fold_span):
+        ids = ids_of(group)
+        if record_id in ids:
+            ((_, decision, current),) = decide([group], context.query_back, [None])
+            assert decision is not None
+            event = build_event(group, options.events, decision, current, attempts=context.attempts)
+            own = [row for row in rows if row.record_id in ids]
+            return _Built(source, own, decision, event, Delivery(0, {}, "", origins_of(own)))
+    return None
+
+
+# --- the outcome of its rows
+# -------------------------------------------------------------------------
+
+
+def _members(built: _Built, *, are_known: bool) -> Iterable[Member]:
+    """Yield the rows of the group. Unless they ``are_known`` to be one, their outcome is their
+    status.
+    """
+    outcomes: dict[int, str] = dict.fromkeys(built.event.contributed, "makes the event")
+    for dropped in built.decision.dropped:
+        record_id, _, _, attribute, _, _ = dropped
+        outcomes[record_id] = _why_dropped(attribute, built.decision.surviving)
+    if built.event.outcomes is not None:
+        outcomes |= dict.fromkeys(
+            built.event.outcomes.gone, "no effect: the object no longer exists"
+        )
+        outcomes |= dict.fromkeys(built.event.outcomes.noop, "no effect: it changes nothing")
+        outcomes |= {
+            row.record_id: f"invalid ({row.code}): {row.message}"
+            for row in built.event.outcomes.invalid
+        }
+    for row in built.rows:
+        status = unpadded(row.status)
+        done = f"done: status {status}"
+        outcome = outcomes.get(row.record_id, done) if are_known else done
+        yield Member(
+            row.record_id,
+            status,
+            row.event_type or 0,
+            row.column_name,
+            row.old_value,
+            row.new_value,
+            outcome,
+        )
+
+
+def _why_dropped(attribute: Attribute | None, surviving: Sequence[CheckedRow]) -> str:
+    """Return the sentence about the row that takes precedence over a row of this attribute
+    (spec/event-log.md 7.1).
+    """
+    for record_id, event_type, _, _, _, _ in surviving:
+        if event_type in READS_ROW:
+            return (
+                f"dropped by precedence: row {record_id} of type {event_type} "
+                "reads the whole object"
+            )
+    for record_id, event_type, _, other, _, _ in surviving:
+        if event_type in READS_FIELD and other is attribute:
+            return (
+                f"dropped by precedence: row {record_id} of type {event_type} "
+                "reads the attribute back"
+            )
+    return "dropped by precedence when the event was first built"
+
+
+def _read_back(built: _Built | None) -> tuple[str, ...] | None:
+    if built is None or built.decision.query_back is None:
+        return None
+    return tuple(attribute.name for attribute in built.decision.query_back)

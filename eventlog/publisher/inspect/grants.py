@@ -1,0 +1,79 @@
+"""The rights of those who work with a log, as SQL for its owner to run: ``eventlog grants`` and the
+fixes of ``doctor`` (docs/guides/install.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from eventlog.config.load import Config
+from eventlog.core.catalog import Catalog
+from eventlog.errors import ConfigError
+from eventlog.publisher.declared.configured_classes import read_catalog, wanted_classes
+from eventlog.publisher.declared.opening import additions_of, find_log
+from eventlog.sql.port.open_database import OpenDatabase
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.port.questions import repairs
+from eventlog.sql.port.rights import Addition, Part, Purpose, grants_advice, rights_for
+
+
+def grants_for(db: OpenDatabase, config: Config, role: str, purpose: Purpose) -> list[str]:
+    """Return the GRANT statements that let a role work with the log: rights on the log and its
+    internal tables, and SELECT on the watched tables and their child tables, or for a consumer on
+    the tables of its classes.
+
+    ``role`` is written as in SQL without quotes. Raises
+    ConfigError if the database has no such purpose, and the errors of ``find_log``.
+    """
+    if purpose in (Purpose.CONSUMER, Purpose.RESET) and "consumers" not in db.dialect.capabilities:
+        raise ConfigError(
+            f"{db.dialect.name} does not support consumers, so there is nothing to grant; "
+            "choose another --purpose"
+        )
+    log = find_log(db, config)
+    catalog = read_catalog(log, config)
+    user = db.dialect.quote(db.dialect.spelled(role))
+    additions = (*additions_of(config), Addition.POSITION, Addition.REPAIR)
+    rights = rights_for(purpose, *additions)
+    statements = log.grants(rights, user)
+    if "roles" not in log.dialect.capabilities or not rights.keys() & {Part.CLASSES, Part.TABLES}:
+        return statements
+    read = _tables(config, catalog, with_children=Part.TABLES in rights)
+    reading = grants_to_read(log, catalog.schema, read, user)
+    return [*dict.fromkeys([*statements, *reading])]
+
+
+def _tables(config: Config, catalog: Catalog, *, with_children: bool) -> list[str]:
+    """Return the tables and views that are read."""
+    wanted = wanted_classes(config, catalog)
+    classes = [cls for cls in catalog.classes if wanted is None or cls.name in wanted]
+    tables = [
+        table
+        for cls in classes
+        for table in (cls.table, *(c.table for c in cls.children if with_children))
+    ]
+    return [*dict.fromkeys(table.name for table in tables)]
+
+
+def grants_to_read(
+    log: OpenLog,
+    schema: str | None,
+    tables: Sequence[str],
+    user: str,
+) -> tuple[str, ...]:
+    """Return the grants of SELECT on tables of a schema to a quoted user: one statement for all
+    tables, or one per table if the database does not accept a list.
+    """
+    names = [log.dialect.qualified(schema, table) for table in tables]
+    lists = [", ".join(names)] if names and "grants_together" in log.dialect.capabilities else names
+    classes = log.dialect.quote(schema or "")
+    return tuple(
+        sql
+        for one in lists
+        for sql in repairs(log, "read_grants", user=user, classes=classes, tables=one)
+    )
+
+
+def command_of(role: str, consumer: str | None) -> str:
+    """Return the sentence that leads to all grants of a publisher's or a consumer's role."""
+    return grants_advice(role, Purpose.PUBLISHER if consumer is None else Purpose.CONSUMER)

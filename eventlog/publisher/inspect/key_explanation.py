@@ -1,0 +1,190 @@
+"""Why the change of an object is not published: what ``eventlog explain --key`` shows
+(spec/event-log.md 11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Final, NamedTuple
+
+from eventlog.config.load import Config
+from eventlog.core.catalog import Catalog, ObjectId
+from eventlog.core.ranges import to_ranges
+from eventlog.errors import ConfigError, EventlogError, RowError, first_of, number_of
+from eventlog.model import LogRow, Status, queue_rows
+from eventlog.publisher.context.context import Context, Counters, unavailable_in_words
+from eventlog.publisher.declared.opening import for_consumer, open_unlocked
+from eventlog.publisher.inspect.doctor import Compare
+from eventlog.publisher.inspect.explanation import explain_as_read
+from eventlog.publisher.ledger.ledger import status_of
+from eventlog.sql import doctor
+from eventlog.sql.log.rows import extent
+from eventlog.sql.log.snapshots import Snapshots
+from eventlog.sql.port import questions
+from eventlog.sql.port.driver_errors import as_database_errors, for_message
+from eventlog.sql.port.rights import Purpose
+from eventlog.sql.port.windows import Window
+
+_ROWS: Final = 10_000
+"""How many of the newest rows of the log, and of the first rows of the queue, are searched."""
+_SECONDS: Final = 60
+"""The time-out of one statement, in seconds."""
+_PATIENCE: Final = 10.0
+"""The seconds to spend on reading again while a table is altered."""
+_TRANSACTIONS: Final = 100
+_FIELDS: Final = ("record_id", "status", "table_name", "table_key")
+
+
+class KeyExplanation(NamedTuple):
+    """The answer for an object: ``record_id`` is the row with which ``sentences`` begin, None if
+    the log has no such row.
+    """
+
+    class_name: str
+    key: str
+    record_id: int | None
+    sentences: Sequence[str]
+
+
+def explain_key(
+    config: Config, text: str, compare: Compare, consumer: str | None = None
+) -> list[KeyExplanation]:
+    """Return why the changes of the objects with a key are not published, or not sent to a
+    consumer of the log, None = the configured reader.
+
+    ``text`` is a key as the log has it (``idu=7``), in any class, or with the name of its class
+    before it (``usr.idu=7``). Raises ConfigError if no class has such a key, SnapshotOutdated if a
+    table is altered each time it is read, and the errors of ``open_unlocked``.
+    """
+    opened = open_unlocked(config, Counters(), Purpose.MONITOR)
+    with opened as own, as_database_errors(own.log.connection):
+        context = for_consumer(own, consumer)
+
+        def read() -> list[KeyExplanation]:
+            context.ledger.recover()
+            answers = []
+            for object_id in _objects(context.catalog, text):
+                row = _deciding_row(context, object_id)
+                sentences = [*_sentences(context, config, object_id, row, compare)]
+                record_id = None if row is None else row.record_id
+                name, key = object_id[0].name, object_id[1]
+                answers.append(KeyExplanation(name, key, record_id, sentences))
+            return answers
+
+        answers = Snapshots(context.log, _PATIENCE, _SECONDS).read(read)
+    # If several classes have the key, take the classes for which the log has rows.
+    found = [one for one in answers if one.record_id is not None]
+    return found or answers
+
+
+def _objects(catalog: Catalog, text: str) -> list[ObjectId]:
+    objects: list[ObjectId] = []
+    for cls in catalog.classes:
+        with suppress(RowError):
+            objects.append((cls, cls.canonical_key(text.removeprefix(f"{cls.name}."))))
+    if not objects:
+        for name, reason in catalog.unavailable.items():
+            if text.startswith(f"{name}."):
+                raise ConfigError(unavailable_in_words(name, reason))
+        names = first_of([cls.name for cls in catalog.classes], 10) or "none"
+        raise ConfigError(
+            f"{text!r} is not a key of any class. Write it as the log has it (idu=7), with its "
+            f"class if several classes have such a key (usr.idu=7); the classes are {names}"
+        )
+    return objects
+
+
+def _deciding_row(context: Context, object_id: ObjectId) -> LogRow | None:
+    """Return the first unpublished row of the object, otherwise its newest row, whether the row
+    passes the checks or not.
+    """
+    log, ledger = context.log, context.ledger
+    window = ledger.undone(Window(1, None, _ROWS, skipped_user=context.options.skipped_user))
+    queue = queue_rows(log.read_window(window))
+    _, newest = extent(log) or (0, 0)
+    parts = [to_ranges([row[0] for row in queue])]
+    if newest:
+        parts.append([(max(1, newest - _ROWS + 1), newest)])
+    found: dict[int, str] = {}
+    for ranges in parts:
+        rows = log.read_columns(ranges, _FIELDS) if ranges else []
+        for record_id, status, table_name, table_key in rows:
+            if _is_of(context.catalog, object_id, table_name, table_key):
+                found[record_id] = status_of(ledger, record_id, status)
+    if not found:
+        return None
+    undone = [record_id for record_id, status in found.items() if status == Status.NEW]
+    chosen = min(undone) if undone else max(found)
+    return next(iter(log.read_rows([(chosen, chosen)])), None)
+
+
+def _is_of(
+    catalog: Catalog, object_id: ObjectId, table_name: str | None, table_key: str | None
+) -> bool:
+    name = catalog.log_name(table_name) if table_name else None
+    if name is None or name.object_class is not object_id[0] or table_key is None:
+        return False
+    with suppress(RowError):
+        return name.object_class.canonical_key(table_key) == object_id[1]
+    return False
+
+
+def _sentences(
+    context: Context, config: Config, object_id: ObjectId, row: LogRow | None, compare: Compare
+) -> Iterator[str]:
+    cls, key = object_id
+    wanted = context.options.classes
+    if wanted is not None and cls.name not in wanted:
+        yield f"the consumer passes over class {cls.name}, which is not among its classes"
+    if row is None:
+        yield (
+            f"the log has no row of {key} of class {cls.name} among its newest {_ROWS:,} rows and "
+            "the rows that wait"
+        )
+        yield from _without_row(context, config, object_id, compare)
+    else:
+        explained = explain_as_read(context, row.record_id)
+        who = "" if row.perpetrator is None else f" by {row.perpetrator!r}"
+        # The status is the publisher's; a consumer has its own set of processed rows.
+        status = "" if context.ledger.consumer else f" status {row.status},"
+        yield (
+            f"row {row.record_id} of {key} of class {cls.name},{status} written"
+            f"{who} at {row.event_time}: {explained.state}"
+        )
+        yield from explained.notes
+    ask = partial(
+        questions.ask_log, context.log, "transactions", doctor.OpenTransaction, limit=_TRANSACTIONS
+    )
+    transactions = for_message(context.log.connection, ask) or []
+    writers = [one for one in transactions if one.wrote_log]
+    if writers:
+        oldest = doctor.oldest_writer(transactions) or writers[0]
+        since = "" if oldest.seconds is None else f", the oldest for {doctor.age(oldest.seconds)}"
+        yield (
+            f"{number_of(len(writers), 'open transaction')} wrote rows that become visible at the "
+            f"commit{since}: {oldest.who}"
+        )
+
+
+def _without_row(
+    context: Context, config: Config, object_id: ObjectId, compare: Compare
+) -> Iterator[str]:
+    """Yield sentences on why the log may have no row of an object."""
+    cls, key = object_id
+    conn = context.log.connection
+    there = context.log.db.on(conn).query_back(context.catalog.schema, cls, [key], ())
+    if key not in there:
+        yield "the table has no such object now"
+    try:
+        with as_database_errors(conn), conn.begin_nested():
+            plan = compare(context.log.db, config)
+    except EventlogError as error:
+        yield f"its triggers could not be checked: {error}"
+        return
+    tables = {cls.name, *(child.table.name for child in cls.children)}
+    for action in plan.faults:
+        if action.table.rpartition(".")[2] in tables:
+            why = action.reason
+            yield f"its triggers are not as declared ({why}); see `eventlog triggers plan`"

@@ -1,0 +1,466 @@
+"""The refused rows in groups of one cause, each with the commands for it (spec/event-log.md 11).
+
+``eventlog errors`` shows them, and ``eventlog skip --refused`` means their rows. Whether
+``requeue`` accepts a row is decided by the functions that ``requeue`` itself calls.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+
+from eventlog.core.catalog import Catalog, ObjectClass
+from eventlog.core.ranges import RecordSet, to_ranges
+from eventlog.core.rows.event_ids import object_text
+from eventlog.errors import DatabaseError, RowError
+from eventlog.model import EventType, LogRow, Status, unpadded
+from eventlog.publisher.context.conditions import LINES_READ
+from eventlog.publisher.ledger.claimed_rows import read_recorded, sent_ids
+from eventlog.sql import resync
+from eventlog.sql.log.epoch import read_removed
+from eventlog.sql.log.rows import (
+    PUT_BACK,
+    SKIPPED,
+    ErrorRow,
+    ObjectRow,
+    ResendPlan,
+    column_of,
+    is_in,
+    judged_by_status,
+    newest_errors,
+    newest_errors_of,
+    newest_failed_rows,
+    plan_of,
+    read_logged_objects,
+    runs_of_ranges,
+)
+from eventlog.sql.port.driver_errors import as_database_errors
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.readers.consumers import judged_by_set, read_consumer
+
+NOT_RECORDED: Final = "not_recorded"
+"""The code of rows E and F that have no error line."""
+_NOT_RECORDED_REASON: Final = "the reason is not recorded: the log has no error line for it"
+_OBJECTS_NAMED: Final = 20
+"""The most objects of a snapshot in a command line."""
+_KEYS_NAMED: Final = 20
+"""The most keys in a command line."""
+_MAX_REASONS: Final = 10
+"""The most groups of one code, table and status, before their reasons are merged."""
+_MARGIN: Final = 10_000
+"""How many record_ids before the first refused row are read too: its insert, which is judged as a
+whole, may begin there.
+"""
+_FAILED: Final = (Status.ERROR.value, Status.FATAL.value)
+
+
+class Refusals(NamedTuple):
+    """Refused rows of one code, table, status and reason, or refused objects of a consumer's
+    snapshot.
+
+    ``example`` is the newest of them: its record_id, or the event-id of an object; ``newest`` is
+    the time of its error line in UTC, None if it has none. ``commands`` send the objects again,
+    and will be accepted as the log is now.
+    """
+
+    code: str
+    table_name: str | None
+    status: str
+    rows: int
+    newest: datetime | None
+    example: int | str
+    message: str
+    commands: tuple[str, ...]
+
+
+class Refused(NamedTuple):
+    """What was refused, and not put back since."""
+
+    rows: Mapping[int, LogRow]
+    """The rows, by record_id."""
+    row_lines: Mapping[int, ErrorRow]
+    """The newest error line of each row that has one."""
+    objects: Mapping[str, ErrorRow]
+    """The newest error line of each object of a consumer's snapshot, by event-id."""
+
+
+class _Plan(NamedTuple):
+    """What ``requeue`` is given to decide about rows."""
+
+    log: OpenLog
+    consumer: str
+    failed: Collection[int]
+    in_flight: RecordSet
+    claimed_to: int
+    removed: int
+
+    def of(self, objects: Sequence[Sequence[ObjectRow]], ids: Collection[int]) -> ResendPlan:
+        """Return what ``requeue`` would do with these rows."""
+        if not self.consumer:
+            judged = judged_by_status(self.in_flight)
+            return plan_of(objects, self.removed, judged, claimed_to=self.claimed_to)
+        line = read_consumer(self.log, self.consumer)
+        if line is None:
+            return ResendPlan([], [], set(), (), self.removed)
+        judged = judged_by_set(line, ids, failed=self.failed, in_flight=self.in_flight)
+        return plan_of(objects, self.removed, judged, whole=True)
+
+
+class _Judged(NamedTuple):
+    """The objects that have refused rows, and what decides about these rows."""
+
+    objects: Sequence[Sequence[ObjectRow]]
+    plan: _Plan
+
+    def of(self, ids: Collection[int]) -> Sequence[Sequence[ObjectRow]]:
+        """Return the objects that have one of these rows, which alone are chosen."""
+        return [
+            [row._replace(is_chosen=row.record_id in ids) for row in rows]
+            for rows in self.objects
+            if any(row.record_id in ids for row in rows)
+        ]
+
+
+def read_refusals(
+    log: OpenLog,
+    most: int,
+    consumer: str = "",
+    *,
+    own_user: str = "",
+    catalog: Catalog | None = None,
+) -> list[Refusals]:
+    """Return the refused rows in groups, the largest first: those of the newest ``most`` error
+    lines, and the newest ``most`` rows E and F, with an error line or without.
+
+    A row that was put back into the queue, or has been published or purged since, is left out.
+    ``consumer`` selects the rows refused for this consumer, with any status, and objects of its
+    snapshot. ``own_user`` is the user whose rows are loopback. With a ``catalog``, objects are
+    named as ``resync`` accepts them.
+    """
+    refused = read_refused(log, most, consumer)
+    judged = _judge(log, refused, consumer, own_user)
+    groups = [
+        _refused_rows(log, kind, reason, ids, refused, judged, consumer, catalog)
+        for kind, reason, ids in _by_reason(refused, consumer)
+    ]
+    by_class: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for event_id, line in refused.objects.items():
+        by_class[line.code, object_text(event_id).partition(".")[0]].append(event_id)
+    groups += [
+        _refused_objects(*kind, ids, refused.objects, consumer) for kind, ids in by_class.items()
+    ]
+    return sorted(groups, key=lambda group: (-group.rows, group.code, group.table_name or ""))
+
+
+def read_refused(log: OpenLog, most: int = LINES_READ, consumer: str = "") -> Refused:
+    """Return the rows and objects that were refused and not put back since. ``most`` and
+    ``consumer`` are those of ``read_refusals``.
+    """
+    lines, objects = refused(log, most, consumer)
+    if consumer:
+        rows = {row.record_id: row for row in log.read_rows(to_ranges(sorted(lines)))}
+        return Refused(rows, {row: lines[row] for row in rows}, objects)
+    without = [row for row in _newest_failed(log, most) if row not in lines]
+    lines = {**lines, **newest_errors_of(log, without)}
+    ids = to_ranges(sorted({*without, *lines}))
+    rows = {row.record_id: row for row in log.read_rows(ids) if unpadded(row.status) in _FAILED}
+    return Refused(rows, {row: line for row, line in lines.items() if row in rows}, objects)
+
+
+def _newest_failed(log: OpenLog, most: int) -> list[int]:
+    """Return the newest rows E and F; none if they cannot be read in time."""
+    conn = log.connection
+    try:
+        with as_database_errors(conn), conn.begin_nested():
+            return newest_failed_rows(log, most)
+    except DatabaseError:
+        if conn.invalidated:
+            raise
+        return []
+
+
+def refused(
+    log: OpenLog, most: int = LINES_READ, consumer: str = ""
+) -> tuple[dict[int, ErrorRow], dict[str, ErrorRow]]:
+    """Return the newest line of each row, and of each object of a consumer's snapshot, that was not
+    put back since.
+
+    Only the newest ``most`` error lines are read. ``consumer`` as in ``read_refusals``.
+    """
+    newest: dict[int | str, ErrorRow] = {}
+    for record_id, line in newest_errors(log, most, consumer):
+        newest.setdefault(record_id if line.event_id is None else line.event_id, line)
+    failed = {row: line for row, line in newest.items() if line.code != PUT_BACK}
+    rows = {row: line for row, line in failed.items() if isinstance(row, int)}
+    return rows, {row: line for row, line in failed.items() if isinstance(row, str)}
+
+
+def refusals_data(refusals: Iterable[Refusals]) -> list[dict[str, Any]]:
+    """Return the groups as data for JSON."""
+    return [
+        {
+            **group._asdict(),
+            "newest": None if group.newest is None else f"{group.newest:%Y-%m-%dT%H:%M:%SZ}",
+            "commands": [*group.commands],
+        }
+        for group in refusals
+    ]
+
+
+# --- the groups -----------------------------------------------------------------------------------
+
+_Kind = tuple[str, str | None, str]
+"""A code, a table_name and a status."""
+_QUOTED: Final = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"")
+_WITH_DIGIT: Final = re.compile(r"[\w.-]*\d[\w.-]*")
+
+
+def _by_reason(refused: Refused, consumer: str) -> Iterator[tuple[_Kind, str, list[int]]]:
+    """Yield the refused rows of each code, table, status and reason, with the newest message.
+
+    Messages that differ in quoted texts only are one reason. If one code, table and status has more
+    than ten reasons, those that differ in words with digits only are one reason too; if that leaves
+    more than ten, they are all one group.
+    """
+    kinds: dict[_Kind, list[int]] = defaultdict(list)
+    for record_id, row in sorted(refused.rows.items()):
+        status = Status.ERROR.value if consumer else unpadded(row.status)
+        line = refused.row_lines.get(record_id)
+        code = NOT_RECORDED if line is None else line.code
+        kinds[code, row.table_name, status].append(record_id)
+    for kind, ids in kinds.items():
+        for reasons in _reasons(ids, refused.row_lines):
+            yield kind, _message_of(max(reasons, key=_newest_by(refused)), refused), reasons
+
+
+def _reasons(ids: list[int], lines: Mapping[int, ErrorRow]) -> Iterable[list[int]]:
+    found: dict[str, list[int]] = {}
+    for patterns in ((_QUOTED,), (_QUOTED, _WITH_DIGIT)):
+        found = defaultdict(list)
+        for record_id in ids:
+            text = lines[record_id].message if record_id in lines else ""
+            for pattern in patterns:
+                text = pattern.sub("...", text)
+            found[text].append(record_id)
+        if len(found) <= _MAX_REASONS:
+            return found.values()
+    return [ids]
+
+
+def _newest_by(refused: Refused) -> Any:
+    def key(record_id: int) -> tuple[datetime, int]:
+        line = refused.row_lines.get(record_id)
+        return (datetime.min if line is None else line.error_time), record_id
+
+    return key
+
+
+def _message_of(record_id: int, refused: Refused) -> str:
+    line = refused.row_lines.get(record_id)
+    return _NOT_RECORDED_REASON if line is None else line.message
+
+
+def _refused_rows(
+    log: OpenLog,
+    kind: _Kind,
+    reason: str,
+    ids: list[int],
+    refused: Refused,
+    judged: _Judged | None,
+    consumer: str,
+    catalog: Catalog | None,
+) -> Refusals:
+    code, table_name, status = kind
+    newest = max(ids, key=_newest_by(refused))
+    line = refused.row_lines.get(newest)
+    time = None if line is None else line.error_time
+    commands = (
+        [f"{_requeue(status, consumer, ids)} --dry-run"]
+        if judged is None
+        else _commands(log, kind, ids, judged, consumer, catalog)
+    )
+    return Refusals(code, table_name, status, len(ids), time, newest, reason, tuple(commands))
+
+
+def _refused_objects(
+    code: str, class_name: str, event_ids: list[str], lines: Mapping[str, ErrorRow], consumer: str
+) -> Refusals:
+    newest = max(event_ids, key=lambda event_id: (lines[event_id].error_time, event_id))
+    command = f"eventlog requeue --consumer {consumer}"
+    if len(event_ids) <= _OBJECTS_NAMED:
+        command += "".join(f" --event-id {shlex.quote(event_id)}" for event_id in event_ids)
+    line = lines[newest]
+    status = Status.ERROR.value
+    return Refusals(
+        code, class_name, status, len(event_ids), line.error_time, newest, line.message, (command,)
+    )
+
+
+# --- the commands that will be accepted -----------------------------------------------------------
+
+
+def _judge(log: OpenLog, refused: Refused, consumer: str, own_user: str) -> _Judged | None:
+    """Return what decides whether refused rows may go again, None if it cannot be read, or not in
+    time.
+    """
+    conn = log.connection
+    ids = sorted(refused.rows)
+    try:
+        with as_database_errors(conn), conn.begin_nested():
+            in_flight = sent_ids(log, consumer)
+            _, claim = read_recorded(log, consumer)
+            objects: dict[int, Sequence[ObjectRow]] = {}
+            # What outdates a row comes after it.
+            after = max(0, ids[0] - _MARGIN) if ids else 0
+            for chosen in _conditions(log, ids, consumer):
+                for rows in read_logged_objects(log, chosen, own_user, after):
+                    if any(row.record_id in refused.rows for row in rows):
+                        objects[rows[0].record_id] = rows
+            removed = read_removed(log)
+    except DatabaseError:
+        if conn.invalidated:
+            raise
+        return None
+    claimed_to = 0 if claim is None else claim.last
+    failed = set(refused.row_lines)
+    plan = _Plan(log, consumer, failed, in_flight, claimed_to, removed)
+    return _Judged([*objects.values()], plan)
+
+
+def _conditions(
+    log: OpenLog, ids: Sequence[int], consumer: str
+) -> Iterator[sa.ColumnElement[bool]]:
+    """Yield conditions that together choose these ascending rows. Rows of the publisher have a
+    status, so that the log is read once for them.
+    """
+    if consumer:
+        for ranges in runs_of_ranges(ids):
+            yield is_in(log.table, ranges)
+    elif ids:
+        has_failed = column_of(log.table, "status").in_(_FAILED)
+        yield sa.and_(has_failed, column_of(log.table, "record_id").between(ids[0], ids[-1]))
+
+
+def _commands(
+    log: OpenLog,
+    kind: _Kind,
+    ids: list[int],
+    judged: _Judged,
+    consumer: str,
+    catalog: Catalog | None,
+) -> list[str]:
+    """Return the commands that send the objects of these refused rows again: ``requeue`` for the
+    rows that it accepts, ``resync`` for the objects of the others. An object whose deletion was
+    logged since needs neither, and its rows can be skipped.
+    """
+    code, _, status = kind
+    chosen = frozenset(ids)
+    objects = judged.of(chosen)
+    plan = judged.plan.of(objects, chosen)
+    commands = []
+    if accepted := sorted({*plan.back, *plan.copied}):
+        commands.append(_requeue(status, consumer, accepted))
+    left = {row.record_id for row in plan.refused}
+    stale = [rows for rows in objects if any(row.record_id in left for row in rows)]
+    resyncs, deleted = resync_commands(log, catalog, stale)
+    commands += resyncs
+    if code != SKIPPED and (done := sorted(left & deleted)):
+        whose = f" --consumer {shlex.quote(consumer)}" if consumer else ""
+        commands.append(
+            f"eventlog skip --refused{whose} --ids {ids_in_words(done)} --reason 'deleted since'"
+        )
+    return commands
+
+
+def _requeue(status: str, consumer: str, ids: Sequence[int]) -> str:
+    """Return the command that requeues rows; it names all of them, since others may be refused."""
+    whose = f"--consumer {shlex.quote(consumer)}" if consumer else f"--status {status}"
+    return f"eventlog requeue {whose} --ids {ids_in_words(ids)}"
+
+
+def ids_in_words(ids: Sequence[int]) -> str:
+    """Return ascending record_ids as the option --ids takes them, such as ``1,5-9``."""
+    return ",".join(str(lo) if lo == hi else f"{lo}-{hi}" for lo, hi in to_ranges(ids))
+
+
+def resync_commands(
+    log: OpenLog,
+    catalog: Catalog | None,
+    objects: Iterable[Sequence[ObjectRow]],
+    *,
+    finds_deleted: bool = True,
+) -> tuple[list[str], set[int]]:
+    """Return the commands that send these objects as they are now. Return also the rows of objects
+    that were deleted and whose deletion was logged, so that there is nothing to send.
+
+    ``resync`` by key is for objects that exist, ``resync --deletes`` for the others. Without
+    ``finds_deleted`` the watched tables are not read, and all objects are taken to exist.
+    """
+    keys: dict[str, dict[str, Sequence[ObjectRow]]] = defaultdict(dict)
+    classes: dict[str, ObjectClass] = {}
+    for rows in objects:
+        name, key = str(rows[0].table_name), str(rows[0].table_key)
+        meaning = None if catalog is None else catalog.log_name(name)
+        if meaning is not None:
+            cls = meaning.object_class
+            name, classes[cls.name] = cls.name, cls
+            with suppress(RowError):
+                key = cls.canonical_key(key)
+        keys[name][key] = [*keys[name].get(key, ()), *rows]
+    commands: list[str] = []
+    deleted: set[int] = set()
+    for name, named in keys.items():
+        missing = set[str]()
+        if finds_deleted:
+            missing = _missing(log, catalog, classes.get(name), [*named])
+        done = {key for key in missing if _is_deletion_logged(named[key])}
+        deleted.update(row.record_id for key in done for row in named[key])
+        there = [key for key in named if key not in missing]
+        for start in range(0, len(there), _KEYS_NAMED):
+            some = there[start : start + _KEYS_NAMED]
+            options = "".join(f" --key {shlex.quote(key)}" for key in some)
+            commands.append(f"eventlog resync {shlex.quote(name)}{options}")
+        if len(missing) > len(done):
+            commands.append(f"eventlog resync {shlex.quote(name)} --deletes")
+    return commands, deleted
+
+
+def objects_of(log: OpenLog, ids: Sequence[int]) -> list[Sequence[ObjectRow]]:
+    """Return the objects of these ascending rows, each with its rows of the log."""
+    found: dict[int, Sequence[ObjectRow]] = {}
+    for ranges in runs_of_ranges(ids):
+        for rows in read_logged_objects(log, is_in(log.table, ranges)):
+            found[rows[0].record_id] = rows
+    return [*found.values()]
+
+
+def _missing(
+    log: OpenLog, catalog: Catalog | None, cls: ObjectClass | None, keys: Sequence[str]
+) -> set[str]:
+    """Return the keys whose object does not exist now; none if that cannot be read. Keys of other
+    columns, as from before a key column was renamed, are left out.
+    """
+    if cls is None or catalog is None:
+        return set()
+    conn, keys = log.connection, [key for key in keys if cls.has_key(key)]
+    try:
+        with as_database_errors(conn), conn.begin_nested():
+            _, missing = resync.existing(conn, log.dialect, catalog.schema, cls, keys)
+    except (DatabaseError, RowError):
+        if conn.invalidated:
+            raise
+        return set()
+    return set(missing)
+
+
+def _is_deletion_logged(rows: Sequence[ObjectRow]) -> bool:
+    """Return True if the last row of the object is a deletion that was not refused."""
+    last = max(rows, key=lambda row: row.record_id)
+    return last.event_type == EventType.DELETE_ROW and last.status not in _FAILED

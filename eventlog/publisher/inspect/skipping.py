@@ -1,0 +1,196 @@
+"""Events in flight that are given up by hand, and refused rows that need nothing more: ``eventlog
+skip`` (spec/event-log.md 8.4).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from eventlog.core.catalog import Catalog
+from eventlog.core.ranges import Ranges, RecordSet, to_ranges
+from eventlog.core.rows.event_ids import object_text, record_id_of
+from eventlog.core.rows.events import Outgoing
+from eventlog.errors import ConfigError, first_of
+from eventlog.model import Status, unpadded
+from eventlog.publisher.inspect.refusals import read_refused
+from eventlog.publisher.ledger.claimed_rows import read_recorded
+from eventlog.publisher.ledger.delivery import Delivery, encode, rest_of
+from eventlog.publisher.ledger.ledger import Ledger
+from eventlog.sql.log.internal_tables import EntryKind, delete_entry, replace_content
+from eventlog.sql.log.rows import SKIPPED, ErrorRow, add_errors, add_object_errors
+from eventlog.sql.port.open_log import OpenLog
+
+
+class Skipped(NamedTuple):
+    """An event that was given up. ``answer`` is the receiver's last one, empty if none is known.
+    An object of a snapshot has no ``rows``.
+    """
+
+    event_id: str
+    rows: int
+    tries: int
+    answer: str
+
+
+def skip(log: OpenLog, ledger: Ledger, event_id: str, why: str) -> Skipped:
+    """Give up an event that is in flight: its rows become E, each with an error row that shows
+    ``why``. The caller commits.
+
+    A running publisher notices this at its next attempt at the event. A consumer must not run: the
+    caller has its lock. It is unknown whether the receiver has applied the event, so rows that are
+    queued again get the number after the last attempt (7.4). Raises ConfigError if no such event is
+    in flight.
+    """
+    deliveries, _ = read_recorded(log, ledger.consumer)
+    delivery, document_no, event = _found(deliveries, event_id)
+    tried = delivery.attempts_at(document_no, event)
+    answer = "" if tried is None else tried.answer
+    message = f"{why}; the last answer: {answer}" if answer else why
+    skipped = Skipped(event.sent_id, 0, 0 if tried is None else tried.tries, answer)
+    if delivery.is_of_snapshot:
+        add_object_errors(log, [(event.event_id, SKIPPED, message)], ledger.consumer)
+        _remove_from_delivery(log, delivery, event)
+        return skipped
+    present = log.read_columns(to_ranges(event.ids), ("record_id", "status"))
+    waiting = {int(number) for number, status in present if unpadded(status) in ledger.statuses}
+    dropped = [record_id for record_id in event.dropped if record_id in waiting]
+    refused = sorted(waiting.difference(dropped))
+    if not refused:
+        raise ConfigError(
+            f"event {event_id} has no row that can be given up: its rows are already done or "
+            "deleted"
+        )
+    ledger.write({Status.ERROR: refused, Status.SUCCESS: dropped})
+    next_ids = {record_id_of(event.event_id): f"{event.event_id}.{event.attempts + 1}"}
+    lines = [(record_id, SKIPPED, message) for record_id in refused]
+    add_errors(log, lines, ledger.consumer, next_ids)
+    if ledger.consumer:  # statuses do not show a consumer that a row is done
+        _remove_from_delivery(log, delivery, event)
+    return skipped._replace(rows=len(refused))
+
+
+class SkippedRows(NamedTuple):
+    """Refused rows, and refused objects of a consumer's snapshot, that were skipped."""
+
+    rows: tuple[int, ...]
+    objects: tuple[str, ...]
+
+
+def parked_events(
+    log: OpenLog, ledger: Ledger, class_name: str | None, catalog: Catalog | None
+) -> list[str]:
+    """Return the event-ids of the events that are parked, as the lines in flight record them;
+    ``class_name`` None = of all classes, by the names of ``catalog``.
+    """
+    deliveries, _ = read_recorded(log, ledger.consumer)
+    parked = [
+        event
+        for delivery in deliveries
+        for number, events in delivery.documents.items()
+        for event in events
+        if number in delivery.suspects or event.event_id in delivery.parked
+    ]
+    if class_name is None:
+        return [event.sent_id for event in parked]
+    firsts = [(event.ids[0], event.ids[0]) for event in parked if event.ids]
+    tables = dict(log.read_columns(firsts, ("record_id", "table_name"))) if firsts else {}
+    names = {
+        event.sent_id: _class_named(catalog, tables.get(event.ids[0]))
+        if event.ids
+        else object_text(event.event_id).partition(".")[0]
+        for event in parked
+    }
+    return [event_id for event_id, name in names.items() if name == class_name]
+
+
+def skip_refused(
+    log: OpenLog,
+    consumer: str,
+    why: str,
+    ids: Ranges | None,
+    class_name: str | None,
+    catalog: Catalog | None,
+    *,
+    dry: bool,
+) -> SkippedRows:
+    """Record that refused rows need nothing more: each gets an error line of code ``skipped``, and
+    keeps its status. The caller commits.
+
+    ``ids`` None = all refused rows, and for a consumer the refused objects of its snapshot. Rows
+    that were skipped before are left out. With ``dry`` nothing is written. Raises ConfigError for
+    ids of which none is a refused row.
+    """
+    found = read_refused(log, consumer=consumer)
+    skipped = {row for row, line in found.row_lines.items() if line.code == SKIPPED}
+    wanted = None if ids is None else RecordSet(0, ids)
+    rows = [
+        number
+        for number, row in sorted(found.rows.items())
+        if number not in skipped
+        and (wanted is None or number in wanted)
+        and (class_name is None or _class_named(catalog, row.table_name) == class_name)
+    ]
+    objects = [
+        event_id
+        for event_id, line in found.objects.items()
+        if wanted is None
+        and line.code != SKIPPED
+        and class_name in (None, object_text(event_id).partition(".")[0])
+    ]
+    if not rows and wanted is not None:
+        known = [str(number) for number in skipped if number in wanted]
+        raise ConfigError(
+            f"the rows of --ids were skipped before ({first_of(known, 5)})"
+            if known
+            else "no row of --ids is refused: `eventlog errors` lists the refused rows"
+        )
+    if not dry:
+        lines = [(row, SKIPPED, _with_reason(why, found.row_lines.get(row))) for row in rows]
+        add_errors(log, lines, consumer)
+        add_object_errors(
+            log,
+            [(one, SKIPPED, _with_reason(why, found.objects[one])) for one in objects],
+            consumer,
+        )
+    return SkippedRows(tuple(rows), tuple(objects))
+
+
+def _with_reason(why: str, line: ErrorRow | None) -> str:
+    return why if line is None else f"{why}; it was refused before: {line.code}: {line.message}"
+
+
+def _class_named(catalog: Catalog | None, table_name: str | None) -> str | None:
+    """Return the class that a table_name of the log means; the name itself if it means none."""
+    meaning = None if catalog is None or table_name is None else catalog.log_name(table_name)
+    return table_name if meaning is None else meaning.object_class.name
+
+
+def _found(deliveries: list[Delivery], event_id: str) -> tuple[Delivery, int, Outgoing]:
+    """Return the event in flight with this id, its document and its delivery. Raises
+    ConfigError.
+    """
+    for delivery in deliveries:
+        for document_no, events in delivery.documents.items():
+            for event in events:
+                if event_id in (event.sent_id, event.event_id):
+                    return delivery, document_no, event
+    known = [
+        event.sent_id
+        for delivery in deliveries
+        for number in delivery.suspects
+        for event in delivery.documents.get(number, ())
+    ]
+    there = f"the receiver fails for {first_of(known, 10)}" if known else "see `eventlog status`"
+    raise ConfigError(f"no event {event_id} is in flight; {there}")
+
+
+def _remove_from_delivery(log: OpenLog, delivery: Delivery, skipped: Outgoing) -> None:
+    left = {
+        number: [event for event in events if event.event_id != skipped.event_id]
+        for number, events in delivery.documents.items()
+    }
+    rest = rest_of(delivery, left)
+    if rest.documents:
+        replace_content(log, EntryKind.DELIVERY, delivery.number, encode(rest))
+    else:
+        delete_entry(log, EntryKind.DELIVERY, delivery.number)

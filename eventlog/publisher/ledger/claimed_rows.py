@@ -1,0 +1,199 @@
+"""Read what is in flight for a reader of a log, and the rows that a backlog job has claimed
+(spec/event-log.md 8.6).
+
+A claim names rows that a backlog job has converted into a finished directory and that are not
+marked yet. The publisher passes over them and over all later rows of their objects. So nothing is
+sent twice and nothing overtakes the documents of the directory.
+
+A claim may also name recorded deliveries whose documents are in the directory. The job does not
+write ``<log>_inflight``: it marks the rows of these deliveries, then the claim itself. The next
+publisher removes a marked claim together with the entries of its deliveries.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any, Final, NamedTuple
+
+from eventlog.core.catalog import ObjectId
+from eventlog.core.ranges import RecordSet, to_ranges
+from eventlog.errors import number_of
+from eventlog.publisher.ledger.delivery import LINE_FORMAT, Delivery, decode, refuse_newer
+from eventlog.publisher.ledger.ledger import Writers
+from eventlog.sql.log.internal_tables import (
+    Entry,
+    EntryKind,
+    delete_entry,
+    read_entries,
+    refuse_unknown_kinds,
+    unreadable,
+)
+from eventlog.sql.port.open_log import OpenLog
+
+_log = logging.getLogger("eventlog.publisher")
+
+CLAIM_WAYS_OUT: Final = (
+    "eventlog backlog mark --out DIR, when the receiver has the documents",
+    "or eventlog backlog release --out DIR: the publisher then sends the rows, so do not deliver "
+    "the documents of DIR",
+)
+
+
+class BacklogClaim(NamedTuple):
+    """The claim of a backlog job: one entry of kind ``claim``."""
+
+    number: int
+    """The entry's number."""
+    job: str
+    directory: str
+    """The names of the job and of the place of its documents."""
+    manifest: str
+    """The SHA-256 of the directory's manifest."""
+    since: str
+    last: int
+    """The record_id up to which rows of status N are claimed."""
+    rows: int
+    """The number of rows that the job has read."""
+    deliveries: tuple[int, ...]
+    """The recorded deliveries whose documents are in the directory, too."""
+    writers: Writers
+    """The transactions that had written to the log and were open at the job's snapshot."""
+    is_marking: bool = False
+    """True if marking has begun."""
+    is_marked: bool = False
+    """True if all rows are marked. The next publisher then deletes the claim and the entries of its
+    deliveries.
+    """
+
+    @property
+    def in_words(self) -> str:
+        """The claimed rows as the beginning of a sentence."""
+        begun = "; marking has begun" if self.is_marking else ""
+        return (
+            f"{number_of(self.rows, 'row')} up to record_id {self.last} claimed for "
+            f"{self.directory} since {self.since} (backlog job {self.job}{begun}); later rows of "
+            "their objects wait for them"
+        )
+
+
+def encode_claim(claim: BacklogClaim) -> str:
+    """Return the content of the entry."""
+    content = claim._asdict() | {
+        "writers": None if claim.writers is None else sorted(claim.writers)
+    }
+    del content["number"]
+    return json.dumps({"line_format": LINE_FORMAT, **content}, separators=(",", ":"))
+
+
+def read_claims(log: OpenLog) -> list[BacklogClaim]:
+    """Return all claims of a log, oldest first, including marked ones.
+
+    Raises DatabaseError for an entry that this version cannot read.
+    """
+    refuse_unknown_kinds(log, EntryKind.CLAIM)
+    return [_decode_claim(log, entry) for entry in read_entries(log, EntryKind.CLAIM)]
+
+
+def read_recorded(log: OpenLog, consumer: str = "") -> tuple[list[Delivery], BacklogClaim | None]:
+    """Return the publisher's deliveries in flight, oldest first, and the claim on rows.
+
+    ``consumer`` selects its own deliveries, for which there is no claim; empty = the publisher's.
+    Raises DatabaseError for an entry that this version cannot read.
+    """
+    refuse_unknown_kinds(log, EntryKind.DELIVERY)
+    # The claims are read first. A marked claim is deleted together with the entries of its
+    # deliveries, so an entry that is read afterwards still has to be sent.
+    claims = [] if consumer else read_claims(log)
+    converted = {delivery for claim in claims for delivery in claim.deliveries}
+    deliveries = [
+        decode(entry.number, entry.content)
+        for entry in read_entries(log, EntryKind.DELIVERY, consumer)
+        if entry.number not in converted
+    ]
+    return deliveries, next((claim for claim in claims if not claim.is_marked), None)
+
+
+def remove_marked_claims(log: OpenLog) -> None:
+    """Delete the claims whose rows are all marked, and the entries of their deliveries.
+
+    The caller holds the lock of the log, so that no delivery of them is sent meanwhile.
+    """
+    for claim in read_claims(log):
+        if claim.is_marked:
+            for delivery in claim.deliveries:
+                delete_entry(log, EntryKind.DELIVERY, delivery)
+            delete_entry(log, EntryKind.CLAIM, claim.number)
+
+
+def sent_ids(log: OpenLog, consumer: str = "") -> RecordSet:
+    """Return the rows of status N that the receiver may have already: those in flight, and all rows
+    that a finished directory may contain.
+
+    ``consumer`` as in ``read_recorded``.
+    """
+    deliveries, claim = read_recorded(log, consumer)
+    ids = sorted(
+        record_id
+        for delivery in deliveries
+        for event in delivery.events()
+        for record_id in event.ids
+    )
+    return RecordSet(0 if claim is None else claim.last, to_ranges(ids))
+
+
+def _decode_claim(log: OpenLog, entry: Entry) -> BacklogClaim:
+    try:
+        content: dict[str, Any] = json.loads(entry.content)
+        refuse_newer(entry.number, content)
+        del content["line_format"]
+        writers, deliveries = content.pop("writers"), tuple(content.pop("deliveries"))
+        return BacklogClaim(
+            entry.number,
+            deliveries=deliveries,
+            writers=None if writers is None else frozenset(writers),
+            **content,
+        )
+    except (TypeError, ValueError, KeyError) as error:
+        raise unreadable(log, EntryKind.CLAIM, entry.number, error) from None
+
+
+_BITS: Final = 2**27
+"""16 MiB.
+
+With a million claimed objects, one in 130 other objects waits unnecessarily, with ten million one
+in 14.
+"""
+
+
+class ClaimedObjects:
+    """The objects of claimed rows, one bit for each. A few other objects share such a bit and wait
+    unnecessarily.
+
+    ``writers`` are transactions that may still add rows to the claim. The set is complete while all
+    of them are open.
+    """
+
+    __slots__ = ("_bits", "writers")
+
+    def __init__(self, writers: Writers) -> None:
+        self._bits, self.writers = bytearray(_BITS // 8), writers
+
+    def add(self, object_id: ObjectId) -> None:
+        bit = _bit_of(object_id)
+        self._bits[bit >> 3] |= 1 << (bit & 7)
+
+    def __contains__(self, object_id: object) -> bool:
+        bit = _bit_of(object_id)  # type: ignore[arg-type]
+        return bool(self._bits[bit >> 3] >> (bit & 7) & 1)
+
+
+def _bit_of(object_id: ObjectId) -> int:
+    object_class, key = object_id
+    return hash((object_class.name, key)) % _BITS
+
+
+def warn_of(claim: BacklogClaim | None) -> None:
+    """Log a warning that rows are claimed."""
+    if claim is not None:
+        _log.warning("%s: %s", claim.in_words, ", ".join(CLAIM_WAYS_OUT))

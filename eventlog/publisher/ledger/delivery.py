@@ -1,0 +1,521 @@
+"""A delivery: documents that are sent together, and the in-flight entry that records them
+(spec/event-log.md 8.4, 10).
+
+The entry is written and committed before the first document is sent. After a crash it shows which
+rows made which event, so that an event-id never stands for two sets of rows.
+
+This is a hot path: every event gets its delivery here. An event is made by ``tuple.__new__``, so
+``placed`` repeats the order of fields in ``Outgoing``, and ``encode`` skips the search for special
+events in new deliveries that have none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, count, islice
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeVar
+
+from eventlog.core.catalog import ObjectId
+from eventlog.core.ranges import ids_of, to_ranges
+from eventlog.core.rows.event_ids import begun_of, epoch_suffix, object_id_of, object_text
+from eventlog.core.rows.events import CurrentRow, Outgoing
+from eventlog.errors import DatabaseError
+from eventlog.model import Origins
+
+_new: Final = tuple.__new__  # makes a NamedTuple from its fields; _replace takes four times as long
+
+LINE_FORMAT: Final = 1
+"""The format of the lines.
+
+Each line names it, so that an eventlog of another version refuses the line.
+"""
+
+_MAX_CHARACTERS: Final = 300
+"""The most characters of the last answer that an entry keeps."""
+
+NO_ORIGINS: Final = Origins({}, {})
+
+
+class DeliveryInfo(NamedTuple):
+    """A delivery whose in-flight entry is still in the database."""
+
+    number: int
+    events: int
+    rows: int
+
+
+class Tried(NamedTuple):
+    """The attempts that an entry records: their number, the last answer, and the time when the next
+    attempt is due.
+    """
+
+    tries: int = 0
+    answer: str = ""
+    due: str = ""
+    """The database's time in UTC (ISO 8601); empty = the next attempt is due at the start."""
+
+    def as_data(self) -> dict[str, object]:
+        """Return the attempts as data for the entry."""
+        data = {"tries": self.tries, "answer": self.answer[:_MAX_CHARACTERS]}
+        return {**data, "due": self.due} if self.due else data
+
+
+class Delivery(NamedTuple):
+    """The content of one in-flight entry (spec/event-log.md 7.4, 8.4). The fields ``origins``,
+    ``current_rows`` and ``waiting`` are not in the entry.
+    """
+
+    number: int
+    documents: Mapping[int, Sequence[Outgoing]]
+    """The documents by their numbers from 1; each consists of up to ``batch_size`` events."""
+    first: str = ""
+    """The number of the first event, for formats that number events."""
+    origins: Origins = NO_ORIGINS
+    """The origins of the delivery's rows, for formats that need them."""
+    current_rows: Mapping[ObjectId, CurrentRow] = MappingProxyType({})
+    """The present rows of objects."""
+    epoch: str = ""
+    """The log's epoch when the entry was written (spec/event-log.md 7.4)."""
+    last_number: int = 0
+    """The highest document number that a partly answered delivery has used, 0 = no document is
+    answered yet.
+    """
+    waiting: frozenset[str] = frozenset()
+    """The event-ids of recorded events whose class is unavailable."""
+    suspects: Mapping[int, Tried] = MappingProxyType({})
+    """The attempts at documents that are parts of an isolated document, by their numbers
+    (spec/event-log.md 8.4).
+    """
+    failures: Mapping[int, Tried] = MappingProxyType({})
+    """By document number, the consecutive cycles in which the receiver failed for the document and
+    answered no other one.
+    """
+    parked: Mapping[str, Tried] = MappingProxyType({})
+    """By event-id, the attempts with events that were answered with retry."""
+
+    def events(self) -> Iterator[Outgoing]:
+        """Return the events of all documents in order."""
+        return chain.from_iterable(self.documents.values())
+
+    def attempts_at(self, document_no: int, event: Outgoing) -> Tried | None:
+        """Return the recorded attempts at an event of a document, None if there are none: it is
+        parked, or the receiver has failed for the document.
+        """
+        return (
+            self.parked.get(event.event_id)
+            or self.suspects.get(document_no)
+            or self.failures.get(document_no)
+        )
+
+    @property
+    def is_of_snapshot(self) -> bool:
+        """True if the events are objects of a consumer's snapshot (spec/event-log.md 13.3), which
+        have no rows.
+        """
+        return any(not event.ids for event in islice(self.events(), 1))
+
+    def info(self) -> DeliveryInfo:
+        """Return the facts of the delivery for an observer."""
+        events = sum(map(len, self.documents.values()))
+        return DeliveryInfo(self.number, events, sum(len(event.ids) for event in self.events()))
+
+
+def pack(
+    number: int,
+    events: Sequence[Outgoing],
+    batch_size: int,
+    first: str = "",
+    origins: Origins = NO_ORIGINS,
+    epoch: str = "",
+) -> Delivery:
+    """Return a delivery with the events in documents of up to ``batch_size`` events, in order. With
+    ``first`` the events get their places.
+    """
+    if first:
+        events = placed(events, count(1))
+    starts = enumerate(range(0, len(events), batch_size), 1)
+    documents = {each: events[start : start + batch_size] for each, start in starts}
+    return Delivery(number, documents, first, origins, epoch=epoch)
+
+
+def unbuilt(delivery: Delivery) -> Delivery:
+    """Return a waiting delivery without the values of its events; they are read again when it is
+    sent.
+    """
+    documents = {
+        number: [
+            event if event.steps is None else event._replace(steps=None, rows=None)
+            for event in events
+        ]
+        for number, events in delivery.documents.items()
+    }
+    return delivery._replace(
+        documents=documents, origins=NO_ORIGINS, current_rows={}, waiting=frozenset()
+    )
+
+
+def rest_of(delivery: Delivery, left: Mapping[int, Sequence[Outgoing]]) -> Delivery:
+    """Return a delivery with the events that are ``left`` of its documents, by their numbers.
+
+    Once a part of a document is answered, the rest of it gets a new number, and so does each later
+    document. Sinks name files by the number, so under the old number the rest would replace what
+    was sent (spec/event-log.md 10). New numbers are greater than all earlier numbers of the
+    delivery. A document after the halves of another one gets one too.
+    """
+    last_number = max((delivery.last_number, *delivery.documents))
+    documents: dict[int, Sequence[Outgoing]] = {}
+    origin: dict[int, int] = {}
+    before = 0
+    for number, events in left.items():
+        if not events:
+            continue
+        new_number = number
+        if len(events) < len(delivery.documents[number]) or number < before:
+            new_number = last_number = last_number + 1
+        before = new_number
+        documents[new_number] = events
+        origin[new_number] = number
+    rest = _with_documents(delivery, documents, origin)._replace(last_number=last_number)
+    if delivery.parked:
+        names = {event.event_id for event in rest.events()}
+        rest = rest._replace(
+            parked={name: one for name, one in delivery.parked.items() if name in names}
+        )
+    return rest
+
+
+def with_new_numbers(delivery: Delivery, numbers: Mapping[int, int]) -> Delivery:
+    """Return a delivery whose documents have these new numbers, which are greater than all earlier
+    ones. A document without a new number keeps its number.
+    """
+    origin = {numbers.get(number, number): number for number in delivery.documents}
+    documents = {new: delivery.documents[old] for new, old in origin.items()}
+    return _with_documents(delivery, documents, origin)._replace(last_number=max(documents))
+
+
+def isolate(
+    delivery: Delivery, sent_ids: Container[str], tried: Tried, *, is_suspect: bool
+) -> Delivery:
+    """Return a delivery in which the document with the events ``sent_ids`` is cut in halves, which
+    have the attempts ``tried``: in ``suspects`` if ``is_suspect``, else in ``failures``. All
+    documents after them get new numbers, as in ``rest_of``.
+    """
+    chosen = {
+        number: [event for event in events if event.sent_id in sent_ids]
+        for number, events in delivery.documents.items()
+    }
+    parts: dict[int, Sequence[Outgoing]] = {}
+    for number, events in chosen.items():
+        if events:
+            delivery, halves_of_it = cut(delivery, number, events)
+            parts |= halves_of_it
+    attempts = dict.fromkeys(parts, tried)
+    suspects = {one: each for one, each in delivery.suspects.items() if one not in parts}
+    failures = {one: each for one, each in delivery.failures.items() if one not in parts}
+    if is_suspect:
+        suspects |= attempts
+    else:
+        failures |= attempts
+    delivery = delivery._replace(suspects=suspects, failures=failures)
+    return rest_of(delivery, delivery.documents)
+
+
+def cut(
+    delivery: Delivery, number: int, events: Sequence[Outgoing]
+) -> tuple[Delivery, dict[int, Sequence[Outgoing]]]:
+    """Return a delivery in which the halves of ``events`` of the document ``number`` are separate
+    documents, and these documents by their numbers, which are new. They keep the attempts of the
+    document; a single event stays one document (spec/event-log.md 8.4, *Cutting*).
+
+    The receiver may have applied any of these events. An event after another event of its object
+    gets a new event-id, since the two may now be in different documents (spec/event-log.md 7.4).
+    Each keeps its place, and so its number.
+    """
+    last_number = max((delivery.last_number, *delivery.documents))
+    parts = dict(enumerate(halves(_renumbered(events)), last_number + 1))
+    of_parts = {event.event_id for event in events}
+    documents: dict[int, Sequence[Outgoing]] = {}
+    for each, own in delivery.documents.items():
+        if each != number:
+            documents[each] = own
+            continue
+        documents |= parts
+        if rest := [event for event in own if event.event_id not in of_parts]:
+            documents[each] = rest
+    origin = {each: number if each in parts else each for each in documents}
+    return _with_documents(delivery, documents, origin), parts
+
+
+def _with_documents(
+    delivery: Delivery, documents: Mapping[int, Sequence[Outgoing]], origin: Mapping[int, int]
+) -> Delivery:
+    """Return a delivery with these documents, each with the attempts of the document that it was:
+    ``origin`` has its number.
+    """
+    suspects, failures = delivery.suspects, delivery.failures
+    return delivery._replace(
+        documents=documents,
+        suspects={one: suspects[old] for one, old in origin.items() if old in suspects},
+        failures={one: failures[old] for one, old in origin.items() if old in failures},
+    )
+
+
+def with_attempts(delivery: Delivery, sent_ids: Container[str], tried: Tried) -> Delivery:
+    """Return a delivery with the attempts ``tried`` of the document that has the events
+    ``sent_ids``: in ``suspects`` if the document is there, else in ``failures``.
+    """
+    for number, events in delivery.documents.items():
+        if any(event.sent_id in sent_ids for event in events):
+            if number in delivery.suspects:
+                return delivery._replace(suspects={**delivery.suspects, number: tried})
+            return delivery._replace(failures={**delivery.failures, number: tried})
+    return delivery
+
+
+E = TypeVar("E")
+
+
+def halves(events: Sequence[E]) -> list[Sequence[E]]:
+    """Return the halves of a document that the receiver has refused or failed for, the larger one
+    first; one event stays alone (spec/event-log.md 8.4, *Cutting*).
+    """
+    middle = (len(events) + 1) // 2
+    return [half for half in (events[:middle], events[middle:]) if half]
+
+
+def _renumbered(events: Sequence[Outgoing]) -> list[Outgoing]:
+    """Return events with a new event-id for each that comes after another event of its object."""
+    objects: set[ObjectId | None] = set()
+    renumbered = []
+    for event in events:
+        is_repeated = event.object_id in objects
+        objects.add(event.object_id)
+        renumbered.append(event._replace(attempts=event.attempts + 1) if is_repeated else event)
+    return renumbered
+
+
+def numbered(delivery: Delivery, first: str) -> Delivery:
+    """Return a recorded delivery whose first event has this number, with its events' places."""
+    places = count(1)
+    documents = {number: placed(events, places) for number, events in delivery.documents.items()}
+    return delivery._replace(documents=documents, first=first)
+
+
+def placed(events: Iterable[Outgoing], places: Iterator[int]) -> list[Outgoing]:
+    """Return events with their places in a delivery whose format numbers them."""
+    return [
+        _new(
+            Outgoing,
+            (
+                event_id,
+                ids,
+                object_id,
+                operation,
+                steps,
+                outcomes,
+                dropped,
+                attempts,
+                next(places),
+                rows,
+            ),
+        )
+        for (
+            event_id,
+            ids,
+            object_id,
+            operation,
+            steps,
+            outcomes,
+            dropped,
+            attempts,
+            _,
+            rows,
+        ) in events
+    ]
+
+
+# --- the entry ------------------------------------------------------------------------------------
+
+
+def encode(delivery: Delivery, *, is_plain: bool = False) -> str:
+    """Return the content of the entry of kind ``delivery``.
+
+    ``{"line_format": 1, "documents": [...]}``, with ``"first"`` in a numbered delivery, with
+    ``"epoch"`` if the log has an epoch, and with ``"last_number"`` if a finished document had a
+    higher number than the remaining ones. A document has its ``number``, the record_ids of its
+    events one after the other as ranges (``rows``), the number of ids of each event (``counts``),
+    and in a numbered delivery the ``place`` of its first event. ``events`` has the exceptions, by
+    the index of the event: an ``id`` other than the first record_id and the epoch, rows that
+    precedence ``dropped``, the number of ``attempts``, a ``place`` that does not follow the
+    previous one, the attempts of an event that is ``parked``. A delivery of a snapshot has
+    ``"snapshot"``, the time when the snapshot was begun, and each of its documents has ``objects``
+    in place of rows and counts. A document in ``suspects`` has ``"suspect": {"tries": 2, "answer":
+    "...", "due": "..."}``, and a document in ``failures`` has ``"failures"`` in the same form.
+    ``is_plain`` means that no event has an exception, as in nearly all new deliveries, and skips
+    the search.
+    """
+    line: dict[str, object] = {"line_format": LINE_FORMAT}
+    if delivery.epoch:
+        line["epoch"] = delivery.epoch
+    if delivery.first:
+        line["first"] = delivery.first
+    if delivery.last_number > max(delivery.documents, default=0):
+        line["last_number"] = delivery.last_number
+    suffix = epoch_suffix(delivery.epoch)
+    is_of_snapshot = delivery.is_of_snapshot
+    if is_of_snapshot:
+        line["snapshot"] = begun_of(next(delivery.events()).event_id)
+    documents = []
+    for number, events in delivery.documents.items():
+        document: dict[str, object] = {"number": number}
+        if is_of_snapshot:
+            document["objects"] = [object_text(event.event_id) for event in events]
+        else:
+            all_ids = [event.ids for event in events]
+            document["rows"] = to_ranges(list(chain.from_iterable(all_ids)))
+            document["counts"] = list(map(len, all_ids))
+        if delivery.first:
+            document["place"] = events[0].place
+        if number in delivery.suspects:
+            document["suspect"] = delivery.suspects[number].as_data()
+        if number in delivery.failures:
+            document["failures"] = delivery.failures[number].as_data()
+        if not is_plain and (
+            special := _special(events, bool(delivery.first), suffix, delivery.parked)
+        ):
+            document["events"] = special
+        documents.append(document)
+    return json.dumps(line | {"documents": documents}, separators=(",", ":"))
+
+
+def _special(
+    events: Sequence[Outgoing], is_numbered: bool, suffix: str, parked: Mapping[str, Tried]
+) -> dict[str, dict[str, object]]:
+    special: dict[str, dict[str, object]] = {}
+    place = events[0].place
+    for index, (event_id, ids, _, _, _, _, dropped, attempts, own_place, _) in enumerate(events):
+        what: dict[str, object] = {}
+        if ids and event_id != f"{ids[0]}{suffix}":
+            what["id"] = event_id
+        if dropped:
+            what["dropped"] = to_ranges(dropped)
+        if attempts != 1:
+            what["attempts"] = attempts
+        if is_numbered and own_place != place:
+            what["place"] = own_place
+        if event_id in parked:
+            what["parked"] = parked[event_id].as_data()
+        place = own_place + 1
+        if what:
+            special[str(index)] = what
+    return special
+
+
+def refuse_newer(number: int, line: Mapping[str, Any]) -> None:
+    """Raise DatabaseError for the content of an entry that a newer version wrote, KeyError for an
+    entry without a format.
+    """
+    if line["line_format"] != LINE_FORMAT:
+        raise DatabaseError(
+            f"in-flight entry {number} is of format {line['line_format']}: a newer version of "
+            "eventlog wrote it. Start that version until the entry is processed"
+        )
+
+
+def decode(number: int, content: str) -> Delivery:
+    """Return a delivery from its entry. Its events are not built yet.
+
+    Raises DatabaseError for an entry that cannot be read.
+    """
+    try:
+        line = json.loads(content)
+        refuse_newer(number, line)
+        epoch = str(line.get("epoch", ""))
+        suffix = epoch_suffix(epoch)
+        begun = line.get("snapshot")
+        documents = {
+            int(document["number"]): _read(document, suffix)
+            if begun is None
+            else _read_objects(document, str(begun))
+            for document in line["documents"]
+        }
+        return Delivery(
+            number,
+            documents,
+            str(line.get("first", "")),
+            epoch=epoch,
+            last_number=int(line.get("last_number", 0)),
+            suspects=_tried(line, "suspect"),
+            failures=_tried(line, "failures"),
+            parked={
+                documents[int(document["number"])][int(index)].event_id: Tried(**what["parked"])
+                for document in line["documents"]
+                for index, what in document.get("events", {}).items()
+                if "parked" in what
+            },
+        )
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise DatabaseError(
+            f"in-flight entry {number} cannot be read ({error}). If it was changed by hand, "
+            "restore its content"
+        ) from None
+
+
+def _tried(line: Mapping[str, Any], kind: str) -> dict[int, Tried]:
+    """Return the attempts of this kind that an entry records, by document number."""
+    return {
+        int(document["number"]): Tried(**document[kind])
+        for document in line["documents"]
+        if kind in document
+    }
+
+
+def _read(document: Mapping[str, Any], suffix: str) -> list[Outgoing]:
+    ids = _ids(document["rows"])
+    place = document.get("place", 0)
+    special = document.get("events", {})
+    events: list[Outgoing] = []
+    for index, size in enumerate(document["counts"]):
+        row_ids = list(islice(ids, size))
+        if not row_ids or len(row_ids) != size:
+            raise ValueError(f"event {index} of document {document['number']} lacks rows")
+        what = special.get(str(index), {})
+        place, event_id = what.get("place", place), what.get("id", f"{row_ids[0]}{suffix}")
+        events.append(
+            _recorded(event_id, row_ids, what.get("dropped", ()), what.get("attempts", 1), place)
+        )
+        place += "place" in document
+    if next(ids, None) is not None:
+        raise ValueError(f"document {document['number']} has more rows than its events")
+    return events
+
+
+def _read_objects(document: Mapping[str, Any], begun: str) -> list[Outgoing]:
+    special = document.get("events", {})
+    place = document.get("place", 0)
+    events = []
+    for index, text in enumerate(document["objects"]):
+        what = special.get(str(index), {})
+        place = what.get("place", place)
+        event_id = object_id_of(begun, str(text))
+        events.append(_recorded(event_id, (), (), what.get("attempts", 1), place))
+        place += "place" in document
+    return events
+
+
+def _recorded(
+    event_id: Any,
+    ids: Sequence[int],
+    dropped: Iterable[Sequence[int]] = (),
+    attempts: int = 1,
+    place: int = 0,
+) -> Outgoing:
+    return Outgoing(
+        str(event_id), ids, None, None, None, None, tuple(_ids(dropped)), int(attempts), int(place)
+    )
+
+
+def _ids(ranges: Iterable[Sequence[int]]) -> Iterator[int]:
+    return ids_of((int(first), int(last)) for first, last in ranges)

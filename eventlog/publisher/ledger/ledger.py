@@ -1,0 +1,720 @@
+"""The ledger of a log's done rows, which is the only difference between its publisher and its
+consumers.
+
+The publisher's ledger is the statuses of the rows (spec/event-log.md 2), a consumer's ledger is a
+set of record_ids (spec/event-log.md 13.1). A ledger selects the rows to read next, records done
+rows, and names the owner of in-flight entries. Only the thread that works with the connection may
+use it. No method but ``lock`` ends a transaction.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import chain
+from typing import Any, Final, NamedTuple, Protocol
+
+from eventlog.core.clock import monotonic, sleep
+from eventlog.core.ranges import Ranges, RecordSet, length, to_ranges
+from eventlog.errors import ConsumerRuns, LostSession, PublisherAlreadyRunning
+from eventlog.model import Status, unpadded
+from eventlog.sql.log.epoch import note_removed
+from eventlog.sql.log.internal_tables import (
+    EntryKind,
+    delete_entry,
+    has_requests,
+    record_delivery,
+    sees_requests,
+)
+from eventlog.sql.log.rows import count_queue, tail, take_requests
+from eventlog.sql.port.database import LockHolder
+from eventlog.sql.port.dialect import Dialect
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.port.open_writers import WritersHidden
+from eventlog.sql.port.rights import Purpose
+from eventlog.sql.port.windows import Window
+from eventlog.sql.readers import consumers
+from eventlog.sql.readers.followed_set import FollowedSet
+
+_log = logging.getLogger("eventlog.publisher")
+
+Writers = frozenset[str] | None
+"""The open transactions of other sessions that have written to the log; None = unknown, so that a
+scan must not be continued.
+"""
+
+
+class QueueScan(NamedTuple):
+    """The rest of a scan."""
+
+    first: int
+    last: int | None
+    """The last record_id of the rest, ``first`` is the first one; None = up to the tail of the
+    queue.
+    """
+    writers: Writers
+    """The writers when the scan began."""
+    past: int = 0
+    """The number of rows that were passed over, minus the number of rows that were used."""
+    passes: bool = False
+    """True if the scan leaves out gaps that ``writers`` may fill."""
+    rows: Iterator[list[tuple[Any, ...]]] | None = None
+    """The rows of the first window, if they have been read already."""
+
+    @property
+    def is_begun(self) -> bool:
+        """True if a window of the scan has been read."""
+        return self.first > 1
+
+    @property
+    def rests_on_writers(self) -> bool:
+        """True if the next window is valid only while all of ``writers`` are open."""
+        return self.is_begun or self.passes
+
+
+class Unmarked(NamedTuple):
+    """The rows that a mark did not change."""
+
+    gone: int = 0
+    """How many of them no longer exist in the log."""
+    taken: frozenset[int] = frozenset()
+    """Those whose status was not N, because somebody had set it by hand. If it may have been the
+    status that the mark sets, these are all rows that still exist.
+    """
+
+
+class Ledger(Protocol):
+    """The done rows of a log.
+
+    ``consumer`` is the owner of the in-flight entries that belong to the ledger, empty = the
+    publisher. ``statuses`` are the statuses of rows that may still have to be processed.
+    """
+
+    @property
+    def log(self) -> OpenLog: ...
+
+    @property
+    def consumer(self) -> str: ...
+
+    @property
+    def statuses(self) -> frozenset[str]: ...
+
+    def lock(self, lost: LockHolder | None = None) -> LockHolder | None:
+        """Lock this ledger until the session ends. Ends the transaction.
+
+        ``lost`` is the session in which this process had the lock before. Returns the present one,
+        None if the database does not show it. Raises LostSession if ``lost`` has the lock, and
+        PublisherAlreadyRunning if another session has it.
+        """
+        ...
+
+    @property
+    def purpose(self) -> Purpose:
+        """The purpose that determines which rights are needed to work with the ledger
+        (spec/event-log.md 11.1).
+        """
+        ...
+
+    def check_possible(self) -> None:
+        """Raise ConfigError if the database has no such ledger."""
+        ...
+
+    def recover(self) -> None:
+        """Read the done rows, after a connection was opened or to replace what is in memory."""
+        ...
+
+    def loading(self) -> tuple[datetime, dict[str, Any]] | None:
+        """Return the time when the consumer was registered with a snapshot, and the progress of the
+        snapshot. None = no snapshot must be sent before the log is read.
+        """
+        ...
+
+    has_taken_requests: bool
+    """True if the last scan began with rows that were queued again."""
+
+    def is_requested(self) -> bool:
+        """Return True if rows must be sent again before the rest of the present window. For a
+        consumer no other session requests this until the transaction ends.
+        """
+        ...
+
+    def begin_scan(self, *, is_long: bool) -> QueueScan | None:
+        """Return a scan that begins at the head of the queue; None if there is nothing to do, or if
+        a snapshot (``loading``) comes first.
+
+        ``is_long`` means that the scan needs more than one window.
+        """
+        ...
+
+    def poll(self, window: Window, fields: Sequence[str]) -> QueueScan | None:
+        """Return a scan that begins at the head of the queue, with the rows of its first window,
+        which one statement reads. None if one statement is not enough, so that ``begin_scan`` must
+        be called.
+
+        ``window`` has the bounds of the first window, and ``fields`` are those to read.
+        """
+        ...
+
+    def record(
+        self, content: str, number: int | None = None, above: int = 0, *, alone: bool
+    ) -> int | None:
+        """Record a delivery under ``number`` (None = a new number), and return the number.
+
+        Returns None, and records nothing, if rows are requested (``is_requested``), or if the
+        number is not above ``above``. ``alone`` is true if nothing else belongs to the transaction.
+        """
+        ...
+
+    def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
+        """Return the rest of a scan whose next window would begin at ``next_first``."""
+        ...
+
+    def leave_out(self, scan: QueueScan, shown: Sequence[int]) -> frozenset[int]:
+        """Let the rest of a scan leave out rows that stay undone. Return the rows that the caller
+        must leave out itself.
+
+        ``shown`` are the rows of the previous window, ascending. Nothing is written.
+        """
+        ...
+
+    def undone(self, window: Window) -> Window:
+        """Return the window, limited to rows that are not done."""
+        ...
+
+    def tail(self) -> int | None:
+        """Return the highest record_id that may still have to be processed, None if
+        there is none.
+        """
+        ...
+
+    def write(
+        self,
+        statuses: Mapping[Status, Sequence[int]],
+        retained: Sequence[int] = (),
+        *,
+        deletes: bool = False,
+        ended: int | None = None,
+        alone: bool = False,
+    ) -> Unmarked:
+        """Record that rows are done, by their statuses, and return which of them were not changed,
+        as far as the ledger checks it.
+
+        With ``deletes``, rows that get S or W are deleted, except the ``retained`` ones, which
+        become S. ``ended`` is the number of a delivery that is done; its entry is deleted.
+        ``alone`` is true if nothing else belongs to the transaction.
+        """
+        ...
+
+
+def _lost_session(what: str, holder: LockHolder) -> LostSession:
+    return LostSession(
+        f"{what} is still locked by the session that this process lost ({holder}); the server has "
+        "not noticed yet that the connection is closed. Wait, or end that session"
+    )
+
+
+# --- the publisher's ------------------------------------------------------------------------------
+
+_MIN_REST: Final = 60.0
+_SHARE: Final = 100.0
+"""A search for rows that were set to N by hand pauses at least this many seconds, and at least this
+many times its own duration.
+"""
+_MAX_FOUND: Final = 10_000
+"""The most rows that a search removes from the set. If there may be more, the whole set is
+forgotten: otherwise an insert whose rows lie on both sides of the last removed row would become two
+events, and memory must be bounded.
+"""
+
+
+def _rest(dialect: Dialect) -> float:
+    """Return the least seconds between two searches. It is zero in databases with one writer at a
+    time: dead entries never slow down a search there, and the database file may be replaced while
+    the publisher runs.
+    """
+    return _MIN_REST if "concurrent_writers" in dialect.capabilities else 0.0
+
+
+LOCK_WAIT: Final = 2.0
+"""The seconds that a command waits for a lock: the server may end the session of the command before
+it a moment later (spec/event-log.md 12.2).
+"""
+_LOCK_POLL: Final = 0.1
+
+
+def lock_within(
+    ledger: Ledger, seconds: float, lost: LockHolder | None = None
+) -> LockHolder | None:
+    """Lock a ledger as its method ``lock`` does, and try again for some seconds while another
+    session has the lock.
+    """
+    end = monotonic() + seconds
+    while True:
+        try:
+            return ledger.lock(lost)
+        except PublisherAlreadyRunning:
+            if monotonic() >= end:
+                raise
+        sleep(_LOCK_POLL)
+
+
+def try_within(try_lock: Callable[[], bool], log: OpenLog, seconds: float) -> bool:
+    """Take a lock of a log for this session, and try again for some seconds while another session
+    has it; True if this session has it now. Ends the transaction.
+    """
+    end = monotonic() + seconds
+    while not (is_ours := try_lock()) and monotonic() < end:
+        log.commit()
+        sleep(_LOCK_POLL)
+    log.commit()
+    return is_ours
+
+
+@dataclass(slots=True, eq=False)
+class StatusLedger:
+    """The publisher's ledger: the statuses of the rows. A row with status N is not done.
+
+    If a publisher reads rows ``by_number`` and has ``locked`` the log, it remembers which rows are
+    done, so that no statement has to pass over them (spec/event-log.md 8.1).
+    """
+
+    log: OpenLog
+    by_number: bool = False
+    skipped_user: str | None = None
+    """The perpetrator whose rows count as done."""
+    followed: FollowedSet | None = None
+    """The rows that are done. None = the publisher does not remember them, or cannot do so with
+    this log.
+    """
+    search_at: float = 0.0
+    """The time of ``monotonic`` at which the log is searched for rows that were set to N by
+    hand.
+    """
+    writers: Writers = None
+    """All writers that were open when the present scan began."""
+    highest: int = 0
+    """The highest record_id at the last search, 0 = this ledger has deleted rows since."""
+    locked: bool = False
+    durable_marks: bool = True
+    """If False, the marks that end a delivery do not wait for the disk (spec/event-log.md 8.4)."""
+    has_taken_requests: bool = False
+
+    consumer = ""
+    statuses = frozenset({Status.NEW.value})
+    ranges = None
+
+    def lock(self, lost: LockHolder | None = None) -> LockHolder | None:
+        log = self.log
+        is_ours = log.try_lock()
+        log.commit()  # from here on the session writes
+        self.locked = is_ours and log.claim()
+        holder = log.lock_holder()
+        log.commit()
+        if self.locked:
+            return holder
+        if holder is not None and holder == lost:
+            raise _lost_session(f"the log {log}", holder)
+        if holder is not None and holder.is_other:
+            raise PublisherAlreadyRunning(
+                f"the log {log} is already being published, or another program keeps its lock: "
+                f"{holder}; end that session, or let it release the lock"
+            )
+        who = f"by {holder}" if holder else "(the database does not show by which session)"
+        raise PublisherAlreadyRunning(
+            f"the log {log} is already being published {who}; stop the other publisher (or the "
+            "Spark job that marks), wait for it with [publisher] standby = true, or give this one "
+            "another log"
+        )
+
+    @property
+    def purpose(self) -> Purpose:
+        return Purpose.PUBLISHER
+
+    def check_possible(self) -> None:
+        """Do nothing: every database has statuses."""
+
+    def recover(self) -> None:
+        # What this object remembers may be wrong: a rollback or a failover loses marks.
+        self.followed = None
+        if not self.locked:
+            return
+        take_requests(self.log)
+        if self.by_number and consumers.is_followable(self.log):
+            top = consumers.highest_row(self.log) or 0
+            self.followed = FollowedSet(top=top, rows=Window(1, None, None, self.skipped_user))
+            self.search_at, self.highest = monotonic() + _rest(self.log.dialect), top
+
+    def loading(self) -> tuple[datetime, dict[str, Any]] | None:
+        return None
+
+    def is_requested(self) -> bool:
+        return self.followed is not None and has_requests(self.log)
+
+    def begin_scan(self, *, is_long: bool) -> QueueScan | None:
+        self.has_taken_requests = False
+        if self.followed is not None and monotonic() >= self.search_at:
+            self._search(self.followed)
+        followed = self.followed
+        if followed is None:
+            last = tail(self.log)
+            # The order matters: once the tail has been read, a transaction with a lower record_id
+            # is either among the writers or visible.
+            self.writers = self.log.open_writers() if is_long and last else None
+            return None if last is None else QueueScan(1, last, self.writers)
+        requested = take_requests(self.log)
+        self.has_taken_requests = bool(requested)
+        followed.discard(requested)
+        last = consumers.highest_row(self.log) if is_long else followed.done.top
+        try:
+            followed.poll(self.log)
+        except WritersHidden as error:
+            # The statuses show which rows are done, so that the set only saves time.
+            _log.warning("the publisher reads the queue from its head from now on: %s", error)
+            self.followed = None
+            return self.begin_scan(is_long=is_long)
+        self.writers = self.log.open_writers() if is_long else None
+        return QueueScan(1, last, followed.writers, passes=True)
+
+    def poll(self, window: Window, fields: Sequence[str]) -> QueueScan | None:
+        followed = self.followed
+        if followed is None or followed.has_gaps or monotonic() >= self.search_at:
+            return None
+        followed.poll(self.log)  # without gaps this runs no statement
+        self.writers = None
+        rows = self.log.poll(self.undone(window), fields, self.consumer)
+        return None if rows is None else QueueScan(1, followed.done.top, frozenset(), rows=rows)
+
+    def record(
+        self, content: str, number: int | None = None, above: int = 0, *, alone: bool
+    ) -> int | None:
+        # Without a set of done rows, the queue is read from its head, so requests need no special
+        # handling.
+        waits = self.followed is not None
+        if waits and not sees_requests(self.log):
+            self.log.lock_recording()
+            if self.is_requested():
+                return None
+        return record_delivery(self.log, content, "", number, above, waits=waits, alone=alone)
+
+    def _search(self, followed: FollowedSet) -> None:
+        """Search the log for done rows that have status N because somebody has set them back by
+        hand.
+        """
+        begun = monotonic()
+        highest = consumers.highest_row(self.log) or 0
+        window = replace(followed.rows, limit=_MAX_FOUND, gaps=tuple(followed.done.spans))
+        if (
+            # Somebody has removed rows or restored the database, so record_ids may be used again.
+            highest < self.highest
+            or len(found := consumers.shown_ids(self.log, window)) == _MAX_FOUND
+        ):
+            self.recover()
+        else:
+            followed.discard(to_ranges(found))
+        now, self.highest = monotonic(), highest
+        self.search_at = now + max(_rest(self.log.dialect), _SHARE * (now - begun))
+
+    def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
+        # The writers of the set are among the transactions that were open when the scan began.
+        return scan._replace(
+            first=next_first, past=scan.past + past, writers=self.writers, rows=None
+        )
+
+    def leave_out(self, scan: QueueScan, shown: Sequence[int]) -> frozenset[int]:
+        return frozenset(shown[bisect_left(shown, scan.first) :])
+
+    def undone(self, window: Window) -> Window:
+        if self.followed is None:
+            return window
+        last = Dialect.last_record_id if window.last is None else window.last
+        return window.outside(self.followed.passed, last)
+
+    def tail(self) -> int | None:
+        return tail(self.log) if self.followed is None else consumers.highest_row(self.log)
+
+    def write(
+        self,
+        statuses: Mapping[Status, Sequence[int]],
+        retained: Sequence[int] = (),
+        *,
+        deletes: bool = False,
+        ended: int | None = None,
+        alone: bool = False,
+    ) -> Unmarked:
+        """Run one statement per status, and another one if it changed fewer rows than it was given.
+        The first statement also ends the delivery, if the database has a statement for both.
+        """
+        if ended is None and not retained and not any(statuses.values()):
+            return Unmarked()
+        # A consumer that has not read the row yet would lose it (spec/event-log.md 13.4).
+        deletes = deletes and not are_registered(self.log)
+        changes: list[tuple[str | None, Ranges]] = [
+            (
+                None if deletes and status in (Status.SUCCESS, Status.WARNING) else status,
+                to_ranges(sorted(record_ids)),
+            )
+            for status, record_ids in statuses.items()
+            if record_ids
+        ]
+        if retained:
+            changes.append((Status.SUCCESS, to_ranges(sorted(retained))))
+        removed = max((ranges[-1][1] for status, ranges in changes if status is None), default=0)
+        alone = alone and len(changes) == 1 and not removed
+        unmarked: list[Unmarked] = []
+        for status, ranges in changes:
+            if ended is not None and self.log.has_statement("mark_ending"):
+                changed = self.log.end_delivery(
+                    status, ranges, ended, durable=self.durable_marks, alone=alone
+                )
+                ended = None
+            elif status is None:
+                changed = self.log.delete(ranges)
+            else:
+                changed = self.log.mark(status, ranges)
+            unmarked.append(_unmarked(self.log, ranges, changed, status))
+        if removed:
+            note_removed(self.log, removed)
+            self.highest = 0
+        if ended is not None:
+            delete_entry(self.log, EntryKind.DELIVERY, ended)
+        if self.followed is not None:
+            self.followed.add(to_ranges(sorted(chain(retained, *statuses.values()))))
+        taken = (one.taken for one in unmarked)
+        return Unmarked(sum(one.gone for one in unmarked), frozenset().union(*taken))
+
+
+def _unmarked(
+    log: OpenLog, ranges: Ranges, changed: int, new_status: str | None = None
+) -> Unmarked:
+    """Return the rows of the ranges that a statement did not change. ``changed`` is the number of
+    rows that it changed; ``new_status`` is the status that it set, None = it deleted the rows.
+    """
+    rows = length(ranges)
+    if changed >= rows:
+        return Unmarked()
+    present = log.read_columns(ranges, ("record_id", "status"))
+    taken = frozenset(int(row) for row, status in present if unpadded(status) != new_status)
+    if len(present) - len(taken) > changed:
+        # Some rows had this status before, and it is unknown which ones.
+        taken = frozenset(int(row) for row, _ in present)
+    return Unmarked(rows - len(present) - (changed if new_status is None else 0), taken)
+
+
+def are_registered(log: OpenLog) -> bool:
+    """Lock out new consumers until the transaction ends, and return True if the log has any."""
+    if not consumers.has_table(log):
+        return False
+    log.lock_removing()
+    return consumers.has_consumers(log)
+
+
+# --- a consumer's ---------------------------------------------------------------------------------
+
+_SMALL: Final = 1_000
+"""A set with at most this many ranges is written as a whole whenever rows are added."""
+
+
+@dataclass(slots=True)
+class SetLedger:
+    """A consumer's ledger: a set of record_ids, in memory and in entries of the consumer."""
+
+    log: OpenLog
+    consumer: str
+    begins: str = consumers.LATEST
+    """The place where a new consumer begins."""
+    event_time_zone: str = "utc"
+    """The option of ``[publisher]``, for a consumer that begins at a time."""
+    followed: FollowedSet = field(default_factory=FollowedSet)
+    recent: RecordSet | None = None
+    """The rows that were added since the whole set was written; None = this session has not written
+    it yet.
+    """
+    is_changed: bool = False
+    """True if there was any other change of the set."""
+    has_taken_requests: bool = False
+    entries: tuple[int, ...] = ()
+    """The numbers of the entries that contain the set."""
+
+    durable_marks: bool = True
+    """See ``StatusLedger``."""
+
+    statuses = frozenset(status.value for status in Status)
+
+    def lock(self, lost: LockHolder | None = None) -> LockHolder | None:
+        log = self.log
+        is_ours = log.try_consumer_lock(self.consumer)
+        holder = log.consumer_holder(self.consumer)
+        log.commit()  # from here on the session writes
+        if not is_ours and holder is not None and holder == lost:
+            raise _lost_session(f"consumer {self.consumer!r} of the log {log}", holder)
+        if not is_ours:
+            who = "" if holder is None else f" ({holder})"
+            raise ConsumerRuns(
+                f"consumer {self.consumer!r} of the log {log} is already running in another "
+                f"process{who}; stop that process, or give this consumer another name"
+            )
+        if consumers.read_consumer(log, self.consumer) is None:
+            consumers.register(log, self.consumer, self.begins, self.event_time_zone)
+        log.commit()
+        return holder
+
+    @property
+    def purpose(self) -> Purpose:
+        return Purpose.CONSUMER
+
+    def check_possible(self) -> None:
+        consumers.check_possible(self.log)
+
+    def recover(self) -> None:
+        line = consumers.read_consumer(self.log, self.consumer)
+        # The known writers are forgotten: after a restart of the server a prepared transaction has
+        # another name.
+        self.followed = FollowedSet(
+            consumers.set_of_start(self.log, self.begins, self.event_time_zone)
+            if line is None
+            else line.done
+        )
+        self.recent, self.is_changed = None, False
+        self.entries = () if line is None else line.entries
+
+    def loading(self) -> tuple[datetime, dict[str, Any]] | None:
+        return consumers.loading(self.log, self.consumer)
+
+    def is_requested(self) -> bool:
+        return consumers.is_requested(self.log, self.consumer)
+
+    def begin_scan(self, *, is_long: bool) -> QueueScan | None:
+        again = consumers.pop_requeued(self.log, self.consumer)
+        self.has_taken_requests = bool(again.rows)
+        if again.rows:
+            # This must happen in the transaction that clears the request. Otherwise a crash in
+            # between would lose the rows, and a purge would remove them.
+            self.followed.discard(again.rows)
+            self.is_changed = True
+            self.write({})
+        if again.objects:
+            consumers.write_loaded(self.log, self.consumer, {"again": again.objects})
+            self.write({})
+            return None
+        self.is_changed = self.followed.poll(self.log) or self.is_changed
+        return QueueScan(1, self.followed.done.top, self.followed.writers, passes=True)
+
+    def poll(self, window: Window, fields: Sequence[str]) -> QueueScan | None:
+        if self.followed.has_gaps:
+            return None
+        self.followed.poll(self.log)  # without gaps this runs no statement
+        rows = self.log.poll(self.undone(window), fields, self.consumer)
+        top = self.followed.done.top
+        return None if rows is None else QueueScan(1, top, frozenset(), rows=rows)
+
+    def record(
+        self, content: str, number: int | None = None, above: int = 0, *, alone: bool
+    ) -> int | None:
+        if not sees_requests(self.log) and self.is_requested():
+            return None
+        return record_delivery(self.log, content, self.consumer, number, above, alone=alone)
+
+    def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
+        # If the writers are unknown, every window begins at the head of the queue, as a new scan.
+        return QueueScan(1, scan.last, None)
+
+    def leave_out(self, scan: QueueScan, shown: Sequence[int]) -> frozenset[int]:
+        self.followed.passed.add(to_ranges(shown))
+        return frozenset()
+
+    def undone(self, window: Window) -> Window:
+        last = Dialect.last_record_id if window.last is None else window.last
+        return replace(window, first=1, any_status=True).outside(self.followed.passed, last)
+
+    def tail(self) -> int | None:
+        return consumers.highest_row(self.log)
+
+    def write(
+        self,
+        statuses: Mapping[Status, Sequence[int]],
+        retained: Sequence[int] = (),
+        *,
+        deletes: bool = False,
+        ended: int | None = None,
+        alone: bool = False,
+    ) -> Unmarked:
+        """Write the set if it has changed, either in the entry of the delivery that has ``ended``
+        or in a new entry. The log itself is not read.
+
+        After a failure the caller calls ``recover``.
+        """
+        ranges = to_ranges(sorted(chain(retained, *statuses.values())))
+        if not ranges and not self.is_changed:
+            if ended is not None:
+                delete_entry(self.log, EntryKind.DELIVERY, ended)
+            return Unmarked()
+        self.followed.add(ranges)
+        done, recent = self.followed.done, self.recent
+        if recent is not None:
+            recent.add(ranges)
+        line = consumers.SetEntries(self.consumer, self.entries)
+        ending = consumers.Ending(self.durable_marks, alone)
+        if (
+            recent is None
+            or self.is_changed
+            or len(done.ranges) <= _SMALL
+            or len(recent.ranges) > _SMALL
+        ):
+            self.entries = consumers.write_done(self.log, line, done, ended, ending)
+            self.recent, self.is_changed = RecordSet(), False
+        else:
+            self.entries = consumers.write_recent(self.log, line, recent, ended, ending)
+        return Unmarked()
+
+
+def ledger_of(
+    log: OpenLog,
+    consumer: str | None = None,
+    begins: str = consumers.LATEST,
+    event_time_zone: str = "utc",
+    *,
+    by_number: bool = False,
+    skipped_user: str | None = None,
+    durable_marks: bool = True,
+) -> Ledger:
+    """Return the ledger of a consumer, None = of the publisher.
+
+    ``begins`` is where a new consumer begins, and ``event_time_zone`` the zone of the log's times.
+    ``by_number``, ``skipped_user`` and ``durable_marks`` are as for ``StatusLedger``.
+    """
+    if consumer is not None:
+        return SetLedger(log, consumer, begins, event_time_zone, durable_marks=durable_marks)
+    return StatusLedger(log, by_number, skipped_user, durable_marks=durable_marks)
+
+
+# --- reports about a ledger ---------------------------------------------------------------------
+
+
+def is_at_work(log: OpenLog, consumer: str) -> bool:
+    """Return True if a session is running as this consumer (empty = as the publisher)."""
+    if consumer:
+        return log.is_consumer_locked(consumer)
+    return log.is_locked()
+
+
+def status_of(ledger: Ledger, record_id: int, status: str) -> str:
+    """Return N if the row is not done, otherwise its result as far as the ledger records it."""
+    status = unpadded(status)
+    if not isinstance(ledger, SetLedger) or status not in ledger.statuses:
+        return status
+    return (Status.SUCCESS if record_id in ledger.followed.done else Status.NEW).value
+
+
+def count_undone(ledger: Ledger, most: int) -> int:
+    """Return the number of rows that are not done, counted up to ``most``."""
+    if isinstance(ledger, StatusLedger) and ledger.followed is None:
+        return count_queue(ledger.log, most)
+    return consumers.count_rows(ledger.log, ledger.undone(Window(1, None, most)))
+
+
+def ranges_of(ledger: Ledger) -> int | None:
+    """Return the number of ranges in a consumer's set, None for the publisher."""
+    return len(ledger.followed.done.ranges) if isinstance(ledger, SetLedger) else None

@@ -1,0 +1,465 @@
+"""The publisher as a daemon: it connects, takes the lock, runs cycles, rests, and connects again
+(spec/event-log.md 8.5, 12).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, closing, suppress
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+from sqlalchemy.exc import DBAPIError
+
+from eventlog.core.clock import monotonic
+from eventlog.errors import (
+    ConsumerRuns,
+    DatabaseError,
+    DatabaseUnavailable,
+    FatalAnswer,
+    PublisherAlreadyRunning,
+    ReceiverUnavailable,
+    number_of,
+)
+from eventlog.model import Document
+from eventlog.publisher.context.context import Context, Counters, Reports, summary, warn_at_start
+from eventlog.publisher.context.observer import (
+    SILENT,
+    Doing,
+    Measured,
+    Observer,
+    ParkedObject,
+    measure_queue,
+)
+from eventlog.publisher.declared.capture_watcher import CaptureWatcher, CompareTriggers
+from eventlog.publisher.declared.catalog_watcher import CatalogDrifted, CatalogWatcher
+from eventlog.publisher.inspect.consumers import consumer_statuses
+from eventlog.publisher.ledger.claimed_rows import remove_marked_claims
+from eventlog.publisher.ledger.ledger import ranges_of
+from eventlog.publisher.run.liveness import ReportingSink
+from eventlog.publisher.run.waiting import (
+    BackOff,
+    HeartbeatTimer,
+    Idle,
+    Stop,
+    StopRequest,
+    Timetable,
+    begin_idle,
+    keep_connected,
+    soonest,
+)
+from eventlog.publisher.send.cycle import recover, run_cycle, send_in_flight
+from eventlog.publisher.send.sending import Delivered, DeliveryResult, send_heartbeat
+from eventlog.publisher.send.session import PublisherSession, PublisherState, draw_delivery_no
+from eventlog.publisher.send.unwritable import UnwritableClasses
+from eventlog.publisher.sinks import Sink
+from eventlog.publisher.upkeep.retention import with_retention
+from eventlog.registry import as_plugin_errors
+from eventlog.sql.port import questions
+from eventlog.sql.port.driver_errors import as_database_errors
+from eventlog.sql.port.windows import Window
+
+_log = logging.getLogger("eventlog.publisher")
+
+NOTHING_PUBLISHED: Final = (
+    "nothing is published, because publisher_disabled is set in [publisher]; remove it to publish"
+)
+"""The warning of a publisher that does nothing."""
+
+OpenContext = Callable[[], AbstractContextManager[Context]]
+"""A function that connects to the database and takes the lock of the log.
+
+Raises DatabaseError, PublisherAlreadyRunning.
+"""
+
+
+def publish(
+    open_context: OpenContext,
+    open_sink: Callable[[], Sink],
+    stop: Stop | None = None,
+    observer: Observer = SILENT,
+    retry: tuple[float, float] = (1.0, 60.0),
+    compare: CompareTriggers | None = None,
+    standby: bool = False,
+) -> None:
+    """Publish until ``stop`` is set. A lost database connection is opened again with a back-off;
+    ``retry`` has its first and its longest pause in seconds.
+
+    ``observer`` is called with the progress. ``compare`` compares the triggers with the declared
+    ones, None = no comparison. With ``standby`` the publisher waits while another one has locked
+    the log; a consumer always does. Raises FatalAnswer when the receiver answers fatal,
+    PublisherAlreadyRunning when the log is locked, DatabaseError when the first connection fails.
+    """
+    stop = stop or StopRequest()
+    timetable = Timetable()
+    reports: Reports | None = None
+    captures = CaptureWatcher(compare)
+
+    def publish_connected(connected: Callable[[], bool]) -> None:
+        nonlocal reports
+        with (
+            open_context() as opened,
+            as_database_errors(opened.log.connection),
+            as_plugin_errors(),
+            closing(open_sink()) as sink,
+        ):
+            context = replace(opened, observer=observer)
+            if connected():
+                warn_at_start(context)
+            reports = reports or Reports(context.counters)
+            try:
+                _serve(
+                    context,
+                    ReportingSink(sink, observer),
+                    stop,
+                    timetable,
+                    reports,
+                    captures,
+                )
+            finally:
+                reports.warn_of_loopback(context, at_end=True)
+
+    stands_by_for = PublisherAlreadyRunning if standby else ConsumerRuns
+    keep_connected(publish_connected, stop, (DatabaseUnavailable,), *retry, observer, stands_by_for)
+
+
+def publish_once(
+    context: Context,
+    sink: Sink,
+    stop: Stop | None = None,
+    observer: Observer = SILENT,
+    compare: CompareTriggers | None = None,
+) -> Collection[str]:
+    """Send the recorded deliveries, then the present queue. Return the names of the classes that
+    were unavailable at the end. The arguments are as in ``publish``.
+
+    Raises FatalAnswer, and ReceiverUnavailable when the receiver stopped the cycle.
+    """
+    stop = stop or threading.Event()
+    reports = Reports(context.counters)
+    if observer is not SILENT:
+        context = replace(context, observer=observer)
+        sink = ReportingSink(sink, observer)
+        observer.connected(again=False)
+        observer.does(Doing.PUBLISHING)
+    try:
+        with as_database_errors(context.log.connection), as_plugin_errors():
+            warn_at_start(context)
+            CaptureWatcher(compare).compare_if_due(context)
+            return _publish_once(context, sink, stop)
+    finally:
+        reports.warn_of_loopback(context, at_end=True)
+
+
+def _publish_once(context: Context, sink: Sink, stop: Stop) -> Collection[str]:
+    watcher = CatalogWatcher(context)
+
+    def begin_session() -> PublisherSession:
+        begun = _begin_session(watcher, sink, stop)
+        begun.state.parking.clear()  # each parked event is tried now, due or not
+        return begun
+
+    session = begin_session()
+    last = context.ledger.tail()
+    options = context.options
+    failures = BackOff(options.retry_initial, options.retry_max, context.observer)
+    while True:
+        state = session.state
+        is_loading = state.loading is not None
+        settled_before = _settled(context.counters)
+        cycle = _cycle(run_cycle, session, watcher)
+        if cycle is None:
+            session = begin_session()
+            continue
+        if cycle.is_suspicious and not stop.is_set():
+            # One document may be the cause; further attempts show whether it is.
+            has_answers = _settled(context.counters) > settled_before
+            _wait_for_receiver(session, stop, cycle, failures, has_answers)
+            continue
+        if cycle.result is not DeliveryResult.DONE:
+            break
+        if not cycle.more:
+            due = state.parking.next_untried()
+            if due is None or stop.wait(max(0.0, due - monotonic())):
+                break
+            continue  # a part of a document that the receiver fails for: the culprit is unknown
+        if is_loading and state.loading is None:
+            # Rows up to here may be newer than the values that a chunk of the snapshot has read.
+            last = context.ledger.tail()
+        if state.loading is None and state.scan is None and not _is_waiting(context, last):
+            break  # the remaining rows are newer than the start of this run
+    _report_left(context, state)
+    if cycle.result is DeliveryResult.FATAL:
+        raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
+    if cycle.result in (DeliveryResult.UNAVAILABLE, DeliveryResult.RETRY):
+        raise ReceiverUnavailable(f"the rest of the queue was not published: {cycle.reason}")
+    if len(state.parking):
+        raise ReceiverUnavailable(
+            f"{number_of(len(state.parking), 'object')} left: "
+            "the receiver asked for their events later, or fails for them"
+        )
+    return watcher.context.catalog.unavailable
+
+
+def _is_waiting(context: Context, last: int | None) -> bool:
+    """Return True if the queue has rows up to this one."""
+    window = context.ledger.undone(Window(1, last, 1))
+    return last is not None and bool(context.log.read_window(window))
+
+
+def _serve(
+    context: Context,
+    sink: Sink,
+    stop: Stop,
+    timetable: Timetable,
+    reports: Reports,
+    captures: CaptureWatcher,
+) -> None:
+    options = context.options
+    idle = begin_idle(context)
+    watcher = CatalogWatcher(context)
+    session = _begin_session(watcher, sink, stop, idle)
+    heartbeat = _heartbeat_timer(context)
+    failures = BackOff(options.retry_initial, options.retry_max, context.observer)
+    while not stop.is_set():
+        context.observer.does(Doing.PUBLISHING)
+        if heartbeat.is_due(monotonic()):
+            _beat(context, sink)
+            heartbeat.last = monotonic()
+        if watcher.refresh_if_due():
+            session = _begin_session(watcher, sink, stop, idle)
+        captures.compare_if_due(watcher.context)
+        started = _local_time(context)
+        is_due = started is None or timetable.is_due(options.time_of_day, started)
+        sent_before, settled_before = context.counters.documents_sent, _settled(context.counters)
+        cycle = _cycle(run_cycle if is_due else send_in_flight, session, watcher)
+        if cycle is None:
+            session = _begin_session(watcher, sink, stop, idle)
+            continue
+        state = session.state
+        if context.counters.documents_sent > sent_before:
+            heartbeat.last = monotonic()
+        _report(context, state, reports)
+        _report_left(context, state)
+        if not cycle.more:
+            _measure_if_due(session)
+        if cycle.result is DeliveryResult.FATAL:
+            raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
+        if cycle.result in (DeliveryResult.UNAVAILABLE, DeliveryResult.RETRY):
+            idle.wake_up()
+            has_answers = _settled(context.counters) > settled_before
+            _wait_for_receiver(session, stop, cycle, failures, has_answers)
+            continue
+        failures.attempts = 0
+        context.observer.progressed()
+        if cycle.more:
+            continue
+        if started is not None and is_due and cycle.result is DeliveryResult.DONE:
+            timetable.finish(started)
+        idle.wait(stop, _seconds_left(context, state, heartbeat, timetable))
+
+
+def _begin_session(
+    watcher: CatalogWatcher, sink: Sink, stop: Stop, idle: Idle | None = None
+) -> PublisherSession:
+    """Return a session with the watcher's present catalogue and the state that the database has
+    recorded.
+    """
+
+    def before_delivery() -> None:
+        if idle is not None:
+            idle.wake_up()
+        _measure_if_due(session)
+
+    context = watcher.context
+    if not context.ledger.consumer:
+        remove_marked_claims(context.log)
+    session = PublisherSession(
+        context, recover(context), sink, stop.is_set, before_delivery, watcher
+    )
+    return session
+
+
+def _heartbeat_timer(context: Context) -> HeartbeatTimer:
+    # Some formats have no heartbeat, and a receiver could not read an empty document.
+    interval = context.options.heartbeat_interval if context.output.heartbeat else 0.0
+    return HeartbeatTimer(interval, monotonic())
+
+
+def _beat(context: Context, sink: Sink) -> None:
+    """Send a heartbeat. It has a delivery number but no in-flight entry, since it is never sent
+    again.
+    """
+    number = context.used.delivery_no = draw_delivery_no(context)
+    context.log.commit()
+    send_heartbeat(sink, Document(number, 1, (), context.output.heartbeat), context.counters)
+
+
+def _report_left(context: Context, state: PublisherState) -> None:
+    """Report to the observer what is parked and in flight."""
+    rows = sum(len(one.ids) for delivery in state.deliveries.values() for one in delivery.events())
+    context.observer.left(len(state.parking), rows)
+
+
+def _report(context: Context, state: PublisherState, reports: Reports) -> None:
+    """Log the summary and the warning about loopback rows if they are due."""
+    if (before := reports.due()) is not None:
+        queue = measure_queue(context.log, context.options.event_time_zone, ledger=context.ledger)
+        context.log.commit()
+        _log.info("%s", summary(before, context.counters, queue, len(state.parking)))
+    reports.warn_of_loopback(context)
+
+
+def _wait_for_receiver(
+    session: PublisherSession,
+    stop: Stop,
+    cycle: Delivered,
+    failures: BackOff,
+    has_answers: bool,
+) -> None:
+    """Wait until the receiver is tried again. An answer without retry resets the back-off
+    (spec/event-log.md 8.4).
+    """
+    if has_answers:
+        failures.attempts = 0
+    measure(session)
+    measure_again = partial(measure, session)
+    failures.wait(stop, cycle.reason, cycle.retry_after, measure_again, cycle.in_short)
+
+
+def _cycle(
+    run: Callable[[PublisherSession], Delivered], session: PublisherSession, watcher: CatalogWatcher
+) -> Delivered | None:
+    """Run a cycle, and the post-poll statements if it sent documents; return None if it must run
+    again, since changed tables, or classes that cannot be written, have ended it.
+    """
+    context = session.context
+    context.log.db.refuse_replaced()
+    sent_before = context.counters.documents_sent
+    try:
+        cycle = run(session)
+    except (CatalogDrifted, UnwritableClasses, DBAPIError) as error:
+        if not watcher.explains(error):
+            raise
+        # Sent documents that are not marked are sent again. If later documents were added to the
+        # same file or object, the repetition would replace it without them.
+        with suppress(ReceiverUnavailable):
+            session.sink.flush()
+        return None
+    watcher.cycle_ended()
+    if context.options.post_poll_statements and context.counters.documents_sent > sent_before:
+        run_post_poll(context)
+    return cycle
+
+
+def _settled(counters: Counters) -> int:
+    """Return the number of events that got an answer other than retry."""
+    return counters.answers_success + counters.answers_warning + counters.answers_error
+
+
+def _local_time(context: Context) -> datetime | None:
+    """Return the server's local time if times of day are configured, otherwise None."""
+    if not context.options.time_of_day:
+        return None
+    now = context.log.db.local_time()
+    context.log.commit()
+    return now
+
+
+def _seconds_left(
+    context: Context, state: PublisherState, heartbeat: HeartbeatTimer, timetable: Timetable
+) -> float:
+    """Return the seconds until the next cycle, parked object or heartbeat by the
+    monotonic clock.
+    """
+    options = context.options
+    local = _local_time(context)
+    now = monotonic()
+    due = state.parking.next_due()
+    return soonest(
+        options.polling_interval
+        if local is None
+        else timetable.seconds_left(options.time_of_day, local),
+        None if due is None else max(0.0, due - now),
+        heartbeat.seconds_left(now),
+        context.observer.measure_due(),
+    )
+
+
+def run_post_poll(context: Context) -> None:
+    """Run ``post_poll_statements`` in a separate transaction. If one fails, all are rolled back and
+    the error is logged; the rows of the cycle are marked already, and publishing continues. An
+    error of the connection is raised.
+    """
+    connection = context.log.connection
+    try:
+        for statement in context.options.post_poll_statements:
+            connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+        connection.commit()
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise
+        connection.rollback()
+        _log.error(
+            "post_poll_statements failed and were undone: %s",
+            str(error.orig).partition("\n")[0],
+            extra={"code": DatabaseError.code},
+        )
+
+
+# --- figures that need a query, read between two deliveries
+# ------------------------------------------
+
+
+def _measure_if_due(session: PublisherSession) -> None:
+    """Report to the observer if it is time. No transaction may be open, and none is left open."""
+    if session.context.observer.measure_due() == 0.0:
+        measure(session)
+
+
+def measure(session: PublisherSession) -> None:
+    """Report the queue and the deliveries to the observer, unless it needs no measurements. No
+    transaction may be open, and none is left open.
+    """
+    context, state = session.context, session.state
+    if context.observer.measure_due() is None:
+        return
+    begun = monotonic()
+    log = context.log
+    measured = Measured.read(log, context.ledger.consumer)
+    oldest_delivery = None
+    if state.deliveries:
+        (oldest_delivery,) = questions.ask_log(
+            log, "inflight", float, delivery=min(state.deliveries)
+        ) or (None,)
+    zone, ledger = context.options.event_time_zone, context.ledger
+    consumers = () if ledger.consumer else consumer_statuses(log, zone, context.observer.queue_cap)
+    if not ledger.consumer:
+        measured = with_retention(log, context.options.retention, zone, measured)
+    measured = measure_queue(log, zone, context.observer.queue_cap, ledger, measured)
+    log.commit()
+    parked = [
+        ParkedObject(
+            object_class.name, key, parked.due, parked.attempts, parked.reason, parked.event_id
+        )
+        for (object_class, key), parked in state.parking.items()
+    ]
+    deliveries = [delivery.info() for delivery in state.deliveries.values()]
+    seconds = monotonic() - begun
+    context.observer.measured(
+        replace(
+            measured,
+            oldest_delivery_age_seconds=oldest_delivery,
+            parked=parked,
+            deliveries=deliveries,
+            seconds=seconds,
+            ranges=ranges_of(ledger),
+            unavailable=tuple(context.catalog.unavailable),
+            consumers=consumers,
+            snapshot=None if state.loading is None else state.loading.progress(),
+        )
+    )

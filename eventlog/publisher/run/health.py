@@ -1,0 +1,248 @@
+"""The health of a publisher, a consumer or a backlog job, judged in one place from all known facts
+(spec/event-log.md 11.2).
+
+The status page, its title, ``status``, ``top``, ``/readyz``, the metrics and the alerts show what
+``judge`` returns: the same severity and the same words everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from eventlog.errors import first_of, number_of
+from eventlog.publisher.context.conditions import KINDS, Severity
+from eventlog.publisher.context.observer import (
+    NO_DIFFERENCES,
+    NOT_MEASURED,
+    Differences,
+    Doing,
+    Measured,
+    WaitFor,
+)
+from eventlog.sql.doctor import Limits, age
+
+if TYPE_CHECKING:
+    from eventlog.publisher.context.observer import ConsumerStatus
+
+_LIMITS: Final = Limits()
+NO_PROGRESS: Final = 600.0
+"""Seconds without progress after which waiting rows count as stuck."""
+OLD_ROW: Final = 900.0
+"""Seconds that the oldest row may wait."""
+OLD_TRANSACTION: Final = 1800.0
+"""The seconds that a transaction which has written to the log may stay open."""
+OLD_DEAD_ROWS: Final = 900.0
+"""The seconds that the log may have many dead rows: a busy log has them between two vacuums."""
+LARGE_LOG: Final = 1_000_000_000
+"""The bytes of a log and its internal tables from which on their growth is judged."""
+SECONDS_A_DAY: Final = 86_400.0
+_MAX_NAMED: Final = 3
+"""The most tables or commands that one condition names."""
+
+
+class Condition(NamedTuple):
+    """A condition of a publisher that is not as it should be."""
+
+    name: str
+    severity: Severity
+    text: str
+    action: str
+    commands: tuple[str, ...]
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the condition as data for JSON."""
+        return {**self._asdict(), "severity": self.severity.value, "commands": [*self.commands]}
+
+
+class Health(NamedTuple):
+    """The conditions that hold now, the most severe first; none if all is well."""
+
+    conditions: Sequence[Condition]
+    state: str
+    """What the process does, in words. It is the sentence to show if all is well."""
+
+    @property
+    def severity(self) -> Severity:
+        """The severity of the worst condition."""
+        return self.conditions[0].severity if self.conditions else Severity.OK
+
+    @property
+    def sentence(self) -> str:
+        """The most severe condition in words, and the number of the others."""
+        if not self.conditions:
+            return self.state
+        others = len(self.conditions) - 1
+        more = f" (and {number_of(others, 'more condition')})" if others else ""
+        return f"{self.conditions[0].text}{more}"
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the conditions that hold."""
+        return frozenset(one.name for one in self.conditions)
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the health as data for JSON."""
+        return {
+            "severity": self.severity.value,
+            "sentence": self.sentence,
+            "action": self.conditions[0].action if self.conditions else "",
+            "conditions": [one.as_data() for one in self.conditions],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The known facts about a publisher, a consumer or a job. None or empty = unknown, or there is
+    nothing.
+    """
+
+    state: str
+    """The activity of the process, in words."""
+    doing: Doing | None = None
+    """What the process does; None for a command that reads the database, and for a job."""
+    waits_for: WaitFor | None = None
+    is_alive: bool = True
+    runs: bool | None = None
+    """True if the lock is held; None if the process judges itself."""
+    progress_seconds: float = 0.0
+    """The seconds since the last progress; in a command, the age of the oldest row."""
+    measured: Measured = NOT_MEASURED
+    oldest_seconds: float | None = None
+    """The age of the oldest row now."""
+    snapshot_seconds: float | None = None
+    """The age of the oldest snapshot."""
+    differences: Differences = NO_DIFFERENCES
+    consumers: Sequence[ConsumerStatus] = ()
+    parked: int = 0
+    refused: int = 0
+    """Changes of a followed source that the receiver has refused."""
+    invalid: int = 0
+    """Changes of a followed source that could not be sent."""
+    rows_missing: int = 0
+    dead_seconds: float = 0.0
+    """Seconds since the log, or an internal table, has had many dead rows."""
+    bytes_in_a_day: float | None = None
+    """The bytes by which the log and its internal tables grow in a day, as measured so far."""
+
+
+def judge(facts: Facts) -> Health:
+    """Return the health that these facts show."""
+    found = [*_process(facts), *_capture(facts), *_rows(facts), *_log(facts)]
+    order = list(KINDS)
+    return Health(sorted(found, key=lambda one: order.index(one.name)), facts.state)
+
+
+def _condition(name: str, /, *commands: str, **words: object) -> Condition:
+    kind = KINDS[name]
+    return Condition(
+        name, kind.severity, kind.words.format(**words), kind.action, commands or kind.commands
+    )
+
+
+def _process(facts: Facts) -> Iterator[Condition]:
+    """Judge whether the process works, and what it waits for."""
+    if not facts.is_alive:
+        yield _condition("process_hangs", age=age(facts.progress_seconds))
+    if facts.doing is Doing.WAITING and facts.waits_for is not None:
+        yield _condition(f"{facts.waits_for.value}_unavailable", state=facts.state)
+    elif facts.doing is Doing.CONNECTING:
+        yield _condition("not_connected", state=facts.state)
+    if facts.runs is False:
+        yield _condition("no_publisher", state=facts.state)
+    rows = facts.measured.queue_rows or 0
+    if rows and facts.progress_seconds > NO_PROGRESS and facts.runs is not True:
+        since = age(facts.progress_seconds)
+        yield _condition("no_progress", rows=number_of(rows, "row"), age=since)
+    if facts.rows_missing:
+        yield _condition("rows_missing", rows=number_of(facts.rows_missing, "row"))
+
+
+def _capture(facts: Facts) -> Iterator[Condition]:
+    """Judge whether changes are logged and can be published."""
+    differences, measured = facts.differences, facts.measured
+    if differences.uncaptured:
+        names = [sentence.partition(":")[0] for sentence in differences.uncaptured]
+        yield _condition(
+            "uncaptured_tables",
+            tables=number_of(len(names), "table"),
+            names=first_of(names, _MAX_NAMED),
+        )
+    drifted = len(differences.tables) - len(differences.uncaptured)
+    if drifted > 0:
+        yield _condition("trigger_drifted", tables=number_of(drifted, "table"))
+    if unavailable := (*differences.refused, *measured.unavailable):
+        names = [*dict.fromkeys(sentence.partition(":")[0] for sentence in unavailable)]
+        classes = f"{len(names):,} {'class' if len(names) == 1 else 'classes'}"
+        yield _condition("class_unavailable", classes=classes, names=first_of(names, _MAX_NAMED))
+    if measured.due_resyncs:
+        due = measured.due_resyncs
+        yield _condition("resync_due", *due[:_MAX_NAMED], resyncs=number_of(len(due), "resync"))
+
+
+def _rows(facts: Facts) -> Iterator[Condition]:
+    """Yield the conditions for refused, parked and waiting rows."""
+    measured = facts.measured
+    for name, rows in (
+        ("refused_rows", measured.refused_rows + facts.refused),
+        ("invalid_rows", measured.invalid_rows + facts.invalid),
+    ):
+        if rows:
+            yield _condition(name, rows=number_of(rows, "row"))
+    if facts.parked:
+        yield _condition("parked_objects", objects=number_of(facts.parked, "object"))
+    if facts.oldest_seconds is not None and facts.oldest_seconds > OLD_ROW:
+        yield _condition("queue_old", age=age(facts.oldest_seconds))
+    for one in facts.consumers:
+        if one.rows_behind and one.still_seconds > _LIMITS.in_flight:
+            yield _condition(
+                "consumer_waits",
+                consumer=one.name,
+                runs="runs" if one.runs else "does not run",
+                age=age(one.still_seconds),
+                rows=number_of(one.rows_behind, "row"),
+            )
+    for verified in measured.verified:
+        if verified.result == "different":
+            yield _condition(
+                "verify_different",
+                objects=number_of(verified.differences, "object"),
+                target=verified.target,
+            )
+
+
+def _log(facts: Facts) -> Iterator[Condition]:
+    """Yield the conditions that make the log slow to read or let it grow."""
+    measured = facts.measured
+    seconds = measured.oldest_open_transaction_age_seconds
+    if seconds is not None and seconds > OLD_TRANSACTION:
+        yield _condition(
+            "open_transaction", age=age(seconds), who=measured.oldest_open_transaction or "unknown"
+        )
+    snapshot = measured.oldest_snapshot
+    if snapshot is not None and snapshot.is_old(_LIMITS):
+        yield _condition("old_snapshot", age=age(facts.snapshot_seconds or 0.0), who=snapshot.who)
+    if facts.dead_seconds > OLD_DEAD_ROWS:
+        dead = sum(table.dead or 0 for table in measured.tables if table.slows_reading(_LIMITS))
+        yield _condition("dead_rows", rows=number_of(dead, "row"))
+    if measured.overdue_purge.what:
+        what, why = measured.overdue_purge
+        yield _condition("purge_overdue", what=what, why=why)
+    if measured.keep_bytes is not None and measured.log_bytes > measured.keep_bytes:
+        large, limit = measured.log_bytes, measured.keep_bytes
+        yield _condition(
+            "log_too_large", bytes=f"{large / 1e9:,.1f} GB", limit=f"{limit / 1e9:,.1f} GB"
+        )
+    now = sum(table.bytes for table in measured.tables)
+    day = facts.bytes_in_a_day
+    if day is not None and now > LARGE_LOG and now + day > 2 * now:
+        yield _condition("log_grows", bytes=f"{(now + day) / 1e9:,.1f} GB")
+
+
+def growth_in_a_day(first: tuple[float, int], last: tuple[float, int]) -> float | None:
+    """Return the bytes by which a log grows in a day, from two measurements of its size, each with
+    its time in seconds; None if they are less than an hour apart.
+    """
+    seconds = last[0] - first[0]
+    return None if seconds < 3600 else (last[1] - first[1]) / seconds * SECONDS_A_DAY

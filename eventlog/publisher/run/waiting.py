@@ -1,0 +1,431 @@
+"""A publisher at rest: how it is stopped, how the database wakes it (spec/triggers.md 8), and when
+the clock starts its next work (spec/event-log.md 8.5, 9, spec/xds.md 7).
+
+Times of the day are the database server's local time, as naive datetimes: so the log and its
+publisher use the same clock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+import selectors
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, time, timedelta
+from typing import Final, Protocol
+
+from eventlog.core.clock import Random, chance, cpu_time, monotonic
+from eventlog.errors import (
+    ConsumerRuns,
+    DatabaseError,
+    EventlogError,
+    LostSession,
+    PublisherAlreadyRunning,
+    ReceiverUnavailable,
+    ServerUnavailable,
+)
+from eventlog.publisher.context.context import Context
+from eventlog.publisher.context.observer import SILENT, Doing, Observer, WaitFor
+from eventlog.publisher.send.parking import back_off
+from eventlog.sql.port.database import Wake
+
+_log = logging.getLogger("eventlog.publisher")
+
+_POLL_PAUSES: Final = (0.05, 1.0)
+"""The first and the longest pause in seconds until the queue is read again while a writer has a
+transaction open that will not notify. The pauses double.
+"""
+
+_FLOWING: Final = 0.03
+"""The seconds of rest after an attempt before the publisher sleeps. While changes flow it polls, so
+that writers need not send notifications.
+"""
+_MIN_REST: Final = 0.003
+"""The least seconds of such a rest."""
+_SHARE: Final = 0.15
+"""The share of a core that a publisher uses while changes flow, polls and deliveries together. The
+rest leaves time for other processes, and the next poll finds more rows to send together. A cheaper
+poll does not lead to more polls.
+"""
+
+_FIRST_REST: Final = 0.05
+"""Without notifications: the seconds until the queue is read again after a cycle that sent
+something.
+"""
+
+_WARNING_INTERVAL: Final = 60.0
+"""The seconds between two log lines that report that the first connection has not been made yet."""
+
+_LOCK_WAIT: Final = 60.0
+"""Seconds that a publisher which lost its connection waits for a lock that another session has: a
+job that marks, a publisher that ends, or its own lost session, if the database does not show which
+session has the lock.
+"""
+
+_SLICE: Final = 0.2
+"""The seconds between two checks of a stop request that has no descriptor."""
+
+
+class Stop(Protocol):
+    """The request to stop a publisher: a ``StopRequest``, or a ``threading.Event``."""
+
+    def is_set(self) -> bool: ...
+
+    def wait(self, timeout: float | None = None) -> bool: ...
+
+
+class StopRequest:
+    """A request that a signal handler or another thread sets once. It can be waited for together
+    with a socket, without polling.
+
+    It has no lock, unlike ``threading.Event``, whose ``set`` may wait forever for the code that a
+    signal interrupts.
+    """
+
+    __slots__ = ("_asked", "_reader", "_writer")
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+
+    def set(self) -> None:
+        self._asked = True
+        # Full or closed: the waiting thread already has the message.
+        with contextlib.suppress(OSError):
+            os.write(self._writer, b".")
+
+    def is_set(self) -> bool:
+        return self._asked
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the request is set, at most ``timeout`` seconds; return True if it is set."""
+        if not self._asked:
+            _wait_for((self._reader,), timeout)
+        return self._asked
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable once the request is set."""
+        return self._reader
+
+    def close(self) -> None:
+        for descriptor in (self._reader, self._writer):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        self._reader = self._writer = -1
+
+
+class Idle:
+    """The rest of a publisher without work. ``wake`` is None if the queue is only polled."""
+
+    __slots__ = ("_begun", "_context", "_is_asleep", "_refused", "_rested", "_used", "wake")
+
+    def __init__(self, context: Context, wake: Wake | None) -> None:
+        self._context, self.wake = context, wake
+        # When the present work began (the end of the last rest), and the CPU used until then.
+        self._begun, self._used = monotonic(), cpu_time()
+        self._rested = math.inf  # the seconds of rest since the last sending
+        self._is_asleep = False  # True if this session has the lock that makes writers notify
+        self._refused = 0  # the number of refused locks in a row
+
+    def wake_up(self) -> None:
+        """Let writers stop sending notifications, since the publisher is about to send or polls."""
+        self._refused, self._rested = 0, 0.0
+        if self.wake is not None and self._is_asleep:
+            self._give_back(self.wake)
+            self._context.log.commit()
+
+    def wait(self, stop: Stop, seconds: float) -> None:
+        """Wait after a cycle that left nothing to send, until ``stop`` or a notification, but at
+        most ``seconds``.
+
+        A rest without notifications is as long as all rests since the last sending, so that a row
+        waits no longer than the queue was empty before it. If the database notifies, only the first
+        rests are of this kind. The call after them may return immediately: rows written before the
+        lock was taken have no notification, so the queue must be read again.
+        """
+        context, connection = self._context, self._context.log.connection
+        context.observer.does(
+            Doing.RESTING, "woken by the database" if self.wake is not None else ""
+        )
+        if connection.in_transaction():
+            connection.rollback()
+        if self.wake is None:
+            if not context.options.time_of_day:
+                seconds = min(seconds, max(_FIRST_REST, self._rested))
+            self._rested += seconds
+            stop.wait(seconds)
+        elif self._is_asleep:
+            self._sleep(self.wake, stop, seconds)
+            # This happens in the transaction of the next cycle, since each commit costs time.
+            self._give_back(self.wake)
+        elif self._rested < _FLOWING:
+            rest = rest_after(monotonic() - self._begun, cpu_time() - self._used)
+            self._rested += rest
+            self.wake.was_notified(connection)  # this drops what other readers were sent
+            stop.wait(min(seconds, rest))
+        elif self.wake.fall_asleep(connection, context.log.table):
+            connection.commit()
+            self._is_asleep = True
+            # This drops notifications of rows that the next cycle sees anyway.
+            self.wake.was_notified(connection)
+        else:
+            # A writer that will not notify has shared the lock, or another reader of the log sleeps
+            # with it. The notifications for that reader arrive here, too.
+            connection.commit()
+            self._refused += 1
+            if self._sleep(self.wake, stop, min(seconds, back_off(self._refused, *_POLL_PAUSES))):
+                self._refused = 0
+        self._begun, self._used = monotonic(), cpu_time()
+
+    def _give_back(self, wake: Wake) -> None:
+        wake.wake_up(self._context.log.connection, self._context.log.table)
+        self._is_asleep, self._refused = False, 0
+
+    def _sleep(self, wake: Wake, stop: Stop, seconds: float) -> bool:
+        """Wait at most ``seconds``, or until ``stop``; return True for a notification."""
+        connection = self._context.log.connection
+        until = monotonic() + seconds
+        while not stop.is_set():
+            if wake.was_notified(connection):
+                return True
+            left = until - monotonic()
+            if left <= 0:
+                return False
+            if isinstance(stop, StopRequest):
+                _wait_for((wake.socket(connection), stop.fileno()), left)
+            else:
+                _wait_for((wake.socket(connection),), min(left, _SLICE))
+        return False
+
+
+def rest_after(worked: float, used: float) -> float:
+    """Return the seconds to rest while changes flow, after so many seconds of work that have used
+    so many seconds of CPU.
+    """
+    return min(_FLOWING, max(_MIN_REST, used / _SHARE - worked))
+
+
+def begin_idle(context: Context) -> Idle:
+    """Listen, if the database notifies and the options allow it.
+
+    The caller reads the queue only after this.
+    """
+    wake = context.log.dialect.wake
+    # With times of day, nothing is published in between.
+    if wake is None or not context.options.notify or context.options.time_of_day:
+        return Idle(context, None)
+    reason = wake.missing(context.log.connection, context.log.table)
+    if reason is None:
+        wake.listen(context.log.connection, context.log.table)
+    else:
+        _log.info(
+            "the queue is read every %g s at least: %s", context.options.polling_interval, reason
+        )
+    context.log.commit()
+    return Idle(context, wake if reason is None else None)
+
+
+_Selector: Final = getattr(selectors, "PollSelector", selectors.DefaultSelector)
+"""For a few descriptors that are waited for once, poll needs one call of the system, epoll five."""
+
+
+def _wait_for(descriptors: Iterable[int], seconds: float | None) -> None:
+    """Wait until one of the descriptors is readable."""
+    with _Selector() as selector:
+        for descriptor in descriptors:
+            selector.register(descriptor, selectors.EVENT_READ)
+        selector.select(seconds)
+
+
+LONGEST_REST: Final = 600.0
+"""Seconds after which the server's clock is read again: it may be set, or change to summer time."""
+
+
+@dataclass(slots=True)
+class Timetable:
+    """The state of the times of the day. ``done`` is the server's local time up to which they are
+    past; None = unknown. The object outlives a lost connection, so that an interrupted run
+    continues.
+    """
+
+    done: datetime | None = None
+
+    def is_due(self, times: Sequence[time], now: datetime) -> bool:
+        """Return True if one of the times has come since the last run."""
+        if self.done is None:
+            self.done = now
+        return next_start(times, self.done) <= now
+
+    def finish(self, started: datetime) -> None:
+        """Record the end of a run that began at ``started``.
+
+        A time that passed during the run is still to come.
+        """
+        # The clock may have been set back: each time of day counts once a day.
+        self.done = started if self.done is None else max(self.done, started)
+
+    def seconds_left(self, times: Sequence[time], now: datetime) -> float:
+        """Return the seconds until the next run, at most ``LONGEST_REST``."""
+        left = (next_start(times, self.done or now) - now).total_seconds()
+        return min(max(left, 0.0), LONGEST_REST)
+
+
+def next_start(times: Sequence[time], after: datetime) -> datetime:
+    """Return the first of these times of the day after ``after``, today or tomorrow."""
+    days = (after.date(), after.date() + timedelta(days=1))
+    return min(
+        start for day in days for at in times if (start := datetime.combine(day, at)) > after
+    )
+
+
+@dataclass(slots=True)
+class HeartbeatTimer:
+    """The time of the last document, on a monotonic clock in seconds.
+
+    ``interval`` 0 = no heartbeats.
+    """
+
+    interval: float
+    last: float
+
+    def is_due(self, now: float) -> bool:
+        return self.interval > 0 and now >= self.last + self.interval
+
+    def seconds_left(self, now: float) -> float | None:
+        """Return the seconds until the next heartbeat if nothing is sent before; None = never."""
+        return max(0.0, self.last + self.interval - now) if self.interval > 0 else None
+
+
+def soonest(*seconds: float | None) -> float:
+    """Return the smallest of these numbers. None = never; at least one must be a number."""
+    return min(one for one in seconds if one is not None)
+
+
+@dataclass(slots=True)
+class BackOff:
+    """The waits after failures in a row, in seconds as from ``back_off``.
+
+    ``attempts`` is the number of failures.
+    """
+
+    initial: float
+    maximum: float
+    observer: Observer = SILENT
+    attempts: int = 0
+    random: Random = chance
+
+    def wait(
+        self,
+        stop: Stop,
+        why: str,
+        retry_after: float | None = None,
+        measure: Callable[[], None] = lambda: None,
+        in_short: str = "",
+    ) -> None:
+        """Log the reason, and wait: for ``retry_after`` seconds if the receiver or server has
+        requested a delay, within the bounds of the back-off. ``measure`` is called when the
+        observer wants a report. ``in_short`` as in ``Observer.waits``.
+        """
+        self.attempts += 1
+        if retry_after is None:
+            pause = back_off(self.attempts, self.initial, self.maximum, self.random)
+        else:
+            pause = min(self.maximum, max(self.initial, retry_after))
+        _log.warning(
+            "%s; trying again in %.3g s", why, pause, extra={"code": ReceiverUnavailable.code}
+        )
+        until = monotonic() + pause
+        self.observer.waits(WaitFor.RECEIVER, why, until, in_short)
+        while (due := self.observer.measure_due()) is not None and due < pause:
+            if stop.wait(due):
+                return
+            measure()
+            pause = until - monotonic()
+        stop.wait(max(0.0, pause))
+
+
+def keep_connected(
+    work: Callable[[Callable[[], bool]], None],
+    stop: Stop,
+    unavailable: tuple[type[EventlogError], ...],
+    initial: float,
+    maximum: float,
+    observer: Observer,
+    stands_by_for: type[PublisherAlreadyRunning] = ConsumerRuns,
+) -> None:
+    """Call ``work``, which connects and works, until it returns or ``stop`` is set; a lost
+    connection is opened again.
+
+    ``work`` receives a function that it calls whenever it is connected, and that returns True the
+    first time. ``unavailable`` are the errors of a lost connection. Before the first connection a
+    database server that cannot be reached is waited for, and the other errors are raised.
+    ``initial`` and ``maximum`` are the back-off in seconds. ``observer`` is called for each
+    connection.
+
+    While the lock belongs to the session that was lost, or to another process as ``stands_by_for``
+    names it, this process waits for it. Raises PublisherAlreadyRunning if any other session has it.
+    """
+    attempts, was_connected, is_connected, stands_by = 0, False, False, False
+    lost_at: float | None = None
+    warned_at: float | None = None
+    locked_out = ""  # why this process waits for the lock, as it was logged
+
+    def connected() -> bool:
+        nonlocal attempts, was_connected, is_connected, locked_out, lost_at, stands_by
+        is_first, was_connected = not was_connected, True
+        if stands_by:
+            _log.info("the other process has ended, and this one takes over")
+        attempts, locked_out, lost_at, stands_by = 0, "", None, False
+        if not is_connected:
+            is_connected = True
+            observer.connected(again=not is_first)
+        return is_first
+
+    while not stop.is_set():
+        observer.does(Doing.CONNECTING)
+        is_connected, who = False, WaitFor.DATABASE
+        try:
+            work(connected)
+        except PublisherAlreadyRunning as other:
+            if isinstance(other, LostSession):
+                why, level, attempts = str(other), logging.WARNING, 0
+            elif isinstance(other, stands_by_for):
+                why = f"{other}; waiting as its standby until it ends"
+                level, attempts, stands_by = logging.INFO, 0, True
+                observer.progressed()  # a standby is healthy if it sees the other process working
+            elif lost_at is not None and monotonic() - lost_at <= _LOCK_WAIT:
+                why, level = f"{other}; trying again for {_LOCK_WAIT:g} s", logging.WARNING
+            else:
+                raise
+            if why != locked_out:
+                locked_out = why
+                _log.log(level, "%s", why, extra={"code": other.code})
+        except unavailable as error:
+            why = str(error)
+            if was_connected:
+                _log.error("%s; connecting again", error, extra={"code": error.code})
+            elif not isinstance(error, ServerUnavailable):
+                raise
+            elif warned_at is None or monotonic() - warned_at >= _WARNING_INTERVAL:
+                warned_at = monotonic()
+                _log.warning("%s; waiting for it", error, extra={"code": error.code})
+            if not isinstance(error, DatabaseError):
+                who = WaitFor.SOURCE
+            if was_connected:
+                lost_at = lost_at or monotonic()
+        except DatabaseError as error:  # perhaps the server is still starting
+            if lost_at is None:
+                raise
+            _log.error("%s; trying again", error, extra={"code": error.code})
+            why = str(error)
+        else:
+            return
+        attempts += 1
+        pause = back_off(attempts, initial, maximum, chance)
+        observer.disconnected()
+        observer.waits(who, why, monotonic() + pause, why)
+        stop.wait(pause)

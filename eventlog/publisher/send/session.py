@@ -1,0 +1,112 @@
+"""The session of a publisher: everything that its cycles share while it has the lock and the
+connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from eventlog.core.catalog import ObjectId
+from eventlog.core.rows.event_ids import raised_at
+from eventlog.errors import DatabaseUnavailable
+from eventlog.publisher.context.context import UNCHECKED, CatalogCheck, Context
+from eventlog.publisher.feeds.queue import DueScan
+from eventlog.publisher.ledger.claimed_rows import BacklogClaim, ClaimedObjects
+from eventlog.publisher.ledger.delivery import Delivery
+from eventlog.publisher.ledger.ledger import QueueScan
+from eventlog.publisher.send.database_clock import DatabaseClock
+from eventlog.publisher.send.parking import Parking
+from eventlog.publisher.send.suspects import Suspects
+from eventlog.publisher.sinks import Sink
+from eventlog.sql.log.internal_tables import next_number
+
+if TYPE_CHECKING:
+    from eventlog.publisher.feeds.snapshot import UnfinishedSnapshot
+
+
+@dataclass(slots=True)
+class PublisherState:
+    """What a publisher keeps in memory between cycles. Everything that a restart needs is in the
+    database.
+    """
+
+    parking: Parking[ObjectId]
+    clock: DatabaseClock
+    deliveries: dict[int, Delivery] = field(default_factory=dict)
+    """The deliveries in the in-flight entries, by number."""
+    newest: str = ""
+    """The number of the first event in the last delivery with numbers."""
+    scan: QueueScan | DueScan | None = None
+    """The rest of the present scan of the queue, None between scans."""
+    claim: BacklogClaim | None = None
+    """The rows that a backlog job has converted."""
+    claimed: ClaimedObjects | None = None
+    """The objects of the claimed rows, read when they are first needed."""
+    row_sizes: dict[str, int] = field(default_factory=dict)
+    """The approximate number of bytes of an object's row by class, for classes whose rows were read
+    back.
+    """
+    freed: set[ObjectId] = field(default_factory=set)
+    """Objects that are no longer parked, and whose rows the present scan may have passed over:
+    these rows wait for the next scan.
+    """
+    loading: UnfinishedSnapshot | None = None
+    """A snapshot that is read before the log."""
+    suspects: Suspects = field(init=False)
+    """The documents that the receiver fails for."""
+
+    def __post_init__(self) -> None:
+        failures = (
+            one for delivery in self.deliveries.values() for one in delivery.failures.values()
+        )
+        self.suspects = Suspects(self.parking, max((one.tries for one in failures), default=0))
+
+
+@dataclass(slots=True)
+class PublisherSession:
+    """A publisher working on one connection."""
+
+    context: Context
+    state: PublisherState
+    sink: Sink
+    is_stopping: Callable[[], bool] = lambda: False
+    """A function that returns True if the publisher was asked to stop."""
+    before_delivery: Callable[[], None] = lambda: None
+    """A function that is called, outside of a transaction, before a delivery's documents are
+    sent.
+    """
+    check: CatalogCheck = UNCHECKED
+    """A check that may end a cycle by an error: nothing of its rows is recorded then."""
+
+
+def begin_delivery(context: Context, state: PublisherState) -> tuple[int, str]:
+    """Return a new delivery number, and the number of the delivery's first event, which is greater
+    than those of earlier deliveries even if the clock has gone back; empty for formats without
+    numbers.
+    """
+    number = draw_delivery_no(context)
+    state.newest = context.output.first(number, state.newest, raised_at(context.epoch))
+    return number, state.newest
+
+
+def draw_delivery_no(context: Context) -> int:
+    """Return a new delivery number.
+
+    Raises DatabaseUnavailable if it is not greater than every number that this process has used:
+    the database was restored to an earlier state, and the log gets a new epoch at the next
+    connection (spec/event-log.md 7.4).
+    """
+    number = next_number(context.log)
+    if number <= context.used.delivery_no:
+        raise number_went_back(context, f"delivery {number}")
+    return number
+
+
+def number_went_back(context: Context, number: str) -> DatabaseUnavailable:
+    """Return the error for a delivery number that is not greater than one that was used before."""
+    return DatabaseUnavailable(
+        f"{number} of the log {context.log} is lower than {context.used.delivery_no}, "
+        "which was used before: the database was put back to an earlier state"
+    )

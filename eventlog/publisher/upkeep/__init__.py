@@ -1,0 +1,1 @@
+"""What keeps a log small: purges, leaves, and how long rows are kept."""

@@ -1,0 +1,1 @@
+"""Qlik messages for Kafka, in files and topics (formats/qlik.md 5)."""

@@ -1,0 +1,268 @@
+"""The bare binary encoding of Avro (Avro specification, Binary encoding), written and read by
+fastavro. fastavro is the extra ``avro`` and is imported only on use.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from functools import lru_cache
+from typing import Any, Final
+
+from eventlog.core.values.typed import unscaled_bytes
+from eventlog.errors import ConfigError, FormatError, NotExpressible
+from eventlog.files.text import parsed_json
+from eventlog.qlik.columns import QlikColumn
+from eventlog.qlik.values import Convert, as_is, json_writer, writer
+
+# --- values of columns ----------------------------------------------------------------------------
+
+
+def avro_writer(column: QlikColumn, logical_types: bool) -> Convert:
+    """Return the function that converts a column's values to the values that fastavro accepts.
+
+    It raises NotExpressible.
+    """
+    if column.type in ("DATE", "TIME", "DATETIME", "NUMERIC") and not (
+        logical_types and (column.type != "NUMERIC" or column.precision)
+    ):
+        return json_writer(column)
+    match column.type:
+        case "DATETIME":  # fastavro takes a datetime without a zone for local time
+            return writer(column, lambda moment: moment.replace(tzinfo=UTC))
+        case "NUMERIC":
+            return writer(column, _in_places(column))
+        case "UINT8":
+            return writer(column, Decimal if logical_types else _in_long)
+        case _:
+            return writer(column, as_is)
+
+
+def _in_places(column: QlikColumn) -> Callable[[Decimal], bytes]:
+    """Return the function that turns a number into the unscaled bytes of its column's Avro decimal,
+    without rounding. It raises NotExpressible if the number does not fit the column.
+    """
+    exactly = Context(prec=column.precision, traps=[InvalidOperation, Inexact])
+    unit = Decimal(1).scaleb(-column.scale)
+    _, scale = column.avro_decimal
+
+    def in_places(number: Decimal) -> bytes:
+        try:
+            exact = exactly.quantize(number, unit)
+        except (InvalidOperation, Inexact):
+            exact = Decimal("NaN")
+        if not exact.is_finite():
+            raise NotExpressible(
+                f"{number} of column {column.name!r} is not NUMERIC({column.precision}, "
+                f"{column.scale})",
+                code="value_range",
+            )
+        return unscaled_bytes(exact, scale)
+
+    return in_places
+
+
+def _in_long(number: int) -> int:
+    if number > 2**63 - 1:
+        raise NotExpressible(
+            f"{number} does not fit into the long of UINT8; set logical_types = true",
+            code="value_range",
+        )
+    return number
+
+
+# --- records by their schemas ---------------------------------------------------------------------
+
+
+def _fastavro() -> Any:
+    """Return the module fastavro. Raises ConfigError if it is not installed."""
+    try:
+        import fastavro
+    except ModuleNotFoundError:
+        raise ConfigError(
+            "messages in Avro need the package fastavro; install eventlog-publisher[avro], or use "
+            "encoding = json"
+        ) from None
+    return fastavro
+
+
+@lru_cache(maxsize=1024)
+def parsed(schema: str) -> Any:
+    """Return the parsed schema of a JSON text, in the form that fastavro accepts; illegal names are
+    accepted, too. Raises FormatError.
+    """
+    fastavro = _fastavro()
+    try:
+        return fastavro.parse_schema(parsed_json(schema))
+    except (
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        FormatError,
+        fastavro.schema.SchemaParseException,
+    ) as error:
+        raise FormatError(
+            f"an Avro schema cannot be read: {type(error).__name__}: {error}", code="bad_avro"
+        ) from None
+
+
+def bytes_writer(schema: str) -> Callable[[Any], bytes]:
+    """Return the function that writes values of a schema as bare Avro binary. Raises FormatError.
+
+    The function raises NotExpressible for a value that does not fit the schema.
+    """
+    write, written_by = _fastavro().schemaless_writer, parsed(schema)
+
+    def to_bytes(value: Any) -> bytes:
+        buffer = io.BytesIO()
+        try:
+            write(buffer, written_by, value)
+        except (ValueError, TypeError, OverflowError, AttributeError) as error:
+            raise NotExpressible(f"a record does not fit its Avro schema: {error}") from None
+        return buffer.getvalue()
+
+    return to_bytes
+
+
+# fastavro takes 16 us for the message of an update of six columns, most of it to find the branches
+# of unions; with the branches given it takes 11 us, and with a schema for each pattern of NULLs 7
+# to 9 us. The writers below take 3.4 us (bench/RESULTS.md, "One path to JSON"). They leave rare
+# types to fastavro. The tests test_avro_messages_are_whole_records_of_their_schemas and
+# test_a_record_is_written_as_fastavro_writes_it check that both agree.
+
+_NULL: Final = b"\0"
+_VALUE: Final = b"\2"
+"""The branch of a value in a union of null and its type."""
+
+
+def record_writer(
+    fields: Sequence[Mapping[str, Any]], values: Mapping[str, Callable[[Any], Any]] | None = None
+) -> Callable[[Mapping[str, Any]], bytes]:
+    """Return the function that writes these fields of a record, one after the other, as
+    ``bytes_writer`` does.
+
+    Unions are of null and one type. ``values`` maps fields to functions that make their values;
+    these fields have few values, which are remembered. The function raises NotExpressible. Raises
+    FormatError.
+    """
+    written_by = [(field["name"], _type_writer(field["type"])) for field in fields]
+    for place, (name, to_bytes) in enumerate(written_by):
+        if values and name in values:
+            written_by[place] = name, _remembered(values[name], to_bytes)
+
+    def write(record: Mapping[str, Any]) -> bytes:
+        try:
+            return b"".join([to_bytes(record[name]) for name, to_bytes in written_by])
+        except (ValueError, TypeError, OverflowError, AttributeError) as error:
+            raise NotExpressible(f"a record does not fit its Avro schema: {error}") from None
+
+    return write
+
+
+def _remembered(
+    value_of: Callable[[Any], Any], to_bytes: Callable[[Any], bytes]
+) -> Callable[[Any], bytes]:
+    return lru_cache(maxsize=1024)(lambda given: to_bytes(value_of(given)))
+
+
+def _type_writer(kind: Any) -> Callable[[Any], bytes]:
+    match kind:
+        case ["null", "string"]:  # nearly all columns
+            return lambda value: _NULL if value is None else _VALUE + sized(value.encode())
+        case ["null", other]:
+            to_bytes = _type_writer(other)
+            return lambda value: _NULL if value is None else _VALUE + to_bytes(value)
+        case "string":
+            return lambda value: sized(value.encode())
+        case "bytes":
+            return sized
+        case "int" | "long":
+            return _whole_number
+        case {"type": "enum", "symbols": symbols}:
+            return {
+                symbol: _whole_number(place) for place, symbol in enumerate(symbols)
+            }.__getitem__
+        case {"type": "record", "fields": fields}:
+            return record_writer(fields)
+        case _:
+            return bytes_writer(json.dumps(kind))
+
+
+def sized(data: bytes) -> bytes:
+    """Return the bytes, or a text in UTF-8, with its length in front."""
+    size = len(data)
+    return (_ONE_BYTE[size << 1] if size < 64 else _whole_number(size)) + data
+
+
+_ONE_BYTE: Final = [bytes([number]) for number in range(128)]
+
+
+def _whole_number(number: int) -> bytes:
+    """Return a whole number in Avro's form: the sign in the last bit, seven bits per byte, lowest
+    bits first.
+    """
+    rest = number << 1 if number >= 0 else ~(number << 1)
+    if rest < 128:
+        return _ONE_BYTE[rest]
+    groups = []
+    while rest > 127:
+        groups.append(rest & 127 | 128)
+        rest >>= 7
+    groups.append(rest)
+    return bytes(groups)
+
+
+def from_bytes(schema: str, data: bytes) -> dict[str, Any]:
+    """Return the record of bare Avro binary.
+
+    Raises FormatError for missing, surplus or malformed bytes.
+    """
+    buffer = io.BytesIO(data)
+    try:
+        record = _fastavro().schemaless_reader(buffer, parsed(schema), None)
+    except (
+        EOFError,
+        ValueError,
+        TypeError,
+        LookupError,
+        ArithmeticError,
+        AttributeError,
+        MemoryError,
+    ) as error:
+        raise FormatError(
+            f"{len(data)} bytes are not Avro of their schema: {type(error).__name__}: {error}",
+            code="bad_avro",
+        ) from None
+    if buffer.tell() != len(data):
+        raise FormatError(
+            f"{len(data) - buffer.tell()} bytes follow after an Avro record of "
+            f"{buffer.tell()} bytes",
+            code="bad_avro",
+        )
+    if not isinstance(record, dict):
+        raise FormatError(
+            f"the Avro schema must be a record, not {type(record).__name__}",
+            code="bad_avro",
+        )
+    return record
+
+
+def record_in(schema: str, field: str) -> dict[str, Any] | None:
+    """Return the record type of a field of a record, None if the field is missing or not a record.
+
+    Raises FormatError.
+    """
+    parsed(schema)
+    record = parsed_json(schema)
+    for one in record.get("fields", ()) if isinstance(record, dict) else ():
+        if one["name"] == field:
+            kinds = one["type"] if isinstance(one["type"], list) else [one["type"]]
+            return next(
+                (kind for kind in kinds if isinstance(kind, dict) and kind.get("type") == "record"),
+                None,
+            )
+    return None

@@ -1,0 +1,72 @@
+"""The format ``qlik-messages`` as the registry, the converter and the publisher use it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
+from typing import Any, Final
+
+from eventlog.changes.format import Format, Report
+from eventlog.changes.losses import Loss
+from eventlog.changes.publishing import Publishing
+from eventlog.core.catalog import Database
+from eventlog.model import Change, full_name
+from eventlog.qlik.columns import columns_of
+from eventlog.qlik.messages.message_files import read, write
+from eventlog.qlik.messages.message_tables import PublishOptions, ReadOptions, WriteOptions
+from eventlog.qlik.messages.publish import QlikWriter
+
+
+class QlikMessagesFormat(Format):
+    """Qlik messages: lines of a file, or records of Kafka (formats/qlik.md 5)."""
+
+    name = "qlik-messages"
+    title = "Qlik messages"
+    schemes = ("kafka",)
+    reader_options = (ReadOptions,)
+    writer_options = (WriteOptions,)
+    publish_options = PublishOptions
+    backlog_options = WriteOptions
+    is_of_rows = True
+    is_numbered = True
+    is_read_once = True
+    loses = frozenset({Loss.USER, Loss.MICROSECONDS})
+
+    def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
+        return read(source, options, report)
+
+    def write_changes(
+        self, changes: Iterable[Change], target: str, options: WriteOptions, report: Report
+    ) -> None:
+        write(changes, target, options, report)
+
+    def output_place(self, name: str, options: Mapping[str, Any]) -> str:
+        return f"{name}/messages.jsonl"
+
+    def publish(self, options: PublishOptions, publishing: Publishing) -> QlikWriter:
+        return QlikWriter(options, publishing)
+
+    def offline(self, options: PublishOptions) -> PublishOptions:
+        return replace(options, metadata="none", registry=None)
+
+    def refusal(self, options: PublishOptions, publishing: Publishing) -> tuple[str, str] | None:
+        if options.metadata == "registry" and (
+            options.encoding != "avro" or options.registry is None
+        ):
+            return "metadata", "it needs encoding = avro, and registry set to the registry's URL"
+        if not publishing.in_records:
+            return (
+                "type",
+                "messages are records, which only a sink of records can send: set sink.type = "
+                "kafka",
+            )
+        return None
+
+    def options_of_catalog(self, side: str, database: Database) -> Mapping[str, Any] | None:
+        columns = {
+            full_name(database.schema, table.name): columns_of(table) for table in database.tables
+        }
+        return {"columns": {name: list(map(asdict, each)) for name, each in columns.items()}}
+
+
+FORMAT: Final = QlikMessagesFormat()

@@ -1,0 +1,1 @@
+"""Tables of a lake that follow a class: live copies, their histories, and their verification."""

@@ -1,0 +1,265 @@
+"""The result that a batch of changes has for each object, and the protocol of the tables to which
+live copies are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple, Protocol
+
+import pyarrow as pa
+from pyspark.sql import types as t
+
+from eventlog.core.ranges import RecordSet
+from eventlog.spark.copies.copy_types import Columns, Note
+from eventlog.spark.session.arrow_rows import structs_of
+
+Key = tuple[Any, ...]
+"""The values of an object's key, in the order of its columns."""
+
+
+class LatestChange(NamedTuple):
+    """The result that a batch has for one object."""
+
+    is_gone: bool
+    """True if the object is deleted."""
+    is_whole: bool
+    """True if columns that are not in ``values`` are NULL; otherwise they do not change."""
+    values: Mapping[str, Any]
+
+
+GONE: Final = LatestChange(is_gone=True, is_whole=True, values={})
+
+
+class KeyedChange(NamedTuple):
+    """A change of an object: the object's key, the result, the operation, and the change's position
+    and time in the log.
+    """
+
+    key: Key
+    change: LatestChange
+    operation: str
+    position: int
+    commit_time: datetime | None
+
+
+def latest_changes(changes: Iterable[tuple[Key, LatestChange]]) -> dict[Key, LatestChange]:
+    """Return, by key, the result of changes in queue order for each object.
+
+    An update of an object that the batch has deleted creates it again. Rows of one INSERT that are
+    far apart are several adds, in one batch or in several (spec/event-log.md 6): each sets the
+    columns that it has, as an update does.
+    """
+    latest: dict[Key, LatestChange] = {}
+    for key, change in changes:
+        before = latest.get(key)
+        if before is not None and not change.is_whole:
+            change = LatestChange(
+                is_gone=False, is_whole=before.is_whole, values={**before.values, **change.values}
+            )
+        latest[key] = change
+    return latest
+
+
+# --- a target -------------------------------------------------------------------------------------
+
+
+class CopyBatch(NamedTuple):
+    """A batch of a query: the query's name, and the batch's number in it.
+
+    ``done`` is the set of the log's rows that the stream has read at its end, as text; empty if it
+    is unknown.
+    """
+
+    query: str
+    number: int
+    done: str = ""
+
+
+class Nulled:
+    """The number of values that are NULL in a copy because its types have no such value: dates
+    before Christ or after the year 9999, infinite dates, and NaN in numbers with a size.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def add(self, number: int, /) -> None:
+        """Add a number to the count."""
+        self.number += number
+
+
+class CopyLoad(NamedTuple):
+    """A load of a copy: its note, the columns, and the rows. ``nulled`` counts while the rows are
+    read.
+    """
+
+    note: Note
+    columns: Columns
+    rows: Iterator[pa.RecordBatch]
+    nulled: Nulled
+
+
+class LastBatch(NamedTuple):
+    """The last batch of a query in a target: its number, and the note of the copy at that time."""
+
+    number: int
+    note: Note
+
+
+class Files(Protocol):
+    """The files of one state of a table. Spark sends the object to the tasks that read them.
+
+    ``count`` is the number of files, ``names`` are the columns, ``note`` is the text of the note,
+    None = the table has no commit yet.
+    """
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def note(self) -> str | None: ...
+
+    def rows(self, numbers: Collection[int]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the files with these numbers, counted from 0."""
+
+
+class Target(Protocol):
+    """A table that a live copy can be written to.
+
+    A commit contains the rows of a batch and its number. If two writers commit, one of them fails.
+    """
+
+    def sibling(self, suffix: str) -> Target:
+        """Return the table that has the same name with a suffix."""
+
+    def number_done(self, query: str, content: str) -> LastBatch | None:
+        """Return the last batch of a query that the table holds; None if it holds none.
+
+        ``content`` describes the source of the copy. Raises CopyError for a table with other
+        content.
+        """
+
+    def load(self, batch: CopyBatch, content: str, loading: CopyLoad) -> None:
+        """Replace the whole table by a load, as a batch; create it if it is missing."""
+
+    def merge(
+        self,
+        batch: CopyBatch,
+        columns: Columns,
+        stored: Note,
+        source: MergeSource,
+        newest: datetime | None,
+    ) -> None:
+        """Give the table the columns of the class, without changing a value, then merge the rows of
+        ``source``, as a batch.
+
+        ``held`` is the note that the table has. ``newest`` is the commit time of the batch's last
+        change, if the log has it.
+        """
+
+    def append(
+        self,
+        batch: CopyBatch,
+        content: str,
+        schema: pa.Schema,
+        note: Note,
+        rows: Iterable[pa.RecordBatch],
+        behind: int | None,
+    ) -> None:
+        """Append rows, as a batch; create the table if it is missing, and give it the columns of
+        ``schema``, without changing a value.
+
+        ``behind`` is the expected number of the query's last batch in the table. If the table has
+        another number, another driver has written, and nothing is appended.
+        """
+
+    def rows(
+        self, column: str | None = None, values: Collection[Any] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows whose column has one of the values; without a column all rows."""
+
+    def done(self) -> tuple[RecordSet | None, object]:
+        """Return the rows of the log that the table holds now, and the state of the table; None if
+        the table does not record these rows.
+        """
+
+    def files(self) -> Files | None:
+        """Return the files of the table as it is now; None if there is no table."""
+
+    def clear(self, keep: timedelta) -> None:
+        """Remove the files that no reader of the last ``keep`` needs; many small files become
+        one.
+        """
+
+    def compact(self) -> None:
+        """Compact small files in one commit, if there are many."""
+
+
+MANY_FILES: Final = 100
+"""The least number of files at which small files are compacted: each batch of inserts
+adds a file.
+"""
+
+
+def plain_column(columns: Columns) -> str | None:
+    """Return a key column of numbers or texts, whose statistics show which files to read; None if
+    there is none.
+    """
+    return next(
+        (
+            name
+            for name in columns.key
+            if isinstance(columns.types[name].dataType, t.LongType | t.StringType)
+        ),
+        None,
+    )
+
+
+def stored_keys(columns: Columns, keys: Sequence[Key]) -> list[Key]:
+    """Return keys with their values as a table stores them."""
+    types = t.StructType([columns.types[name] for name in columns.key])
+    rows = [dict(zip(columns.key, key, strict=True)) for key in keys]
+    return [tuple(row.values()) for row in structs_of(rows, types, "the copy").to_pylist()]
+
+
+# --- the rows of a merge --------------------------------------------------------------------------
+
+
+class MergeSource(NamedTuple):
+    """The rows of a merge: the columns of the class, a flag per column if the column is set, and a
+    flag if the object is deleted. ``sets`` and ``is_gone`` are the names of the flags.
+    """
+
+    rows: pa.Table
+    sets: Mapping[str, str]
+    is_gone: str
+    nulled: int
+    """The number of values that are NULL because their types have no such value."""
+
+
+def merge_source(columns: Columns, latest: Mapping[Key, LatestChange]) -> MergeSource:
+    """Return the rows that merge the latest change of each object."""
+    rows = [
+        {**change.values, **dict(zip(columns.key, key, strict=True))}
+        for key, change in latest.items()
+    ]
+    nulled, names = Nulled(), columns.types.names
+    table = pa.Table.from_struct_array(structs_of(rows, columns.types, "the copy", nulled))
+    prefix = _unused_prefix(names)
+    sets, is_gone = {name: f"{prefix}sets {name}" for name in names}, f"{prefix}is gone"
+    for name, its_flag in sets.items():
+        is_set = [change.is_whole or name in change.values for change in latest.values()]
+        table = table.append_column(its_flag, pa.array(is_set, pa.bool_()))
+    flags = pa.array([change.is_gone for change in latest.values()], pa.bool_())
+    return MergeSource(table.append_column(is_gone, flags), sets, is_gone, nulled.number)
+
+
+def _unused_prefix(names: Collection[str]) -> str:
+    """Return a prefix with which none of the names begins."""
+    prefix = "_"
+    while any(name.startswith(prefix) for name in names):
+        prefix += "_"
+    return prefix

@@ -1,0 +1,395 @@
+"""``eventlog convert --spark``: convert directories of captures to files of any format; each
+capture is converted by one task.
+
+A task reads its capture and writes its changes with the functions of the row-by-row converter. All
+numbers in the output (record_ids, change sequences, log sequences, addresses) begin again in each
+capture: each capture becomes a separate log, stream or queue, in a separate directory. In the
+output
+
+* each capture becomes a file of XDS, CloudEvents, Debezium or JSON lines at the top,
+  ``<capture>.xmll``, ``<capture>.jsonl``;
+* in the other formats ``<capture>/`` holds ``rows.jsonl``, ``messages.jsonl``, ``capture.cdc``, the
+  queue's or the change tables' files;
+* ``_manifest.json`` lists the captures by name, with their reports, and ``_SUCCESS`` is written
+  last.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from eventlog.changes.format import PROBLEMS_KEPT, Report
+from eventlog.changes.json_form import CatalogOption
+from eventlog.conversion import in_own_options, read_options, write
+from eventlog.core.arguments import NAME, OPTIONS, PATH_OR_URL, check_arguments
+from eventlog.core.clock import monotonic, random_hex
+from eventlog.errors import ConfigError, EventlogError, FormatError, number_of
+from eventlog.exit_codes import ExitCode
+from eventlog.model import Change
+from eventlog.publisher.context.observer import JobProgress
+from eventlog.registry import format_named
+from eventlog.spark.directory import (
+    TEMPORARY,
+    Directory,
+    Owner,
+    abandon,
+    begin,
+    finish,
+    reopen,
+    resume,
+)
+from eventlog.spark.frames.captures import Capture, captures
+from eventlog.spark.frames.sorting import Read, work_on
+from eventlog.spark.session.arguments import check_pandas
+from eventlog.spark.session.session import as_spark_failed, open_session, shown
+from eventlog.spark.session.tasks import tune_collector
+
+
+class CaptureFailed(EventlogError):
+    """A capture that cannot be converted; the message names it and the reason."""
+
+    code = "capture_failed"
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureReport:
+    """The outcome of one capture, with the report of its conversion."""
+
+    name: str
+    output: str
+    """The path of the output within the target."""
+    read: int
+    written: int
+    counters: Mapping[str, int]
+    problems: Sequence[str]
+    failed: str | None = None
+    """The reason why there is no output, None if there is output."""
+    failed_by_options: bool = False
+    """True if the reason is a ConfigError."""
+    lost: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """A finished conversion, with its ``captures`` by name. ``resumed``: the conversion was already
+    finished, and nothing was done.
+    """
+
+    captures: tuple[CaptureReport, ...]
+    resumed: bool
+
+    def report(self) -> Report:
+        """Return one report of all captures, in which problems begin with the capture's name."""
+        counters: Counter[str] = Counter()
+        lost: Counter[str] = Counter()
+        for one in self.captures:
+            counters.update(one.counters)
+            lost.update(one.lost)
+        failed = [one for one in self.captures if one.failed is not None]
+        if failed:
+            counters["captures_failed"] = len(failed)
+        problems = [f"{one.name}, not converted: {one.failed}" for one in failed]
+        problems += [f"{one.name}: {problem}" for one in self.captures for problem in one.problems]
+        return Report(
+            sum(one.read for one in self.captures),
+            sum(one.written for one in self.captures),
+            counters,
+            problems=problems[:PROBLEMS_KEPT],
+            lost=lost,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """The data that every task needs."""
+
+    source_format: str
+    target_format: str
+    reader: Mapping[str, Any]
+    writer: Mapping[str, Any]
+    target: str
+    strict: bool
+    quiet: bool
+    catalog: CatalogOption
+
+
+def convert(
+    source_format: str,
+    target_format: str,
+    source: str | Path,
+    target: str | Path,
+    map: Mapping[str, Any] | None = None,
+    *,
+    strict: bool = False,
+    master: str | None = None,
+    spark: SparkSession | None = None,
+    quiet: bool = True,
+) -> Conversion:
+    """Convert all captures of ``source`` to files in the directory ``target``, both reachable by
+    driver and workers.
+
+    ``map`` and ``strict`` are as in ``eventlog.convert``. ``spark`` is the session, by default one
+    on ``master``. A capture that cannot be converted has no output; the others are converted. A
+    finished target does not change, except that failed captures are tried again; the remains of an
+    unfinished run are discarded. Raises ConfigError, SparkFailed and, with ``strict`` or if no
+    capture could be converted, CaptureFailed for the first by name; the target has no ``_SUCCESS``
+    then.
+    """
+    check_pandas()
+    check_arguments(
+        "convert_captures",
+        source_format=(source_format, NAME),
+        target_format=(target_format, NAME),
+        source=(source, PATH_OR_URL),
+        target=(target, PATH_OR_URL),
+        map=(map, OPTIONS),
+    )
+    source, target = str(source), str(target)
+    if "://" in target:  # the message omits it, since it may contain a password
+        raise ConfigError(
+            "OUT is a URL, and Spark converts only to files. "
+            "Give a path in a file system that all workers share"
+        )
+    options = read_options(map or {})
+    job = _Job(
+        source_format,
+        target_format,
+        in_own_options(source_format, "reader", options["reader"]),
+        in_own_options(target_format, "writer", options["writer"]),
+        str(Path(target).resolve()),
+        strict,
+        quiet,
+        options["reader"].get("catalog"),
+    )
+    if Path(source).resolve() in Path(job.target).parents:
+        raise ConfigError(
+            f"OUT {target} is inside IN {source}, so the next conversion would read its files. "
+            "Give another directory"
+        )
+    _check_writer(job)
+    waiting = captures(source_format, source, job.reader)
+    outputs = [_output_place(job, capture).parts[0] for capture in waiting]
+    kept: Sequence[CaptureReport] = ()
+    identity = {
+        "from": source_format,
+        "to": target_format,
+        "source": str(Path(source).resolve()),
+        "options": _digest({"strict": strict, **options}),
+    }
+    owner = Owner("conversion", identity, _described)
+    directory = Directory(job.target)
+    known = resume(directory, owner, outputs)
+    if known is not None:
+        waiting, kept = _left(waiting, [CaptureReport(**one) for one in known["captures"]])
+        if not waiting:
+            return Conversion(tuple(kept), resumed=True)
+    session = open_session(master, "eventlog convert", running=spark)
+    if known is None:
+        begin(directory, owner, outputs)
+    else:
+        reopen(directory, owner, outputs)
+    try:
+        done = sorted([*kept, *_run(session, job, waiting)], key=lambda report: report.name)
+        _check(done, strict)
+    except ConfigError:
+        if known is None:
+            abandon(directory)  # so that the command can be run again with corrected options
+        raise
+    written = {report.output: None for report in done if report.failed is None}
+    finish(directory, owner, {"captures": [asdict(report) for report in done]}, written)
+    return Conversion(tuple(done), resumed=False)
+
+
+def _left(
+    found: Sequence[Capture], reports: Sequence[CaptureReport]
+) -> tuple[list[Capture], list[CaptureReport]]:
+    """Return the failed captures of a finished target that still exist and can be tried again, and
+    the reports of the other captures.
+    """
+    failed = {one.name for one in reports if one.failed is not None}
+    waiting = [capture for capture in found if capture.name in failed]
+    again = {capture.name for capture in waiting}
+    return waiting, [one for one in reports if one.name not in again]
+
+
+def _described(found: Mapping[str, Any]) -> str:
+    return f"{found['source']} converted from {found['from']} to {found['to']} with its own options"
+
+
+def _check_writer(job: _Job) -> None:
+    """Raise ConfigError for wrong options of a writer, by writing an empty output to a temporary
+    place.
+    """
+    with tempfile.TemporaryDirectory(prefix="eventlog-") as directory, suppress(FormatError):
+        written = Path(directory, _output_place(job, Capture("capture", ())))
+        written.parent.mkdir(exist_ok=True)
+        write(format_named(job.target_format), iter(()), str(written), job.writer, Report())
+
+
+def _digest(options: Mapping[str, Any]) -> str:
+    """Return a text that differs for different options; functions differ by name."""
+    text = json.dumps(
+        options, sort_keys=True, default=lambda other: getattr(other, "__qualname__", repr(other))
+    )
+    return sha256(text.encode()).hexdigest()[:32]
+
+
+def _output_place(job: _Job, capture: Capture) -> Path:
+    """Return the path of a capture's output within the target. Raises ConfigError for an option
+    that names a single path.
+    """
+    return Path(format_named(job.target_format).output_place(capture.name, job.writer))
+
+
+def _run(spark: SparkSession, job: _Job, waiting: Sequence[Capture]) -> list[CaptureReport]:
+    frame, captures_in = work_on(
+        spark, waiting, job.source_format, job.reader, strict=job.strict, catalog=job.catalog
+    )
+
+    def convert_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tune_collector()
+        for capture, read in captures_in(batches):
+            report = _convert(job, capture, read)
+            yield pa.RecordBatch.from_pydict({"report": [json.dumps(asdict(report))]})
+
+    what_then = f"{job.target} is not complete; run the same command again"
+    with shown("converting", _progress_of(job, waiting), job.quiet), as_spark_failed(what_then):
+        rows = frame.mapInArrow(convert_all, "report string").collect()
+    return [CaptureReport(**json.loads(row.report)) for row in rows]
+
+
+def _check(reports: Sequence[CaptureReport], strict: bool) -> None:
+    """Raise the first failure, by name, if the conversion is ``strict`` or all captures failed.
+
+    A failure caused by options comes first, since it is usually the same for all captures.
+    """
+    failed = [report for report in reports if report.failed is not None]
+    if failed and (strict or len(failed) == len(reports)):
+        first = next((report for report in failed if report.failed_by_options), failed[0])
+        message = f"{first.name}: {first.failed}"
+        if first.failed_by_options:
+            raise ConfigError(message)
+        error = CaptureFailed(message)
+        if strict:
+            error.exit_code = ExitCode.NO
+        raise error
+
+
+def _convert(job: _Job, capture: Capture, read: Read) -> CaptureReport:
+    """Convert a capture in a temporary directory, then move the output, so that it appears whole or
+    not at all.
+    """
+    report = Report(strict=job.strict)
+    place = Path(job.target, TEMPORARY, random_hex(16))
+    place.mkdir(parents=True)
+    within = _output_place(job, capture)
+    output = within.parts[0]
+    changes = read(report)
+    failed, by_options = None, False
+    try:
+        written = place / within
+        written.parent.mkdir(exist_ok=True)
+        followed = changes if job.quiet else _followed(changes, job, capture)
+        write(format_named(job.target_format), followed, str(written), job.writer, report)
+        _move(place / output, Path(job.target, output))
+    except EventlogError as error:  # a retry would fail in the same way
+        failed, by_options = str(error), isinstance(error, ConfigError)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    written_changes = 0 if failed is not None else report.written
+    counted = report.read, written_changes, dict(report.counters), tuple(report.problems)
+    lost = {} if failed is not None else dict(report.lost)
+    return CaptureReport(capture.name, output, *counted, failed, by_options, lost)
+
+
+def _move(written: Path, final: Path) -> None:
+    """Move an output to its final name, where it replaces the output of an earlier attempt."""
+    if final.is_dir():
+        # The old output is moved, not removed. An attempt that outlives the job finds _temporary
+        # missing, and does no harm.
+        final.replace(written.with_name(f"{written.name}-before"))
+    written.replace(final)
+
+
+# --- progress -------------------------------------------------------------------------------------
+
+_CHANGES: Final = 500
+_SECONDS: Final = 0.5
+
+
+def _followed(changes: Iterable[Change], job: _Job, capture: Capture) -> Iterator[Change]:
+    """Yield the changes; at intervals record their number in a file of the capture.
+
+    Accumulators cannot be used, since Spark sends them to the driver only when a task has ended.
+    """
+    file = _progress_file(job, capture)
+    recorded = monotonic()
+    number = 0
+    for change in changes:
+        yield change
+        number += 1
+        if number % _CHANGES == 0 and monotonic() - recorded > _SECONDS:
+            recorded = monotonic()
+            file.write_text(json.dumps((number, False)))
+    file.write_text(json.dumps((number, True)))
+
+
+def _progress_of(job: _Job, waiting: Sequence[Capture]) -> Callable[[], JobProgress]:
+    """Return a function that returns the progress of the conversion of these captures.
+
+    Progress is the share of the captures' bytes that has been read. For a capture that is being
+    read it is estimated from its changes, as soon as a finished capture has shown how many bytes a
+    change takes.
+    """
+    sizes: list[int] = []
+
+    def now() -> JobProgress:
+        if not sizes:
+            sizes.extend(max(capture.size(), 1) for capture in waiting)
+        states = [
+            (*_changes_so_far(job, capture), size)
+            for capture, size in zip(waiting, sizes, strict=True)
+        ]
+        ended = [(changes, size) for changes, has_ended, size in states if has_ended]
+        bytes_of_change = sum(size for _, size in ended) / max(
+            sum(changes for changes, _ in ended), 1
+        )
+        done = sum(
+            size if has_ended else min(changes * bytes_of_change, size)
+            for changes, has_ended, size in states
+        )
+        changes = sum(changes for changes, _, _ in states)
+        return JobProgress(
+            done / sum(sizes),
+            changes,
+            0,
+            "changes",
+            f"{len(ended)} of {number_of(len(waiting), 'capture')}",
+        )
+
+    return now
+
+
+def _changes_so_far(job: _Job, capture: Capture) -> tuple[int, bool]:
+    """Return the number of changes read from a capture, and True if all have been read."""
+    try:
+        changes, has_ended = json.loads(_progress_file(job, capture).read_text())
+    except (OSError, ValueError):  # not begun, or just being written
+        return 0, False
+    return changes, has_ended
+
+
+def _progress_file(job: _Job, capture: Capture) -> Path:
+    return Path(job.target, TEMPORARY, f"{capture.name}.progress")

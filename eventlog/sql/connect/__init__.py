@@ -1,0 +1,1 @@
+"""From a URL to a session, and to the log in its database."""

@@ -1,0 +1,252 @@
+"""The internal tables ``<log>_inflight`` and ``<log>_state`` (spec/event-log.md 10).
+
+``<log>_inflight`` has the deliveries in flight, and the rows that each consumer has done: one
+UPDATE turns the entry of a delivery that has ended into part of the consumer's set. ``<log>_state``
+has what commands record for other processes: claims of backlog jobs, removed rows and leaves,
+requests to send rows again, results of verifications. No other module reads or writes the two
+tables.
+
+No function commits: the caller decides what belongs to one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+
+from eventlog.errors import DatabaseError
+from eventlog.sql.connect.locate import ENTRY_COLUMNS
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.port.quoted_names import quoted, schema_of
+from eventlog.sql.port.statements import OF_LOG, OF_LOG_ALONE
+
+
+class EntryKind(StrEnum):
+    """The purpose of an entry."""
+
+    DELIVERY = "delivery"
+    """Documents that were recorded before they were sent."""
+    DONE = "done"
+    """Rows that a consumer has done."""
+    CLAIM = "claim"
+    """Rows that are in a finished directory of a backlog job."""
+    REMOVED = "removed"
+    """Rows that `eventlog purge` has removed."""
+    REQUEST = "request"
+    """Rows that `eventlog requeue` has set back to N."""
+    VERIFIED = "verified"
+    """The last verification of a target."""
+    DETACHED = "detached"
+    """The table of a leaf that a purge has removed from the log; a purge will drop it."""
+
+
+_IN_FLIGHT: Final = frozenset({EntryKind.DELIVERY, EntryKind.DONE})
+"""The kinds of entries in ``<log>_inflight``; ``<log>_state`` has all others."""
+
+
+class Entry(NamedTuple):
+    """An entry of an internal table."""
+
+    number: int
+    owner: str
+    """The consumer; empty = the publisher, or a command (NULL in the table)."""
+    started: datetime
+    """The time when the entry was last written, in UTC."""
+    content: str
+    """JSON."""
+
+
+@lru_cache(maxsize=64)
+def _table(log: LogTable, kind: EntryKind) -> sa.TableClause:
+    name = log.inflight_table if kind in _IN_FLIGHT else log.state_table
+    columns: dict[str, sa.ColumnClause[Any]] = {one: sa.column(one) for one in ENTRY_COLUMNS}
+    columns |= {"started": sa.column("started", sa.TIMESTAMP())}
+    columns |= {"content": sa.column("content", sa.Text())}
+    return sa.table(quoted(name), *columns.values(), schema=schema_of(log))
+
+
+def _run(log: OpenLog, statement: sa.Executable) -> sa.CursorResult[*tuple[Any, ...]]:
+    return log.connection.execute(statement, execution_options=OF_LOG)
+
+
+def _read(log: OpenLog, statement: sa.Executable) -> sa.CursorResult[*tuple[Any, ...]]:
+    return log.connection.execute(statement, execution_options=OF_LOG_ALONE)
+
+
+def next_number(log: OpenLog) -> int:
+    """Draw a number that no entry has had before."""
+    return log.next_number()
+
+
+def add_entry(log: OpenLog, kind: EntryKind, number: int, content: str, owner: str = "") -> None:
+    """Write a new entry, with the present time. ``content`` is JSON."""
+    values = {"entry_no": number, "kind": kind.value, "content": content}
+    if owner:
+        values["owner"] = owner
+    _run(log, sa.insert(_table(log.table, kind)).values(values))
+
+
+def record_delivery(
+    log: OpenLog,
+    content: str,
+    owner: str = "",
+    number: int | None = None,
+    above: int = 0,
+    *,
+    waits: bool = False,
+    alone: bool = False,
+) -> int | None:
+    """Write the entry of a new delivery, and return its number. ``number`` None = draw one.
+
+    Returns None, and writes nothing, if the number is not above ``above``. If the database can
+    check it in the same statement (``sees_requests``), it also returns None if there is a request
+    to send rows again: to the consumer that is the ``owner``, or, with ``waits``, to the publisher;
+    it then also waits for a ``requeue`` that is about to write a request. ``alone`` is true if
+    nothing else belongs to the transaction.
+    """
+    if not log.has_statement("record_delivery"):
+        number = next_number(log) if number is None else number
+        if number <= above:
+            return None
+        add_entry(log, EntryKind.DELIVERY, number, content, owner)
+        return number
+    values: dict[str, object] = {"content": content, "above": above}
+    if owner:
+        values["owner"] = owner
+    else:
+        values |= {"waits": waits, "table": log.dialect.qualified(log.table.schema, log.table.name)}
+    if number is None:
+        values["sequence"] = log.dialect.qualified(log.table.schema, log.table.number_sequence)
+    else:
+        values["number"] = number
+    drawn = log.dialect.log_sql["next_delivery" if number is None else "given_delivery"]
+    name = "record_delivery_of" if owner else "record_delivery"
+    first = "lock_recording" if waits else None
+    return log.run_statement(name, values, alone=alone, first=first, number=drawn)
+
+
+def sees_requests(log: OpenLog) -> bool:
+    """Return True if ``record_delivery`` writes nothing while there is a request to send rows
+    again.
+    """
+    return log.has_statement("record_delivery")
+
+
+def has_requests(log: OpenLog) -> bool:
+    """Return True if ``requeue`` has set rows back to N and the publisher has not read the request
+    yet.
+    """
+    state = _table(log.table, EntryKind.REQUEST)
+    statement = sa.select(state.c.entry_no).where(
+        state.c.kind == EntryKind.REQUEST, state.c.owner.is_(None)
+    )
+    return _read(log, statement.limit(1)).first() is not None
+
+
+def replace_content(log: OpenLog, kind: EntryKind, number: int, content: str) -> None:
+    """Replace the content of an entry; its time stays."""
+    table = _table(log.table, kind)
+    _run(log, sa.update(table).where(table.c.entry_no == number).values(content=content))
+
+
+def is_committed(log: OpenLog, *, durable: bool) -> str:
+    """Return the part of a statement that makes the commit of its transaction wait for the disk if
+    ``durable``.
+    """
+    return log.dialect.log_sql["durably" if durable else "soon"]
+
+
+def end_set(
+    log: OpenLog,
+    number: int,
+    content: str,
+    consumer: str,
+    former: Sequence[int],
+    *,
+    durable: bool,
+    alone: bool,
+) -> None:
+    """Turn the entry of a consumer's delivery into an entry of its done rows, as ``end_delivery``
+    does, or write a new entry, and delete the consumer's ``former`` entries. Only for a log that
+    has the statement ``end_set``.
+
+    Unless ``durable`` the commit of the transaction does not wait for the disk. ``alone`` is true
+    if nothing else belongs to it.
+    """
+    values = {"ended": number, "owner": consumer, "content": content, "former": list(former)}
+    log.run_statement(
+        "end_set", values, alone=alone, is_committed=is_committed(log, durable=durable)
+    )
+
+
+def end_delivery(log: OpenLog, number: int, content: str) -> bool:
+    """Turn the entry of a consumer's delivery into an entry of its done rows, with the present
+    time. Return False if there is no such entry.
+    """
+    table = _table(log.table, EntryKind.DONE)
+    values = {
+        "kind": EntryKind.DONE.value,
+        "content": content,
+        "started": sa.literal_column(log.dialect.utc_now),
+    }
+    ended = sa.update(table).where(table.c.entry_no == number).values(values)
+    return _run(log, ended).rowcount > 0
+
+
+def delete_entry(log: OpenLog, kind: EntryKind, number: int) -> None:
+    """Delete an entry if it still exists."""
+    table = _table(log.table, kind)
+    _run(log, sa.delete(table).where(table.c.entry_no == number))
+
+
+def delete_entries_of(log: OpenLog, consumer: str) -> None:
+    """Delete all entries of a consumer: its deliveries and its done rows."""
+    table = _table(log.table, EntryKind.DELIVERY)
+    _run(log, sa.delete(table).where(table.c.owner == consumer))
+
+
+def read_entries(log: OpenLog, kind: EntryKind, owner: str | None = "") -> list[Entry]:
+    """Return the entries of a kind, oldest first. ``owner`` empty = those without an owner, None =
+    those of all owners.
+    """
+    table = _table(log.table, kind)
+    conditions = [table.c.kind == sa.literal_column(f"'{kind.value}'")]
+    if owner is not None:
+        conditions.append(table.c.owner == owner if owner else table.c.owner.is_(None))
+    statement = (
+        sa.select(table.c.entry_no, table.c.owner, table.c.started, table.c.content)
+        .where(*conditions)
+        .order_by(table.c.entry_no)
+    )
+    return [
+        Entry(int(number), str(whose or ""), started, str(content))
+        for number, whose, started, content in _read(log, statement)
+    ]
+
+
+def refuse_unknown_kinds(log: OpenLog, like: EntryKind) -> None:
+    """Raise DatabaseError if this version does not support the kind of an entry, in the table that
+    has entries of the kind ``like``.
+    """
+    table = _table(log.table, like)
+    others = sa.select(table.c.entry_no, table.c.kind).where(table.c.kind.not_in([*EntryKind]))
+    if found := _read(log, others.order_by(table.c.entry_no)).first():
+        number, kind = found
+        raise DatabaseError(
+            f"entry {number} of {table.name} is of kind {kind!r}: a newer version of eventlog "
+            "wrote it. Start that version until the entry is processed"
+        )
+
+
+def unreadable(log: OpenLog, kind: EntryKind, number: int, error: Exception) -> DatabaseError:
+    """Return the error of an entry that cannot be read."""
+    table = _table(log.table, kind).name
+    return DatabaseError(
+        f"entry {number} of {table} cannot be read ({error}). If it was changed by hand, undo that"
+    )

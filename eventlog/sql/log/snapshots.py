@@ -1,0 +1,71 @@
+"""Reading on proven snapshots of a database (spec/event-log.md 12.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from eventlog.core.clock import monotonic, sleep
+from eventlog.sql.port.open_log import OpenLog
+
+T = TypeVar("T")
+
+REST: Final = 0.5
+"""The seconds until something is read again that was not proven."""
+_SECONDS: Final = 600
+"""The time-out of one statement, in seconds."""
+
+
+@contextmanager
+def snapshot(log: OpenLog, seconds: int = _SECONDS) -> Iterator[None]:
+    """Run the statements of a block on one snapshot of the database, in a read-only transaction.
+    ``seconds`` is the time-out of one statement.
+
+    The transaction before the block is ended first.
+    """
+    log.commit()
+    log.db.begin_reading(seconds)
+    try:
+        yield
+    except BaseException:
+        log.connection.rollback()
+        raise
+    log.commit()
+
+
+@dataclass(slots=True)
+class Snapshots:
+    """What is read from a log and its tables: each part on one snapshot, which the last statement
+    of its transaction proves (spec/event-log.md 12.3).
+    """
+
+    log: OpenLog
+    patience: float
+    """The seconds that may still be spent on reading parts again whose snapshot is not proven."""
+    seconds: int = _SECONDS
+    """The time-out of one statement, in seconds."""
+    foreign: dict[str, None] = field(default_factory=dict)
+    """The foreign tables that were read, for which nothing can be proven, in words."""
+
+    def read(self, read: Callable[[], T]) -> T:
+        """Return what a function reads on one proven snapshot. Without patience the function is
+        called twice at most.
+
+        Raises SnapshotOutdated.
+        """
+        is_last = False
+        while True:
+            begun = monotonic()
+            with snapshot(self.log, self.seconds):
+                found = read()
+                proof = self.log.db.prove_snapshot()
+            self.foreign |= dict.fromkeys(map(str, proof.foreign))
+            if not proof.changed:
+                return found
+            if is_last:
+                proof.refuse_changed()
+            sleep(min(REST, max(self.patience, 0.0)))
+            self.patience -= monotonic() - begun
+            is_last = self.patience <= 0

@@ -1,0 +1,392 @@
+"""A database as text and types: ``Dialect``, with a subclass for each database. It adds the
+statements of an existing log to ``SqlDatabase``.
+
+Each database is a package with the modules that ``eventlog.sql.dialects`` lists. All other code
+calls the dialect, or what it opens (``OpenDatabase``, ``OpenLog``), and never compares database
+names. The text of each statement is composed of quoted names; values are bound by the driver's own
+parameters.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from sqlalchemy import URL, Connection
+
+from eventlog.core import table_key
+from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
+from eventlog.core.values import ColumnType
+from eventlog.errors import BadValue, ConfigError
+from eventlog.model import LogRow, is_status
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.port.database import AnswerFunction, SqlDatabase, Wake
+from eventlog.sql.port.leaves import Partitioning
+from eventlog.sql.port.parts import LogPart
+from eventlog.sql.port.statements import statements
+from eventlog.sql.port.windows import Walk, Window
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from eventlog.sql.port.open_database import OpenDatabase
+
+CurrentRow = dict[str, list[str | None]]
+"""The current values of an object by attribute name, as log text (spec/triggers.md 6): one value
+for a single-valued column, else one for each row.
+"""
+
+RowChunks = Generator[list[tuple[Any, ...]], None, None]
+
+
+class NoSuchValue(Exception):
+    """A text that is not the text of any value of a key column's type."""
+
+
+def child_of(cls: ObjectClass, attribute: Attribute) -> ChildTable | None:
+    """Return the child table that holds an attribute, None for a column of the class's table."""
+    return next((child for child in cls.children if child.attribute is attribute), None)
+
+
+class Dialect(SqlDatabase):
+    """One database as text and types, without a session; ``open`` gives a session.
+
+    A database's package overrides what differs. A further database must provide the abstract
+    methods, here and in ``SqlDatabase``; ``StepwiseDialect`` provides some of them. The other
+    methods have an answer that suits most databases.
+    """
+
+    @abstractmethod
+    def open(self, connection: Connection) -> OpenDatabase:
+        """Return the database of a connection."""
+
+    answers: ClassVar[Mapping[str, AnswerFunction]] = MappingProxyType({})
+    """The questions of ``doctor`` that SQL alone cannot answer, and the functions that do
+    (``sql.doctor``).
+    """
+
+    @property
+    def doctor_sql(self) -> Mapping[str, str]:
+        """The statements of ``doctor.sql`` by name."""
+        return statements(f"eventlog.sql.dialects.{self.name}", "doctor.sql")
+
+    wake: Wake | None = None
+    """The means by which a writer wakes a sleeping publisher, None = the publisher polls only."""
+
+    partitioning: Partitioning | None = None
+    """How the table of a log is partitioned, None = partitioning is not supported for this
+    database.
+    """
+
+    # The log. Its statements are in ``log_sql`` (spec/event-log.md 8.1, 8.4).
+
+    log_sql: ClassVar[Mapping[str, str]]
+    """The statements of log.sql by name, with ``{words}``: ``{log}``, ``{fields}``, the fields of
+    ``LogRow`` for their columns, and the result of ``log_times``.
+    """
+    last_record_id: int = 2**63 - 1
+    """The greatest possible record_id."""
+
+    @abstractmethod
+    def log_field(self, field: str, column: str, column_type: ColumnType | None) -> str:
+        """Return SQL of a field of ``LogRow`` as it is read: record_id and event_type as integers
+        (0 for an unusable one), all others as text.
+        """
+
+    def within(self, log: LogTable, record_id: str) -> str:
+        """Return the word ``within`` of statements that select rows by ranges: a further condition
+        on ``record_id``, so that only the leaves of these ranges are touched; empty for a log that
+        is not partitioned.
+        """
+        return ""
+
+    @abstractmethod
+    def log_times(self, column: str, *, is_zoned: bool) -> Mapping[str, str]:
+        """Return the words of ``log_sql`` about event_time: ``new_time``, the value for a new row,
+        and ``time``, the column in UTC.
+
+        ``is_due`` is the one condition for a row that is due at the bind ``until``, and
+        ``due_order`` sorts due rows, rows without a time first (spec/event-log.md 8.1). If ``time``
+        is derived from a text, ``after`` is a bind of ``due_chunks`` in the same form. ``is_zoned``
+        means that the type of the column has a time zone.
+        """
+
+    def next_number(self, schema: str | None, sequence: str) -> str:
+        """Return SQL of the next number of a sequence, in databases that have sequences."""
+        raise NotImplementedError
+
+    numbers_sorted_rows: bool = True
+    """True if a sorted query may draw ``next_number`` for each of its rows, in that order."""
+    line_number: str | None = None
+    """A column that numbers the rows of an internal table in the order in which they were written,
+    for databases whose times are too coarse for it (spec/event-log.md 10). None = times are fine
+    enough.
+    """
+
+    def bindable(self, sql: str) -> str:
+        """Return SQL text with the escapes that a statement with parameters needs."""
+        return sql
+
+    def bind(self, name: str) -> str:
+        """Return the placeholder of a bound value, as the driver expects it in a statement."""
+        return f":{name}"
+
+    def log_statement(
+        self, log: LogTable, name: str, event_time_zone: str = "utc", **words: str
+    ) -> str:
+        """Return a statement of ``log_sql`` for this log. Only quoted identifiers and ``words`` are
+        put into its text.
+
+        ``event_time_zone`` is utc or local: the zone of event_time.
+        """
+        return self.log_sql[name].format(**{**log_words(self, log, event_time_zone), **words})
+
+    def log_fields(self, log: LogTable, fields: Sequence[str]) -> str:
+        """Return the text in place of ``{fields}`` in ``log_sql``."""
+        return ", ".join(
+            self.log_field(field, self.bindable(self.quote(log.column(field))), log.type_of(field))
+            for field in fields
+        )
+
+    def bounded_fields(self, log: LogTable, fields: Sequence[str], value_bytes: int | None) -> str:
+        """Return the word ``{fields}`` for rows with values bounded by ``Window.value_bytes``; with
+        a bound, one more field follows: the bytes of the values that are left out of the row.
+        """
+        if value_bytes is None:
+            return self.log_fields(log, fields)
+        texts = {
+            field: self.log_field(
+                field, self.bindable(self.quote(log.column(field))), log.type_of(field)
+            )
+            for field in {*fields, "old_value", "new_value"}
+        }
+        size = " + ".join(
+            f"COALESCE({self.value_size(texts[value])}, 0)" for value in ("old_value", "new_value")
+        )
+        is_small = f"CASE WHEN {size} <= {int(value_bytes)} THEN"
+        bounded = {value: f"{is_small} {texts[value]} END" for value in ("old_value", "new_value")}
+        left_out = f"CASE WHEN {size} > {int(value_bytes)} THEN {size} END AS left_out"
+        return ", ".join([*(bounded.get(field, texts[field]) for field in fields), left_out])
+
+    def value_size(self, text: str) -> str:
+        """Return SQL of the approximate size of a text, in bytes."""
+        return f"LENGTH({text})"
+
+    def window_parameters(self, window: Window) -> Mapping[str, object]:
+        """Return the binds of a window's statement."""
+        return window.parameters(self.last_record_id)
+
+    def window_statement(self, log: LogTable, window: Window, fields: Sequence[str]) -> str:
+        """Return the statement that reads these fields of the rows of a window."""
+        words = {"fields": self.bounded_fields(log, fields, window.value_bytes)}
+        if window.statement == "read_gaps":
+            words["statuses"] = self.log_statement(log, window.statuses)
+        return self.log_statement(log, window.statement, **words)
+
+    def due_time(self, event_time: str) -> str:
+        """Return the text of an event_time in the form in which ``due_chunks`` compares it."""
+        return event_time
+
+    # The current rows of many keys of one class (spec/event-log.md 7.2, spec/xds.md 4.3)
+
+    def is_read_back(self, column: Column) -> bool:
+        """Return True if the value is read back even in styles that log values (spec/triggers.md
+        6.1).
+        """
+        return False
+
+    def key_values(
+        self, cls: ObjectClass, keys: Iterable[str]
+    ) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """Yield the canonical keys that a row can have, each with the values to bind; keys that no
+        row can have are left out.
+        """
+        readers = [self.key_column_reader(column) for column in cls.key]
+        is_single, start = len(readers) == 1, len(cls.key[0].name) + 1
+        for key in keys:
+            if '"' in key:
+                parts = {part.name: part.value for part in table_key.parse(key)}
+                texts = [parts[column.name] for column in cls.key]
+            else:
+                # Nearly all canonical keys have no quotes and need no parsing.
+                texts = (
+                    [key[start:]]
+                    if is_single
+                    else [part.partition("=")[2] for part in key.split("+")]
+                )
+            try:
+                yield (
+                    key,
+                    tuple([reader(text) for reader, text in zip(readers, texts, strict=True)]),
+                )
+            except (BadValue, NoSuchValue):
+                continue
+
+    @abstractmethod
+    def key_column_reader(self, column: Column) -> Callable[[str], object]:
+        """Return the function that turns a key value's text into the value that is bound.
+
+        It raises BadValue or NoSuchValue for a text that no value of the column can have.
+        """
+
+    # Objects written into the log again (spec/event-log.md 11, ``eventlog.sql.resync``)
+
+    def walk_condition(self, walk: Walk, *, continues: bool) -> str:
+        """Return SQL that selects the rows still to be written.
+
+        ``continues`` means that the walk continues after a position, which is bound.
+        """
+        conditions = []
+        if walk.selection.where is not None:
+            # The predicate is on separate lines, since it may end in a comment.
+            conditions.append(f"(\n{self.bindable(walk.selection.where)}\n)")
+        if walk.cls.is_view or self.keys_may_be_null:
+            conditions += [f"{ref} {self.is_not_null}" for ref in self.walk_key(walk)]
+        if continues:
+            conditions.append(self.behind(walk))
+        return " AND ".join(conditions) or "1 = 1"
+
+    def walk_rows(self, walk: Walk) -> str:
+        """Return SQL of the table or view that is walked."""
+        return self.bindable(self.qualified(walk.schema, walk.cls.table.name))
+
+    def walk_key(self, walk: Walk) -> list[str]:
+        """Return SQL of the key columns of the walk."""
+        return [self.bindable(self.quote(column.name)) for column in walk.cls.key]
+
+    def behind(self, walk: Walk) -> str:
+        """Return SQL that selects rows whose key follows the position, whose values are bound
+        (``position_binds``).
+        """
+        refs = self.walk_key(walk)
+        return (
+            f"({', '.join(refs)}) > ({', '.join(self.bind(f'k{i}') for i, _ in enumerate(refs))})"
+        )
+
+    def position_binds(self, cls: ObjectClass, position: str | None) -> Mapping[str, object]:
+        """Return the values of a position's key for binding: ``k0``, ``k1``, ... None = no
+        position.
+        """
+        keys = () if position is None else (position,)
+        return {
+            f"k{i}": value
+            for _, values in self.key_values(cls, keys)
+            for i, value in enumerate(values)
+        }
+
+    keys_may_be_null: bool = False
+    """True if a row may have a primary key that is NULL."""
+    is_not_null: str = "IS NOT NULL"
+    """The test that follows a reference; a value may be a row of NULLs."""
+
+    # The log read by many sessions that see the same rows (spec/event-log.md 12)
+
+    shares_snapshots: bool = True
+    """True if several sessions can share a snapshot of the rows of status N. Otherwise the parts of
+    the log list their rows: only the status of a row ever changes, and while the log is locked no
+    row of status N changes.
+    """
+    snapshot_options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Execution options of the connections that export and join a snapshot."""
+
+    def has_status(self, log: LogTable, status: str | None) -> str:
+        """Return SQL that selects rows of this status, as a literal, so that the queue's index is
+        used; None = any.
+
+        Raises ConfigError for a status that is not a letter.
+        """
+        if status is None:
+            return "1 = 1"
+        if not is_status(status):
+            raise ConfigError(f"status {status!r} is not valid: use N, S, W, E or F")
+        return f"{self.quote(log.column('status'))} = '{status}'"
+
+    def part_statement(
+        self,
+        log: LogTable,
+        status: str | None,
+        fields: Sequence[str],
+        bounds: str = ":first AND :last",
+        as_of: str = "",
+    ) -> str:
+        """Return the statement that reads these fields of the rows of a status, from ``:first`` to
+        ``:last``, in their order.
+
+        ``as_of`` is SQL after the name of the log that selects the moment to read.
+        """
+        selected = ", ".join(
+            f"{self.part_field(log, field)} AS {self.quote(field)}" for field in fields
+        )
+        record_id = self.quote(log.column("record_id"))
+        return (
+            f"SELECT {selected} FROM {self.qualified(log.schema, log.name)}{as_of}"  # noqa: S608 - quoted names
+            f" WHERE {self.has_status(log, status)} AND {record_id} BETWEEN {bounds}"
+            f" ORDER BY {record_id}"
+        )
+
+    def part_field(self, log: LogTable, field: str) -> str:
+        """Return SQL of a field of ``LogRow`` for reading a part: status without trailing blanks,
+        the others as ``log_field`` returns them, with changes that Arrow needs.
+        """
+        text = self.log_field(field, self.quote(log.column(field)), log.type_of(field))
+        return f"RTRIM({text})" if field == "status" else text
+
+    @abstractmethod
+    def read_part(
+        self,
+        url: URL,
+        log: LogTable,
+        snapshot: str | None,
+        status: str | None,
+        part: LogPart,
+        fields: Sequence[str],
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a part as Arrow batches with these fields, in record_id order, over a
+        separate connection.
+
+        The first field is record_id. ``snapshot`` None = the present log. Raises DatabaseError, and
+        ConfigError if a library is not installed.
+        """
+
+
+@lru_cache(maxsize=64)
+def log_words(dialect: Dialect, log: LogTable, event_time_zone: str) -> Mapping[str, str]:
+    """Return the words for the text of a statement of ``log_sql``."""
+    columns = {
+        field: dialect.bindable(dialect.quote(column))
+        for field, column in zip(LogRow._fields, log.columns, strict=True)
+    }
+    is_local = log.zone_of_times(event_time_zone) == "local"
+    now = dialect.local_now if is_local else dialect.utc_now
+    internal = {
+        "inflight_table": log.inflight_table,
+        "state_table": log.state_table,
+        "consumer_table": log.consumer_table,
+    }
+    return {
+        "log": dialect.bindable(dialect.qualified(log.schema, log.name)),
+        **{
+            word: dialect.bindable(dialect.qualified(log.schema, table))
+            for word, table in internal.items()
+        },
+        "utc_now": dialect.bindable(dialect.utc_now),
+        "fields": dialect.log_fields(log, LogRow._fields),
+        **columns,
+        "now": now,
+        "within": dialect.within(log, columns["record_id"]) if log.is_partitioned else "",
+        **dialect.log_times(columns["event_time"], is_zoned=log.has_zoned_time),
+        **_number_words(dialect, log, columns["record_id"]),
+    }
+
+
+def _number_words(dialect: Dialect, log: LogTable, record_id: str) -> Mapping[str, str]:
+    """Return the words ``number_column`` and ``number`` of an INSERT: record_id and its value, with
+    commas after them; empty if the database numbers the column itself.
+    """
+    if log.sequence is None:
+        return {"number_column": "", "number": ""}
+    number = dialect.bindable(dialect.next_number(*log.sequence))
+    return {"number_column": f"{record_id}, ", "number": f"{number}, "}

@@ -1,0 +1,180 @@
+"""The dialect of a session, and the errors of drivers as eventlog's own."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+
+from eventlog.errors import ConfigError, DatabaseError, DatabaseUnavailable, ServerUnavailable
+from eventlog.sql import SUPPORTED
+from eventlog.sql.port.dialect import Dialect
+from eventlog.sql.port.open_database import OpenDatabase
+from eventlog.sql.port.rights import Purpose, grants_advice
+
+T = TypeVar("T")
+
+_logger = logging.getLogger(__name__)
+
+EMBEDDED: Final = "embedded"
+"""The scheme of ``embedded:///DIRECTORY``: a PostgreSQL with its data in that directory."""
+
+
+_ALIASES: Final = {"postgres": "postgresql", EMBEDDED: "postgresql"}
+
+
+def load_dialect(name: str) -> Dialect:
+    """Return the dialect of this name. Raises ConfigError that names the supported ones."""
+    known = _ALIASES.get(name, name)
+    if known not in SUPPORTED:
+        raise ConfigError(f"database {name!r} is not supported: use one of {', '.join(SUPPORTED)}")
+    dialect: Dialect = import_module(f"eventlog.sql.dialects.{known}").DIALECT
+    return dialect
+
+
+def open_database(conn: Connection) -> OpenDatabase:
+    """Return the database of a connection."""
+    return load_dialect(conn.dialect.name).open(conn)
+
+
+def unavailable(dialect: Dialect, message: str) -> DatabaseUnavailable:
+    """Return the error of a database that may work later."""
+    return (ServerUnavailable if "server" in dialect.capabilities else DatabaseUnavailable)(message)
+
+
+_READ_ONLY: Final = "25006"
+
+
+TO_THE_PRIMARY: Final = (
+    "change the database URL to the primary's "
+    "(?target_session_attrs=read-write finds it among several hosts)"
+)
+"""The advice if nothing can be written."""
+
+
+_PURPOSE: Final = "eventlog_purpose"
+"""The execution option of an engine with the purpose of its sessions."""
+
+
+AS_OWNER: Final = "run this as the owner"
+"""The advice if a command of the owner lacks a right.
+
+The publisher must connect as another user.
+"""
+
+
+def set_purpose(engine: Engine, purpose: Purpose) -> Engine:
+    """Return the engine, whose sessions are for a purpose: a right that they lack leads to the
+    rights of this purpose.
+    """
+    engine.update_execution_options(**{_PURPOSE: purpose})
+    return engine
+
+
+def right_advice(source: Connection | Engine, otherwise: Purpose | None = None) -> str:
+    """Return what to do if a session lacks a right, by the purpose of its engine; ``otherwise`` is
+    the purpose if it has none.
+    """
+    engine = source.engine
+    purpose = engine.get_execution_options().get(_PURPOSE, otherwise)
+    if not isinstance(purpose, Purpose):
+        return "let the owner grant the right"
+    changes_role = "role" in str(engine.url.query.get("options", ""))
+    return grants_advice(None if changes_role else engine.url.username, purpose)
+
+
+def owner_advice(source: Connection | Engine) -> str:
+    """Return what to do if a command of the owner lacks a right; ``right_advice`` if the engine has
+    a purpose.
+    """
+    has_purpose = _PURPOSE in source.engine.get_execution_options()
+    return right_advice(source) if has_purpose else AS_OWNER
+
+
+@contextmanager
+def as_database_errors(source: Connection | Engine, advice: str | None = None) -> Iterator[None]:
+    """Turn errors of SQLAlchemy and of the bare driver into DatabaseUnavailable (worth trying
+    again) or DatabaseError.
+
+    ``advice`` is the advice if a right is missing, by default ``right_advice``. Open a connection
+    within the block: SQLAlchemy asks the server for its version then, and an error of that query
+    must be translated, too.
+    """
+    driver: Any = source.dialect.loaded_dbapi
+    dialect = load_dialect(source.dialect.name)
+    try:
+        yield
+    except DBAPIError as error:
+        to_do = right_advice(source) if advice is None else advice
+        raise _translated(
+            driver, dialect, error.orig or error, to_do, error.connection_invalidated
+        ) from error
+    except driver.Error as error:
+        to_do = right_advice(source) if advice is None else advice
+        raise _translated(driver, dialect, error, to_do, invalidated=False) from error
+
+
+def for_message(conn: Connection, ask: Callable[[], T]) -> T | None:
+    """Ask the database something that only words a message: who has a lock, what a name may mean.
+
+    Returns the answer, None if the database refuses the question: the message without the answer is
+    worth more than the error of the question. The transaction continues. Raises DatabaseUnavailable
+    if the connection is lost.
+    """
+    try:
+        with as_database_errors(conn), conn.begin_nested():
+            return ask()
+    except (DatabaseError, UnicodeError) as error:
+        if conn.invalidated:
+            raise
+        _logger.debug("a message lacks what the database refused to show: %s", error)
+        return None
+
+
+def is_refused(conn: Connection, error: DBAPIError) -> bool:
+    """Return True if the database refused only this statement, and can still run others.
+
+    After another error the connection may be lost.
+    """
+    driver: Any = conn.dialect.loaded_dbapi
+    dialect = load_dialect(conn.dialect.name)
+    cause = error.orig or error
+    failure = _translated(driver, dialect, cause, "", error.connection_invalidated)
+    return not isinstance(failure, DatabaseUnavailable)
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def refused_between(dialect: Dialect, error: BaseException) -> DatabaseError | None:
+    """Return the error of a statement that a cause outside the database has refused, or None."""
+    line = _first_line(error)
+    for sign, cause in dialect.refused_by.items():
+        if sign in line:
+            return DatabaseError(
+                f"the database must be reached directly, not through {cause} ({line})"
+            )
+    return None
+
+
+def _translated(
+    driver: Any, dialect: Dialect, error: BaseException, advice: str, invalidated: bool
+) -> DatabaseError:
+    if refused := refused_between(dialect, error):
+        return refused
+    line = _first_line(error)
+    # Deadlocks, cancelled statements, a full disk and shutdowns are operational errors, too, and
+    # are transient.
+    is_operational = isinstance(error, driver.OperationalError | driver.InterfaceError)
+    if invalidated or (is_operational and not dialect.refuses(error)) or dialect.passes(error):
+        return unavailable(dialect, f"the database failed or became unavailable: {line}")
+    to_do = f"; {advice}" if dialect.lacks_right(error) else ""
+    if getattr(error, "sqlstate", None) == _READ_ONLY:
+        to_do = f"; this is a standby, or a read-only session: {TO_THE_PRIMARY}"
+    return DatabaseError(f"the database refused a statement: {line}{to_do}")

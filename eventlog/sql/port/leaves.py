@@ -1,0 +1,147 @@
+"""The leaves of a log whose table is partitioned by record_id: how they are created, cut and
+removed (spec/event-log.md 14).
+
+``Dialect.partitioning`` is the implementation for a database, None if it has none. Only PostgreSQL
+has one. By their manuals, partitions by range differ on other databases as follows; nothing of it
+has been tried:
+
+- Unique keys must contain the column of the ranges (MariaDB, MySQL), as record_id does. There are
+  no foreign keys to or from a partitioned table (MariaDB, MySQL).
+- The range of a dropped partition belongs to the next partition, not to the lowest one. On Oracle
+  the highest range partition cannot be dropped, and an insert creates an interval partition again.
+- Partitions ahead are split from a ``MAXVALUE`` partition by ``REORGANIZE PARTITION`` (MariaDB,
+  MySQL), or created by interval partitioning (Oracle).
+- ``ALTER TABLE`` commits, so a removal cannot be one transaction with the rows that move and with
+  ``<log>_epoch``. On Oracle a global index stays usable with ``UPDATE INDEXES``.
+- The time to wait for a lock is at least 1 second per lock on MySQL (``lock_wait_timeout``).
+  MariaDB has ``ALTER TABLE ... NOWAIT``, and Oracle ``DDL_LOCK_TIMEOUT = 0``.
+- A statement with an older snapshot may get error 1412 (MariaDB, MySQL) or ORA-08103.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from eventlog.sql.log_table import LogTable
+    from eventlog.sql.port.open_log import OpenLog
+
+MAX_LEAVES: Final = 8
+"""The number of leaves from which on new leaves are wider, because each poll and each query plan
+visits all leaves.
+"""
+MAX_MOVED: Final = 1000
+"""The maximum number of rows that are moved while the log is locked."""
+
+
+class Leaf(NamedTuple):
+    """One partition of a log."""
+
+    name: str
+    first: int | None
+    """The lowest record_id of its range; None = there is no lower bound."""
+    end: int | None
+    """The record_id after its range; None = there is no upper bound."""
+
+
+class UnrecordedLeaf(NamedTuple):
+    """A detached table with the comment of a leaf, whose removal is not recorded: an administrator
+    has detached it or restored it from a dump, or an earlier version has removed it.
+    """
+
+    name: str
+    is_readable: bool
+    """True if this session may read it."""
+
+
+class Partitioning(Protocol):
+    """The implementation of partitioned logs in a database that supports them.
+
+    ``partition``, ``unpartition``, ``cut`` and ``remove`` each begin and commit one transaction, so
+    the session must not be in one. They need the rights of the log's owner. Each locks the log
+    exclusively, waits at most 20 ms for the lock, and raises LogInUse if another session has it.
+    Other sessions see a change only after its commit.
+    """
+
+    def leaves(self, log: OpenLog) -> list[Leaf]:
+        """Return the leaves of a log in the order of their ranges; empty if eventlog has not
+        partitioned it.
+        """
+
+    def sizes(self, log: OpenLog) -> dict[str, int]:
+        """Return the bytes of each leaf by its name, with its indexes and large values."""
+
+    def is_owner(self, log: OpenLog) -> bool:
+        """Return True if this session has the rights of the log's owner."""
+
+    def dependents(self, log: OpenLog) -> list[str]:
+        """Return, in words, the objects attached to the log's table that would stay with the leaf:
+        views, rules, policies, and triggers and foreign keys that eventlog did not create.
+        """
+
+    def publications(self, log: OpenLog) -> list[str]:
+        """Return the names of the publications that publish the log's table or a leaf, also those
+        of all tables or of the tables of a schema.
+        """
+
+    def prepare(self, log: OpenLog) -> None:
+        """Prepare the table of a log to become a leaf. Other sessions can read and write in the
+        meantime, and none of their rows is rejected.
+        """
+
+    def partition(self, log: OpenLog, width: int) -> list[Leaf]:
+        """Make the table of a log, after ``prepare``, the first leaf, with an empty leaf of
+        ``width`` numbers and an open one above it (spec/event-log.md 14.2).
+        """
+
+    def unpartition(self, log: OpenLog, max_copied: int) -> int:
+        """Make the largest leaf the table of the log again, with the rows of all other leaves, and
+        return the number of copied rows.
+
+        Raises LogInUse, and DatabaseError if more than ``max_copied`` rows would have to be copied.
+        """
+
+    def cut(self, log: OpenLog, at: int) -> Leaf:
+        """Give the open leaf the upper bound ``at``, and create a new open leaf above it, which
+        gets the rows from ``at`` on.
+
+        Raises DatabaseError if more than ``MAX_MOVED`` rows would move.
+        """
+
+    def remove(
+        self, log: OpenLog, leaf: Leaf, stay: Collection[int], check: Callable[[], None]
+    ) -> None:
+        """Extend the lowest leaf by the range of this leaf, and move the rows ``stay`` to it. The
+        removed leaf becomes a separate table, which an entry of ``<log>_state`` records and
+        ``finish`` drops.
+
+        The caller has begun the transaction in which it has determined which rows may be removed,
+        and is responsible for keeping the rows N. ``check`` is called when no other session can
+        write the log; if it raises an error, nothing is removed. Raises LogInUse, also while a
+        session has a snapshot that may read the leaf.
+        """
+
+    def finish(self, log: OpenLog) -> int:
+        """Drop the recorded tables of removed leaves with their records, and return their number.
+        Rows in them with another status than S or W, which somebody has changed by hand in the
+        meantime, are put back into the log first.
+
+        A table that is not the recorded one any longer stays, and its record is deleted.
+        """
+
+    def unrecorded(self, log: OpenLog) -> list[UnrecordedLeaf]:
+        """Return the detached tables that have the comment of a leaf and no record, by name."""
+
+    def finish_unrecorded(self, log: OpenLog, name: str) -> int:
+        """Record a table of ``unrecorded``, and drop it as ``finish`` does, in the transaction of
+        the session, which is then committed. Return the number of rows that were put back.
+
+        Raises DatabaseError if a row has to be put back for which the log has no leaf, and LogInUse
+        if another session uses the table or has changed it.
+        """
+
+    def drop(self, log: LogTable) -> list[str]:
+        """Return the statements that, after the log was dropped, drop the objects that belong to
+        its leaves.
+        """

@@ -1,0 +1,267 @@
+# ruff: noqa: B027 - what most databases leave empty
+"""A database as one session sees it: ``OpenDatabase``, which each database implements."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from eventlog.core.catalog import Attribute, Catalog, Database, ObjectClass
+from eventlog.sql.log_table import LogTable, storable
+from eventlog.sql.port.database import Answer
+from eventlog.sql.port.dialect import CurrentRow, Dialect
+from eventlog.sql.port.quoted_names import quoted
+from eventlog.sql.port.snapshot_proof import SnapshotProof
+from eventlog.sql.port.statements import AS_ANY, fetch, fetch_chunks, run_as_it_stands
+from eventlog.sql.port.windows import RangeReader
+
+if TYPE_CHECKING:
+    from eventlog.sql.port.open_log import OpenLog
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDatabase(ABC):
+    """A database in a session: the connection and its dialect. ``Dialect.open`` creates it once,
+    when the session begins.
+    """
+
+    connection: Connection
+    dialect: Dialect
+
+    @abstractmethod
+    def log(self, table: LogTable) -> OpenLog:
+        """Return a log of this database, as this session sees it."""
+
+    def on(self, connection: Connection) -> OpenDatabase:
+        """Return the same database as another session sees it."""
+        return self.dialect.open(connection)
+
+    # The session
+
+    def begin_publishing(self) -> None:
+        """Set up what only a publisher's session needs, such as a time-out for a silent server."""
+
+    def prepare_log_statements(self) -> None:
+        """Let this session prepare the statements of its log, if that makes them faster. Call it
+        after ``begin_publishing``, and not for a session of a pool.
+        """
+
+    def make_durable(self) -> None:
+        """Make the commit of this transaction wait until a crash of the server can no longer undo
+        what it has read. Call it after ``begin_publishing``.
+        """
+
+    def read_only(self) -> str | None:
+        """Return, in words, why this session cannot write whatever its rights are; None
+        if it can.
+        """
+        return None
+
+    @abstractmethod
+    def begin_reading(self, seconds: int) -> None:
+        """Start a read-only snapshot transaction whose statements take at most so many seconds."""
+
+    @abstractmethod
+    def session_id(self) -> str:
+        """Return a text that identifies the session: no other session has it at the same time."""
+
+    def current_user(self) -> str:
+        """Return the user that triggers log as perpetrator, the empty text if they log none."""
+        return ""
+
+    def storable(self, text: str) -> str:
+        """Return a text for people in a form that the database can store (spec/event-log.md 5.6):
+        what its encoding lacks is escaped. The transaction continues.
+        """
+        return storable(text)
+
+    def has_user(self, name: str) -> bool | None:
+        """Return True if the server has a user of this name, as the database spells it; None if
+        users without special rights cannot see that.
+        """
+        return None
+
+    def local_time(self) -> datetime:
+        """Return the local time of the server, in its time zone rather than the session's."""
+        return self.connection.execute(
+            sa.select(sa.literal_column(self.dialect.local_now, sa.TIMESTAMP()))
+        ).scalar_one()
+
+    @abstractmethod
+    def reflect(self, schema: str | None) -> Database:
+        """Return the tables and views of one schema, None = the connection's current one.
+
+        A foreign key to a table of another schema names it ``schema.table``. Raises DatabaseError
+        if the schema does not exist.
+        """
+
+    def fingerprint(self, catalog: Catalog) -> str | None:
+        """Return a text that changes when a column of the catalogue's tables is added, dropped,
+        renamed or retyped.
+
+        It takes one quick statement. None = the database has no such text: reflect the tables to
+        detect changes.
+        """
+        return None
+
+    def foreign_tables(self, catalog: Catalog) -> Mapping[str, Sequence[str]]:
+        """Return the foreign tables, as schema.name, whose rows the tables and views of a catalogue
+        show, by the name of the table or view. No snapshot of the database contains such rows
+        (spec/event-log.md 12.3).
+        """
+        return {}
+
+    def fetch(
+        self,
+        statement: str,
+        parameters: Mapping[str, object],
+        options: Mapping[str, Any] = AS_ANY,
+    ) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement as the driver makes them.
+
+        ``options`` are execution options, such as ``statements.OF_LOG``.
+        """
+        return fetch(self.connection, statement, parameters, options)
+
+    def fetch_chunks(
+        self, statement: str, parameters: Mapping[str, object], size: int
+    ) -> Generator[list[tuple[Any, ...]], None, None]:
+        """Yield the rows of a statement, all of one snapshot, in lists of ``size``; the last list
+        may be shorter.
+        """
+        return fetch_chunks(self.connection, statement, parameters, size)
+
+    def run(self, statement: str) -> None:
+        """Run a statement by ``run_as_it_stands``.
+
+        Raises DatabaseError for a function or trigger that does not compile.
+        """
+        run_as_it_stands(self.connection, statement)
+
+    def guarded(self, statement: str) -> str:
+        """Return a statement of Alembic in a form that can be run again after an interruption."""
+        return statement
+
+    def refuse_replaced(self) -> None:
+        """Raise DatabaseUnavailable if the URL now leads to another database than this
+        session's.
+        """
+
+    def has_table(self, schema: str | None, name: str) -> bool | None:
+        """Return whether a schema has a table; None if this session cannot tell, since some
+        databases hide tables on which a user has no right.
+        """
+        return sa.inspect(self.connection).has_table(quoted(name), schema)
+
+    def is_partitioned(self, schema: str | None, name: str) -> bool:
+        """Return True if a table is partitioned, so that statements should name the range of their
+        rows.
+        """
+        return False
+
+    def choose_plans(self) -> None:
+        """Set how the database plans the log's statements, before reading or marking."""
+
+    def are_open(self, writers: frozenset[str]) -> bool:
+        """Return True if all of these transactions were open when the previous statement began."""
+        return False
+
+    @abstractmethod
+    def query_back(
+        self,
+        schema: str | None,
+        cls: ObjectClass,
+        keys: Sequence[str],
+        attributes: Sequence[Attribute],
+    ) -> dict[str, CurrentRow]:
+        """Return the current values of ``attributes`` for the objects with these canonical keys, by
+        key and attribute name.
+
+        A single-valued table column has one value, an attribute of a child table or a view one for
+        each row. Missing objects are left out; keys are compared exactly, whatever the collation is
+        (spec/event-log.md 7.2).
+        """
+
+    def range_reader(
+        self, schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]
+    ) -> RangeReader | None:
+        """Return what reads the objects of a class by ranges of keys, with
+        ``attributes``, which are columns of its table or view. None if the order of their keys is
+        not known.
+        """
+        return None
+
+    def fetch_answer(
+        self,
+        statement: str,
+        names: Mapping[str, str],
+        binds: Mapping[str, object],
+    ) -> Answer:
+        """Run a statement of ``doctor.sql``: ``{name}`` stands for a name, ``:name`` for a bound
+        value.
+        """
+        # A colon in a name must not be taken for a bind.
+        escaped = {key: name.replace(":", "\\:") for key, name in names.items()}
+        return list(self.fetch_texts(sa.text(statement.format(**escaped)), binds))
+
+    def fetch_texts(
+        self,
+        statement: sa.Executable,
+        binds: Mapping[str, object] | None = None,
+        options: Mapping[str, Any] = AS_ANY,
+    ) -> Iterable[Sequence[Any]]:
+        """Return the rows of a statement, also if some have texts that cannot be read
+        (spec/event-log.md 5.6): these have a lone surrogate for each byte that is no character.
+        """
+        return self.connection.execute(statement, binds or {}, execution_options=options)
+
+    def sees_triggers(self, schema: str) -> bool:
+        """Return True if this session can see the triggers of a schema's tables.
+
+        If it cannot, no trigger counts as missing.
+        """
+        return True
+
+    @abstractmethod
+    def export_snapshot(self) -> str:
+        """Return the name of this transaction's snapshot, which other sessions can join until the
+        transaction ends.
+        """
+
+    @abstractmethod
+    def join_snapshot(self, snapshot: str) -> None:
+        """Join the snapshot of another transaction, as the first statement of this one.
+
+        Raises DatabaseError.
+        """
+
+    @contextmanager
+    def in_snapshot(self, snapshot: str) -> Iterator[None]:
+        """Read the snapshot of another transaction in the block, in a transaction of this session's
+        own, which ends with it. Keep the block short: until then the tables that it reads are
+        locked against an ALTER, and what the ALTER would block waits, too.
+
+        Raises SnapshotOutdated if the snapshot does not show what was read as it was, and
+        DatabaseError. If it fails, close the session.
+        """
+        self.join_snapshot(snapshot)
+        yield
+        proof = self.prove_snapshot()
+        self.connection.rollback()
+        proof.refuse_changed()
+
+    @abstractmethod
+    def prove_snapshot(self) -> SnapshotProof:
+        """Return whether this transaction's snapshot shows what it has read as it was when the
+        snapshot was taken (spec/event-log.md 12.3).
+
+        Call it as the last statement of a transaction that has read with one snapshot. What the
+        transaction reads afterwards is not proven.
+        """

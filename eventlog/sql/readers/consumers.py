@@ -1,0 +1,852 @@
+"""The consumers of a log: their rows in ``<log>_consumer``, their sets of done rows in
+``<log>_inflight``, and the beginning of a new consumer (spec/event-log.md 13).
+
+A set that has grown is written as an entry with a new number, and the earlier entry is deleted.
+Updating an entry in place would leave dead versions, and every read would go through all of them
+while an old snapshot is open.
+
+No function commits: the caller decides what belongs to one transaction.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Container, Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+
+from eventlog.core.ranges import Ranges, RecordSet, decode, to_ranges
+from eventlog.core.rows.requeue import LoggedRow, RowState, Way
+from eventlog.core.start_time import start_time_of
+from eventlog.errors import ConfigError, DatabaseError, LogTableError, ServerUnavailable
+from eventlog.sql.log.epoch import read_removed
+from eventlog.sql.log.internal_tables import (
+    EntryKind,
+    add_entry,
+    delete_entry,
+    end_delivery,
+    end_set,
+    next_number,
+    read_entries,
+    unreadable,
+)
+from eventlog.sql.log.purge import utc_now
+from eventlog.sql.log.record_ids import next_unused
+from eventlog.sql.log.rows import (
+    MAX_RANGES,
+    PUT_BACK,
+    TICK,
+    ObjectRow,
+    RefusedRow,
+    Requeued,
+    add_errors,
+    add_object_errors,
+    column_of,
+    is_in,
+    judge_all,
+    newest_error_time,
+    read_attempts,
+    readable_id,
+    runs_of_ranges,
+)
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.port.questions import Numbering, ask_log
+from eventlog.sql.port.quoted_names import quoted, schema_of
+from eventlog.sql.port.statements import OF_LOG, OF_LOG_ALONE
+from eventlog.sql.port.windows import Window
+from eventlog.sql.readers.start_time import first_row_from
+
+_log = logging.getLogger("eventlog.publisher")
+
+COLUMNS: Final = ("name", "begun", "begins", "done", "moved", "requeued", "loaded")
+"""The columns of ``<log>_consumer`` that every revision has."""
+START_COLUMNS: Final = ("sink", "classes")
+"""The columns of ``<log>_consumer`` that were added later: what its last start has recorded."""
+LATEST: Final = "latest"
+EARLIEST: Final = "earliest"
+SNAPSHOT: Final = "snapshot"
+_KNOWN: Final = "eventlog_consumers"
+"""The key in ``Connection.info`` of the logs whose table of consumers was found."""
+_RECORDING: Final = "eventlog_consumer_starts"
+"""The key in ``Connection.info`` of the logs whose table of consumers has ``START_COLUMNS``."""
+
+
+class ResendRequest(NamedTuple):
+    """A request to send again: rows, by ranges of record_ids, and objects of the snapshot, by
+    event-ids.
+    """
+
+    rows: Ranges = ()
+    objects: Sequence[str] = ()
+
+    @classmethod
+    def decode(cls, text: str | None) -> ResendRequest:
+        """Parse the column ``requeued``. Raises TypeError, ValueError for another text."""
+        if text is None:
+            return cls()
+        request = json.loads(text)
+        return cls(
+            [(int(first), int(last)) for first, last in request["rows"]],
+            [str(one) for one in request["objects"]],
+        )
+
+    def encode(self) -> str:
+        return json.dumps(self._asdict())
+
+
+class ConsumerStart(NamedTuple):
+    """What a consumer sends, and where to, as recorded when it starts."""
+
+    sink: str
+    """The sink in words, without secrets."""
+    classes: tuple[str, ...] | None = None
+    """The configured classes, None = all."""
+
+    def __str__(self) -> str:
+        return f"{in_words(self.classes)} to {self.sink}"
+
+
+def in_words(classes: Sequence[str] | None) -> str:
+    """Return the classes that a consumer sends, in words; None = all."""
+    return "all classes" if classes is None else ", ".join(classes)
+
+
+class ConsumerRow(NamedTuple):
+    """A consumer's row in ``<log>_consumer``. Times are UTC."""
+
+    name: str
+    begun: datetime
+    begins: str
+    """Where the consumer began: latest, earliest, snapshot, a record_id or a time."""
+    done: RecordSet
+    moved: datetime | None
+    """The time when the consumer's set or its snapshot last changed."""
+    requeued: ResendRequest
+    """The request to send rows and objects again; until the consumer has read it, these rows are
+    still in the set.
+    """
+    loaded: dict[str, Any] | None
+    """The progress of the consumer's snapshot (spec/event-log.md 13.3), None = it has no snapshot,
+    or its snapshot is complete.
+    """
+    start: ConsumerStart | None = None
+    """What its last start has recorded, None = nothing yet."""
+    entries: tuple[int, ...] = ()
+    """The numbers of the entries that contain the consumer's set; the entry with the whole set
+    comes first.
+    """
+
+
+class SetEntry(NamedTuple):
+    """An entry of ``<log>_inflight`` with the set of a consumer, or with rows that were added to
+    the set later.
+    """
+
+    number: int
+    consumer: str
+    is_whole: bool
+    rows: str
+    started: datetime
+
+
+class SetEntries(NamedTuple):
+    """The name of a consumer, and the numbers of the entries that contain its set."""
+
+    name: str
+    entries: tuple[int, ...] = ()
+
+
+@lru_cache(maxsize=32)
+def _consumers(log: LogTable) -> sa.TableClause:
+    times = ("begun", "moved")
+    columns = [
+        sa.column(name, sa.TIMESTAMP()) if name in times else sa.column(name)
+        for name in (*COLUMNS, *START_COLUMNS)
+    ]
+    return sa.table(quoted(log.consumer_table), *columns, schema=schema_of(log))
+
+
+def has_table(log: OpenLog) -> bool:
+    """Return True if the log has a table of consumers."""
+    known: set[LogTable] = log.connection.info.setdefault(_KNOWN, set())
+    if log.table not in known and log.may_have(log.table.consumer_table):
+        known.add(log.table)
+    return log.table in known
+
+
+def records_starts(log: OpenLog) -> bool:
+    """Return True if the log's table of consumers has ``START_COLUMNS``."""
+    known: set[LogTable] = log.connection.info.setdefault(_RECORDING, set())
+    if log.table not in known and has_table(log):
+        table = quoted(log.table.consumer_table)
+        try:
+            found = sa.inspect(log.connection).get_columns(table, schema_of(log.table))
+        except sa.exc.NoSuchTableError:
+            return True  # hidden from this role: the statement that reads it names the right
+        if {column["name"] for column in found}.issuperset(START_COLUMNS):
+            known.add(log.table)
+    return log.table in known
+
+
+def is_followable(log: OpenLog) -> bool:
+    """Return True if a reader can determine which gaps in the record_ids will stay empty
+    (spec/event-log.md 13.5): sessions draw the numbers one by one, and the database shows which
+    open transactions have written to the log.
+    """
+    try:
+        check_numbering(log)
+    except (LogTableError, ServerUnavailable):
+        return False
+    return True
+
+
+def check_possible(log: OpenLog) -> None:
+    """Raise LogTableError if the log cannot have consumers (spec/event-log.md 13.5), and
+    ServerUnavailable if that cannot be determined yet.
+    """
+    check_numbering(log)
+    if not has_table(log):
+        raise LogTableError(
+            f"the log {log} has no table {log.table.consumer_table}, where consumers record what "
+            "they have done: create it with `eventlog db upgrade`, or with `eventlog db upgrade "
+            "--existing-log` if another program made the log"
+        )
+    if not records_starts(log):
+        raise LogTableError(
+            f"the table {log.table.consumer_table} of the log {log} has no columns "
+            f"{' and '.join(START_COLUMNS)}, where consumers record what they send: add them with "
+            "`eventlog db upgrade`, or with `eventlog db upgrade --existing-log` if another "
+            "program made the log"
+        )
+
+
+def check_numbering(log: OpenLog) -> None:
+    """Raise LogTableError if the gaps in the record_ids cannot be followed, and ServerUnavailable
+    if that cannot be determined yet.
+    """
+    if "consumers" not in log.dialect.capabilities:
+        raise LogTableError(
+            f"the log {log} cannot have consumers: {log.dialect.name} does not show which open "
+            "transactions have written the log, so a consumer could miss rows; use a separate log "
+            "for this receiver"
+        )
+    if reason := log.hidden_writers():
+        raise LogTableError(f"the log {log} cannot have consumers: {reason}")
+    numberings = ask_log(log, "numberings", Numbering)
+    if not numberings and "concurrent_writers" in log.dialect.capabilities:
+        raise LogTableError(
+            f"the log {log} cannot have consumers while it is unknown which sequence numbers "
+            f"its rows: the column {log.table.column('record_id')} has no default, so the "
+            "triggers draw the numbers. Set record_id_sequence in [database] to their sequence; "
+            "eventlog then checks that it has no cache"
+        )
+    for numbering in numberings:
+        if (
+            numbering.cache > 1
+            or numbering.increment < 1
+            or numbering.cycles
+            or numbering.disorder is not None
+        ):
+            why = (
+                f"caches {numbering.cache} numbers per session"
+                if numbering.cache > 1
+                else "does not ascend"
+            )
+            raise LogTableError(
+                f"the log {log} cannot have consumers: its sequence {numbering.name} {why}, so a "
+                f"consumer could miss rows. Run: ALTER SEQUENCE {numbering.name} CACHE 1 INCREMENT "
+                "1 NO CYCLE"
+            )
+
+
+def read_consumers(log: OpenLog) -> list[ConsumerRow]:
+    """Return all consumers by name, none if the log has no table for them.
+
+    Raises DatabaseError for an unreadable row.
+    """
+    if not has_table(log):
+        return []
+    rows = log.connection.execute(_selected(log).order_by("name")).all()
+    # The order matters: if rows are removed from a set in the meantime, the request for them is
+    # still found here.
+    sets = read_set_entries(log) if rows else []
+    return [_with_set(_consumer_row(tuple(row)), sets) for row in rows]
+
+
+def read_consumer(log: OpenLog, name: str) -> ConsumerRow | None:
+    """Return the row of a consumer, None if the consumer is not registered.
+
+    Raises DatabaseError for an unreadable row.
+    """
+    line = _read_row(log, name)
+    return None if line is None else _with_set(line, read_set_entries(log, name))
+
+
+def _read_row(log: OpenLog, name: str) -> ConsumerRow | None:
+    """Return the row of a consumer in ``<log>_consumer``, without the part of the set that may be
+    in entries of ``<log>_inflight``.
+    """
+    rows = _selected(log).where(_consumers(log.table).c.name == name)
+    row = log.connection.execute(rows).first()
+    return None if row is None else _consumer_row(tuple(row))
+
+
+def _selected(log: OpenLog) -> sa.Select[Any]:
+    """Return the statement that reads the rows of consumers, with the columns that they have."""
+    columns = (*COLUMNS, *START_COLUMNS) if records_starts(log) else COLUMNS
+    table = _consumers(log.table)
+    return sa.select(*(table.c[name] for name in columns))
+
+
+def _consumer_row(row: Sequence[Any]) -> ConsumerRow:
+    name, begun, begins, done, moved, requeued, loaded, *start = row
+    try:
+        record_set = decode(done)
+        again, place = (
+            ResendRequest.decode(requeued),
+            None if loaded is None else json.loads(loaded),
+        )
+        recorded = _start_of(*start)
+        return ConsumerRow(str(name), begun, str(begins), record_set, moved, again, place, recorded)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unreadable(name, error) from None
+
+
+def _start_of(sink: str | None = None, classes: str | None = None) -> ConsumerStart | None:
+    """Return what ``START_COLUMNS`` hold. Raises TypeError, ValueError."""
+    if sink is None:
+        return None
+    return ConsumerStart(sink, None if classes is None else tuple(map(str, json.loads(classes))))
+
+
+def _with_set(line: ConsumerRow, sets: Sequence[SetEntry]) -> ConsumerRow:
+    """Return the row of a consumer, with the set from separate entries if there are any."""
+    own = [one for one in sets if one.consumer == line.name]
+    whole = max((one for one in own if one.is_whole), default=None, key=attrgetter("number"))
+    if whole is None:
+        return line
+    try:
+        done = decode(whole.rows)
+        for one in own:
+            done.add(decode(one.rows).spans)
+    except (TypeError, ValueError) as error:
+        raise _unreadable(line.name, error) from None
+    moved = max(one.started for one in own)
+    others = (one.number for one in own if one is not whole)
+    return line._replace(
+        done=done,
+        moved=moved if line.moved is None else max(moved, line.moved),
+        entries=(whole.number, *others),
+    )
+
+
+def _unreadable(name: str, error: Exception) -> DatabaseError:
+    return DatabaseError(
+        f"the row of consumer {name!r} cannot be read ({error}). If it was changed by hand, undo "
+        "that"
+    )
+
+
+def read_set_entries(log: OpenLog, name: str | None = None) -> list[SetEntry]:
+    """Return the entries with the rows that consumers have done, oldest first; ``name`` None = of
+    all consumers.
+    """
+    entries = []
+    for entry in read_entries(log, EntryKind.DONE, name):
+        try:
+            content = json.loads(entry.content)
+            is_whole, rows = content["set"] == "whole", str(content["rows"])
+        except (TypeError, ValueError, KeyError) as error:
+            raise unreadable(log, EntryKind.DONE, entry.number, error) from None
+        entries.append(SetEntry(entry.number, entry.owner, is_whole, rows, entry.started))
+    return entries
+
+
+def done_by_consumers(log: OpenLog) -> dict[str, RecordSet]:
+    """Return the rows that each consumer has done. Take the lock that prevents the registration of
+    a consumer until the transaction ends.
+    """
+    if not has_table(log):
+        return {}
+    log.lock_removing()
+    done: dict[str, RecordSet] = {}
+    for line in read_consumers(log):
+        line.done.discard(line.requeued.rows)
+        done[line.name] = line.done
+    return done
+
+
+def consumer_names(log: OpenLog) -> list[str]:
+    """Return the names of all consumers, sorted."""
+    if not has_table(log):
+        return []
+    name = _consumers(log.table).c.name
+    return [str(one) for one in log.connection.execute(sa.select(name).order_by(name)).scalars()]
+
+
+def begun_of(log: OpenLog, name: str) -> datetime | None:
+    """Return when a consumer was registered, UTC; None if it is not."""
+    line = _read_row(log, name)
+    return None if line is None else line.begun
+
+
+def has_consumers(log: OpenLog) -> bool:
+    """Return True if any consumer is registered."""
+    return (
+        log.connection.execute(
+            sa.select(_consumers(log.table).c.name).limit(1), execution_options=OF_LOG
+        ).first()
+        is not None
+    )
+
+
+def register(log: OpenLog, name: str, begins: str, event_time_zone: str = "utc") -> None:
+    """Write the row of a new consumer, under the lock that transactions which delete rows take, too
+    (spec/event-log.md 13.2, 13.4).
+
+    ``begins`` and ``event_time_zone`` are as in ``set_of_start``. Raises ConfigError as it does.
+    """
+    _register(log, name, begins, event_time_zone, former=None)
+
+
+def _register(
+    log: OpenLog, name: str, begins: str, event_time_zone: str, former: ConsumerRow | None
+) -> None:
+    """Register a consumer (``register``). ``former`` is the row that the new row replaces, None =
+    the consumer is new.
+    """
+    log.lock_registering()
+    for entry in read_entries(log, EntryKind.DONE, name):  # its row was deleted by hand
+        delete_entry(log, EntryKind.DONE, entry.number)
+    table = _consumers(log.table)
+    done = set_of_start(log, begins, event_time_zone)
+    line: dict[str, Any] = {"name": name, "begins": begins, "done": done.encode()}
+    if begins == SNAPSHOT:
+        line["loaded"] = json.dumps({})
+    if former is not None and former.start is not None:
+        line.update(_start_values(former.start))
+    begun = None if former is None else former.begun
+    if (first := _first_moment(log, name, begun)) is not None:
+        now = utc_now(log.connection, log.dialect).replace(tzinfo=None)
+        line["begun"] = max(now, first)
+    log.connection.execute(sa.insert(table).values(line))
+
+
+def _first_moment(log: OpenLog, name: str, former: datetime | None) -> datetime | None:
+    """Return the first moment at which a consumer may be registered, None = any.
+
+    It is after the error rows of an earlier consumer of this name, which do not count for the new
+    one, though the clock was set back. After a reset, the event-ids of a snapshot name another
+    second.
+    """
+    newest = newest_error_time(log, name)
+    moments = [
+        *([] if newest is None else [newest + TICK]),
+        *([] if former is None else [former + timedelta(seconds=1)]),
+    ]
+    return max(moments, default=None)
+
+
+def reset(log: OpenLog, name: str, begins: str, event_time_zone: str = "utc") -> None:
+    """Rewrite the row of a consumer, as at its registration. What its last start has recorded
+    stays.
+
+    The caller handles its entries of ``<log>_inflight``.
+    """
+    former = _read_row(log, name)
+    forget(log, name)
+    _register(log, name, begins, event_time_zone, former)
+
+
+def forget(log: OpenLog, name: str) -> bool:
+    """Delete the row of a consumer, and return True if there was one."""
+    table = _consumers(log.table)
+    return log.connection.execute(sa.delete(table).where(table.c.name == name)).rowcount > 0
+
+
+def set_of_start(log: OpenLog, begins: str, event_time_zone: str = "utc") -> RecordSet:
+    """Return the first set of a reader that begins at ``begins``: latest, earliest, snapshot, a
+    record_id or a time (``core.start_time``).
+
+    ``event_time_zone`` is the option of ``[publisher]``. Raises ConfigError for a record_id or a
+    time from which rows were removed, for a record_id above the next one, and for a time in the
+    future.
+    """
+    time = start_time_of(begins)
+    if time is None:
+        return first_set(log, begins)
+    # The search comes second, so that it sees each row of the set. A row that is committed between
+    # the two statements is not in the set.
+    done = first_set(log, LATEST)
+    first = first_row_from(log, time, event_time_zone)
+    if first is not None:
+        done.discard([(first, log.dialect.last_record_id)])
+    return done
+
+
+def first_set(log: OpenLog, begins: str) -> RecordSet:
+    """Return the first set of a consumer that begins at ``begins``, which must not be a time."""
+    if begins == EARLIEST:
+        return RecordSet()
+    if begins in (LATEST, SNAPSHOT):
+        highest = _highest(log)
+        # The writers are read after the highest number: a transaction that drew a lower number is
+        # either among them, or its rows are visible by now.
+        if log.open_writers() != frozenset():
+            return RecordSet(0, visible_ids(log))
+        return RecordSet(highest)
+    first = int(begins)
+    _check_begin(log, first)
+    return RecordSet(first - 1)
+
+
+def _check_begin(log: OpenLog, first: int) -> None:
+    """Raise ConfigError for a beginning at which the consumer would miss rows (spec/event-log.md
+    13.2).
+    """
+    if (removed := read_removed(log)) >= first:
+        raise ConfigError(
+            f"start_from = {first}: rows up to record_id {removed} were removed from the log "
+            f"{log}, and a consumer that starts there would miss them; start after {removed}, or "
+            'use "earliest" (the rows that the log still has) or "snapshot"'
+        )
+    following = next_unused(log)
+    if following is None:
+        _log.warning(
+            "start_from = %d cannot be compared with the record_ids of the log %s: it has no rows, "
+            "and this role cannot read the next number. The consumer will skip rows with smaller "
+            "numbers",
+            first,
+            log,
+        )
+    elif first > following:
+        raise ConfigError(
+            f"start_from = {first}: the next record_id of the log {log} is {following}, so a "
+            f"consumer that starts there would miss the rows up to {first - 1}; use {following} or "
+            'a smaller number, or "latest"'
+        )
+
+
+def _highest(log: OpenLog) -> int:
+    highest = log.connection.execute(
+        sa.select(sa.func.max(column_of(log.table, "record_id"))), execution_options=OF_LOG_ALONE
+    ).scalar()
+    return readable_id(int(highest or 0), log)
+
+
+def visible_ids(log: OpenLog) -> list[tuple[int, int]]:
+    """Return all record_ids that one statement sees, as ranges."""
+    record_id = column_of(log.table, "record_id")
+    number = (record_id - sa.func.row_number().over(order_by=record_id)).label("island")
+    numbered = sa.select(record_id.label("record_id"), number).where(record_id > 0).subquery()
+    first = sa.func.min(numbered.c.record_id)
+    ranges = (
+        sa.select(first, sa.func.max(numbered.c.record_id))
+        .group_by(numbered.c.island)
+        .order_by(first)
+    )
+    return [(int(low), int(high)) for low, high in log.connection.execute(ranges)]
+
+
+# --- while a consumer runs ------------------------------------------------------------------------
+
+
+def record_start(log: OpenLog, name: str, start: ConsumerStart) -> ConsumerStart | None:
+    """Record what a consumer sends from now on. Return what its last start had recorded, None if
+    it recorded the same, or nothing.
+    """
+    line = _read_row(log, name)
+    if line is None:
+        raise _gone(log.table, name)
+    if line.start == start:
+        return None
+    table = _consumers(log.table)
+    changed = sa.update(table).where(table.c.name == name).values(_start_values(start))
+    log.connection.execute(changed)
+    return line.start
+
+
+def _start_values(start: ConsumerStart) -> dict[str, str | None]:
+    """Return the values of ``START_COLUMNS``."""
+    classes = None if start.classes is None else json.dumps(start.classes, ensure_ascii=False)
+    return {"sink": start.sink, "classes": classes}
+
+
+class Ending(NamedTuple):
+    """The transaction that ends a delivery, for databases where one statement can do that. With
+    ``durable`` its commit waits for the disk; with ``alone`` nothing else belongs to it.
+    """
+
+    durable: bool = True
+    alone: bool = False
+
+
+DURABLY: Final = Ending()
+
+
+def write_done(
+    log: OpenLog,
+    line: ConsumerRow | SetEntries,
+    done: RecordSet,
+    ended: int | None = None,
+    ending: Ending = DURABLY,
+) -> tuple[int, ...]:
+    """Write the whole set of a consumer in place of its entries, and return the number of the new
+    entry.
+
+    ``ended`` is the number of a delivery of the consumer whose entry becomes the entry of the set.
+    """
+    return (_write_set(log, line.name, "whole", done, ended, line.entries, ending),)
+
+
+def write_recent(
+    log: OpenLog,
+    line: ConsumerRow | SetEntries,
+    recent: RecordSet,
+    ended: int | None = None,
+    ending: Ending = DURABLY,
+) -> tuple[int, ...]:
+    """Write the rows that have joined the set since it was last written as a whole, and return the
+    numbers of the set's entries. ``ended`` as in ``write_done``.
+    """
+    whole, *former = line.entries
+    return whole, _write_set(log, line.name, "recent", recent, ended, former, ending)
+
+
+def _write_set(
+    log: OpenLog,
+    name: str,
+    what: str,
+    rows: RecordSet,
+    ended: int | None,
+    former: Sequence[int],
+    ending: Ending,
+) -> int:
+    content = json.dumps({"set": what, "rows": rows.encode()}, separators=(",", ":"))
+    if ended is not None and log.has_statement("end_set"):
+        others = [one for one in former if one != ended]
+        end_set(log, ended, content, name, others, durable=ending.durable, alone=ending.alone)
+        return ended
+    number = next_number(log) if ended is None else ended
+    if ended is None or not end_delivery(log, ended, content):
+        add_entry(log, EntryKind.DONE, number, content, name)
+    for one in former:
+        if one != number:
+            delete_entry(log, EntryKind.DONE, one)
+    return number
+
+
+def pop_requeued(log: OpenLog, name: str) -> ResendRequest:
+    """Return the consumer's request to send rows and objects again, and clear it in the consumer's
+    row.
+    """
+    requested = _requested(log, name)
+    if requested is None:
+        return ResendRequest()
+    table = _consumers(log.table)
+    # A request that is made in the meantime is read next time.
+    asked = (
+        sa.update(table)
+        .where(table.c.name == name, table.c.requeued == requested)
+        .values(requeued=None)
+    )
+    return (
+        ResendRequest.decode(requested)
+        if log.connection.execute(asked).rowcount
+        else ResendRequest()
+    )
+
+
+def is_requested(log: OpenLog, name: str) -> bool:
+    """Return True if the consumer has a request to send again. No other session makes a request
+    until the transaction ends.
+    """
+    return _requested(log, name, is_locked=True) is not None
+
+
+def ask_again(log: OpenLog, name: str, ranges: Ranges, objects: Sequence[str] = ()) -> None:
+    """Ask a consumer to send rows and objects again, in addition to earlier requests."""
+    before = ResendRequest.decode(_requested(log, name, is_locked=True))
+    asked = RecordSet(0, before.rows)
+    asked.add(ranges)
+    again = ResendRequest(asked.spans, [*dict.fromkeys([*before.objects, *objects])])
+    table = _consumers(log.table)
+    log.connection.execute(
+        sa.update(table).where(table.c.name == name).values(requeued=again.encode())
+    )
+
+
+def _requested(log: OpenLog, name: str, *, is_locked: bool = False) -> str | None:
+    """Return the column ``requeued`` of a consumer's row. With ``is_locked`` no other session can
+    change the row until the transaction ends.
+
+    Raises DatabaseError if the row was deleted.
+    """
+    table = _consumers(log.table)
+    statement = sa.select(table.c.requeued).where(table.c.name == name)
+    row = log.connection.execute(
+        statement.with_for_update() if is_locked else statement,
+        execution_options=OF_LOG if is_locked else OF_LOG_ALONE,
+    ).first()
+    if row is None:
+        raise _gone(log.table, name)
+    requested: str | None = row.requeued
+    return requested
+
+
+def lock_consumer(log: OpenLog, name: str) -> None:
+    """Lock the row of a consumer, if there is one, until the transaction ends. Meanwhile the
+    consumer cannot record a delivery (spec/event-log.md 13.4).
+    """
+    if has_table(log):
+        table = _consumers(log.table)
+        log.connection.execute(
+            sa.select(table.c.name).where(table.c.name == name).with_for_update()
+        )
+
+
+def loading(log: OpenLog, name: str) -> tuple[datetime, dict[str, Any]] | None:
+    """Return when a consumer was registered, and the progress of its snapshot; None if it has no
+    unfinished snapshot.
+    """
+    line = _read_row(log, name)
+    return None if line is None or line.loaded is None else (line.begun, line.loaded)
+
+
+def write_loaded(log: OpenLog, name: str, loaded: dict[str, Any] | None) -> None:
+    """Write the progress of a consumer's snapshot; None = it is complete."""
+    table = _consumers(log.table)
+    values: dict[str, Any] = {
+        "loaded": None if loaded is None else json.dumps(loaded),
+        "moved": sa.literal_column(log.dialect.utc_now),
+    }
+    if not log.connection.execute(
+        sa.update(table).where(table.c.name == name).values(values)
+    ).rowcount:
+        raise _gone(log.table, name)
+
+
+def _gone(log: LogTable, name: str) -> DatabaseError:
+    return DatabaseError(
+        f"consumer {name!r} of the log {log} no longer exists: its row in {log.consumer_table} "
+        "was deleted. Register it again by starting it"
+    )
+
+
+_AGAIN: Final = "to be sent again"
+
+
+def judged_by_set(
+    line: ConsumerRow,
+    chosen: Container[int] | RecordSet,
+    *,
+    failed: Container[int] = (),
+    in_flight: RecordSet | frozenset[int] = frozenset(),
+) -> Callable[[ObjectRow], LoggedRow]:
+    """Return the function that classifies a row for a consumer's receiver, by the consumer's set.
+    ``chosen`` are the rows to send again; the others are those of ``requeue_for``.
+    """
+    asked_before = RecordSet(0, line.requeued.rows)
+
+    def judged(row: ObjectRow) -> LoggedRow:
+        is_done = row.record_id in line.done
+        state = RowState.DONE if is_done or row.record_id in in_flight else RowState.WAITS
+        if is_done and row.record_id in asked_before:
+            state = RowState.WAITS
+        elif is_done and row.record_id in failed:
+            state = RowState.REFUSED
+        way = Way.BACK if is_done and row.record_id in chosen else None
+        return LoggedRow(row.record_id, row.event_type, row.column_name, state, way)
+
+    return judged
+
+
+def requeue_for(
+    log: OpenLog,
+    line: ConsumerRow,
+    ids: Ranges,
+    *,
+    failed: Container[int] = (),
+    in_flight: RecordSet | frozenset[int] = frozenset(),
+    force: bool = False,
+    dry: bool = False,
+) -> Requeued:
+    """Ask a consumer to send again rows that it has done (spec/event-log.md 13.4).
+
+    Unless ``force``, it refuses rows that ``judge`` finds stale, rows of types 1 to 4 with a lower
+    record_id than a row that was removed from the log, and rows of an insert of which other rows
+    are not sent again: nothing is written to the log, so no row can become a modify. ``failed`` are
+    the rows that the receiver refused: they keep their event-id. The other rows get the next
+    attempt number, since the receiver has applied the earlier event-id (7.4). ``in_flight`` are the
+    rows that were in flight for the consumer before ``line`` was read. The caller has locked the
+    row of the consumer (``lock_consumer``). Rows that a purge removes in the meantime are left out:
+    it read the consumers' rows before this request was written.
+    """
+    judged = judged_by_set(line, RecordSet(0, ids), failed=failed, in_flight=in_flight)
+    resent, refused = set[int](), set[RefusedRow]()
+    removed = 0
+    for start in range(0, len(ids), MAX_RANGES):
+        is_chosen = is_in(log.table, ids[start : start + MAX_RANGES])
+        part = judge_all(log, is_chosen, judged, whole=True, force=force)
+        resent.update(part.back)
+        refused.update(part.refused)
+        removed = part.removed
+    asked = sorted(resent)
+    if asked and not dry:
+        log.lock_registering()
+        asked = _present(log, asked)
+    if asked and not dry:
+        ask_again(log, line.name, to_ranges(asked))
+        applied = [one for one in asked if one not in failed]
+        numbers = read_attempts(log, line.name, ids=applied)
+        event_ids = {one: f"{one}.{numbers.get(one, 1) + 1}" for one in applied}
+        add_errors(log, [(one, PUT_BACK, _AGAIN) for one in asked], line.name, event_ids)
+    return Requeued(len(asked), 0, tuple(sorted(refused)), removed)
+
+
+def _present(log: OpenLog, ids: Sequence[int]) -> list[int]:
+    """Return the record_ids among ``ids``, in ascending order, that are in the log now."""
+    record_id = column_of(log.table, "record_id")
+    present: set[int] = set()
+    for ranges in runs_of_ranges(ids):
+        present.update(
+            log.connection.execute(sa.select(record_id).where(is_in(log.table, ranges))).scalars()
+        )
+    return [one for one in ids if one in present]
+
+
+def requeue_objects_for(log: OpenLog, line: ConsumerRow, event_ids: Sequence[str]) -> None:
+    """Ask a consumer to send objects of its snapshot again, with the values at that later time
+    (spec/event-log.md 13.4).
+    """
+    if event_ids:
+        ask_again(log, line.name, (), event_ids)
+        add_object_errors(log, [(one, PUT_BACK, _AGAIN) for one in event_ids], line.name)
+
+
+# --- rows that a consumer has not done ------------------------------------------------------------
+
+
+def shown_ids(log: OpenLog, window: Window) -> list[int]:
+    """Return the record_ids of a window."""
+    fields = ("record_id", "event_type")
+    return [record_id for fragment in log.read_fields(window, fields) for record_id, _ in fragment]
+
+
+def count_rows(log: OpenLog, window: Window) -> int:
+    """Return the number of rows of a window."""
+    undone = log.dialect.window_statement(log.table, window, ("record_id",))
+    counted = f"SELECT COUNT(*) FROM ({undone}) AS undone"  # noqa: S608 - a statement of the dialect
+    ((rows,),) = log.db.fetch(counted, log.dialect.window_parameters(window), OF_LOG)
+    return int(rows)
+
+
+def highest_row(log: OpenLog) -> int | None:
+    """Return the highest record_id, None if there is no row."""
+    return _highest(log) or None
