@@ -33,9 +33,7 @@ from eventlog.registry import SOURCES, check_format, check_name, installed, name
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from eventlog.sql.port.dialect import Dialect
-    from eventlog.sql.port.open_database import OpenDatabase
-    from eventlog.sql.port.rights import Purpose
+    from eventlog.sql.port import Dialect, OpenDatabase, Purpose
 
 DEFAULT_FILE: Final = Path("eventlog.toml")
 
@@ -175,7 +173,7 @@ def engine_of(config: Config) -> tuple[Engine, Dialect]:
 
     Raises ConfigError; connecting raises DatabaseError.
     """
-    from eventlog.sql.connect.connection import connect, dialect_of
+    from eventlog.sql.connect import connect, dialect_of
 
     url = connection_url(config.database)
     return connect(url), dialect_of(url)
@@ -188,8 +186,8 @@ def session(
     """Open a session of the configured database; the caller commits. ``purpose`` is that of the
     role, whose rights a missing right leads to; None = the owner's. Raises DatabaseError.
     """
-    from eventlog.sql.connect.connection import will_write
-    from eventlog.sql.port.driver_errors import as_database_errors, owner_advice, set_purpose
+    from eventlog.sql.connect import will_write
+    from eventlog.sql.port import as_database_errors, owner_advice, set_purpose
 
     engine, dialect = engine_of(config)
     if purpose is not None:

@@ -6,9 +6,9 @@ from eventlog.cli.context import reading
 from eventlog.config.load import Config
 from eventlog.core.options import names_hint
 from eventlog.errors import ConfigError
-from eventlog.publisher.declared.opening import find_log
-from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.readers.consumers import ConsumerRow, has_table, read_consumer, read_consumers
+from eventlog.publisher.declared import find_log
+from eventlog.sql.port import OpenLog
+from eventlog.sql.readers import ConsumerRow, has_table, read_consumer, read_consumers
 
 
 def check_consumer(config: Config, consumer: str | None) -> None:

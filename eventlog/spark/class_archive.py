@@ -29,7 +29,7 @@ from eventlog.spark.session.session import (
     open_session,
     size_of,
 )
-from eventlog.sql.connect.connection import connect
+from eventlog.sql.connect import connect
 from eventlog.sql.migrations import upgrade
 
 _JAVA_SECONDS: Final = 600

@@ -31,11 +31,10 @@ from eventlog.errors import ConfigError
 from eventlog.files.text import read_secret
 from eventlog.model import LogRow, is_status
 from eventlog.spark.session.closed_output import expect_closed_output
-from eventlog.sql.connect.connection import connect, dialect_of, parse_url
-from eventlog.sql.connect.locate import locate_log
-from eventlog.sql.log.rows import refuse_large_ids
+from eventlog.sql.connect import connect, dialect_of, locate_log, parse_url
+from eventlog.sql.log import refuse_large_ids
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.port.rights import Purpose
+from eventlog.sql.port import Purpose
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,8 +103,8 @@ def _fill(context: CommandContext, path: Path, *, as_json: bool) -> None:
     Raises ConfigError.
     """
     # These imports load SQLAlchemy, which the rest of this command does not need.
-    from eventlog.publisher.declared.configured_classes import class_schema
-    from eventlog.sql.connect.locate import new_log
+    from eventlog.publisher.declared import class_schema
+    from eventlog.sql.connect import new_log
     from eventlog.sql.log_table import split_name
 
     is_there = path.exists()

@@ -7,7 +7,7 @@ import click
 from eventlog.cli import Command
 from eventlog.cli.consumer_option import consumer_option
 from eventlog.cli.context import CommandContext, json_option, source_option
-from eventlog.publisher.context.conditions import LINES_READ
+from eventlog.publisher.context import LINES_READ
 
 
 @click.command(cls=Command)

@@ -16,7 +16,7 @@ import click
 from eventlog.core.options import nearest_name
 from eventlog.error_codes import ERRORS
 from eventlog.exit_codes import ExitCode
-from eventlog.publisher.context.conditions import KINDS
+from eventlog.publisher.context import KINDS
 from eventlog.sql.doctor.codes import FINDINGS
 
 _WORD: Final = re.compile("[a-z]+(?:[_-][a-z]+)*", re.IGNORECASE)

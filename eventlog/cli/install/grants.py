@@ -6,7 +6,7 @@ import click
 
 from eventlog.cli import Command
 from eventlog.cli.context import CommandContext, json_option
-from eventlog.sql.port.rights import Purpose
+from eventlog.sql.port import Purpose
 
 
 def _named(_context: click.Context, _parameter: click.Parameter, role: str) -> str:

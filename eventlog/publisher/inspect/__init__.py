@@ -1,3 +1,7 @@
 """Answers for people about a log: what was refused, what waits, and why; and events that are given
 up by hand.
 """
+
+from lazy_loader import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

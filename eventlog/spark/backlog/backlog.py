@@ -27,13 +27,10 @@ from eventlog.core.clock import executor, monotonic, random_hex, utc_now
 from eventlog.core.rows.event_ids import raised_at
 from eventlog.errors import ConfigError, EventlogError, FormatError, number_of
 from eventlog.files.compression import COMPRESSIONS
-from eventlog.publisher.context.context import Context, Counters, warn_of_loopback
-from eventlog.publisher.context.observer import JobProgress
-from eventlog.publisher.declared.configured_classes import class_names, class_schema, with_tables
-from eventlog.publisher.declared.opening import open_context
-from eventlog.publisher.ledger.claimed_rows import read_recorded
-from eventlog.publisher.ledger.ledger import LOCK_WAIT
-from eventlog.publisher.send.cycle import recorded_ids
+from eventlog.publisher.context import Context, Counters, JobProgress, warn_of_loopback
+from eventlog.publisher.declared import class_names, class_schema, open_context, with_tables
+from eventlog.publisher.ledger import LOCK_WAIT, read_recorded
+from eventlog.publisher.send import recorded_ids
 from eventlog.qlik import sequence
 from eventlog.qlik.tables.file_tables import STATE_FILE
 from eventlog.spark.backlog.claim import (
@@ -96,9 +93,8 @@ from eventlog.spark.session.session import (
     spark_progress,
     start_workers,
 )
-from eventlog.sql.connect.connection import describe
-from eventlog.sql.port.driver_errors import as_database_errors
-from eventlog.sql.port.rights import Purpose
+from eventlog.sql.connect import describe
+from eventlog.sql.port import Purpose, as_database_errors
 
 _log = logging.getLogger("eventlog.backlog")
 

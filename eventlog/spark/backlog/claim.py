@@ -30,16 +30,16 @@ from eventlog.core.ranges import to_ranges
 from eventlog.core.rows.checks import is_of
 from eventlog.errors import ConfigError, DatabaseUnavailable, number_of
 from eventlog.model import Status, unpadded
-from eventlog.publisher.context.context import Context, Counters, PublisherOptions
-from eventlog.publisher.context.observer import JobProgress
-from eventlog.publisher.declared.opening import open_context
-from eventlog.publisher.ledger.claimed_rows import (
+from eventlog.publisher.context import Context, Counters, JobProgress, PublisherOptions
+from eventlog.publisher.declared import open_context
+from eventlog.publisher.ledger import (
     CLAIM_WAYS_OUT,
     BacklogClaim,
+    Writers,
+    are_registered,
     encode_claim,
     read_recorded,
 )
-from eventlog.publisher.ledger.ledger import Writers, are_registered
 from eventlog.spark.backlog.job import (
     DeliveryReport,
     OutputFile,
@@ -49,18 +49,17 @@ from eventlog.spark.backlog.job import (
 )
 from eventlog.spark.directory import MANIFEST, SUCCESS, Directory, job_in, masked
 from eventlog.spark.session.session import Progress, shown
-from eventlog.sql.log.epoch import note_removed
-from eventlog.sql.log.internal_tables import (
+from eventlog.sql.log import (
     EntryKind,
     add_entry,
+    add_errors,
     delete_entry,
     next_number,
+    note_removed,
     replace_content,
+    tail,
 )
-from eventlog.sql.log.rows import add_errors, tail
-from eventlog.sql.port.driver_errors import as_database_errors
-from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.rights import Purpose
+from eventlog.sql.port import OpenLog, Purpose, as_database_errors
 
 # --- the manifest ---------------------------------------------------------------------------------
 

@@ -26,15 +26,14 @@ from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, Database
 from eventlog.core.clock import random_hex
 from eventlog.errors import EventlogError
-from eventlog.publisher.context.context import Context, Counters, PublisherOptions
-from eventlog.publisher.declared.configured_classes import catalog_of
-from eventlog.publisher.ledger.ledger import ledger_of
+from eventlog.publisher.context import Context, Counters, PublisherOptions
+from eventlog.publisher.declared import catalog_of
+from eventlog.publisher.ledger import ledger_of
 from eventlog.qlik.sequence import WriterState
 from eventlog.spark.directory import TEMPORARY, Directory
 from eventlog.spark.log_source import LogLocation, worker_url
-from eventlog.sql.connect.connection import connect, dialect_of
-from eventlog.sql.port.driver_errors import as_database_errors
-from eventlog.sql.port.parts import LogPart
+from eventlog.sql.connect import connect, dialect_of
+from eventlog.sql.port import LogPart, as_database_errors
 
 # --- numbering ------------------------------------------------------------------------------------
 

@@ -22,18 +22,16 @@ from eventlog.core.clock import random_hex, sleep, start_thread
 from eventlog.core.rows.events import ids_of
 from eventlog.core.rows.fold import Group
 from eventlog.model import Status
-from eventlog.publisher.context.context import Context, Counters
-from eventlog.publisher.declared.opening import open_unlocked
-from eventlog.publisher.feeds.queue import build_events, read_window
-from eventlog.publisher.send.cycle import recover
+from eventlog.publisher.context import Context, Counters
+from eventlog.publisher.declared import open_unlocked
+from eventlog.publisher.feeds import build_events, read_window
+from eventlog.publisher.send import recover
 from eventlog.spark.backlog.job import COMPRESSION
 from eventlog.spark.directory import TEMPORARY, Directory
 from eventlog.spark.log_source import LAST_ID, LogLocation
 from eventlog.spark.session.contexts import context_of
 from eventlog.spark.session.session import SparkFailed, as_spark_failed, cores_of
-from eventlog.sql.port.driver_errors import as_database_errors
-from eventlog.sql.port.parts import LogPart
-from eventlog.sql.port.rights import Purpose
+from eventlog.sql.port import LogPart, Purpose, as_database_errors
 from eventlog.xds.writer import write_outgoing
 
 # --- the cost of a job ----------------------------------------------------------------------------
@@ -217,7 +215,7 @@ def _checker(
                 from eventlog.spark.backlog import fold, write  # noqa: F401 - what tasks will import
                 from eventlog.spark.directory import Directory
                 from eventlog.spark.log_source import worker_url
-                from eventlog.sql.connect.connection import connect
+                from eventlog.sql.connect import connect
             except ImportError as error:
                 return f"{error}: {ship}"
             try:

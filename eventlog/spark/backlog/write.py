@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 from eventlog.core.ranges import Ranges, length, to_ranges
 from eventlog.core.rows.fold import first_id
 from eventlog.model import Operation, Status
-from eventlog.publisher.context.context import Context
-from eventlog.publisher.ledger.delivery import Delivery
-from eventlog.publisher.send.cycle import Rebuilt, build_recorded
+from eventlog.publisher.context import Context
+from eventlog.publisher.ledger import Delivery
+from eventlog.publisher.send import Rebuilt, build_recorded
 from eventlog.qlik.sequence import is_sequence, sequence_at
 from eventlog.spark.backlog.job import (
     BEFORE,

@@ -38,33 +38,33 @@ from eventlog.errors import (
     number_of,
 )
 from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, QueueRow
-from eventlog.publisher.context.context import PublisherOptions, Used
-from eventlog.publisher.declared.configured_classes import (
+from eventlog.publisher.context import PublisherOptions, Used
+from eventlog.publisher.declared import (
     DeclaredTables,
     available_catalog,
     class_schema,
     declared_tables,
-)
-from eventlog.publisher.declared.opening import (
     find_log,
     publisher_options,
     record_consumer_start,
     settle_epoch,
 )
-from eventlog.publisher.ledger.ledger import SetLedger
+from eventlog.publisher.ledger import SetLedger
 from eventlog.spark.changes.change_offsets import Offset
 from eventlog.spark.changes.change_parts import Folding, held_back
 from eventlog.spark.log_source import without_foreign_settings
-from eventlog.sql.connect.connection import connect, describe, dialect_of, refuse_pooling
-from eventlog.sql.log.epoch import differing, read_epoch, read_removed
-from eventlog.sql.log.record_ranges import count_rows, shown_ranges
+from eventlog.sql.connect import connect, describe, dialect_of, refuse_pooling
+from eventlog.sql.log import count_rows, differing, read_epoch, read_removed, shown_ranges
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.port.driver_errors import as_database_errors, set_purpose
-from eventlog.sql.port.open_database import OpenDatabase
-from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.open_writers import WriterHistory
-from eventlog.sql.port.rights import Purpose
-from eventlog.sql.port.windows import ANY_STATUS
+from eventlog.sql.port import (
+    ANY_STATUS,
+    OpenDatabase,
+    OpenLog,
+    Purpose,
+    WriterHistory,
+    as_database_errors,
+    set_purpose,
+)
 from eventlog.sql.readers import consumers
 
 EARLIEST: Final = "earliest"

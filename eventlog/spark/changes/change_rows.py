@@ -24,7 +24,7 @@ from eventlog.core.rows.events import READS_ROW, Outgoing
 from eventlog.core.values import ColumnType, Kind
 from eventlog.core.values.typed import to_text, values_of
 from eventlog.model import Change, Operation, Value
-from eventlog.publisher.ledger.delivery import Delivery
+from eventlog.publisher.ledger import Delivery
 from eventlog.registry import writer_of
 from eventlog.spark.changes.change_log import Classes
 from eventlog.spark.session.arrow_rows import arrays_of, structs_of

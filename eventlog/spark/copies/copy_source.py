@@ -21,15 +21,13 @@ from eventlog.core.ranges import RecordSet
 from eventlog.core.values.moments import aware_utc
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.model import EventType, Operation, Row
-from eventlog.publisher.context.context import Context, Counters
-from eventlog.publisher.declared.opening import open_unlocked
+from eventlog.publisher.context import Context, Counters
+from eventlog.publisher.declared import open_unlocked
 from eventlog.spark.copies.copy_target import GONE, CopyLoad, Key, KeyedChange, LatestChange, Nulled
 from eventlog.spark.copies.copy_types import Columns, CopyError, Note, columns_of_class
 from eventlog.spark.session.arrow_rows import structs_of
-from eventlog.sql.connect.connection import connect, dialect_of
-from eventlog.sql.port.driver_errors import as_database_errors
-from eventlog.sql.port.rights import Purpose
-from eventlog.sql.port.windows import Selection
+from eventlog.sql.connect import connect, dialect_of
+from eventlog.sql.port import Purpose, Selection, as_database_errors
 from eventlog.sql.readers import consumers
 
 _READ: Final = ["position", "record_ids", "operation", "key", "after", "changed", "commit_time"]

@@ -37,7 +37,7 @@ from eventlog.spark.copies.history_rows import HistoryRow, HistoryRows
 from eventlog.spark.copies.iceberg_copy import IcebergCopy
 from eventlog.spark.session.arguments import COPY
 from eventlog.spark.session.arrow_rows import structs_of
-from eventlog.sql.port.windows import RangeReader
+from eventlog.sql.port import RangeReader
 from eventlog.verify.comparison import UNKNOWN, StoredAs, TargetRow
 from eventlog.verify.report import VerifyReport
 from eventlog.verify.session import repair, run_verification

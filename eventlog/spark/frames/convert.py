@@ -38,7 +38,7 @@ from eventlog.core.clock import monotonic, random_hex
 from eventlog.errors import ConfigError, EventlogError, FormatError, number_of
 from eventlog.exit_codes import ExitCode
 from eventlog.model import Change
-from eventlog.publisher.context.observer import JobProgress
+from eventlog.publisher.context import JobProgress
 from eventlog.registry import format_named
 from eventlog.spark.directory import (
     TEMPORARY,

@@ -34,7 +34,7 @@ from pyspark.sql import types as t
 
 from eventlog.core.clock import monotonic, start_thread
 from eventlog.errors import ConfigError, EventlogError, SnapshotOutdated, number_of
-from eventlog.publisher.context.observer import JobProgress
+from eventlog.publisher.context import JobProgress
 from eventlog.spark.session.contexts import context_of
 
 if TYPE_CHECKING:

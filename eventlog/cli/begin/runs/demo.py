@@ -30,15 +30,12 @@ from eventlog.conversion import convert
 from eventlog.core.rows.event_ids import record_id_of
 from eventlog.errors import ConfigError, EventlogError, number_of
 from eventlog.model import Event
-from eventlog.publisher.context.context import Context, Counters
-from eventlog.publisher.declared.configured_sink import open_sink
-from eventlog.publisher.declared.opening import open_context
-from eventlog.publisher.declared.trigger_plan import planned_triggers
-from eventlog.publisher.run.daemon import publish_once
+from eventlog.publisher.context import Context, Counters
+from eventlog.publisher.declared import open_context, open_sink, planned_triggers
+from eventlog.publisher.run import publish_once
 from eventlog.sql import LOCK_TIMEOUT, embedded, migrations
-from eventlog.sql.connect.connection import connect
-from eventlog.sql.log.internal_tables import EntryKind, read_entries
-from eventlog.sql.log.rows import count_by_status, tail
+from eventlog.sql.connect import connect
+from eventlog.sql.log import EntryKind, count_by_status, read_entries, tail
 from eventlog.sql.triggers import triggers_of
 from eventlog.xds.reader import read_events
 from eventlog.xds.writer import write_event

@@ -14,11 +14,10 @@ from eventlog.cli.context import (
 )
 from eventlog.cli.known_consumer import consumer_row
 from eventlog.config.load import Config
-from eventlog.publisher.declared.configured_classes import catalog_if_readable
-from eventlog.publisher.declared.opening import find_log, loopback_user_of
-from eventlog.publisher.inspect.refusals import read_refusals, refusals_data
+from eventlog.publisher.declared import catalog_if_readable, find_log, loopback_user_of
+from eventlog.publisher.inspect import read_refusals, refusals_data
 from eventlog.publisher.stream.open_source import source_failures
-from eventlog.sql.port.rights import Purpose
+from eventlog.sql.port import Purpose
 
 
 def run_errors(

@@ -15,21 +15,20 @@ from eventlog.cli.known_consumer import check_consumer, consumer_row
 from eventlog.config.load import Config
 from eventlog.core.rows.event_ids import is_of_snapshot
 from eventlog.errors import ConfigError, visible
-from eventlog.publisher.context.context import Counters
-from eventlog.publisher.declared.opening import for_consumer, open_unlocked
-from eventlog.publisher.declared.trigger_plan import planned_triggers
-from eventlog.publisher.inspect.explanation import (
+from eventlog.publisher.context import Counters
+from eventlog.publisher.declared import for_consumer, open_unlocked, planned_triggers
+from eventlog.publisher.inspect import (
     Explanation,
     Source,
+    explain_key,
     explain_object,
     explanation_data,
 )
-from eventlog.publisher.inspect.explanation import explain as explain_row
-from eventlog.publisher.inspect.key_explanation import explain_key
+from eventlog.publisher.inspect import explain as explain_row
 from eventlog.publisher.stream.explaining import event_data, explain_event
 from eventlog.publisher.stream.explaining import explain_key as explain_events_of
 from eventlog.publisher.stream.open_source import place_in_words, source_records
-from eventlog.sql.port.rights import Purpose
+from eventlog.sql.port import Purpose
 
 _WIDEST: Final = 1000
 """The most characters of a row's value to show; ``--json`` has all of them."""

@@ -15,13 +15,8 @@ from eventlog.config.load import Config
 from eventlog.config.publishing import options_for
 from eventlog.core.catalog import Catalog, Database, match_name
 from eventlog.errors import ConfigError
-from eventlog.publisher.declared.configured_classes import (
-    catalog_of,
-    class_names,
-    class_schema,
-    with_tables,
-)
-from eventlog.sql.connect.locate import new_log
+from eventlog.publisher.declared import catalog_of, class_names, class_schema, with_tables
+from eventlog.sql.connect import new_log
 from eventlog.sql.log_table import split_name
 
 

@@ -8,7 +8,7 @@ from eventlog.cli.context import print_json, result, table
 from eventlog.cli.inspect.health_lines import in_words, print_health, when_sent
 from eventlog.core.clock import utc_now
 from eventlog.errors import number_of
-from eventlog.publisher.run.health import Facts, Health, judge
+from eventlog.publisher.run import Facts, Health, judge
 from eventlog.publisher.stream.open_source import place_in_words
 from eventlog.publisher.stream.position import SourceStatus
 from eventlog.sql.doctor import age

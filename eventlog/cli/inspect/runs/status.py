@@ -28,30 +28,32 @@ from eventlog.core.rows.event_ids import object_text
 from eventlog.errors import ConfigError, DatabaseError, ReceiverUnavailable, number_of, visible
 from eventlog.exit_codes import ExitCode
 from eventlog.model import Status
-from eventlog.publisher.context.context import NO_RETENTION, Retention
-from eventlog.publisher.context.observer import (
+from eventlog.publisher.context import (
+    NO_RETENTION,
     ConsumerStatus,
     Differences,
     Measured,
+    Retention,
     SnapshotProgress,
     measure_queue,
 )
-from eventlog.publisher.declared.configured_sink import can_try, try_receiver
-from eventlog.publisher.declared.opening import find_log, retention_of
-from eventlog.publisher.declared.trigger_plan import differences, planned_triggers
-from eventlog.publisher.inspect.consumers import MAX_ROWS_BEHIND, consumer_statuses
-from eventlog.publisher.inspect.doctor import examine
-from eventlog.publisher.ledger.claimed_rows import CLAIM_WAYS_OUT, read_recorded
-from eventlog.publisher.ledger.delivery import Delivery
-from eventlog.publisher.ledger.ledger import is_at_work, ledger_of
+from eventlog.publisher.declared import (
+    can_try,
+    differences,
+    find_log,
+    planned_triggers,
+    retention_of,
+    try_receiver,
+)
+from eventlog.publisher.inspect import MAX_ROWS_BEHIND, consumer_statuses, examine
+from eventlog.publisher.ledger import CLAIM_WAYS_OUT, Delivery, is_at_work, ledger_of, read_recorded
 from eventlog.publisher.monitor.status import shape
-from eventlog.publisher.run.health import Facts, Health, judge
+from eventlog.publisher.run import Facts, Health, judge
 from eventlog.publisher.stream.open_source import source_status
-from eventlog.publisher.upkeep.retention import with_retention
+from eventlog.publisher.upkeep import with_retention
 from eventlog.sql.doctor import Finding, Limits, age
-from eventlog.sql.log.rows import count_by_status
-from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.rights import Purpose
+from eventlog.sql.log import count_by_status
+from eventlog.sql.port import OpenLog, Purpose
 
 _MEANINGS: Final[Mapping[str, str]] = {
     Status.NEW: "new: to be published",

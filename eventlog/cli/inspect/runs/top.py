@@ -21,14 +21,12 @@ from eventlog.cli.stopping import UNTIL_STOPPED, if_stopped
 from eventlog.config.load import Config
 from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import EventlogError
-from eventlog.publisher.context.observer import QUEUE_CAP, Differences, SnapshotProgress
-from eventlog.publisher.declared.capture_watcher import CAPTURE_INTERVAL
-from eventlog.publisher.declared.opening import find_log, retention_of
-from eventlog.publisher.declared.trigger_plan import differences
+from eventlog.publisher.context import QUEUE_CAP, Differences, SnapshotProgress
+from eventlog.publisher.declared import CAPTURE_INTERVAL, differences, find_log, retention_of
 from eventlog.publisher.monitor.status import HIDDEN, shape
 from eventlog.publisher.stream.open_source import source_status
 from eventlog.sql.doctor import age
-from eventlog.sql.port.rights import Purpose
+from eventlog.sql.port import Purpose
 
 _SHOWN: Final = 8
 _TABLES: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (

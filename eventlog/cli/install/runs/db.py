@@ -34,21 +34,15 @@ from eventlog.errors import (
     first_of,
     number_of,
 )
-from eventlog.publisher.declared.opening import advice_for_consumers, find_log
-from eventlog.publisher.ledger.ledger import LOCK_WAIT, ledger_of, lock_within, try_within
-from eventlog.publisher.upkeep.leaves import in_turn, means_to_partition, refuse_to_partition
+from eventlog.publisher.declared import advice_for_consumers, find_log
+from eventlog.publisher.ledger import LOCK_WAIT, ledger_of, lock_within, try_within
+from eventlog.publisher.upkeep import in_turn, means_to_partition, refuse_to_partition
 from eventlog.sql import migrations
-from eventlog.sql.connect.connection import dialect_of
-from eventlog.sql.connect.locate import new_log
-from eventlog.sql.log.epoch import raise_epoch, read_epoch
-from eventlog.sql.log.rows import extent, tail
+from eventlog.sql.connect import dialect_of, new_log
+from eventlog.sql.log import extent, raise_epoch, read_epoch, tail
 from eventlog.sql.log_table import split_name
-from eventlog.sql.port.database import Storage
-from eventlog.sql.port.driver_errors import set_purpose
-from eventlog.sql.port.open_database import OpenDatabase
-from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.rights import Purpose
-from eventlog.sql.readers.consumers import read_consumers
+from eventlog.sql.port import OpenDatabase, OpenLog, Purpose, Storage, set_purpose
+from eventlog.sql.readers import read_consumers
 from eventlog.sql.triggers import triggers_of
 
 _MIN_WIDTH: Final = 100_000

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from eventlog.cli.context import CommandContext, note, print_json, reading, result
-from eventlog.publisher.inspect.grants import grants_for
-from eventlog.sql.port.rights import Purpose
+from eventlog.publisher.inspect import grants_for
+from eventlog.sql.port import Purpose
 
 
 def run_grants(context: CommandContext, role: str, purpose: str, *, as_json: bool) -> None:

@@ -36,35 +36,32 @@ from eventlog.errors import (
     with_location,
 )
 from eventlog.exit_codes import ExitCode
-from eventlog.publisher.context.context import (
+from eventlog.publisher.context import (
     LOOPBACK_WAYS_OUT,
     loopback_of_tables,
     owned_tables,
     utc_anyway,
 )
-from eventlog.publisher.declared.class_trial import unwritable_classes
-from eventlog.publisher.declared.configured_classes import (
+from eventlog.publisher.declared import (
     captured_tables,
     catalog_of,
     class_names,
     declared_watches,
-    with_tables,
-)
-from eventlog.publisher.declared.configured_classes import read_catalog as present_catalog
-from eventlog.publisher.declared.opening import find_log, publisher_options, publisher_user
-from eventlog.publisher.declared.trigger_plan import (
+    find_log,
     plan_for_new_log,
     plan_triggers,
     planned_triggers,
+    publisher_options,
+    publisher_user,
+    unwritable_classes,
+    with_tables,
 )
+from eventlog.publisher.declared import read_catalog as present_catalog
 from eventlog.sql import LOCK_TIMEOUT, migrations
 from eventlog.sql import resync as batches
-from eventlog.sql.connect.locate import new_log
+from eventlog.sql.connect import new_log
 from eventlog.sql.log_table import split_name
-from eventlog.sql.port.dialect import Dialect
-from eventlog.sql.port.driver_errors import load_dialect
-from eventlog.sql.port.open_database import OpenDatabase
-from eventlog.sql.port.rights import Addition, Purpose
+from eventlog.sql.port import Addition, Dialect, OpenDatabase, Purpose, load_dialect
 from eventlog.sql.triggers import TriggerPlan, triggers_of
 from eventlog.sql.triggers.watch import WatchedTable
 

@@ -16,7 +16,7 @@ from eventlog.config.load import Config
 from eventlog.config.settings import DEFAULT_FORMAT
 from eventlog.conversion import read_map
 from eventlog.errors import ConfigError, number_of
-from eventlog.publisher.context.context import remarks
+from eventlog.publisher.context import remarks
 
 
 def run_backlog_run(
@@ -160,7 +160,7 @@ def _monitoring(config: Config, out: str, file_format: str) -> Iterator[Any]:
     if config.monitor.listen is None:
         yield None
         return
-    from eventlog.publisher.declared.trigger_plan import planned_triggers
+    from eventlog.publisher.declared import planned_triggers
     from eventlog.publisher.monitor import monitoring_job
 
     with monitoring_job(

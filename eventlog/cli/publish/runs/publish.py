@@ -30,29 +30,43 @@ from eventlog.core.clock import start_thread
 from eventlog.core.options import toml
 from eventlog.errors import ConfigError, number_of
 from eventlog.exit_codes import ExitCode
-from eventlog.publisher.context.context import (
+from eventlog.publisher.context import (
+    SILENT,
     Context,
     Counters,
+    Observer,
+    SnapshotProgress,
     Used,
     closing_summary,
     has_failed,
+    join_observers,
     stream_summary,
     warn_of_loopback,
 )
-from eventlog.publisher.context.observer import SILENT, Observer, SnapshotProgress, join_observers
-from eventlog.publisher.declared.configured_sink import open_sink
-from eventlog.publisher.declared.opening import open_to_publish, open_unlocked, refuse_post_poll
-from eventlog.publisher.declared.trigger_plan import comparison, planned_triggers
-from eventlog.publisher.ledger.ledger import LOCK_WAIT, count_undone
-from eventlog.publisher.run.daemon import NOTHING_PUBLISHED, publish_once
-from eventlog.publisher.run.daemon import publish as run_daemon
-from eventlog.publisher.run.liveness import Liveness, liveness_of, reported_liveness, watched_over
-from eventlog.publisher.run.waiting import StopRequest
-from eventlog.publisher.send.cycle import dry_run
+from eventlog.publisher.declared import (
+    comparison,
+    open_sink,
+    open_to_publish,
+    open_unlocked,
+    planned_triggers,
+    refuse_post_poll,
+)
+from eventlog.publisher.ledger import LOCK_WAIT, count_undone
+from eventlog.publisher.run import (
+    NOTHING_PUBLISHED,
+    Liveness,
+    StopRequest,
+    liveness_of,
+    publish_once,
+    reported_liveness,
+    watched_over,
+)
+from eventlog.publisher.run import publish as run_daemon
+from eventlog.publisher.send import dry_run
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.sinks.stdout import StreamSink
 from eventlog.registry import sink_named
-from eventlog.sql.readers.consumers import ConsumerStart
+from eventlog.sql.readers import ConsumerStart
 
 _log = logging.getLogger("eventlog.publisher")
 

@@ -19,13 +19,12 @@ from eventlog.cli.known_consumer import unknown_consumer
 from eventlog.cli.stopping import COMMITTING, DONE, if_stopped
 from eventlog.config.kinds import BEGIN
 from eventlog.errors import ConfigError, ConsumerRuns
-from eventlog.publisher.declared.opening import find_log
-from eventlog.publisher.inspect.consumers import consumer_statuses
-from eventlog.publisher.ledger.ledger import LOCK_WAIT, try_within
+from eventlog.publisher.declared import find_log
+from eventlog.publisher.inspect import consumer_statuses
+from eventlog.publisher.ledger import LOCK_WAIT, try_within
 from eventlog.sql.doctor import age
-from eventlog.sql.log.internal_tables import delete_entries_of
-from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.rights import Purpose
+from eventlog.sql.log import delete_entries_of
+from eventlog.sql.port import OpenLog, Purpose
 from eventlog.sql.readers import consumers as lines
 
 

@@ -26,21 +26,23 @@ from eventlog.cli.stopping import DONE, NOTHING, if_stopped
 from eventlog.config.load import Config
 from eventlog.core.clock import sleep
 from eventlog.errors import ConfigError, LogInUse, number_of
-from eventlog.publisher.declared.opening import find_log
-from eventlog.publisher.upkeep.leaves import (
+from eventlog.publisher.declared import find_log
+from eventlog.publisher.upkeep import (
+    Extent,
     LeafPurge,
     cut_ahead,
     detached_leaf,
+    extent_of,
     finish_leaf,
     in_turn,
     means_to_partition,
+    purge_batches,
+    purge_error_lines,
     purge_leaves,
     refuse_unless_owner,
 )
-from eventlog.publisher.upkeep.purge import Extent, extent_of, purge_batches, purge_error_lines
-from eventlog.sql.log.purge import Purged, check_purge_rights, purge_cutoff
-from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.rights import Purpose
+from eventlog.sql.log import Purged, check_purge_rights, purge_cutoff
+from eventlog.sql.port import OpenLog, Purpose
 
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 

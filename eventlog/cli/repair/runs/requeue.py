@@ -25,15 +25,18 @@ from eventlog.core.ranges import to_ranges
 from eventlog.errors import ConfigError, number_of
 from eventlog.exit_codes import ExitCode
 from eventlog.model import Status, unpadded
-from eventlog.publisher.declared.configured_classes import catalog_if_readable
-from eventlog.publisher.declared.opening import find_log, loopback_user_of, own_user, publisher_user
-from eventlog.publisher.inspect.refusals import objects_of, refused, resync_commands
-from eventlog.publisher.ledger.claimed_rows import CLAIM_WAYS_OUT, read_recorded, sent_ids
+from eventlog.publisher.declared import (
+    catalog_if_readable,
+    find_log,
+    loopback_user_of,
+    own_user,
+    publisher_user,
+)
+from eventlog.publisher.inspect import objects_of, refused, resync_commands
+from eventlog.publisher.ledger import CLAIM_WAYS_OUT, read_recorded, sent_ids
 from eventlog.sql.log import rows
-from eventlog.sql.port.open_database import OpenDatabase
-from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.rights import Purpose
-from eventlog.sql.readers.consumers import lock_consumer, requeue_for, requeue_objects_for
+from eventlog.sql.port import OpenDatabase, OpenLog, Purpose
+from eventlog.sql.readers import lock_consumer, requeue_for, requeue_objects_for
 
 _STATUS_FIELDS: Final = ("record_id", "status")
 

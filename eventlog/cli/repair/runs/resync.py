@@ -23,13 +23,9 @@ from eventlog.errors import BadTableKey, ConfigError, DatabaseError, DatabaseUna
 from eventlog.exit_codes import ExitCode
 from eventlog.files.text import spooled
 from eventlog.model import EventType
-from eventlog.publisher.declared.configured_classes import class_named, read_catalog
-from eventlog.publisher.declared.opening import find_log
+from eventlog.publisher.declared import class_named, find_log, read_catalog
 from eventlog.sql import resync as batches
-from eventlog.sql.port.driver_errors import as_database_errors
-from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.rights import Addition, Purpose
-from eventlog.sql.port.windows import ResyncBatch, Selection
+from eventlog.sql.port import Addition, OpenLog, Purpose, ResyncBatch, Selection, as_database_errors
 from eventlog.sql.resync import Unfinished, WriteBatch
 
 SHOWN: Final = 20

@@ -25,19 +25,18 @@ from eventlog.cli.stopping import COMMITTING, DONE, if_stopped
 from eventlog.config.load import Config
 from eventlog.core.rows.event_ids import record_id_of
 from eventlog.errors import ConfigError, number_of
-from eventlog.publisher.declared.configured_classes import (
-    catalog_if_readable,
-    class_named,
-    read_catalog,
+from eventlog.publisher.declared import catalog_if_readable, class_named, find_log, read_catalog
+from eventlog.publisher.inspect import (
+    Skipped,
+    objects_of,
+    parked_events,
+    resync_commands,
+    skip_refused,
 )
-from eventlog.publisher.declared.opening import find_log
-from eventlog.publisher.inspect.refusals import objects_of, resync_commands
-from eventlog.publisher.inspect.skipping import Skipped, parked_events, skip_refused
-from eventlog.publisher.inspect.skipping import skip as skip_event
-from eventlog.publisher.ledger.ledger import LOCK_WAIT, ledger_of, lock_within
+from eventlog.publisher.inspect import skip as skip_event
+from eventlog.publisher.ledger import LOCK_WAIT, ledger_of, lock_within
 from eventlog.publisher.stream.open_source import parked_in_source, skip_in_source
-from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.rights import Purpose
+from eventlog.sql.port import OpenLog, Purpose
 
 
 def run_skip(

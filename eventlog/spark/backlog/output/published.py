@@ -26,7 +26,7 @@ from eventlog.core.options import parse_options
 from eventlog.core.rows.events import Decided, Outgoing, QueryBack, association_of, build_event
 from eventlog.errors import ConfigError
 from eventlog.model import EventResult, LogRow, origins_of
-from eventlog.publisher.ledger.delivery import Delivery
+from eventlog.publisher.ledger import Delivery
 from eventlog.registry import format_named
 from eventlog.registry import writer_of as checked_writer
 from eventlog.spark.backlog.job import (
@@ -50,7 +50,7 @@ from eventlog.spark.backlog.output import (
     refuse,
 )
 from eventlog.spark.directory import Directory
-from eventlog.sql.connect.connection import parse_url
+from eventlog.sql.connect import parse_url
 
 FILE_LAYOUTS: Final = ("lines", "documents", "parquet")
 

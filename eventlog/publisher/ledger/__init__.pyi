@@ -1,0 +1,15 @@
+from .claimed_rows import CLAIM_WAYS_OUT as CLAIM_WAYS_OUT
+from .claimed_rows import BacklogClaim as BacklogClaim
+from .claimed_rows import encode_claim as encode_claim
+from .claimed_rows import read_recorded as read_recorded
+from .claimed_rows import sent_ids as sent_ids
+from .delivery import Delivery as Delivery
+from .ledger import LOCK_WAIT as LOCK_WAIT
+from .ledger import SetLedger as SetLedger
+from .ledger import Writers as Writers
+from .ledger import are_registered as are_registered
+from .ledger import count_undone as count_undone
+from .ledger import is_at_work as is_at_work
+from .ledger import ledger_of as ledger_of
+from .ledger import lock_within as lock_within
+from .ledger import try_within as try_within

@@ -1,0 +1,11 @@
+from .daemon import NOTHING_PUBLISHED as NOTHING_PUBLISHED
+from .daemon import publish as publish
+from .daemon import publish_once as publish_once
+from .health import Facts as Facts
+from .health import Health as Health
+from .health import judge as judge
+from .liveness import Liveness as Liveness
+from .liveness import liveness_of as liveness_of
+from .liveness import reported_liveness as reported_liveness
+from .liveness import watched_over as watched_over
+from .waiting import StopRequest as StopRequest

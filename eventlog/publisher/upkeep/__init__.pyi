@@ -1,0 +1,14 @@
+from .leaves import LeafPurge as LeafPurge
+from .leaves import cut_ahead as cut_ahead
+from .leaves import detached_leaf as detached_leaf
+from .leaves import finish_leaf as finish_leaf
+from .leaves import in_turn as in_turn
+from .leaves import means_to_partition as means_to_partition
+from .leaves import purge_leaves as purge_leaves
+from .leaves import refuse_to_partition as refuse_to_partition
+from .leaves import refuse_unless_owner as refuse_unless_owner
+from .purge import Extent as Extent
+from .purge import extent_of as extent_of
+from .purge import purge_batches as purge_batches
+from .purge import purge_error_lines as purge_error_lines
+from .retention import with_retention as with_retention
