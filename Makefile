@@ -49,6 +49,7 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/lint-imports rooms.toml
 	$(BIN)/python scripts/prose.py
 
 docs: setup

@@ -80,7 +80,7 @@ _MODULES: Final = {
             "Answer", "AttributeSteps", "Change", "ChangeOp", "Event", "EventResult", "Level",
             "Lob", "Op", "Operation", "Step",
         ),
-        "publisher.context": ("Counters",),
+        "publisher.context.context": ("Counters",),
         "publisher.publisher": ("Publisher",),
     }.items()
     for name in names

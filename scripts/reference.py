@@ -14,6 +14,7 @@ import inspect
 import json
 import re
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import redirect_stderr, redirect_stdout
@@ -481,15 +482,44 @@ _UNBUILT: Final = {
 """Sections that no function holds, and where they are instead."""
 
 
-def _modules() -> Iterator[str]:
-    """Yield a table of the publisher's modules, with the first sentence of each docstring."""
-    yield from ("| module | content |", "|---|---|")
-    for path in sorted((ROOT / "eventlog" / "publisher").glob("[a-z]*.py")):
-        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-        text = re.sub(r"\s+\([a-z]+/[^)]*\)", "", text)  # the section of the specification
-        first = re.split(r"(?<=\.)\s", text, maxsplit=1)[0]
-        content = " ".join(first.replace("``", "`").split()).rstrip(".")
-        yield f"| `publisher/{path.name}` | {_cell(content)} |"
+_ROOMY: Final = ("publisher", "sql", "spark", "cli", "core", "qlik")
+"""The packages whose folders each hold one idea."""
+
+
+def _rooms() -> Iterator[str]:
+    """Yield a table of the rooms of each package, with the first sentence of each docstring; where
+    they are layers, the lowest first.
+    """
+    contracts = tomllib.loads((ROOT / "rooms.toml").read_text(encoding="utf-8"))["tool"]
+    layers = {
+        contract["containers"][0].removeprefix("eventlog."): [
+            name for layer in reversed(contract["layers"]) for name in layer.split(" | ")
+        ]
+        for contract in contracts["importlinter"]["contracts"]
+    }
+    yield from ("| room | content | modules |", "|---|---|---|")
+    for package in _ROOMY:
+        place = ROOT / "eventlog" / package
+        names = {path.stem for path in place.glob("[a-z]*.py")}
+        names |= {path.parent.name for path in place.glob("[a-z]*/__init__.py")}
+        for name in layers.get(package, sorted(names)):
+            room = place / name
+            inside = sorted(
+                {path.stem for path in room.glob("[a-z]*.py")}
+                | {path.parent.name for path in room.glob("[a-z]*/__init__.py")}
+            )
+            path = room / "__init__.py" if room.is_dir() else room.with_suffix(".py")
+            shown = f"{package}/{name}" + ("" if room.is_dir() else ".py")
+            modules = ", ".join(f"`{one}`" for one in inside)
+            yield f"| `{shown}` | {_cell(_first_sentence(path))} | {modules} |"
+
+
+def _first_sentence(path: Path) -> str:
+    """Return the first sentence of a module's docstring."""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    text = re.sub(r"\s+\([a-z]+/[^)]*\)", "", text)  # the section of the specification
+    first = re.split(r"(?<=\.)\s", text, maxsplit=1)[0]
+    return " ".join(first.replace("``", "`").split()).rstrip(".")
 
 
 def _rules() -> Iterator[str]:
@@ -823,7 +853,7 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "interface": partial(_interface, eventlog),
     "verification": partial(_interface, eventlog.verify, "eventlog.verify."),
     "spark": partial(_interface, eventlog.spark),
-    "modules": _modules,
+    "rooms": _rooms,
     "change_options": partial(_options, _plain(CHANGE_OPTIONS), "eventlog-changes"),
     "rules": _rules,
     "cells": _cells,

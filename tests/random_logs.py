@@ -109,10 +109,7 @@ FORMATS = ("xds", *_MODES, *_QLIK, "debezium")
 
 def _writer(name: str) -> Any:
     """The writer of a format, of the tree that is loaded."""
-    try:
-        from eventlog.changes.publishing import Publishing
-    except ImportError:  # up to 986b3e4 what is published stood with the publisher
-        return _former_writer(name)
+    from eventlog.changes.publishing import Publishing
     from eventlog.registry import format_named
 
     publishing = Publishing(in_records=name in _IN_RECORDS, utc_now=lambda: NOW)
@@ -129,29 +126,6 @@ def _writer(name: str) -> Any:
         format, chosen = format_named(name), {}
     assert format.publish_options is not None
     return format.publish(format.publish_options(**chosen), publishing)
-
-
-def _former_writer(name: str) -> Any:
-    from eventlog.publisher.formats import XdsFormat
-    from eventlog.publisher.formats.cloudevents import CloudEvents
-    from eventlog.publisher.formats.debezium import DebeziumEvents
-    from eventlog.publisher.formats.qlik_messages import QlikMessages
-
-    from eventlog.core.values import ValueOptions
-    from eventlog.debezium.writer import WriteOptions as DebeziumOptions
-    from eventlog.qlik.messages.message_tables import WriteOptions
-    from eventlog.xds.writer import Header
-
-    values = ValueOptions("full", characters="unicode")
-    if name in _MODES:
-        return CloudEvents(_MODES[name], SOURCE, TYPE, values, in_records=name in _IN_RECORDS)
-    if name in _QLIK:
-        return QlikMessages(WriteOptions(encoding=_QLIK[name]), values, utc_now=lambda: NOW)
-    if name == "debezium":
-        return DebeziumEvents(
-            DebeziumOptions(missing_columns="read_back"), values, has_records=True
-        )
-    return XdsFormat(Header())
 
 
 def _content(body: str | bytes | None) -> Any:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from world import World
 
 MODULES = (
-    "publisher/send/cycle", "publisher/ledger/delivery", "publisher/send/marks", "publisher/ledger/delivery", "publisher/feeds/snapshot", "publisher/feeds/queue",
+    "publisher/send/cycle", "publisher/ledger/delivery", "publisher/send/marks", "publisher/feeds/snapshot",
+    "publisher/send/snapshot_chunks", "publisher/feeds/queue",
     "publisher/ledger/ledger", "sql/readers/followed_set", "sql/readers/consumers", "core/ranges", "core/rows/requeue",
 )  # fmt: skip
 """The modules whose branches are counted: the publisher's cycle, and the ledgers."""

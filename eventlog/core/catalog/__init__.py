@@ -1,5 +1,5 @@
 """The watched classes: tables and views as the database has them, and the classes and attributes
-that ``core.catalog_builder`` builds from them.
+that ``builder`` builds from them.
 
 spec/xds.md 5 defines class, child table, attribute and association.
 """

@@ -4,7 +4,7 @@
 A source is read again from its position, so what is recorded may not depend on the source. An event
 is kept as its change, with all that makes it the same event again: its event-id, the description of
 its table, and the newest number before it for a format that numbers changes. Documents that the
-receiver failed for are recorded as in the in-flight entry of a log (``publisher.delivery``).
+receiver failed for are recorded as in the in-flight entry of a log (``publisher.ledger.delivery``).
 """
 
 from __future__ import annotations

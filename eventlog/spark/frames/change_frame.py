@@ -77,8 +77,8 @@ def read_captures(
     strict: bool = True,
     nulled: Accumulator[int] | None = None,
 ) -> DataFrame:
-    """Return the changes of a file or of a directory of captures (``captures.py``).
-    One task reads each capture.
+    """Return the changes of a file or of a directory of captures. One task reads
+    each capture.
 
     ``options`` are the options of the format's reader, as in ``--options``. ``columns`` are the
     columns of the table, for structs in place of JSON; other columns of an image are left out. With

@@ -5,8 +5,8 @@ The questions are the named statements of the file ``doctor.sql`` of each dialec
 of ``Dialect.answers`` for those that SQL alone cannot answer. If a database has neither for a
 question, that question is left out. Each ``judge_`` function makes findings from answers, without
 input or output: in this module about the session and its rights, in ``findings`` about the log, its
-triggers and its rows. ``publisher.doctor`` has the table of checks, which connects questions and
-``judge_`` functions.
+triggers and its rows. ``publisher.inspect.doctor`` has the table of checks, which connects
+questions and ``judge_`` functions.
 """
 
 from __future__ import annotations

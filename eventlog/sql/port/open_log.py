@@ -388,7 +388,7 @@ class OpenLog(ABC):
         """Return the number of rows of status N, and the age of the oldest one by the database's
         clock (spec/event-log.md 11).
 
-        It counts all of them; ``sql.rows.count_queue`` stops at a number.
+        It counts all of them; ``sql.log.rows.count_queue`` stops at a number.
         """
         ((rows, oldest),) = self.db.fetch(
             self.dialect.log_statement(self.table, "queue", event_time_zone), {}

@@ -1,4 +1,4 @@
-"""The readers of a log other than its publisher: consumers, their done rows, and where they begin."""
+"""The readers of a log other than its publisher: consumers, their done rows, where they begin."""
 
 from lazy_loader import attach_stub
 
