@@ -34,7 +34,7 @@ from eventlog.core.ranges import to_ranges
 from eventlog.publisher.declared.opening import find_log
 from eventlog.sql.connect.connection import connect
 from eventlog.sql.port.driver_errors import load_dialect
-from eventlog.sql.port.windows import ANY_STATUS
+from eventlog.sql.port.log_operations import ANY_STATUS
 from eventlog.sql.readers.consumers import shown_ids
 from eventlog.sql.readers.followed_set import FollowedSet
 

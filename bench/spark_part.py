@@ -29,8 +29,8 @@ from eventlog.spark.backlog import job as jobs
 from eventlog.spark.backlog.fold import read_parts
 from eventlog.spark.backlog.job import Job, Output
 from eventlog.spark.backlog.output import output_format
-from eventlog.spark.session.tasks import tune_collector
-from eventlog.sql.port.parts import LogPart
+from eventlog.spark.session.in_tasks import tune_collector
+from eventlog.sql.port.log_parts import LogPart
 
 _FRAGMENT = 1000
 

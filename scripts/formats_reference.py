@@ -25,7 +25,7 @@ from eventlog.cloudevents.values import JsonEncoding, text_converter
 from eventlog.core.catalog import Column, Table
 from eventlog.core.values import TYPE_NAMES, Kind, ValueOptions, converter, parse_type, xds_type
 from eventlog.core.values.json_bytes import json_bytes
-from eventlog.core.values.typed import value_reader
+from eventlog.core.values.typed_values import value_reader
 from eventlog.debezium.fields import field_of
 from eventlog.errors import EventlogError
 from eventlog.gbase import records

@@ -15,7 +15,7 @@ from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.rows.event_ids import is_of_snapshot
 from eventlog.core.rows.events import Outgoing, association_of, rows_by_attribute
 from eventlog.core.values import ValueOptions
-from eventlog.core.values.typed import ReadValue, xds_value_reader
+from eventlog.core.values.typed_values import ReadValue, xds_value_reader
 from eventlog.errors import BadTableKey, BadValue, FormatError, shown
 from eventlog.model import AttributeSteps, Change, ChangeOp, Event, Op, Operation, Step, Value
 

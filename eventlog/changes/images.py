@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from eventlog.changes.keys import Key
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.values import ColumnType, Kind
-from eventlog.core.values.typed import typed_by
+from eventlog.core.values.typed_values import typed_by
 from eventlog.errors import FormatError, NotExpressible, RowError
 from eventlog.model import Change, ChangeOp, Row, Value, column_name, differing, full_name, old_key
 

@@ -35,7 +35,7 @@ from eventlog.core.options import (
 from eventlog.core.values import TYPE_NAMES, ColumnType, float_or_special, is_money, parse_type
 from eventlog.core.values.json_bytes import json_value
 from eventlog.core.values.moments import aware_utc, without_zeros
-from eventlog.core.values.typed import decimal_text, typed_by
+from eventlog.core.values.typed_values import decimal_text, typed_by
 from eventlog.errors import ConfigError, FormatError, RowError, kind_of, number_of, with_location
 from eventlog.model import Change, ChangeOp, Lob, Row, Value
 

@@ -12,7 +12,7 @@ from eventlog.core import table_key
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.options import ANY, Option
 from eventlog.core.values import key_normalizer
-from eventlog.core.values.typed import to_text, type_of, value_reader
+from eventlog.core.values.typed_values import to_text, type_of, value_reader
 from eventlog.errors import ConfigError, NotExpressible, RowError
 from eventlog.model import Change, ChangeOp, Value, old_key
 

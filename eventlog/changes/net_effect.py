@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from eventlog.core.catalog import Attribute
 from eventlog.core.rows.checks import CheckedRow
 from eventlog.core.rows.events import public_steps
-from eventlog.core.values.typed import ReadValue
+from eventlog.core.values.typed_values import ReadValue
 from eventlog.model import ALL, Op, Operation, Value
 
 _MODIFY: Final = Operation.MODIFY  # looking up an enumeration's member is slow

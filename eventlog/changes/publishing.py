@@ -25,7 +25,7 @@ from eventlog.core.rows.events import (
     sent_ids,
 )
 from eventlog.core.values import ValueOptions
-from eventlog.core.values.typed import moment_reader
+from eventlog.core.values.typed_values import moment_reader
 from eventlog.errors import BadValue, WrongResult, check_result
 from eventlog.model import Change, Document, EventResult, KafkaRecord, Operation, Origins
 

@@ -31,7 +31,7 @@ from eventlog.core.values import (
     xds_type,
 )
 from eventlog.core.values.moments import is_special
-from eventlog.core.values.typed import is_multi_valued, to_text, type_of, values_of
+from eventlog.core.values.typed_values import is_multi_valued, to_text, type_of, values_of
 from eventlog.errors import NotExpressible, RowError
 from eventlog.model import (
     AttributeSteps,

@@ -38,7 +38,7 @@ from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.rows.events import Outgoing, rows_by_attribute
 from eventlog.core.values import ColumnType, ValueOptions
 from eventlog.core.values.json_bytes import escaped_json_bytes
-from eventlog.core.values.typed import ReadValue, is_multi_valued
+from eventlog.core.values.typed_values import ReadValue, is_multi_valued
 from eventlog.errors import BadValue, NotExpressible, shown
 from eventlog.files.atomic import whole_file
 from eventlog.model import Change, ChangeOp, Operation, Row, Value

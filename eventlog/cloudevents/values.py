@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from eventlog.changes.json_form import value_to_json
 from eventlog.core.values import ColumnType, Kind, float_or_special, parse_type, without_host_mask
 from eventlog.core.values.json_bytes import JsonText
-from eventlog.core.values.typed import value_reader
+from eventlog.core.values.typed_values import value_reader
 from eventlog.errors import BadValue
 from eventlog.model import Lob, Value
 

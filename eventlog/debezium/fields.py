@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from eventlog.changes.json_form import value_to_json
 from eventlog.core.values import ColumnType, Kind, float_or_special, parse_type, without_host_mask
 from eventlog.core.values.json_bytes import JsonText, escaped_json_bytes
-from eventlog.core.values.typed import (
+from eventlog.core.values.typed_values import (
     WIDEST,
     decimal_text,
     to_text,

@@ -22,7 +22,7 @@ from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.options import same_fields
 from eventlog.core.rows.events import CurrentRow, Outgoing
 from eventlog.core.values import ValueOptions
-from eventlog.core.values.typed import ReadValue
+from eventlog.core.values.typed_values import ReadValue
 from eventlog.debezium.records import line_of
 from eventlog.debezium.writer import EnvelopeWriter, PublishOptions, WriteOptions
 from eventlog.errors import FormatError, RowError

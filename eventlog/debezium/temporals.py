@@ -19,7 +19,7 @@ from eventlog.core.values.moments import (
     special_microseconds,
     without_zeros,
 )
-from eventlog.core.values.typed import value_reader
+from eventlog.core.values.typed_values import value_reader
 from eventlog.debezium.scalars import Decode, Encode, int32, int64, no, number_of, text_of
 from eventlog.model import Value
 

@@ -27,7 +27,7 @@ from eventlog.core.options import FLAG, FUNCTION, CheckedOptions, OptionKind, ch
 from eventlog.core.values import ColumnType, Kind, float_text
 from eventlog.core.values.json_bytes import json_bytes
 from eventlog.core.values.moments import EPOCH_UTC
-from eventlog.core.values.typed import is_multi_valued, type_of, typed_by
+from eventlog.core.values.typed_values import is_multi_valued, type_of, typed_by
 from eventlog.debezium.fields import Field, field_of
 from eventlog.errors import NotExpressible, RowError, shown
 from eventlog.model import (

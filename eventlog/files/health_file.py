@@ -88,7 +88,7 @@ def health_file(path: Path) -> Iterator[HealthFile]:
             path.unlink()
 
 
-class Health(NamedTuple):
+class FileState(NamedTuple):
     """The state in a health file."""
 
     is_healthy: bool
@@ -101,19 +101,19 @@ class Health(NamedTuple):
     """
 
 
-def read_health(path: Path, now: float) -> Health:
+def read_health(path: Path, now: float) -> FileState:
     """Return the state in the file at ``now`` (seconds since 1970)."""
     try:
         touched = path.stat().st_mtime
         due = float(path.read_text(encoding="ascii"))
     except FileNotFoundError:
-        return Health(False, f"there is no {path}: no publisher with this health_file runs")
+        return FileState(False, f"there is no {path}: no publisher with this health_file runs")
     except (OSError, ValueError) as error:
-        return Health(False, f"{path} cannot be read: {error}")
+        return FileState(False, f"{path} cannot be read: {error}")
     if touched == 0:
-        return Health(False, "the publisher has started and is not connected yet", None, due)
+        return FileState(False, "the publisher has started and is not connected yet", None, due)
     age = now - touched
     # A time in the future means that the clock was set back, so the time shows nothing about the
     # present.
     reason = f"last sign of life {age:.0f} s ago, one is due within {due:.0f} s"
-    return Health(abs(age) <= due, reason, age, due)
+    return FileState(abs(age) <= due, reason, age, due)

@@ -16,7 +16,7 @@ from decimal import Decimal, InvalidOperation
 from enum import Enum
 from typing import Final, NamedTuple
 
-from eventlog.core.values.typed import whole_number
+from eventlog.core.values.typed_values import whole_number
 from eventlog.errors import NotExpressible, shown
 from eventlog.gbase.packed import (
     Qualifier,

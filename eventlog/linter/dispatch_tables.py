@@ -17,7 +17,7 @@ from functools import cached_property
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from eventlog.core.values.typed import whole_number
+from eventlog.core.values.typed_values import whole_number
 from eventlog.errors import ConfigError, FormatError, NotExpressible, with_location
 
 DATA_SIZE: Final = 3400

@@ -29,7 +29,7 @@ from eventlog.core.options import (
 )
 from eventlog.core.values import Kind
 from eventlog.core.values.moments import naive_utc, time_zone_named
-from eventlog.core.values.typed import decimal_text, whole_number
+from eventlog.core.values.typed_values import decimal_text, whole_number
 from eventlog.errors import BadValue, ConfigError, FormatError, NotExpressible, check_result
 from eventlog.linter.codec import (
     EMULATOR_CODEC,

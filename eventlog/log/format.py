@@ -28,7 +28,7 @@ from eventlog.core.clock import utc_now
 from eventlog.core.options import STYLES, parse_options
 from eventlog.core.values import ValueOptions, check_unicode
 from eventlog.core.values.moments import time_zone_named
-from eventlog.core.values.typed import is_multi_valued, to_text, values_of
+from eventlog.core.values.typed_values import is_multi_valued, to_text, values_of
 from eventlog.errors import BadValue, ConfigError, NotExpressible, shown
 from eventlog.files.text import spooled
 from eventlog.log.reading import inferred_database, rows_to_changes

@@ -45,7 +45,7 @@ from eventlog.core.rows.events import (
 )
 from eventlog.core.rows.fold import AT_A_TIME, Group, RowFolder
 from eventlog.core.values import ColumnType, Kind, check_unicode
-from eventlog.core.values.typed import ReadValue, moment_reader, value_reader
+from eventlog.core.values.typed_values import ReadValue, moment_reader, value_reader
 from eventlog.errors import BadTableKey, BadValue, FormatError, RowError, with_location
 from eventlog.log.storage import LogReaderOptions
 from eventlog.model import (

@@ -42,7 +42,7 @@ from eventlog.core.options import (
     option,
     shared,
 )
-from eventlog.core.values.typed import to_text
+from eventlog.core.values.typed_values import to_text
 from eventlog.errors import ConfigError, FormatError, shown
 from eventlog.files import tabular
 from eventlog.files.atomic import whole_file, whole_path

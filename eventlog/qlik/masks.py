@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from eventlog.core.values.typed import whole_number
+from eventlog.core.values.typed_values import whole_number
 from eventlog.errors import FormatError, shown, with_location
 from eventlog.files.text import parsed_json
 from eventlog.qlik import sequence

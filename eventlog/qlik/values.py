@@ -19,7 +19,13 @@ from typing import Any, Final
 
 from eventlog.core.values import float_or_special
 from eventlog.core.values.moments import EPOCH, microseconds, naive_utc
-from eventlog.core.values.typed import WIDEST, decimal_text, is_multi_valued, to_text, whole_number
+from eventlog.core.values.typed_values import (
+    WIDEST,
+    decimal_text,
+    is_multi_valued,
+    to_text,
+    whole_number,
+)
 from eventlog.errors import FormatError, NotExpressible, shown
 from eventlog.files import tabular
 from eventlog.model import Lob, Value

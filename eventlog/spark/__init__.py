@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from eventlog.spark.copies.copy_verification import verify, verify_history
     from eventlog.spark.copies.delta_copy import delta
     from eventlog.spark.copies.iceberg_copy import iceberg
+    from eventlog.spark.data_sources import register
     from eventlog.spark.frames.change_frame import read_captures
     from eventlog.spark.frames.change_tables import (
         find_change_tables,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from eventlog.spark.frames.convert import convert as convert_captures
     from eventlog.spark.frames.messages import read_messages, write_messages
     from eventlog.spark.session.session import SparkFailed
-    from eventlog.spark.sources import register
 
 __all__ = [
     "BacklogReport",
@@ -75,7 +75,7 @@ _MODULES: Final = {
     "read_change_table": ("frames.change_tables", "read_change_table"),
     "read_messages": ("frames.messages", "read_messages"),
     "read_rows": ("frames.change_tables", "read_rows"),
-    "register": ("sources", "register"),
+    "register": ("data_sources", "register"),
     "run_backlog": ("backlog.backlog", "run"),
     "write_messages": ("frames.messages", "write_messages"),
 }

@@ -30,11 +30,11 @@ from eventlog.model import EventType, Status
 from eventlog.sql.log.rows import column_of, errors_of
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.dialect import Dialect
+from eventlog.sql.port.log_operations import ResyncBatch, Selection
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.open_writers import wait_for, writers_to_await
 from eventlog.sql.port.quoted_names import quoted, schema_of
 from eventlog.sql.port.rights import Part, Right
-from eventlog.sql.port.windows import ResyncBatch, Selection
 from eventlog.sql.triggers.gaps import Gap
 
 COLUMNS: Final = ("digest", "class_name", "selection", "started", "position", "rows_written")

@@ -23,7 +23,7 @@ from eventlog.core.values import (
     money_numbers,
     without_host_mask,
 )
-from eventlog.core.values.typed import to_text, value_reader
+from eventlog.core.values.typed_values import to_text, value_reader
 from eventlog.errors import BadValue, RowError
 
 Texts: TypeAlias = Sequence[str | None]

@@ -7,7 +7,7 @@ from typing import Any, Final
 from eventlog.core.catalog import Column, ObjectClass
 from eventlog.core.table_key import parse, quote
 from eventlog.core.values import Kind
-from eventlog.sql.port.windows import INTEGERS, UTF_8, KeyOrder, KeyValues, order_of_values
+from eventlog.sql.port.log_operations import INTEGERS, UTF_8, KeyOrder, KeyValues, order_of_values
 
 _LOWEST: Final = -(1 << 63)
 # The end of a text precedes whatever else can follow, so that a text precedes those that begin with

@@ -19,8 +19,8 @@ from eventlog.core.ranges import Ranges, RecordSet, common, joined, minus, to_ra
 from eventlog.errors import BadTableKey, ConfigError, DatabaseError
 from eventlog.sql.log.epoch import read_removed
 from eventlog.sql.log.purge import utc_now
+from eventlog.sql.port.log_operations import ANY_STATUS, Window
 from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.windows import ANY_STATUS, Window
 from eventlog.sql.readers import consumers
 from eventlog.sql.readers.followed_set import FollowedSet
 from eventlog.verify.motion import Motion, ObjectName

@@ -34,9 +34,9 @@ from eventlog.sql.log.internal_tables import delete_entries_of
 from eventlog.sql.log.snapshots import Snapshots
 from eventlog.sql.log.verifications import LastVerification, write_verification
 from eventlog.sql.port.driver_errors import as_database_errors
+from eventlog.sql.port.log_operations import Selection
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.rights import Addition, Purpose
-from eventlog.sql.port.windows import Selection
 from eventlog.sql.readers import consumers
 from eventlog.verify.motion import Motion
 from eventlog.verify.report import Kind, Unproven, VerifyReport

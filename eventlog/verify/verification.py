@@ -27,7 +27,7 @@ from eventlog.publisher.context.context import Context
 from eventlog.publisher.inspect.refusals import refused
 from eventlog.sql.log.rows import SKIPPED, extent
 from eventlog.sql.log.snapshots import REST, Snapshots, snapshot
-from eventlog.sql.port.windows import (
+from eventlog.sql.port.log_operations import (
     ANY_STATUS,
     FindKeys,
     KeyValues,

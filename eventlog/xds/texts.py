@@ -15,7 +15,7 @@ from eventlog.changes.events import attribute_reader
 from eventlog.changes.format import RowTexts
 from eventlog.core.catalog import Attribute, Catalog
 from eventlog.core.values import Kind, ValueOptions
-from eventlog.core.values.typed import ReadValue, to_text
+from eventlog.core.values.typed_values import ReadValue, to_text
 from eventlog.errors import BadTableKey, RowError
 from eventlog.model import Event, Operation
 from eventlog.xds.plain import PlainEvent, Shape, event_of, new_texts, shape_of, without_references

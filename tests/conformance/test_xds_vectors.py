@@ -19,8 +19,8 @@ from eventlog.core.table_key import key_text
 from eventlog.model import EventResult, Level, LogRow, Status
 from eventlog.publisher.context.context import Context, Counters
 from eventlog.publisher.declared.configured_classes import catalog_of, class_names
+from eventlog.publisher.declared.configured_writer import event_writer
 from eventlog.publisher.declared.opening import publisher_options
-from eventlog.publisher.declared.output import event_writer
 from eventlog.publisher.feeds.queue import build_events, read_window
 from eventlog.publisher.ledger.delivery import pack
 from eventlog.publisher.ledger.ledger import ledger_of

@@ -34,7 +34,7 @@ from eventlog.sql.dialects.mysql_family import Family
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import CAPABILITIES, WRITES
 from eventlog.sql.port.dialect import Dialect
-from eventlog.sql.port.windows import Window
+from eventlog.sql.port.log_operations import Window
 from eventlog.sql.triggers import TriggerPlan, triggers_of
 
 Logged = tuple[int, str, str | None, str | None, str | None]

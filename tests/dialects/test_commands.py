@@ -23,7 +23,7 @@ from eventlog.publisher.context.context import Counters
 from eventlog.publisher.declared.opening import open_context
 from eventlog.publisher.run.daemon import publish_once
 from eventlog.sql import SUPPORTED
-from eventlog.sql.port.parts import LogPart
+from eventlog.sql.port.log_parts import LogPart
 
 
 @pytest.fixture

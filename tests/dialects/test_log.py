@@ -52,9 +52,9 @@ from eventlog.sql.log.rows import (
 )
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.dialect import Dialect, RowChunks
+from eventlog.sql.port.log_operations import Window
 from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.windows import Window
 from eventlog.sql.readers.consumers import records_starts
 
 

@@ -23,8 +23,8 @@ from shared import execute, url_of
 
 from eventlog.config.load import load
 from eventlog.core.ranges import to_ranges
+from eventlog.sql.port.log_operations import ANY_STATUS
 from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.windows import ANY_STATUS
 from eventlog.sql.readers.consumers import shown_ids
 from eventlog.sql.readers.followed_set import FollowedSet
 

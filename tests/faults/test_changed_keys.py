@@ -19,7 +19,7 @@ from eventlog.config.load import Config, load
 from eventlog.publisher.context.context import Counters
 from eventlog.publisher.declared.opening import open_context
 from eventlog.publisher.feeds.queue import read_claimed_objects
-from eventlog.publisher.ledger.claimed_rows import BacklogClaim
+from eventlog.publisher.ledger.in_flight import BacklogClaim
 from eventlog.publisher.send.cycle import recover, run_cycle
 from eventlog.publisher.send.session import PublisherSession
 from eventlog.xds.reader import read_events

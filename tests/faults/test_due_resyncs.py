@@ -20,7 +20,7 @@ from publishers import write_config
 from shared import Run, execute, fetch, url_of
 
 from eventlog.model import EventType
-from eventlog.sql.port.windows import Selection
+from eventlog.sql.port.log_operations import Selection
 
 USR = (
     "CREATE TABLE usr (id integer PRIMARY KEY, name text, nick text)",

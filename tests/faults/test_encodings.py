@@ -20,7 +20,7 @@ from eventlog.model import Answer, Change, ChangeOp, EventResult, EventType, Lev
 from eventlog.publisher.run.daemon import publish_once
 from eventlog.registry import format_named
 from eventlog.sql.dialects.postgresql import unreadable
-from eventlog.sql.port.windows import Selection
+from eventlog.sql.port.log_operations import Selection
 
 TABLES = (
     "CREATE TABLE usr (k text PRIMARY KEY, v text)",

@@ -32,7 +32,7 @@ from eventlog.config.load import load
 from eventlog.core.catalog import ObjectClass
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.exit_codes import ExitCode
-from eventlog.sql.port.windows import KeyValues, RangeReader
+from eventlog.sql.port.log_operations import KeyValues, RangeReader
 from eventlog.verify import VerifyOptions, VerifyReport, verify
 from eventlog.verify.session import repair
 from eventlog.verify.targets.table import TableTarget

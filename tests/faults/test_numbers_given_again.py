@@ -16,7 +16,7 @@ from shared import PATIENCE, execute, fetch
 
 from eventlog.config.load import Config
 from eventlog.errors import DatabaseUnavailable
-from eventlog.publisher.context import published
+from eventlog.publisher.context import used_ids as published
 from eventlog.publisher.context.context import Counters, Used
 from eventlog.publisher.declared.opening import open_context
 from eventlog.publisher.run.daemon import publish_once

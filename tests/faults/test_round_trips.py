@@ -19,7 +19,7 @@ from eventlog.publisher.run.waiting import Idle
 from eventlog.publisher.send.cycle import recover, run_cycle
 from eventlog.publisher.send.session import PublisherSession
 from eventlog.sql.dialects.postgresql.session import WAKE
-from eventlog.sql.port.statements import OF_LOG
+from eventlog.sql.port.sql_files import OF_LOG
 
 CONSUMER = {
     "source__type": "eventlog",

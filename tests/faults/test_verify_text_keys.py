@@ -22,7 +22,7 @@ from eventlog.config.load import load
 from eventlog.core import table_key
 from eventlog.core.catalog import ObjectClass
 from eventlog.errors import DatabaseError
-from eventlog.sql.port.windows import KeyValues, RangeReader
+from eventlog.sql.port.log_operations import KeyValues, RangeReader
 from eventlog.verify import VerifyOptions, VerifyReport, verify
 from eventlog.verify.targets.table import TableTarget
 from eventlog.verify.verification import Verification

@@ -23,7 +23,7 @@ from eventlog.cli.context import transaction
 from eventlog.config.load import load
 from eventlog.core import table_key
 from eventlog.core.catalog import ObjectClass
-from eventlog.sql.port.windows import RangeReader
+from eventlog.sql.port.log_operations import RangeReader
 from eventlog.verify import VerifyReport
 from eventlog.verify.targets import Target
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from eventlog.core.catalog import Attribute, ObjectClass
 from eventlog.sql.dialects.sqlite.database import SQLiteDatabase
-from eventlog.sql.port.windows import UTF_8, KeyOrder, KeyValues, RangeReader
+from eventlog.sql.port.log_operations import UTF_8, KeyOrder, KeyValues, RangeReader
 from eventlog.verify.ordered_keys import ordered_keys
 
 REVERSED: KeyOrder = "bytes of UTF-8, the last first"

@@ -30,7 +30,7 @@ from eventlog.config.load import load
 from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, ObjectClass
 from eventlog.errors import EventlogError
-from eventlog.sql.port.windows import KeyValues, RangeReader
+from eventlog.sql.port.log_operations import KeyValues, RangeReader
 from eventlog.verify import VerifyOptions, VerifyReport
 from eventlog.verify.comparison import TargetRow
 from eventlog.verify.session import run_verification

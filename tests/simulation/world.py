@@ -54,7 +54,7 @@ from eventlog.errors import FatalAnswer, PublisherAlreadyRunning, ReceiverUnavai
 from eventlog.model import Answer, Event, EventType
 from eventlog.publisher.publisher import Publisher
 from eventlog.sql import migrations
-from eventlog.sql.port.windows import Selection
+from eventlog.sql.port.log_operations import Selection
 from eventlog.sql.resync import Due
 
 Receive = Callable[[bytes, Sequence[Event]], Answer | None]

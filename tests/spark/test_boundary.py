@@ -14,7 +14,7 @@ from eventlog.core.rows.checks import CheckedRow
 from eventlog.core.rows.events import ids_of
 from eventlog.core.rows.fold import Group, RowFolder, fold
 from eventlog.spark.backlog.fold import Boundary
-from eventlog.sql.port.parts import LogPart
+from eventlog.sql.port.log_parts import LogPart
 
 _TABLE = {
     "name": "t",

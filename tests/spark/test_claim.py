@@ -31,7 +31,7 @@ from eventlog.errors import ConfigError, DatabaseError
 from eventlog.publisher.context.context import Counters
 from eventlog.publisher.declared.opening import open_unlocked
 from eventlog.publisher.inspect.doctor import examine
-from eventlog.publisher.ledger.claimed_rows import read_recorded
+from eventlog.publisher.ledger.in_flight import read_recorded
 from eventlog.spark.backlog import claim
 from eventlog.spark.backlog.backlog import count_to_mark
 from eventlog.spark.backlog.claim import differences, release

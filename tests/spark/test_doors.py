@@ -18,8 +18,9 @@ from backlog_page import skip_without_index
 from pyspark.sql import SparkSession
 
 from eventlog.errors import ConfigError
-from eventlog.spark import delta, live_copy, register, sources
-from eventlog.spark.session.contexts import worker_python
+from eventlog.spark import data_sources as sources
+from eventlog.spark import delta, live_copy, register
+from eventlog.spark.session.spark_context import worker_python
 
 
 @pytest.fixture
@@ -112,7 +113,7 @@ def imported(program: str, **environment: str) -> str:
 
 def test_register_needs_nothing_that_the_client_of_spark_connect_lacks() -> None:
     without_java = "import sys; sys.modules |= dict.fromkeys(('py4j', 'pyspark.core')); "
-    assert imported(without_java + IMPORTS) == "eventlog.spark.sources"
+    assert imported(without_java + IMPORTS) == "eventlog.spark.data_sources"
 
 
 @pytest.mark.soak
@@ -123,7 +124,10 @@ def test_register_is_there_with_the_client_of_spark_connect_alone(tmp_path: Path
     assert done.returncode == 0, done.stderr
     whose = "import sys, pyspark; sys.modules['py4j'] = None; print(pyspark.__file__); "
     said = imported(whose + IMPORTS, PYTHONPATH=str(tmp_path))
-    assert said.split() == [str(tmp_path / "pyspark" / "__init__.py"), "eventlog.spark.sources"]
+    assert said.split() == [
+        str(tmp_path / "pyspark" / "__init__.py"),
+        "eventlog.spark.data_sources",
+    ]
 
 
 BY_CONNECT = """

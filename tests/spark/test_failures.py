@@ -391,7 +391,7 @@ def test_a_file_between_two_stages_that_has_changed_is_refused(tmp_path: Path, d
 def test_a_worker_needs_no_pandas_and_a_function_that_does_gets_it() -> None:
     program = (
         "import sys, pyarrow as pa\n"
-        "from eventlog.spark.session.tasks import tune_collector\n"
+        "from eventlog.spark.session.in_tasks import tune_collector\n"
         "tune_collector()\n"
         "pa.array(['text']).to_pylist()\n"
         "assert 'pandas' not in sys.modules\n"

@@ -24,9 +24,9 @@ from eventlog.spark.frames import change_frame, change_tables
 from eventlog.spark.frames.captures import captures
 from eventlog.spark.frames.convert import convert as convert_captures
 from eventlog.spark.frames.messages import read_messages, write_messages
-from eventlog.spark.session.contexts import context_of
+from eventlog.spark.session.in_tasks import tune_collector
 from eventlog.spark.session.session import open_session, running_session
-from eventlog.spark.session.tasks import tune_collector
+from eventlog.spark.session.spark_context import context_of
 
 
 def settings_of(spark: SparkSession) -> dict[str, str]:

@@ -24,7 +24,7 @@ from pyspark.sql import types as t
 from eventlog.config.load import load
 from eventlog.core.ranges import RecordSet
 from eventlog.core.values import ColumnType, Kind
-from eventlog.core.values.typed import value_reader
+from eventlog.core.values.typed_values import value_reader
 from eventlog.spark.copies import copy_query, delta_copy, iceberg_copy, iceberg_files
 from eventlog.spark.copies.copy_source import ClassSource
 from eventlog.spark.copies.copy_target import (

@@ -18,7 +18,7 @@ from eventlog.sql.connect.connection import connect
 from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.port.driver_errors import open_database
-from eventlog.sql.port.parts import LogPart
+from eventlog.sql.port.log_parts import LogPart
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from eventlog.sql.dialects.sqlite.log import SQLiteLog
 from eventlog.sql.log import internal_tables
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.dialect import CurrentRow
-from eventlog.sql.port.windows import Window
+from eventlog.sql.port.log_operations import Window
 from eventlog.xds.publish import XdsWriter
 from eventlog.xds.writer import Header
 

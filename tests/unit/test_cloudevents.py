@@ -58,7 +58,7 @@ from eventlog.model import (
     Operation,
     origins_of,
 )
-from eventlog.publisher.declared.output import event_writer as configured_writer
+from eventlog.publisher.declared.configured_writer import event_writer as configured_writer
 from eventlog.publisher.ledger.delivery import Delivery
 from eventlog.sql.log_table import LogTable
 from eventlog.verify.comparison import normalizer

@@ -12,7 +12,7 @@ import pytest
 from samples import CATALOG
 from shared import refused
 
-from eventlog.core.values.typed import to_text
+from eventlog.core.values.typed_values import to_text
 from eventlog.errors import ConfigError, EventlogError, NotExpressible
 from eventlog.log.format import change_to_rows
 from eventlog.log.storage import LogWriterOptions

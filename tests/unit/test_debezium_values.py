@@ -24,7 +24,7 @@ from eventlog.core.catalog import Catalog
 from eventlog.core.catalog.builder import build_catalog
 from eventlog.core.values import ColumnType, ValueOptions, parse_type, with_special_values
 from eventlog.core.values.moments import calendar_of, special_date, special_microseconds
-from eventlog.core.values.typed import value_reader
+from eventlog.core.values.typed_values import value_reader
 from eventlog.debezium.fields import decoder_of, field_of
 from eventlog.debezium.format import FORMAT
 from eventlog.debezium.writer import EnvelopeWriter, WriteOptions

@@ -16,7 +16,7 @@ from samples import CATALOG
 from eventlog.changes.events import event_to_change, parse_association
 from eventlog.core.table_key import quote
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
-from eventlog.core.values.typed import moment_reader, value_reader
+from eventlog.core.values.typed_values import moment_reader, value_reader
 from eventlog.errors import BadTableKey, BadValue, FormatError
 from eventlog.model import AttributeSteps, Change, Event, Op, Operation, Step
 

@@ -13,8 +13,8 @@ import pytest
 
 from eventlog.core.ranges import RecordSet, to_ranges
 from eventlog.sql.port import open_writers
+from eventlog.sql.port.log_operations import ANY_STATUS, Window
 from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.windows import ANY_STATUS, Window
 from eventlog.sql.readers import followed_set
 from eventlog.sql.readers.consumers import shown_ids
 from eventlog.sql.readers.followed_set import FollowedSet

@@ -15,7 +15,7 @@ from eventlog.core.catalog.builder import build_catalog
 from eventlog.core.rows.events import CurrentRow, apply_precedence
 from eventlog.core.rows.fold import fold
 from eventlog.core.values import ColumnType, Kind
-from eventlog.core.values.typed import value_reader
+from eventlog.core.values.typed_values import value_reader
 from eventlog.errors import BadValue, FormatError
 from eventlog.log.reading import UNREAD, group_reader, with_rows
 from eventlog.model import Change, ChangeOp, LogRow

@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from eventlog.changes.json_form import value_to_json
-from eventlog.core.values.typed import to_text, whole_number
+from eventlog.core.values.typed_values import to_text, whole_number
 from eventlog.errors import EventlogError
 from eventlog.gbase.layout import parse_type
 from eventlog.gbase.values import codec

@@ -14,7 +14,7 @@ from eventlog.core.values import (
     parse_type,
     with_special_values,
 )
-from eventlog.core.values.typed import moment_reader, value_reader
+from eventlog.core.values.typed_values import moment_reader, value_reader
 from eventlog.errors import BadValue, ConfigError
 
 

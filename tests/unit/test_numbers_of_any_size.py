@@ -16,7 +16,7 @@ from eventlog.changes.format import Report
 from eventlog.changes.json_form import loads
 from eventlog.conversion import convert
 from eventlog.core.values import parse_type
-from eventlog.core.values.typed import value_reader
+from eventlog.core.values.typed_values import value_reader
 from eventlog.files.text import parsed_json
 from eventlog.model import Change, ChangeOp, Value
 from eventlog.qlik.columns import QlikColumn

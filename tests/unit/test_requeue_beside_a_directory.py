@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from eventlog import cli
-from eventlog.publisher.ledger.claimed_rows import BacklogClaim, encode_claim
+from eventlog.publisher.ledger.in_flight import BacklogClaim, encode_claim
 
 HOLD = BacklogClaim(
     number=1,

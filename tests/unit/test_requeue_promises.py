@@ -14,7 +14,7 @@ from shared import opened_log
 from test_publisher_promises import Tables, changes, state_of
 
 from eventlog.model import LogRow
-from eventlog.publisher.ledger.claimed_rows import sent_ids
+from eventlog.publisher.ledger.in_flight import sent_ids
 from eventlog.sql.log.rows import requeue
 
 BAD = "\x01"

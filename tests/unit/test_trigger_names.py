@@ -19,7 +19,7 @@ from eventlog.model import EventType
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, literal, session_settings
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.port.statements import quote_identifier
+from eventlog.sql.port.sql_files import quote_identifier
 from eventlog.sql.triggers import first_free
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, compile_watch, secret_names
 from eventlog.sql.triggers.watch import Style, WatchedTable, excluded_columns

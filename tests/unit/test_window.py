@@ -24,7 +24,7 @@ from eventlog.publisher.feeds.queue import WindowResult, read_window, split_grou
 from eventlog.publisher.ledger.ledger import ledger_of
 from eventlog.publisher.send.cycle import dry_run
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.port.windows import Window, counted_rows
+from eventlog.sql.port.log_operations import Window, counted_rows
 from eventlog.xds.reader import read_events
 
 

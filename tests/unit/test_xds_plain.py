@@ -15,7 +15,7 @@ from shared import examples
 
 from eventlog.changes.format import Report, RowTexts
 from eventlog.conversion import read_changes, read_texts
-from eventlog.core.values.typed import to_text
+from eventlog.core.values.typed_values import to_text
 from eventlog.errors import XdsError
 from eventlog.model import AttributeSteps, Change, ChangeOp, Event, Op, Operation, Step
 from eventlog.xds.format import FORMAT

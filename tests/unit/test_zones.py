@@ -17,7 +17,7 @@ from eventlog.changes.images import with_zones
 from eventlog.changes.json_form import catalog_of
 from eventlog.conversion import convert, read_changes, write_changes
 from eventlog.core.values import parse_type
-from eventlog.core.values.typed import typed_by
+from eventlog.core.values.typed_values import typed_by
 from eventlog.model import Change, ChangeOp
 
 CATALOG: dict[str, Any] = {

@@ -24,7 +24,7 @@ from eventlog.core.values import Kind
 from eventlog.errors import EventlogError, first_of, number_of
 from eventlog.model import Level
 from eventlog.publisher.context.observer import SILENT, Measured, Observer
-from eventlog.publisher.context.published import Published
+from eventlog.publisher.context.used_ids import Published
 from eventlog.publisher.ledger.ledger import Ledger
 from eventlog.sql.port.database import LockHolder
 from eventlog.sql.port.open_database import OpenDatabase

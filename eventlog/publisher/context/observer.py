@@ -20,10 +20,10 @@ from eventlog.publisher.ledger.ledger import Ledger, count_undone, ledger_of
 from eventlog.sql.doctor import HeldSnapshot, OpenTransaction, TableStorage, oldest_writer
 from eventlog.sql.log.rows import count_failed
 from eventlog.sql.log.verifications import LastVerification, read_verifications
+from eventlog.sql.port.log_operations import Window
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.questions import ask_log
 from eventlog.sql.port.rights import Part, Right
-from eventlog.sql.port.windows import Window
 from eventlog.sql.resync import due_now
 
 if TYPE_CHECKING:

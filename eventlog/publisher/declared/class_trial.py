@@ -18,7 +18,7 @@ from eventlog.core.values import Kind
 from eventlog.errors import ConfigError, EventlogError
 from eventlog.model import EventResult, Operation, Origins
 from eventlog.publisher.declared.configured_classes import wanted_classes
-from eventlog.publisher.declared.output import publishing_of
+from eventlog.publisher.declared.configured_writer import publishing_of
 from eventlog.publisher.ledger.delivery import Delivery
 from eventlog.publisher.send.unwritable import error_of
 from eventlog.registry import writer_of

@@ -19,13 +19,13 @@ from eventlog.core.rows.event_ids import epoch_suffix
 from eventlog.core.rows.events import EventOptions
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.publisher.context.context import Context, Counters, PublisherOptions, Retention, Used
-from eventlog.publisher.context.published import repeated_number
+from eventlog.publisher.context.used_ids import repeated_number
 from eventlog.publisher.declared.configured_classes import (
     captured_tables,
     read_catalog,
     wanted_classes,
 )
-from eventlog.publisher.declared.output import event_writer
+from eventlog.publisher.declared.configured_writer import event_writer
 from eventlog.publisher.ledger.ledger import Ledger, SetLedger, ledger_of, lock_within
 from eventlog.publisher.sinks import Owner
 from eventlog.registry import sink_named
@@ -42,7 +42,7 @@ from eventlog.sql.log.epoch import (
     write_epoch,
 )
 from eventlog.sql.log.internal_tables import next_number
-from eventlog.sql.log.record_ids import next_given
+from eventlog.sql.log.next_record_id import next_given
 from eventlog.sql.log.rows import read_attempts, refuse_large_ids
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.dialect import Dialect

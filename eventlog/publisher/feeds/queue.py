@@ -56,11 +56,11 @@ from eventlog.core.rows.fold import (
 )
 from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, EventType, Origins, QueueRow
 from eventlog.publisher.context.context import Context, PublisherOptions, report_missing
-from eventlog.publisher.ledger.claimed_rows import BacklogClaim, ClaimedObjects
 from eventlog.publisher.ledger.delivery import NO_ORIGINS
+from eventlog.publisher.ledger.in_flight import BacklogClaim, ClaimedObjects
 from eventlog.publisher.ledger.ledger import QueueScan, Writers
 from eventlog.sql.log.rows import read_attempts, refuse_large_ids
-from eventlog.sql.port.windows import DuePlace, Window, counted_rows
+from eventlog.sql.port.log_operations import DuePlace, Window, counted_rows
 
 _record_id, _perpetrator, _event_time = (
     itemgetter(TIMED_FIELDS.index(field)) for field in ("record_id", "perpetrator", "event_time")

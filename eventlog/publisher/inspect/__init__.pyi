@@ -1,5 +1,5 @@
-from .consumers import MAX_ROWS_BEHIND as MAX_ROWS_BEHIND
-from .consumers import consumer_statuses as consumer_statuses
+from .consumer_status import MAX_ROWS_BEHIND as MAX_ROWS_BEHIND
+from .consumer_status import consumer_statuses as consumer_statuses
 from .doctor import examine as examine
 from .explanation import Explanation as Explanation
 from .explanation import Source as Source

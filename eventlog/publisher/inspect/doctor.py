@@ -51,6 +51,7 @@ from eventlog.publisher.declared.configured_classes import (
     declared_watches,
     wanted_classes,
 )
+from eventlog.publisher.declared.configured_writer import event_writer
 from eventlog.publisher.declared.opening import (
     additions_of,
     find_log,
@@ -58,13 +59,12 @@ from eventlog.publisher.declared.opening import (
     publisher_user,
     retention_of,
 )
-from eventlog.publisher.declared.output import event_writer
 from eventlog.publisher.declared.trigger_plan import unlike_recorded
-from eventlog.publisher.inspect.consumers import consumer_statuses
+from eventlog.publisher.inspect.consumer_status import consumer_statuses
 from eventlog.publisher.inspect.grants import command_of, grants_to_read
 from eventlog.publisher.inspect.refusals import refused
-from eventlog.publisher.ledger.claimed_rows import CLAIM_WAYS_OUT, read_recorded
 from eventlog.publisher.ledger.delivery import Delivery
+from eventlog.publisher.ledger.in_flight import CLAIM_WAYS_OUT, read_recorded
 from eventlog.publisher.ledger.ledger import is_at_work, ledger_of
 from eventlog.publisher.send.cycle import recorded_ids
 from eventlog.publisher.upkeep.leaves import detached_leaves
@@ -75,16 +75,16 @@ from eventlog.sql.connect.locate import new_log
 from eventlog.sql.doctor import Finding, Limits, findings
 from eventlog.sql.doctor.event_times import are_utc
 from eventlog.sql.log.epoch import read_epoch
-from eventlog.sql.log.record_ids import next_unused
+from eventlog.sql.log.next_record_id import next_unused
 from eventlog.sql.log.rows import SKIPPED, refuse_large_ids
 from eventlog.sql.log_table import split_name
 from eventlog.sql.port import questions
 from eventlog.sql.port.dialect import Dialect
 from eventlog.sql.port.driver_errors import TO_THE_PRIMARY, as_database_errors, set_purpose
+from eventlog.sql.port.log_operations import Window, counted_rows
 from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.rights import Addition, Part, Purpose, Right, grants_advice, rights_for
-from eventlog.sql.port.windows import Window, counted_rows
 from eventlog.sql.readers.consumers import SNAPSHOT, check_possible, read_consumer
 from eventlog.sql.triggers import TriggerPlan
 from eventlog.sql.triggers.declared import declared_triggers

@@ -31,8 +31,8 @@ from eventlog.errors import BadTableKey, DatabaseError, LogTableError
 from eventlog.model import QUEUE_FIELDS, LogRow, Status, origins_of, queue_rows, unpadded
 from eventlog.publisher.context.context import Context, remark_in_words, unavailable_in_words
 from eventlog.publisher.feeds.snapshot import Present, read_object
-from eventlog.publisher.ledger.claimed_rows import BacklogClaim, read_recorded
 from eventlog.publisher.ledger.delivery import Delivery
+from eventlog.publisher.ledger.in_flight import BacklogClaim, read_recorded
 from eventlog.publisher.ledger.ledger import is_at_work, status_of
 from eventlog.publisher.send.cycle import build_recorded, preview, recorded_ids
 from eventlog.sql.log.rows import PUT_BACK, SKIPPED, ErrorRow, read_errors

@@ -24,8 +24,8 @@ from eventlog.sql.log.rows import extent
 from eventlog.sql.log.snapshots import Snapshots
 from eventlog.sql.port import questions
 from eventlog.sql.port.driver_errors import as_database_errors, for_message
+from eventlog.sql.port.log_operations import Window
 from eventlog.sql.port.rights import Purpose
-from eventlog.sql.port.windows import Window
 
 _ROWS: Final = 10_000
 """How many of the newest rows of the log, and of the first rows of the queue, are searched."""

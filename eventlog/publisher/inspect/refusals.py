@@ -22,7 +22,7 @@ from eventlog.core.rows.event_ids import object_text
 from eventlog.errors import DatabaseError, RowError
 from eventlog.model import EventType, LogRow, Status, unpadded
 from eventlog.publisher.context.conditions import LINES_READ
-from eventlog.publisher.ledger.claimed_rows import read_recorded, sent_ids
+from eventlog.publisher.ledger.in_flight import read_recorded, sent_ids
 from eventlog.sql import resync
 from eventlog.sql.log.epoch import read_removed
 from eventlog.sql.log.rows import (

@@ -32,10 +32,10 @@ from eventlog.sql.log.internal_tables import (
 from eventlog.sql.log.rows import count_queue, tail, take_requests
 from eventlog.sql.port.database import LockHolder
 from eventlog.sql.port.dialect import Dialect
+from eventlog.sql.port.log_operations import Window
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.open_writers import WritersHidden
 from eventlog.sql.port.rights import Purpose
-from eventlog.sql.port.windows import Window
 from eventlog.sql.readers import consumers
 from eventlog.sql.readers.followed_set import FollowedSet
 

@@ -37,8 +37,8 @@ from eventlog.publisher.context.observer import (
 )
 from eventlog.publisher.declared.capture_watcher import CaptureWatcher, CompareTriggers
 from eventlog.publisher.declared.catalog_watcher import CatalogDrifted, CatalogWatcher
-from eventlog.publisher.inspect.consumers import consumer_statuses
-from eventlog.publisher.ledger.claimed_rows import remove_marked_claims
+from eventlog.publisher.inspect.consumer_status import consumer_statuses
+from eventlog.publisher.ledger.in_flight import remove_marked_claims
 from eventlog.publisher.ledger.ledger import ranges_of
 from eventlog.publisher.run.liveness import ReportingSink
 from eventlog.publisher.run.waiting import (
@@ -61,7 +61,7 @@ from eventlog.publisher.upkeep.retention import with_retention
 from eventlog.registry import as_plugin_errors
 from eventlog.sql.port import questions
 from eventlog.sql.port.driver_errors import as_database_errors
-from eventlog.sql.port.windows import Window
+from eventlog.sql.port.log_operations import Window
 
 _log = logging.getLogger("eventlog.publisher")
 

@@ -47,7 +47,6 @@ from eventlog.publisher.feeds.snapshot import (
     object_of,
     origins_of_objects,
 )
-from eventlog.publisher.ledger.claimed_rows import read_recorded, warn_of
 from eventlog.publisher.ledger.delivery import (
     Delivery,
     Tried,
@@ -58,6 +57,7 @@ from eventlog.publisher.ledger.delivery import (
     unbuilt,
     with_attempts,
 )
+from eventlog.publisher.ledger.in_flight import read_recorded, warn_of
 from eventlog.publisher.ledger.ledger import QueueScan
 from eventlog.publisher.send.database_clock import DatabaseClock, park_again
 from eventlog.publisher.send.marks import DeliveryProgress, Marks, all_wait, keep_next_attempts

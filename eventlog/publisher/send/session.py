@@ -13,8 +13,8 @@ from eventlog.core.rows.event_ids import raised_at
 from eventlog.errors import DatabaseUnavailable
 from eventlog.publisher.context.context import UNCHECKED, CatalogCheck, Context
 from eventlog.publisher.feeds.queue import DueScan
-from eventlog.publisher.ledger.claimed_rows import BacklogClaim, ClaimedObjects
 from eventlog.publisher.ledger.delivery import Delivery
+from eventlog.publisher.ledger.in_flight import BacklogClaim, ClaimedObjects
 from eventlog.publisher.ledger.ledger import QueueScan
 from eventlog.publisher.send.database_clock import DatabaseClock
 from eventlog.publisher.send.parking import Parking

@@ -37,7 +37,7 @@ from eventlog.publisher.stream.checked import CheckedStream
 from eventlog.publisher.stream.follow import Following
 from eventlog.publisher.stream.position import (
     Entries,
-    Failures,
+    FailureGroup,
     OpenPosition,
     Position,
     Saved,
@@ -138,7 +138,7 @@ def source_status(config: Config) -> SourceStatus:
         return replace(status, unknown=str(error))
 
 
-def source_failures(config: Config, most: int) -> list[Failures]:
+def source_failures(config: Config, most: int) -> list[FailureGroup]:
     """Return the failures of the source in ``[source]``, by code.
 
     Raises ConfigError, DatabaseError.

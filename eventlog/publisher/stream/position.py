@@ -472,7 +472,7 @@ class SourceStatus:
     """The error that made ``behind`` unknown."""
 
 
-class Failures(NamedTuple):
+class FailureGroup(NamedTuple):
     """The failures with one code."""
 
     code: str
@@ -485,7 +485,7 @@ class Failures(NamedTuple):
     """The message of the newest failure."""
 
 
-def failures_in_table(url: str, table: str, source: str, most: int) -> list[Failures]:
+def failures_in_table(url: str, table: str, source: str, most: int) -> list[FailureGroup]:
     """Return the newest ``most`` failures of a source by their codes, the largest group first.
 
     Raises DatabaseError.
@@ -496,10 +496,10 @@ def failures_in_table(url: str, table: str, source: str, most: int) -> list[Fail
         lines = reading.connection.execute(
             _failures_of(reading.tables.failures, source).limit(most)
         )
-        groups: dict[str, Failures] = {}
+        groups: dict[str, FailureGroup] = {}
         for at, event_id, code, message in lines:
             first = groups.setdefault(
-                code, Failures(code, 0, at.replace(tzinfo=UTC), event_id, message)
+                code, FailureGroup(code, 0, at.replace(tzinfo=UTC), event_id, message)
             )
             groups[code] = first._replace(number=first.number + 1)
     return sorted(groups.values(), key=lambda group: (-group.number, group.code))

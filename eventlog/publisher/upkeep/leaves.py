@@ -16,7 +16,7 @@ from eventlog.core.clock import monotonic, sleep
 from eventlog.core.ranges import Range, Ranges, within
 from eventlog.errors import ConfigError, LogInUse, LogTableError, number_of
 from eventlog.model import Status
-from eventlog.publisher.ledger.claimed_rows import read_recorded
+from eventlog.publisher.ledger.in_flight import read_recorded
 from eventlog.publisher.send.cycle import recorded_ids
 from eventlog.sql.log.epoch import note_removed
 from eventlog.sql.log.purge import highest_id

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from eventlog.core.ranges import RecordSet, joined
-from eventlog.publisher.ledger.claimed_rows import read_recorded
+from eventlog.publisher.ledger.in_flight import read_recorded
 from eventlog.publisher.send.cycle import recorded_ids
 from eventlog.sql.log.purge import (
     Purged,

@@ -12,7 +12,7 @@ from decimal import Context, Decimal, Inexact, InvalidOperation
 from functools import lru_cache
 from typing import Any, Final
 
-from eventlog.core.values.typed import unscaled_bytes
+from eventlog.core.values.typed_values import unscaled_bytes
 from eventlog.errors import ConfigError, FormatError, NotExpressible
 from eventlog.files.text import parsed_json
 from eventlog.qlik.columns import QlikColumn

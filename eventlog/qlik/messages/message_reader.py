@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, cast
 from eventlog.changes.format import Report
 from eventlog.core.clock import monotonic
 from eventlog.core.values.moments import EPOCH
-from eventlog.core.values.typed import whole_number
+from eventlog.core.values.typed_values import whole_number
 from eventlog.errors import FormatError, shown
 from eventlog.model import Change, ChangeOp, Row, Value, differing, full_name
 from eventlog.qlik import masks

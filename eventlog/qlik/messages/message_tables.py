@@ -22,7 +22,7 @@ from eventlog.core.options import (
     number,
     option,
 )
-from eventlog.core.values.typed import whole_number
+from eventlog.core.values.typed_values import whole_number
 from eventlog.errors import ConfigError, FormatError, NotExpressible, shown
 from eventlog.files.text import parsed_json
 from eventlog.model import full_name

@@ -17,7 +17,7 @@ from operator import itemgetter
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from eventlog.core.values.moments import EPOCH, aware_utc, naive_utc
-from eventlog.core.values.typed import whole_number
+from eventlog.core.values.typed_values import whole_number
 from eventlog.errors import FormatError, NotExpressible, shown
 from eventlog.model import Lob, Row, Value
 from eventlog.qlik import masks, sequence

@@ -78,7 +78,6 @@ from eventlog.spark.log_source import (
     without_foreign_settings,
 )
 from eventlog.spark.session.arguments import CONFIG, check_pandas
-from eventlog.spark.session.contexts import context_of
 from eventlog.spark.session.session import (
     Progress,
     as_spark_failed,
@@ -93,6 +92,7 @@ from eventlog.spark.session.session import (
     spark_progress,
     start_workers,
 )
+from eventlog.spark.session.spark_context import context_of
 from eventlog.sql.connect import describe
 from eventlog.sql.port import Purpose, as_database_errors
 

@@ -64,7 +64,7 @@ from eventlog.spark.backlog.job import (
 )
 from eventlog.spark.backlog.output import output_format
 from eventlog.spark.directory import Directory
-from eventlog.spark.session.tasks import task_numbers, tune_collector
+from eventlog.spark.session.in_tasks import task_numbers, tune_collector
 from eventlog.sql.port import LogPart, Window, counted_rows
 
 # --- read a part ----------------------------------------------------------------------------------

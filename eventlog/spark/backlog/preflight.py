@@ -29,8 +29,8 @@ from eventlog.publisher.send import recover
 from eventlog.spark.backlog.job import COMPRESSION
 from eventlog.spark.directory import TEMPORARY, Directory
 from eventlog.spark.log_source import LAST_ID, LogLocation
-from eventlog.spark.session.contexts import context_of
 from eventlog.spark.session.session import SparkFailed, as_spark_failed, cores_of
+from eventlog.spark.session.spark_context import context_of
 from eventlog.sql.port import LogPart, Purpose, as_database_errors
 from eventlog.xds.writer import write_outgoing
 

@@ -49,7 +49,7 @@ from eventlog.spark.backlog.job import (
 )
 from eventlog.spark.backlog.output import OutputFormat, RenderSent, WriteSent, output_format
 from eventlog.spark.directory import Directory
-from eventlog.spark.session.tasks import tune_collector
+from eventlog.spark.session.in_tasks import tune_collector
 
 REPORT_SCHEMA: Final = "report string"
 

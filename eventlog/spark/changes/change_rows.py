@@ -22,7 +22,7 @@ from eventlog.config.publishing import chosen_format, publish_options
 from eventlog.core.catalog import Catalog, ObjectClass, row_of
 from eventlog.core.rows.events import READS_ROW, Outgoing
 from eventlog.core.values import ColumnType, Kind
-from eventlog.core.values.typed import to_text, values_of
+from eventlog.core.values.typed_values import to_text, values_of
 from eventlog.model import Change, Operation, Value
 from eventlog.publisher.ledger import Delivery
 from eventlog.registry import writer_of

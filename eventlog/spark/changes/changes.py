@@ -62,7 +62,7 @@ from eventlog.spark.log_source import (
     without_spark_options,
 )
 from eventlog.spark.session.closed_output import expect_closed_output
-from eventlog.spark.session.tasks import tune_collector
+from eventlog.spark.session.in_tasks import tune_collector
 
 try:
     from pyspark.sql.streaming.datasource import (

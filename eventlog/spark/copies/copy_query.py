@@ -43,9 +43,9 @@ from eventlog.spark.copies.copy_target import (
     merge_source,
 )
 from eventlog.spark.copies.copy_types import FIX, FIX_WITH_HISTORY, CopyError, refused_changes
+from eventlog.spark.data_sources import register
 from eventlog.spark.session.arguments import COPY, SESSION, SPAN, check_trigger
-from eventlog.spark.session.contexts import context_of
-from eventlog.spark.sources import register
+from eventlog.spark.session.spark_context import context_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery

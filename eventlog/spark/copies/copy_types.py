@@ -16,7 +16,7 @@ from pyspark.sql import types as t
 from eventlog.core.catalog import ObjectClass, row_of
 from eventlog.core.ranges import RecordSet, decode
 from eventlog.core.values import ColumnType, Kind, ValueOptions
-from eventlog.core.values.typed import value_reader
+from eventlog.core.values.typed_values import value_reader
 from eventlog.errors import ConfigError
 from eventlog.spark.changes.change_rows import spark_type
 from eventlog.spark.session.arrow_types import arrow_schema

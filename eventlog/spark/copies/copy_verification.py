@@ -20,7 +20,7 @@ from eventlog.core.arguments import NAME, PATH, Kind, check_arguments
 from eventlog.core.catalog import Attribute, ObjectClass
 from eventlog.core.ranges import RecordSet
 from eventlog.core.values import TEMPORAL, key_normalizer
-from eventlog.core.values.typed import to_text
+from eventlog.core.values.typed_values import to_text
 from eventlog.errors import ConfigError
 from eventlog.spark.copies.copy_history import (
     BATCH,

@@ -25,7 +25,7 @@ from eventlog.spark.frames.sorting import work_on
 from eventlog.spark.session.arguments import SESSION, STRUCT, check_pandas
 from eventlog.spark.session.arrow_rows import arrays_of, structs_of
 from eventlog.spark.session.arrow_types import arrow_schema
-from eventlog.spark.session.tasks import tune_collector
+from eventlog.spark.session.in_tasks import tune_collector
 
 _TEXTS: Final = t.ArrayType(t.StringType())
 _BATCH: Final = 1000

@@ -54,8 +54,8 @@ from eventlog.qlik.tables.stored_tables import (
 from eventlog.spark.frames.change_frame import SCHEMA, batches_of
 from eventlog.spark.session.arguments import FRAME, MAYBE_TIME, SESSION, TEXTS, check_pandas
 from eventlog.spark.session.arrow_types import arrow_schema
+from eventlog.spark.session.in_tasks import tune_collector
 from eventlog.spark.session.session import READS_TIMES, new_session
-from eventlog.spark.session.tasks import tune_collector
 
 _TOGETHER: Final = 10_000
 """The number of rows that are collected before the objects read so far are brought up to date."""

@@ -53,8 +53,8 @@ from eventlog.spark.directory import (
 from eventlog.spark.frames.captures import Capture, captures
 from eventlog.spark.frames.sorting import Read, work_on
 from eventlog.spark.session.arguments import check_pandas
+from eventlog.spark.session.in_tasks import tune_collector
 from eventlog.spark.session.session import as_spark_failed, open_session, shown
-from eventlog.spark.session.tasks import tune_collector
 
 
 class CaptureFailed(EventlogError):

@@ -37,7 +37,7 @@ from eventlog.qlik.tables.change_tables import refuse
 from eventlog.spark.frames.change_frame import SCHEMA, batches_of, change_of
 from eventlog.spark.frames.sorting import numbered_tasks
 from eventlog.spark.session.arguments import FRAME, SESSION, check_columns, check_pandas
-from eventlog.spark.session.tasks import task_numbers, tune_collector
+from eventlog.spark.session.in_tasks import task_numbers, tune_collector
 
 RECORDS: Final = t.StructType([
     t.StructField("topic", t.StringType()),

@@ -43,8 +43,8 @@ from eventlog.qlik.tables.file_tables import Part, TableFiles, rows_of_part
 from eventlog.qlik.tables.stored_tables import Reading, ReadOptions, reading
 from eventlog.registry import format_named
 from eventlog.spark.frames.captures import Capture, files_of, read_capture, readable
+from eventlog.spark.session.in_tasks import task_numbers, tune_collector
 from eventlog.spark.session.session import by_number
-from eventlog.spark.session.tasks import task_numbers, tune_collector
 
 _MAX_TASKS: Final = 10_000
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from eventlog.core.values.moments import is_special
-from eventlog.core.values.typed import to_text, values_of
+from eventlog.core.values.typed_values import to_text, values_of
 from eventlog.errors import FormatError
 from eventlog.model import Lob, Row, Value
 from eventlog.spark.session.arrow_types import arrow_type

@@ -35,7 +35,7 @@ from pyspark.sql import types as t
 from eventlog.core.clock import monotonic, start_thread
 from eventlog.errors import ConfigError, EventlogError, SnapshotOutdated, number_of
 from eventlog.publisher.context import JobProgress
-from eventlog.spark.session.contexts import context_of
+from eventlog.spark.session.spark_context import context_of
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -21,11 +21,11 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import Answer, AnswerFunction
 from eventlog.sql.port.dialect import CurrentRow, Dialect, child_of
 from eventlog.sql.port.driver_errors import as_database_errors
+from eventlog.sql.port.log_operations import ResyncBatch, Walk
+from eventlog.sql.port.log_parts import LogPart, arrow_batch
 from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.parts import LogPart, arrow_batch
-from eventlog.sql.port.statements import qualified, statements
-from eventlog.sql.port.windows import ResyncBatch, Walk
+from eventlog.sql.port.sql_files import qualified, statements
 from eventlog.sql.triggers.marked import MarkedTriggers, StoredTrigger
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from eventlog.errors import first_of
-from eventlog.sql.port.statements import literal
+from eventlog.sql.port.sql_files import literal
 
 if TYPE_CHECKING:
     from eventlog.sql.port.database import Answer

@@ -29,9 +29,9 @@ from eventlog.sql.doctor import (
 )
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import Answer, LockHolder
+from eventlog.sql.port.log_operations import NotDue, Queue
 from eventlog.sql.port.questions import Numbering
-from eventlog.sql.port.statements import literal, qualified
-from eventlog.sql.port.windows import NotDue, Queue
+from eventlog.sql.port.sql_files import literal, qualified
 from eventlog.sql.resync import Due
 from eventlog.sql.triggers import TriggerPlan
 from eventlog.sql.triggers.declared import LEAVES_VIEW

@@ -14,10 +14,10 @@ from .internal_tables import replace_content as replace_content
 from .purge import Purged as Purged
 from .purge import check_purge_rights as check_purge_rights
 from .purge import purge_cutoff as purge_cutoff
-from .record_ranges import count_rows as count_rows
-from .record_ranges import shown_ranges as shown_ranges
 from .rows import add_errors as add_errors
 from .rows import count_by_status as count_by_status
 from .rows import extent as extent
 from .rows import refuse_large_ids as refuse_large_ids
 from .rows import tail as tail
+from .visible_rows import count_rows as count_rows
+from .visible_rows import shown_ranges as shown_ranges

@@ -24,7 +24,7 @@ from eventlog.sql.connect.locate import ENTRY_COLUMNS
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.quoted_names import quoted, schema_of
-from eventlog.sql.port.statements import OF_LOG, OF_LOG_ALONE
+from eventlog.sql.port.sql_files import OF_LOG, OF_LOG_ALONE
 
 
 class EntryKind(StrEnum):

@@ -47,7 +47,7 @@ from eventlog.sql.migrations.operations import (
 from eventlog.sql.port.dialect import Dialect
 from eventlog.sql.port.driver_errors import load_dialect
 from eventlog.sql.port.quoted_names import quoted
-from eventlog.sql.port.statements import quote_identifier, run_as_it_stands
+from eventlog.sql.port.sql_files import quote_identifier, run_as_it_stands
 from eventlog.sql.triggers import triggers_of
 from eventlog.sql.triggers.watch import WatchedTable
 

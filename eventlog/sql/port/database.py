@@ -21,7 +21,7 @@ from eventlog.core.values import Kind
 from eventlog.errors import ConfigError
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.rights import Part, Right
-from eventlog.sql.port.statements import qualified, quote_identifier
+from eventlog.sql.port.sql_files import qualified, quote_identifier
 
 WRITES: Final = "eventlog_writes"
 """The key in ``Connection.info`` that marks a session whose transactions write

@@ -25,9 +25,9 @@ from eventlog.model import LogRow, is_status
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import AnswerFunction, SqlDatabase, Wake
 from eventlog.sql.port.leaves import Partitioning
-from eventlog.sql.port.parts import LogPart
-from eventlog.sql.port.statements import statements
-from eventlog.sql.port.windows import Walk, Window
+from eventlog.sql.port.log_operations import Walk, Window
+from eventlog.sql.port.log_parts import LogPart
+from eventlog.sql.port.sql_files import statements
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,10 +17,10 @@ from eventlog.core.catalog import Attribute, Catalog, Database, ObjectClass
 from eventlog.sql.log_table import LogTable, storable
 from eventlog.sql.port.database import Answer
 from eventlog.sql.port.dialect import CurrentRow, Dialect
+from eventlog.sql.port.log_operations import RangeReader
 from eventlog.sql.port.quoted_names import quoted
 from eventlog.sql.port.snapshot_proof import SnapshotProof
-from eventlog.sql.port.statements import AS_ANY, fetch, fetch_chunks, run_as_it_stands
-from eventlog.sql.port.windows import RangeReader
+from eventlog.sql.port.sql_files import AS_ANY, fetch, fetch_chunks, run_as_it_stands
 
 if TYPE_CHECKING:
     from eventlog.sql.port.open_log import OpenLog

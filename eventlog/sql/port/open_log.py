@@ -27,8 +27,19 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import LockHolder
 from eventlog.sql.port.dialect import Dialect, RowChunks
 from eventlog.sql.port.driver_errors import for_message
+from eventlog.sql.port.log_operations import (
+    DuePlace,
+    NotDue,
+    Queue,
+    ResyncBatch,
+    Selection,
+    TimedRow,
+    Walk,
+    WalkedKeys,
+    Window,
+)
+from eventlog.sql.port.log_parts import LogPart, part_size, parts_of
 from eventlog.sql.port.open_database import OpenDatabase
-from eventlog.sql.port.parts import LogPart, part_size, parts_of
 from eventlog.sql.port.rights import (
     Addition,
     Part,
@@ -39,24 +50,13 @@ from eventlog.sql.port.rights import (
     grants_advice,
     name_of,
 )
-from eventlog.sql.port.statements import (
+from eventlog.sql.port.sql_files import (
     FIRST,
     NEUTRAL,
     OF_LOG,
     OF_LOG_ALONE,
     run_many,
     without_collector,
-)
-from eventlog.sql.port.windows import (
-    DuePlace,
-    NotDue,
-    Queue,
-    ResyncBatch,
-    Selection,
-    TimedRow,
-    Walk,
-    WalkedKeys,
-    Window,
 )
 
 _LATER: Final = frozenset({Part.CONSUMER, Part.CAPTURED, Part.RESYNC, Part.VERSION})

@@ -35,8 +35,8 @@ from eventlog.sql.log.internal_tables import (
     read_entries,
     unreadable,
 )
+from eventlog.sql.log.next_record_id import next_unused
 from eventlog.sql.log.purge import utc_now
-from eventlog.sql.log.record_ids import next_unused
 from eventlog.sql.log.rows import (
     MAX_RANGES,
     PUT_BACK,
@@ -55,11 +55,11 @@ from eventlog.sql.log.rows import (
     runs_of_ranges,
 )
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.port.log_operations import Window
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.questions import Numbering, ask_log
 from eventlog.sql.port.quoted_names import quoted, schema_of
-from eventlog.sql.port.statements import OF_LOG, OF_LOG_ALONE
-from eventlog.sql.port.windows import Window
+from eventlog.sql.port.sql_files import OF_LOG, OF_LOG_ALONE
 from eventlog.sql.readers.start_time import first_row_from
 
 _log = logging.getLogger("eventlog.publisher")

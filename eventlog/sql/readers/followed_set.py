@@ -14,9 +14,9 @@ from typing import Final
 
 from eventlog.core.clock import monotonic
 from eventlog.core.ranges import Ranges, RecordSet, to_ranges
+from eventlog.sql.port.log_operations import ANY_STATUS, Window
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.open_writers import WriterHistory
-from eventlog.sql.port.windows import ANY_STATUS, Window
 from eventlog.sql.readers.consumers import shown_ids
 
 OLD: Final = 1.0

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from eventlog.core.options import toml
-from eventlog.sql.port.statements import quote_identifier
+from eventlog.sql.port.sql_files import quote_identifier
 from eventlog.sql.triggers.declared import ClassTriggers, TableTriggers
 
 ANOTHER_TABLE: Final = "another table had this name, or none, when its triggers were made"

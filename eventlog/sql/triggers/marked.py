@@ -19,7 +19,7 @@ from sqlalchemy import Connection
 from eventlog.errors import LogTableError
 from eventlog.sql.log_table import LogTable, named_after
 from eventlog.sql.port.quoted_names import quoted, schema_of
-from eventlog.sql.port.statements import qualified, quote_identifier
+from eventlog.sql.port.sql_files import qualified, quote_identifier
 from eventlog.sql.triggers import (
     ALL_GO,
     NO_LONGER_WATCHED,

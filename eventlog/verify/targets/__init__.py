@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from eventlog.core.catalog import Attribute, ObjectClass
 from eventlog.core.ranges import RecordSet
-from eventlog.sql.port.windows import RangeReader
+from eventlog.sql.port.log_operations import RangeReader
 from eventlog.verify.comparison import StoredAs, TargetRow
 
 

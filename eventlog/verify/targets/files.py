@@ -14,10 +14,10 @@ from eventlog.changes.publishing import row_attributes
 from eventlog.conversion import read_texts
 from eventlog.core.catalog import Attribute, Database, ObjectClass
 from eventlog.core.values import ValueOptions
-from eventlog.core.values.typed import to_text, values_of, xds_value_reader
+from eventlog.core.values.typed_values import to_text, values_of, xds_value_reader
 from eventlog.errors import ConfigError
 from eventlog.model import Change, ChangeOp, Row, Value, old_key
-from eventlog.sql.port.windows import RangeReader
+from eventlog.sql.port.log_operations import RangeReader
 from eventlog.verify.comparison import UNKNOWN, Entry, StoredAs, TargetRow
 from eventlog.verify.targets import Target
 from eventlog.verify.targets.places import Place, PlacedFile

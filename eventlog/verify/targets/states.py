@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from eventlog.core.catalog import ObjectClass
-from eventlog.sql.port.windows import KeyValues, RangeReader
+from eventlog.sql.port.log_operations import KeyValues, RangeReader
 from eventlog.verify.comparison import SEVERAL, Entry, TargetRow, row_of_entries
 from eventlog.verify.ordered_keys import OrderedKeys, ordered_keys
 

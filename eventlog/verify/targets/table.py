@@ -23,9 +23,9 @@ from eventlog.model import EventType, LogRow
 from eventlog.sql.connect.connection import connect, describe, dialect_of, parse_url
 from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.port.driver_errors import as_database_errors
+from eventlog.sql.port.log_operations import KeyValues, RangeReader, ReadRange, Selection, Walk
 from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.windows import KeyValues, RangeReader, ReadRange, Selection, Walk
 from eventlog.verify.comparison import SEVERAL, SEVERAL_ROWS, StoredAs, TargetRow
 from eventlog.verify.targets import Target
 

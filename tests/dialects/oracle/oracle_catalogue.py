@@ -34,8 +34,8 @@ from eventlog.sql.dialects.oracle.triggers import OracleTriggers, named_statemen
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import Storage
 from eventlog.sql.port.driver_errors import load_dialect
-from eventlog.sql.port.statements import statements
-from eventlog.sql.port.windows import Selection, Walk
+from eventlog.sql.port.log_operations import Selection, Walk
+from eventlog.sql.port.sql_files import statements
 from eventlog.sql.triggers import Action, TriggerPlan, triggers_of
 from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.watch import WatchedTable, excluded_columns

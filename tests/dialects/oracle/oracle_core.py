@@ -33,11 +33,11 @@ from eventlog.sql.dialects.oracle.session import has_log
 from eventlog.sql.log import epoch, internal_tables, purge, rows
 from eventlog.sql.log.internal_tables import EntryKind
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.port.log_operations import ResyncBatch, Selection
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.questions import ask, repairs
 from eventlog.sql.port.rights import Addition, Purpose, demanded, rights_for
-from eventlog.sql.port.statements import statements
-from eventlog.sql.port.windows import ResyncBatch, Selection
+from eventlog.sql.port.sql_files import statements
 
 _ALL = [(1, 9), (20, 20)]
 _MOMENT = datetime(2026, 5, 6, 7, 8, 9)

@@ -21,7 +21,7 @@ from eventlog.errors import ConfigError, DatabaseError
 from eventlog.sql.connect.connection import connect, connect_any
 from eventlog.sql.dialects.oracle import DIALECT
 from eventlog.sql.dialects.oracle.address import arguments_of
-from eventlog.sql.port.parts import LogPart
+from eventlog.sql.port.log_parts import LogPart
 
 # The driver leaves a socket that was hung up on to the collector.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

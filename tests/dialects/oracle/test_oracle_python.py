@@ -40,9 +40,9 @@ from eventlog.sql.dialects.oracle.text import (
 from eventlog.sql.log_table import LogTable, named_after
 from eventlog.sql.port.dialect import NoSuchValue
 from eventlog.sql.port.driver_errors import as_database_errors, load_dialect
-from eventlog.sql.port.parts import arrow_schema
-from eventlog.sql.port.statements import statements
-from eventlog.sql.port.windows import ResyncBatch, Selection, Walk, Window
+from eventlog.sql.port.log_operations import ResyncBatch, Selection, Walk, Window
+from eventlog.sql.port.log_parts import arrow_schema
+from eventlog.sql.port.sql_files import statements
 
 # --- names ----------------------------------------------------------------------------------------
 

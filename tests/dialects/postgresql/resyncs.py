@@ -18,7 +18,7 @@ from eventlog.sql import resync as batches
 from eventlog.sql.connect.connection import connect
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.port.windows import ResyncBatch, Selection
+from eventlog.sql.port.log_operations import ResyncBatch, Selection
 from eventlog.xds.reader import read_events
 
 SCHEMA = """

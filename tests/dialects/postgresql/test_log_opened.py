@@ -27,9 +27,9 @@ from eventlog.sql.log.internal_tables import (
 from eventlog.sql.log.rows import add_errors, count_by_status, requeue, tail
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.driver_errors import set_purpose
+from eventlog.sql.port.log_operations import Window
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.rights import Addition, Purpose
-from eventlog.sql.port.windows import Window
 
 # Opening
 

@@ -23,8 +23,8 @@ from eventlog.sql.log.internal_tables import (
 )
 from eventlog.sql.log.rows import RefusedRow, Requeued, add_errors, count_by_status, requeue, tail
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.port.log_operations import Window
 from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.windows import Window
 
 # Reading
 

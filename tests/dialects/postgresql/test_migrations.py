@@ -19,7 +19,7 @@ from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.doctor import findings
 from eventlog.sql.log.internal_tables import next_number
 from eventlog.sql.port import questions
-from eventlog.sql.port.windows import Window
+from eventlog.sql.port.log_operations import Window
 
 CATALOGUE = """
 SELECT 'class', relnamespace::regnamespace || '.' || relname || ' ' || relkind::text FROM pg_class

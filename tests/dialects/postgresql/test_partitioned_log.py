@@ -22,7 +22,7 @@ from eventlog import cli
 from eventlog.core.ranges import RecordSet
 from eventlog.errors import ConfigError, DatabaseError, LogInUse
 from eventlog.model import EventType
-from eventlog.publisher.ledger.claimed_rows import BacklogClaim, encode_claim
+from eventlog.publisher.ledger.in_flight import BacklogClaim, encode_claim
 from eventlog.publisher.upkeep import leaves as publisher_leaves
 from eventlog.sql import migrations
 from eventlog.sql.connect.locate import locate_log
@@ -31,8 +31,8 @@ from eventlog.sql.log import rows as rows_of_log
 from eventlog.sql.log.epoch import note_removed
 from eventlog.sql.log.purge import utc_now
 from eventlog.sql.port.leaves import MAX_MOVED
+from eventlog.sql.port.log_operations import Selection
 from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.windows import Selection
 from eventlog.sql.readers.consumers import (
     lock_consumer,
     read_consumer,

@@ -11,7 +11,7 @@ from eventlog.core.catalog import Database, ForeignKey, Table
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.port.statements import statements
+from eventlog.sql.port.sql_files import statements
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from eventlog.model import EventType, LogRow
 from eventlog.sql import resync as batches
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.port.log_operations import Selection
 from eventlog.sql.port.rights import Addition, Purpose
-from eventlog.sql.port.windows import Selection
 from eventlog.sql.resync import pause
 
 

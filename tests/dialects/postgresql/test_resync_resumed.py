@@ -18,7 +18,7 @@ from eventlog.model import EventType
 from eventlog.sql import resync as batches
 from eventlog.sql.connect.connection import connect
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.port.windows import Selection
+from eventlog.sql.port.log_operations import Selection
 
 
 class TestResume:

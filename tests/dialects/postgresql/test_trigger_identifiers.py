@@ -7,7 +7,7 @@ from trigger_log import LOG, Watched, run
 
 from eventlog.core import table_key
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.port.statements import quote_identifier
+from eventlog.sql.port.sql_files import quote_identifier
 from eventlog.sql.triggers import triggers_of
 from eventlog.sql.triggers.watch import WatchedTable
 

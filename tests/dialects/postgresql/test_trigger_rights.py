@@ -13,7 +13,7 @@ from eventlog.errors import DatabaseError, TriggerError
 from eventlog.sql import migrations
 from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.port.windows import Window
+from eventlog.sql.port.log_operations import Window
 from eventlog.sql.triggers import triggers_of
 from eventlog.sql.triggers.watch import WatchedTable
 

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from eventlog.model import LogRow
-from eventlog.sql.port.windows import Window
+from eventlog.sql.port.log_operations import Window
 
 EVERYTHING = Window(first=0, last=None, limit=None)
 

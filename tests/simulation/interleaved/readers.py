@@ -14,7 +14,7 @@ from eventlog.model import Answer, Document, Event, EventResult, Level, Op
 from eventlog.publisher.context.context import Context, Counters, Used
 from eventlog.publisher.declared.opening import under_epoch
 from eventlog.publisher.inspect.refusals import refused
-from eventlog.publisher.ledger.claimed_rows import sent_ids
+from eventlog.publisher.ledger.in_flight import sent_ids
 from eventlog.publisher.ledger.ledger import SetLedger, StatusLedger, ledger_of
 from eventlog.publisher.send.cycle import recover, run_cycle
 from eventlog.publisher.send.session import PublisherSession

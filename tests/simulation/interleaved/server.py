@@ -30,7 +30,7 @@ from sqlalchemy import make_url
 from eventlog import cli
 from eventlog.config.load import load
 from eventlog.publisher.context.context import Context, Counters
-from eventlog.publisher.context.published import Published
+from eventlog.publisher.context.used_ids import Published
 from eventlog.publisher.declared.opening import open_context, open_unlocked
 from eventlog.sql import embedded
 from eventlog.sql.dialects.postgresql import leaves

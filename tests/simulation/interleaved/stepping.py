@@ -28,7 +28,7 @@ _WAITS_BRIEFLY = "SET LOCAL lock_timeout"
 _PASSED_OVER = ("fetch", "fetch_fragments", "fetch_chunks", "fetchall", "wrapped")
 _OF_LEAVES = ("_ask", "_run", "_value", "run_as_it_stands")
 """They send the statements of others, which change the leaves."""
-_MODULES_OF_LEAVES = ("eventlog.sql.dialects.postgresql.leaves", "eventlog.sql.port.statements")
+_MODULES_OF_LEAVES = ("eventlog.sql.dialects.postgresql.leaves", "eventlog.sql.port.sql_files")
 
 
 class Killed(BaseException):

@@ -28,7 +28,7 @@ from eventlog.core.options import parse_options, same_fields
 from eventlog.core.rows.checks import CheckedRow
 from eventlog.core.rows.events import READS, CurrentRow, Decided, Decision, QueryBack, ids_of
 from eventlog.core.rows.fold import object_of
-from eventlog.core.values.typed import is_multi_valued
+from eventlog.core.values.typed_values import is_multi_valued
 from eventlog.errors import ConfigError, FormatError, NotExpressible, RowError, shown
 from eventlog.files.compression import COMPRESSIONS
 from eventlog.files.tabular import SUFFIXES, csv_line, json_line

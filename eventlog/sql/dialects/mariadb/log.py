@@ -10,7 +10,7 @@ from eventlog.sql.dialects.mysql_family.database import MySQLFamilyDatabase
 from eventlog.sql.dialects.mysql_family.log import MySQLFamilyLog
 from eventlog.sql.dialects.mysql_family.session import grants_of, rights_on
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.port.statements import fetch
+from eventlog.sql.port.sql_files import fetch
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.mariadb import MariaDB

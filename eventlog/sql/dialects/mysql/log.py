@@ -11,7 +11,7 @@ from eventlog.sql.dialects.mysql_family.log import MySQLFamilyLog
 from eventlog.sql.dialects.mysql_family.session import grants_of
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.rights import Part, Right
-from eventlog.sql.port.statements import fetch
+from eventlog.sql.port.sql_files import fetch
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.mysql import MySQL

@@ -17,7 +17,7 @@ from eventlog.sql.dialects.mysql_family.triggers import (
     family_renderer,
     script_head,
 )
-from eventlog.sql.port.statements import fetch, run_as_it_stands
+from eventlog.sql.port.sql_files import fetch, run_as_it_stands
 from eventlog.sql.triggers import TriggerPlan
 from eventlog.sql.triggers.declared import TableName
 

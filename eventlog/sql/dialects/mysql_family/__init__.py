@@ -24,8 +24,8 @@ from eventlog.sql.dialects.mysql_family.objects import FamilyObjects
 from eventlog.sql.dialects.mysql_family.session import FamilySessions
 from eventlog.sql.dialects.stepwise import LOG_SQL
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.port.statements import statements
-from eventlog.sql.port.windows import Window
+from eventlog.sql.port.log_operations import Window
+from eventlog.sql.port.sql_files import statements
 
 
 def _text(length: int) -> sa.types.TypeEngine[str]:

@@ -22,7 +22,7 @@ from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import TriggerError
 from eventlog.model import EventType
 from eventlog.sql.dialects.mysql_family.text import field, fields, key_text, quote_identifier
-from eventlog.sql.port.statements import fetch, statements
+from eventlog.sql.port.sql_files import fetch, statements
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers
 
 _SQL: Final = statements(__package__, "reflect.sql")

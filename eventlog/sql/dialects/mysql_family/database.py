@@ -22,9 +22,9 @@ from eventlog.sql.dialects.mysql_family.session import (
 )
 from eventlog.sql.dialects.mysql_family.text import USER, bindable
 from eventlog.sql.dialects.stepwise import KeyedDatabase, log_text
+from eventlog.sql.port.log_operations import INTEGERS, KeyValues, RangeReader, order_of_values
 from eventlog.sql.port.snapshot_proof import PROVEN, SnapshotProof
-from eventlog.sql.port.statements import by_relation, fetch, statements, without_collector
-from eventlog.sql.port.windows import INTEGERS, KeyValues, RangeReader, order_of_values
+from eventlog.sql.port.sql_files import by_relation, fetch, statements, without_collector
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.mysql_family import Family

@@ -19,9 +19,9 @@ from eventlog.sql.dialects.stepwise import StepwiseLog
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import LockHolder
 from eventlog.sql.port.driver_errors import for_message
+from eventlog.sql.port.log_operations import Selection, Walk
 from eventlog.sql.port.rights import Part, Right, Rights
-from eventlog.sql.port.statements import fetch
-from eventlog.sql.port.windows import Selection, Walk
+from eventlog.sql.port.sql_files import fetch
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.mysql_family import Family

@@ -39,7 +39,7 @@ from eventlog.sql.dialects.mysql_family.text import (
 )
 from eventlog.sql.dialects.stepwise import KeyedDialect
 from eventlog.sql.port.dialect import NoSuchValue
-from eventlog.sql.port.windows import Walk
+from eventlog.sql.port.log_operations import Walk
 
 T = TypeVar("T")
 

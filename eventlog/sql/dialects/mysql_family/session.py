@@ -21,13 +21,13 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.errors import ConfigError
 from eventlog.sql.dialects.mysql_family.text import bindable, in_text, quote_identifier
-from eventlog.sql.dialects.tried_rights import TriedRights
+from eventlog.sql.dialects.rights_by_trial import TriedRights
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import KEEPALIVE, Answer, AnswerFunction
 from eventlog.sql.port.dialect import Dialect
 from eventlog.sql.port.driver_errors import load_dialect
 from eventlog.sql.port.questions import Numbering
-from eventlog.sql.port.statements import fetch, qualified, statements
+from eventlog.sql.port.sql_files import fetch, qualified, statements
 
 _logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
-from eventlog.sql.port.statements import key_parts, quoted_unless
+from eventlog.sql.port.sql_files import key_parts, quoted_unless
 
 MAX_IDENTIFIER: Final = 64
 """The longest identifier: the server counts characters; eventlog's names have at most as many

@@ -56,7 +56,7 @@ from eventlog.sql.dialects.mysql_family.text import (
     value_text,
 )
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.port.statements import (
+from eventlog.sql.port.sql_files import (
     all_there,
     fetch,
     run_as_it_stands,

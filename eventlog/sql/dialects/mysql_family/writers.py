@@ -43,7 +43,7 @@ from eventlog.sql.dialects.mysql_family.text import bindable, quote_identifier
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.driver_errors import right_advice
 from eventlog.sql.port.rights import Purpose
-from eventlog.sql.port.statements import fetch, statements
+from eventlog.sql.port.sql_files import fetch, statements
 
 _SQL: Final = statements(__package__, "writers.sql")
 TABLES: Final = tuple(

@@ -27,8 +27,8 @@ from eventlog.sql.dialects.oracle.text import scn
 from eventlog.sql.dialects.oracle.triggers import TRIGGERS, create_functions
 from eventlog.sql.dialects.stepwise import BATCH_ROWS, LOG_SQL, trigger_answers
 from eventlog.sql.log_table import QUEUE_INDEX, LogTable, named_after
-from eventlog.sql.port.parts import LogPart, arrow_schema
-from eventlog.sql.port.statements import statements
+from eventlog.sql.port.log_parts import LogPart, arrow_schema
+from eventlog.sql.port.sql_files import statements
 
 if TYPE_CHECKING:
     import pyarrow as pa

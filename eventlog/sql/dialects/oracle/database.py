@@ -24,7 +24,7 @@ from eventlog.sql.dialects.stepwise import KeyedDatabase
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import Answer
 from eventlog.sql.port.snapshot_proof import PROVEN, SnapshotProof
-from eventlog.sql.port.statements import AS_ANY, missing_schema, run_as_it_stands
+from eventlog.sql.port.sql_files import AS_ANY, missing_schema, run_as_it_stands
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.oracle import Oracle

@@ -28,9 +28,9 @@ from eventlog.sql.dialects.oracle.session import (
 from eventlog.sql.dialects.oracle.text import qualified
 from eventlog.sql.dialects.stepwise import StepwiseLog
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.port.log_operations import Walk
 from eventlog.sql.port.rights import Part, Right, Rights
-from eventlog.sql.port.statements import statements
-from eventlog.sql.port.windows import Walk
+from eventlog.sql.port.sql_files import statements
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.oracle import Oracle

@@ -42,8 +42,8 @@ from eventlog.sql.dialects.oracle.text import (
 )
 from eventlog.sql.dialects.stepwise import KeyedDialect, log_text
 from eventlog.sql.port.dialect import NoSuchValue
-from eventlog.sql.port.statements import statements
-from eventlog.sql.port.windows import Walk
+from eventlog.sql.port.log_operations import Walk
+from eventlog.sql.port.sql_files import statements
 
 SQL: Final = statements(__package__, "reflect.sql")
 

@@ -15,7 +15,7 @@ from typing import Final
 from eventlog.errors import ConfigError, TriggerError
 from eventlog.sql.dialects.oracle.text import fold_name, qualified, quote_identifier
 from eventlog.sql.port.database import Storage
-from eventlog.sql.port.statements import literal
+from eventlog.sql.port.sql_files import literal
 
 PROLOGUE: Final = (
     "SET DEFINE OFF",  # otherwise & in a text would prompt for a value

@@ -14,14 +14,14 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.sql.dialects.oracle.address import arguments_of
 from eventlog.sql.dialects.oracle.text import NUMBERS, qualified
-from eventlog.sql.dialects.tried_rights import TriedRights
+from eventlog.sql.dialects.rights_by_trial import TriedRights
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import Answer, AnswerFunction
 from eventlog.sql.port.dialect import Dialect
 from eventlog.sql.port.questions import Numbering
 from eventlog.sql.port.rights import Part, Right
-from eventlog.sql.port.statements import fetch as fetch_rows
-from eventlog.sql.port.statements import literal, statements
+from eventlog.sql.port.sql_files import fetch as fetch_rows
+from eventlog.sql.port.sql_files import literal, statements
 
 _ARRAY_SIZE: Final = 1000
 """The number of rows in one round trip."""

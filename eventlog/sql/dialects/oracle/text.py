@@ -18,8 +18,8 @@ from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.port import statements
-from eventlog.sql.port.statements import key_parts, literal, quoted_unless
+from eventlog.sql.port import sql_files as statements
+from eventlog.sql.port.sql_files import key_parts, literal, quoted_unless
 
 MAX_IDENTIFIER: Final = 128
 """The longest name in bytes, since 12.2."""

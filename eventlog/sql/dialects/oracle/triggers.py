@@ -54,7 +54,7 @@ from eventlog.sql.dialects.oracle.text import (
     value_text,
 )
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.port.statements import (
+from eventlog.sql.port.sql_files import (
     literal,
     run_as_it_stands,
     statements,

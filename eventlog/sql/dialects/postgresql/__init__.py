@@ -36,10 +36,10 @@ from eventlog.sql.dialects.postgresql.session import WAKE, PostgresSessions
 from eventlog.sql.dialects.postgresql.text import adopt, bounds, literal, new_time, quote_function
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import CAPABILITIES
-from eventlog.sql.port.parts import LogPart, arrow_schema
+from eventlog.sql.port.log_operations import Window
+from eventlog.sql.port.log_parts import LogPart, arrow_schema
 from eventlog.sql.port.snapshot_proof import proof_of
-from eventlog.sql.port.statements import qualified, quote_identifier, statements
-from eventlog.sql.port.windows import Window
+from eventlog.sql.port.sql_files import qualified, quote_identifier, statements
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -34,7 +34,7 @@ from eventlog.sql.dialects.postgresql.text import (
     value_text,
 )
 from eventlog.sql.log_table import LogTable, cut_name
-from eventlog.sql.port.statements import (
+from eventlog.sql.port.sql_files import (
     all_there,
     field,
     fields,

@@ -35,9 +35,18 @@ from eventlog.sql.dialects.postgresql.unreadable import (
 )
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.dialect import CurrentRow, child_of
+from eventlog.sql.port.log_operations import (
+    UTF_8,
+    FindKeys,
+    KeyOrder,
+    KeyValues,
+    PresentKeys,
+    RangeReader,
+    order_of_values,
+)
 from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.snapshot_proof import SnapshotProof, proof_of
-from eventlog.sql.port.statements import (
+from eventlog.sql.port.sql_files import (
     AS_ANY,
     NEUTRAL,
     NEUTRAL_ALONE,
@@ -48,15 +57,6 @@ from eventlog.sql.port.statements import (
     qualified,
     statements,
     without_collector,
-)
-from eventlog.sql.port.windows import (
-    UTF_8,
-    FindKeys,
-    KeyOrder,
-    KeyValues,
-    PresentKeys,
-    RangeReader,
-    order_of_values,
 )
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Row, TextClause, text
 from eventlog.core.catalog import Database
 from eventlog.sql.dialects.postgresql.text import QUOTE_FUNCTION
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.port.statements import qualified, quote_identifier, statements
+from eventlog.sql.port.sql_files import qualified, quote_identifier, statements
 from eventlog.sql.triggers import digest_of, missing_log
 from eventlog.sql.triggers.declared import ChildTriggers, TableName, TableTriggers
 

@@ -38,7 +38,7 @@ from eventlog.sql.log.internal_tables import (
 from eventlog.sql.log_table import LogTable, cut_name
 from eventlog.sql.port.driver_errors import for_message
 from eventlog.sql.port.leaves import MAX_MOVED, Leaf, Partitioning, UnrecordedLeaf
-from eventlog.sql.port.statements import (
+from eventlog.sql.port.sql_files import (
     literal,
     qualified,
     quote_identifier,

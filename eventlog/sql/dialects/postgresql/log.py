@@ -30,10 +30,11 @@ from eventlog.sql.dialects.postgresql.unreadable import (
 )
 from eventlog.sql.log.internal_tables import is_committed
 from eventlog.sql.port.database import LockHolder
+from eventlog.sql.port.log_operations import ResyncBatch, Selection, Walk, WalkedKeys, Window
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.questions import Numbering, ask
 from eventlog.sql.port.rights import Part, Right, Rights, name_of
-from eventlog.sql.port.statements import (
+from eventlog.sql.port.sql_files import (
     NEUTRAL,
     NEUTRAL_ALONE,
     OF_LOG,
@@ -44,8 +45,7 @@ from eventlog.sql.port.statements import (
     run_as_it_stands,
     without_collector,
 )
-from eventlog.sql.port.statements import fetch_chunks as fetch_fragments
-from eventlog.sql.port.windows import ResyncBatch, Selection, Walk, WalkedKeys, Window
+from eventlog.sql.port.sql_files import fetch_chunks as fetch_fragments
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.postgresql import PostgreSQL

@@ -27,7 +27,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from sqlalchemy import Connection, Engine, event
 
-from eventlog.sql.port.statements import ALONE, FIRST, KIND, StatementKind
+from eventlog.sql.port.sql_files import ALONE, FIRST, KIND, StatementKind
 
 OTHER_PLANS: Final = ("enable_seqscan", "enable_bitmapscan", "enable_sort")
 """The planner's methods that are switched off: with them, the statement of a window would read and

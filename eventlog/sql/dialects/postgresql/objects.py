@@ -46,8 +46,8 @@ from eventlog.sql.dialects.postgresql.text import (
     value_text,
 )
 from eventlog.sql.port.dialect import Dialect, NoSuchValue, child_of, log_words
-from eventlog.sql.port.statements import field, template_renderer
-from eventlog.sql.port.windows import Walk
+from eventlog.sql.port.log_operations import Walk
+from eventlog.sql.port.sql_files import field, template_renderer
 
 _rendered: Final = template_renderer(__package__)  # all inserted text is quoted or bound
 _TEXT_KINDS: Final = (Kind.CHARACTER, Kind.FIXED)

@@ -21,7 +21,7 @@ from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, TEXT_SETTINGS,
 from eventlog.sql.log_table import INSUFFICIENT_PRIVILEGE, LogTable
 from eventlog.sql.port.database import CHANGING_POOL, KEEPALIVE, Refusal, Wake
 from eventlog.sql.port.dialect import Dialect
-from eventlog.sql.port.statements import NEUTRAL_ALONE, qualified, quote_identifier, statements
+from eventlog.sql.port.sql_files import NEUTRAL_ALONE, qualified, quote_identifier, statements
 
 TIMELINE: Final = "substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8)"
 """SQL of the timeline that the server writes.

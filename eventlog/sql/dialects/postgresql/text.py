@@ -19,7 +19,7 @@ from eventlog.core.ranges import Ranges
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.port.statements import key_parts, qualified, quoted_unless
+from eventlog.sql.port.sql_files import key_parts, qualified, quoted_unless
 
 MAX_IDENTIFIER: Final = 63
 """The number of bytes of the longest name."""

@@ -65,7 +65,7 @@ from eventlog.sql.dialects.postgresql.text import (
 )
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.driver_errors import for_message
-from eventlog.sql.port.statements import qualified, quote_identifier, run_as_it_stands
+from eventlog.sql.port.sql_files import qualified, quote_identifier, run_as_it_stands
 from eventlog.sql.triggers import (
     ALL_GO,
     NO_LONGER_WATCHED,

@@ -25,7 +25,7 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.values import is_unicode
 from eventlog.sql.dialects.postgresql.log_session import driver_of, forget_plans, is_log_session
-from eventlog.sql.port.statements import ALONE, AS_ANY, NEUTRAL, fetch
+from eventlog.sql.port.sql_files import ALONE, AS_ANY, NEUTRAL, fetch
 
 _UNREADABLE: Final = frozenset({"22021", "22P05"})
 """The SQLSTATEs for bytes that are not of the encoding, and for a character that UTF-8 lacks."""

@@ -18,8 +18,8 @@ from eventlog.sql.dialects.sqlite.text import UTC_NOW, instant, strftime
 from eventlog.sql.dialects.sqlite.triggers import TRIGGERS, broken_triggers
 from eventlog.sql.dialects.stepwise import LOG_SQL, trigger_answers
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.port.statements import statements
-from eventlog.sql.port.windows import Window
+from eventlog.sql.port.log_operations import Window
+from eventlog.sql.port.sql_files import statements
 
 
 class SQLite(SQLiteSessions, SQLiteObjects):

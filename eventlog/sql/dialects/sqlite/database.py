@@ -15,7 +15,7 @@ from eventlog.sql.dialects.sqlite.session import file_of, opened_file, stat_of
 from eventlog.sql.dialects.stepwise import StepwiseDatabase
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.snapshot_proof import PROVEN, SnapshotProof
-from eventlog.sql.port.statements import by_relation, statements
+from eventlog.sql.port.sql_files import by_relation, statements
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.sqlite import SQLite

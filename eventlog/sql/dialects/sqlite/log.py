@@ -21,10 +21,10 @@ from eventlog.sql.dialects.stepwise import StepwiseLog
 from eventlog.sql.log.epoch import read_epoch, write_epoch
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import WRITES
+from eventlog.sql.port.log_operations import Walk
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.rights import Part, Right, Rights
-from eventlog.sql.port.statements import fetch
-from eventlog.sql.port.windows import Walk
+from eventlog.sql.port.sql_files import fetch
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.sqlite import SQLite

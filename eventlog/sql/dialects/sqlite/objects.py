@@ -32,8 +32,8 @@ from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.errors import BadValue
 from eventlog.sql.dialects.sqlite.text import key_text, value_text
 from eventlog.sql.dialects.stepwise import StepwiseDialect
-from eventlog.sql.port.statements import fetch, field, quote_identifier
-from eventlog.sql.port.windows import Walk
+from eventlog.sql.port.log_operations import Walk
+from eventlog.sql.port.sql_files import fetch, field, quote_identifier
 
 
 class SQLiteObjects(StepwiseDialect):

@@ -22,7 +22,7 @@ from eventlog.errors import ConfigError, DatabaseError
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import WRITES, Answer, AnswerFunction
 from eventlog.sql.port.dialect import Dialect
-from eventlog.sql.port.statements import quote_identifier, statements
+from eventlog.sql.port.sql_files import quote_identifier, statements
 
 _MIN_VERSION: Final = (3, 38, 0)
 """The oldest SQLite library that has RETURNING, pragma_table_list and the JSON functions."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
-from eventlog.sql.port.statements import key_parts
+from eventlog.sql.port.sql_files import key_parts
 
 MAX_IDENTIFIER: Final = 10_000
 """The longest identifier in bytes. SQLite itself has no limit."""

@@ -33,7 +33,7 @@ from eventlog.sql.dialects.sqlite.text import (
     value_text,
 )
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.port.statements import (
+from eventlog.sql.port.sql_files import (
     all_there,
     field,
     fields,

@@ -11,9 +11,9 @@ from dataclasses import replace
 from eventlog.core.ranges import Ranges
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.dialect import Dialect
+from eventlog.sql.port.log_operations import ANY_STATUS, Window
 from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.statements import OF_LOG
-from eventlog.sql.port.windows import ANY_STATUS, Window
+from eventlog.sql.port.sql_files import OF_LOG
 
 _RECORD_ID = ("record_id",)
 

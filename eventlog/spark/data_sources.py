@@ -14,7 +14,7 @@ from eventlog.errors import ConfigError
 from eventlog.spark.changes.changes import ChangesDataSource
 from eventlog.spark.log_source import log_source
 from eventlog.spark.session.arguments import SESSION
-from eventlog.spark.session.contexts import worker_python
+from eventlog.spark.session.spark_context import worker_python
 
 
 def register(spark: SparkSession) -> None:

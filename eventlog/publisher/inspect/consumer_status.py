@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from eventlog.publisher.context.observer import ConsumerStatus, measure_queue
 from eventlog.publisher.feeds.snapshot import UnfinishedSnapshot
-from eventlog.publisher.ledger.claimed_rows import read_recorded
+from eventlog.publisher.ledger.in_flight import read_recorded
 from eventlog.publisher.ledger.ledger import SetLedger, is_at_work
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.readers.consumers import read_consumers
