@@ -33,6 +33,10 @@ from eventlog.sql.port.questions import ask
 
 _log = logging.getLogger("eventlog.publisher")
 _COUNTING: Final = Lock()
+UNLIMITED_WINDOW: Final = 10_000
+"""The rows of a window with ``query_limit = 0``: windows do not change the result, and memory stays
+bounded.
+"""
 
 
 class Retention(NamedTuple):
@@ -96,6 +100,11 @@ class PublisherOptions:
     """
     events: EventOptions = EventOptions()
     retention: Retention = NO_RETENTION
+
+    @property
+    def window_rows(self) -> int:
+        """The most rows of a window, or events of a followed source without an answer."""
+        return self.query_limit or UNLIMITED_WINDOW
 
     @property
     def skipped_user(self) -> str | None:

@@ -55,7 +55,12 @@ from eventlog.core.rows.fold import (
     reach_of_span,
 )
 from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, EventType, Origins, QueueRow
-from eventlog.publisher.context.context import Context, PublisherOptions, report_missing
+from eventlog.publisher.context.context import (
+    UNLIMITED_WINDOW,
+    Context,
+    PublisherOptions,
+    report_missing,
+)
 from eventlog.publisher.ledger.delivery import NO_ORIGINS
 from eventlog.publisher.ledger.in_flight import BacklogClaim, ClaimedObjects
 from eventlog.publisher.ledger.ledger import QueueScan, Writers
@@ -95,7 +100,7 @@ def poll(context: Context) -> QueueScan | None:
     options = context.options
     if options.handle_future_events:
         return None
-    limit = options.query_limit or _UNLIMITED_WINDOW
+    limit = options.window_rows
     window = Window(1, None, limit, options.skipped_user, _value_bytes(context))
     return context.ledger.poll(window, _fields(context))
 
@@ -109,12 +114,6 @@ def is_still_valid(context: Context, writers: Writers) -> bool:
 
 # --- a window -------------------------------------------------------------------------------------
 
-_UNLIMITED_WINDOW = 10_000
-"""The rows of a window with ``query_limit = 0``.
-
-Windows do not change the result, and memory stays bounded.
-"""
-
 _SMALL: Final = 1024
 """The bytes of values that each row of a window may have at least, whatever ``delivery_bytes``
 is.
@@ -125,7 +124,7 @@ _table_name: Final = itemgetter(QUEUE_FIELDS.index("table_name"))
 
 def max_retries(options: PublisherOptions) -> int:
     """Return the most events with a retry that a cycle sends again before it reads its window."""
-    return max((options.query_limit or _UNLIMITED_WINDOW) // 2, 1)
+    return max(options.window_rows // 2, 1)
 
 
 class WindowResult(NamedTuple):
@@ -296,7 +295,7 @@ def read_window(
     if they have been read already.
     """
     options = context.options
-    limit = options.query_limit or _UNLIMITED_WINDOW
+    limit = options.window_rows
     reader = WindowReader(context, in_flight, parked)
     window = context.ledger.undone(
         Window(first, last, limit, options.skipped_user, reader.value_bytes)
@@ -320,7 +319,7 @@ def _read_chunks(
     """Return the result of a window from as many chunks as it needs, each in fragments; None if it
     needs more chunks than there are.
     """
-    wanted = limit = reader.context.options.query_limit or _UNLIMITED_WINDOW
+    wanted = limit = reader.context.options.window_rows
     for chunk in chunks:
         rows, end = 0, window.first
         for fragment in filter(None, chunk):
@@ -346,9 +345,7 @@ def _fields(context: Context) -> Sequence[str]:
 
 def _value_bytes(context: Context) -> int:
     """Return the most bytes of values that the window's statement returns for a row."""
-    return max(
-        context.options.delivery_bytes // (context.options.query_limit or _UNLIMITED_WINDOW), _SMALL
-    )
+    return max(context.options.delivery_bytes // context.options.window_rows, _SMALL)
 
 
 def _whole_rows(
@@ -501,7 +498,7 @@ def read_due_window(
     objects are passed over: they do not count against the window's limit.
     """
     options = context.options
-    limit = options.query_limit or _UNLIMITED_WINDOW
+    limit = options.window_rows
     reader = WindowReader(context, in_flight, parked)
     rest: DueScan | None = None
     with closing(
@@ -533,7 +530,7 @@ def _complete_inserts(reader: WindowReader, chunks: Iterable[list[BoundedRow]]) 
     """
     options = reader.context.options
     farthest = reach(options.fold_distance)
-    most = reach_of_span(options.fold_span) or _UNLIMITED_WINDOW
+    most = reach_of_span(options.fold_span) or UNLIMITED_WINDOW
     folded = fold(reader.folder.rows, options.fold_distance, options.fold_span)
     unfinished = {object_of(group): group for group in folded}
     rows_checked = found_at = 0
@@ -566,7 +563,7 @@ def read_claimed_objects(context: Context, claim: BacklogClaim) -> ClaimedObject
     claimed = ClaimedObjects(writers)
     options = context.options
     window = Window(1, claim.last, None, options.skipped_user, _value_bytes(context))
-    with closing(context.log.window_chunks(window, QUEUE_FIELDS, _UNLIMITED_WINDOW)) as chunks:
+    with closing(context.log.window_chunks(window, QUEUE_FIELDS, UNLIMITED_WINDOW)) as chunks:
         for chunk in chunks:
             for rows in _whole_rows(context, chunk, {}):
                 checked = check_rows(rows, context.catalog, None)

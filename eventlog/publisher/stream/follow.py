@@ -86,8 +86,6 @@ from eventlog.registry import as_plugin_errors, plugin_error
 
 _log = logging.getLogger("eventlog.publisher")
 
-_UNLIMITED: Final = 10_000
-"""The most events without an answer with ``query_limit = 0``, so that memory stays bounded."""
 
 _DEFAULTS: Final = ValueOptions("full", characters="unicode")
 
@@ -685,7 +683,7 @@ class Run:
         parked ones are sent.
         """
         pending = self.pending
-        limit = self.options.query_limit or _UNLIMITED
+        limit = self.options.window_rows
         return pending.parked > 0 and (
             pending.size >= limit or bool(self.parking.too_many(self.options.max_parked))
         )
