@@ -22,7 +22,7 @@ from verified import WAYS, document, read_by, run
 from eventlog.cli.context import transaction
 from eventlog.config.load import load
 from eventlog.publisher.declared.trigger_plan import planned_triggers
-from eventlog.publisher.inspect import explain_key
+from eventlog.publisher.inspect import key_explanation
 from eventlog.verify import VerifyOptions, VerifyReport, verify
 from eventlog.verify import session as sessions
 from eventlog.verify.rule import UndoneRows
@@ -328,7 +328,7 @@ def test_a_foreign_table_that_was_read_is_named_by_the_report(
 def test_explain_reads_an_object_again_whose_table_is_rewritten_meanwhile(
     source: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, times = explain_key._deciding_row, iter([1])
+    real, times = key_explanation._deciding_row, iter([1])
 
     def row(*arguments: Any) -> Any:
         found = real(*arguments)
@@ -336,9 +336,9 @@ def test_explain_reads_an_object_again_whose_table_is_rewritten_meanwhile(
             run(source, REWRITES)
         return found
 
-    monkeypatch.setattr(explain_key, "_deciding_row", row)
+    monkeypatch.setattr(key_explanation, "_deciding_row", row)
     config = load(document(source), {})
-    (answer,) = explain_key.explain_key(config, "id=7", planned_triggers)
+    (answer,) = key_explanation.explain_key(config, "id=7", planned_triggers)
     assert "the table has no such object now" not in answer.sentences
 
 

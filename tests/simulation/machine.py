@@ -30,12 +30,12 @@ from eventlog.cli.install.runs import triggers
 from eventlog.core import clock
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, EventResult
+from eventlog.publisher import publisher
 from eventlog.publisher.context.observer import Observer
-from eventlog.publisher.declared import open_context, trigger_plan
-from eventlog.publisher.feeds import snapshot
+from eventlog.publisher.declared import opening, trigger_plan
 from eventlog.publisher.ledger import ledger
 from eventlog.publisher.run import daemon
-from eventlog.publisher.send import cycle, marks
+from eventlog.publisher.send import cycle, marks, snapshot_chunks
 from eventlog.publisher.sinks import files as files_sink
 from eventlog.publisher.sinks import objects as objects_sink
 from eventlog.publisher.sinks.python import CallableSink
@@ -397,7 +397,7 @@ def _sending(world: World, send: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _BOUNDS = {
-    "keys of a chunk": (snapshot, "_MAX_KEYS"),
+    "keys of a chunk": (snapshot_chunks, "_MAX_KEYS"),
     "ranges of a small set": (ledger, "_SMALL"),
     "rows shown at once": (followed_set, "_MAX_SHOWN"),
 }
@@ -488,7 +488,7 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
     """Put the machine of a world under the product while the block runs. ``bounds`` are sizes in
     the product, by the names of ``_BOUNDS``, that are to be others."""
     random.seed(seed)
-    told_options, told_send = open_context.publisher_options, marks.DeliveryProgress.send
+    told_options, told_send = opening.publisher_options, marks.DeliveryProgress.send
     add_outcomes, answer_idle = marks.Marks.add_outcomes, marks.DeliveryProgress._answer_idle
     told_rebuilt, told_record = marks.DeliveryProgress._rebuilt, cycle._record_new
     told_put_back, told_build, told_cut = (
@@ -499,7 +499,7 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
     told_invalid = marks.Marks.add_invalid
     told_recover, told_save = daemon.recover, marks.DeliveryProgress.save
     auditor, at_sending = world.auditor, world.auditor.at_sending
-    told_settle, reported_liveness = marks.DeliveryProgress.settle, daemon.reported_liveness
+    told_settle, reported_liveness = marks.DeliveryProgress.settle, publisher.reported_liveness
 
     def observed(config: Any) -> Any:
         task = world.scheduler.current
@@ -620,11 +620,9 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         put(connection, "create_engine", _with_shared_statements(connection.create_engine))
         put(SQLite, "open", _opening(world))
         put(
-            open_context,
+            opening,
             "locate_log",
-            _read_once(
-                world, open_context.locate_log, _TABLES, lambda db, **how: (db.connection, how)
-            ),
+            _read_once(world, opening.locate_log, _TABLES, lambda db, **how: (db.connection, how)),
         )
         plan_once = _read_once(
             world,
@@ -651,8 +649,8 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
             put(CallableSink, "takes_records", True)
             put(CallableSink, "send", _receiving_records(world, CallableSink.send))
         put(CallableSink, "flush", _flushing(world))
-        put(open_context, "publisher_options", options)
-        put(daemon, "reported_liveness", observed)
+        put(opening, "publisher_options", options)
+        put(publisher, "reported_liveness", observed)
         put(daemon, "recover", recover)
         put(cycle, "_record_new", recorded)
         put(cycle, "build_recorded", built)

@@ -19,10 +19,9 @@ from weakref import WeakKeyDictionary
 
 from eventlog.cli.repair.runs import skip
 from eventlog.model import ChangeOp
-from eventlog.publisher.feeds import snapshot
 from eventlog.publisher.ledger.ledger import StatusLedger, are_registered
 from eventlog.publisher.publisher import Publisher
-from eventlog.publisher.send import marks, sending
+from eventlog.publisher.send import marks, sending, snapshot_chunks
 from eventlog.publisher.send.marks import DeliveryProgress
 from eventlog.publisher.send.sending import DeliveryResult
 from eventlog.publisher.send.suspects import Suspects
@@ -130,7 +129,7 @@ PLACES = (
         "a class that is unavailable within a snapshot",
         "A snapshot comes to a class whose table is not there, and waits for it.",
         "unavailable_in_snapshot",
-        Watched(snapshot, "_wait"),
+        Watched(snapshot_chunks, "_wait"),
     ),
     Place(
         "an event of a consumer that is skipped",

@@ -98,8 +98,8 @@ def test_no_function_that_takes_a_session_changes_a_setting_of_it_or_the_job_gro
 def group_of(spark: SparkSession) -> list[str | None]:
     names = (
         "spark.jobGroup.id",
-        "eventlog.spark.backlog.job.description",
-        "eventlog.spark.backlog.job.interruptOnCancel",
+        "spark.job.description",
+        "spark.job.interruptOnCancel",
     )
     return [spark.sparkContext.getLocalProperty(name) for name in names]
 

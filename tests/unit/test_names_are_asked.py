@@ -70,7 +70,7 @@ def texts(node: ast.AST, known: dict[str, str]) -> Iterator[str]:
 
 DATABASES_ELSEWHERE: Final = {
     ("eventlog/conversion.py", "sqlite"),
-    ("eventlog/core/values.py", "postgresql"),
+    ("eventlog/core/values/__init__.py", "postgresql"),
     ("eventlog/qlik/tables/database_tables.py", "sqlite"),
 }
 """Comparisons with a database's name: a URL of change tables, which may be of any database that

@@ -499,7 +499,7 @@ def test_the_line_is_encoded_only_when_it_is_written_and_read_only_at_the_start(
         return encode(delivery, **options)
 
     for module in ("cycle", "marks"):
-        monkeypatch.setattr(f"eventlog.publisher.{module}.encode", counted)
+        monkeypatch.setattr(f"eventlog.publisher.send.{module}.encode", counted)
     sa.event.listen(
         fake.connection.engine,
         "before_cursor_execute",

@@ -116,8 +116,8 @@ def running_session() -> SparkSession | None:
 
 _GROUP: Final = (
     "spark.jobGroup.id",
-    "eventlog.spark.backlog.job.description",
-    "eventlog.spark.backlog.job.interruptOnCancel",
+    "spark.job.description",
+    "spark.job.interruptOnCancel",
 )
 
 
