@@ -260,10 +260,15 @@ def names_defined_in(file: Path) -> frozenset[str]:
 
 @pytest.mark.parametrize(
     "module",
-    sorted(path.name for path in (ROOT / "eventlog" / "publisher").glob("[a-z]*.py")),
+    sorted(
+        path.relative_to(ROOT / "eventlog" / "publisher").with_suffix("").as_posix()
+        for path in (ROOT / "eventlog" / "publisher").glob("*/[a-z]*.py")
+    ),
 )
 def test_the_map_leads_to_each_module_of_the_publisher(module: str) -> None:
-    assert f"`publisher/{module}`" in MAP.partition("\n## Rules and their functions")[0]
+    room, _, name = module.partition("/")
+    (row,) = re.findall(rf"(?m)^\| `publisher/{room}` \|.*$", MAP)
+    assert f"`{name}`" in row
 
 
 def test_the_walk_of_one_row_names_what_is_there() -> None:
@@ -378,7 +383,7 @@ def test_every_place_to_link_to_is_there_once() -> None:
 
 def test_every_finding_of_doctor_is_explained() -> None:
     files = [
-        ROOT / "eventlog" / "publisher" / "doctor.py",
+        ROOT / "eventlog" / "publisher" / "inspect" / "doctor.py",
         *(ROOT / "eventlog" / "sql" / "doctor").glob("*.py"),
     ]
     sources = "".join(path.read_text(encoding="utf-8") for path in files)
