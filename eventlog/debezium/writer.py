@@ -436,15 +436,15 @@ class _TableRecords:
         except NotExpressible as error:
             if error.code != "value_range" or before is None:
                 raise
-            old = self._old_image(before, unknown, is_whole=after is not None)
+            old = self._old_image(before, unknown, has_after=after is not None)
         return self._bytes(self._value_head, {"before": old, "after": new, **rest})
 
     def _old_image(
-        self, row: Row, unknown: frozenset[str], *, is_whole: bool
+        self, row: Row, unknown: frozenset[str], *, has_after: bool
     ) -> dict[str, Any] | None:
-        """Return a replacement for a row before the change that has a value that cannot be written:
-        None if the row is whole or missing, otherwise the row without such values
-        (formats/debezium.md 2).
+        """Return a replacement for a row before the change that has a value that cannot be written
+        (formats/debezium.md 2): None if the event has the row after the change, otherwise the row
+        without such values.
 
         The row was deleted or has another value by now, so nobody could fix a refused event. Each
         such column is counted. Raises NotExpressible for a value of the key.
@@ -457,7 +457,7 @@ class _TableRecords:
                 if error.code != "value_range":
                     raise
                 self._count(f"old_unreadable {error.column}")
-        return None if is_whole else {name: image[name] for name in self.fields if name in image}
+        return None if has_after else {name: image[name] for name in self.fields if name in image}
 
     def _image(self, row: Row | None, unknown: frozenset[str]) -> dict[str, Any] | None:
         if row is None:

@@ -411,10 +411,10 @@ def datetime_reader(
     def read(raw: bytes) -> Value:
         # After removal of all base-100 digits only the first byte is left.
         if raw[0] == first and raw.translate(None, _DIGITS) == head:
-            _, century, year, month, day, hour, minute, second, tens, hundreds, rest = (
+            _, century, year, month, day, hour, minute, second, first_two, next_two, last_two = (
                 raw + padding if padding else raw
             )
-            microsecond = tens * 10000 + hundreds * 100 + rest
+            microsecond = first_two * 10000 + next_two * 100 + last_two
             if microsecond % step == 0:
                 try:
                     return datetime(

@@ -142,10 +142,10 @@ def _inserts(life: Sequence[LoggedRow]) -> Iterator[_Insert]:
     """Yield the inserts of a life. A repeated column begins another insert: the log lacks the
     delete between the two.
 
-    The rows of an insert may be queued again together if they are the whole object and all return
-    on the same way. Rows that wait in their old place count as going back. The rows are only a part
-    of the object if they follow other rows of the object, since the rest of the insert was sent
-    earlier, or an insert that has more columns.
+    ``goes_together`` is true if queueing the rows again makes the whole object: all return on the
+    same way (rows that wait in their old place count as going back), no other row of the object
+    stands before them, since the rest of the insert was sent earlier then, and no insert before
+    them has a column that they lack.
     """
     rows = [row for row in life if row.event_type in _OF_INSERTS]
     others = [row.record_id for row in life if row.event_type not in (*_OF_INSERTS, DELETE_ROW)]

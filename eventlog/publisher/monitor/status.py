@@ -272,6 +272,7 @@ def answers_data(activity: Activity, event_id: str | None) -> list[dict[str, Any
     """
     if event_id is None:
         return []
+    # A row's answers are found by its record_id alone, without epoch and number of the event-id.
     asked_for = event_id if is_of_snapshot(event_id) else event_id.partition(".")[0]
     return [
         {

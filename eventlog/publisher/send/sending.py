@@ -373,8 +373,10 @@ def _is_probing(sender: DocumentSender[E]) -> bool:
 
 
 def _to_send_now(sender: DocumentSender[E], number: int, events: Sequence[E]) -> Sequence[E]:
-    """Return the events whose objects do not wait; none if the document itself must wait. No event
-    of these objects is being sent, so an object that begins to wait here waits with all its events.
+    """Return the events whose objects do not wait; none if the document itself must wait. Then
+    ``put_off`` or ``chosen`` lets its objects wait, too; ``chosen`` also elects the one suspected
+    document that is sent alone. No event of these objects is being sent, so an object that begins
+    to wait here waits with all its events.
     """
     parking, suspects = sender.parking, sender.suspects
     if parking:

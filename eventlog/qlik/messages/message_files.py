@@ -255,6 +255,9 @@ def metadata_place(
 
 
 def _given_by(reader: MessageReader, records: Iterable[Any], report: Report) -> Iterator[Change]:
+    """Yield the changes of records. None among them means that no record follows for a while: then
+    the messages are given that have waited for their metadata for too long.
+    """
     for record in records:
         if record is None:
             yield from _given(reader, reader.overdue, report)

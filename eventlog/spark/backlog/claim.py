@@ -375,7 +375,9 @@ def rows_to_mark(
     threads = connections or min(4, os.cpu_count() or 1)
     if _claim_of(context, directory, manifest, threads) is None:
         return 0
-    return sum(part.rows_read for part in manifest.parts if not directory.exists(_done(part.part)))
+    return sum(
+        part.rows_read for part in manifest.parts if not directory.exists(_mark_of(part.part))
+    )
 
 
 def _claim_of(
@@ -386,7 +388,7 @@ def _claim_of(
     """
     claim = _claimed_rows(context)
     if claim is None or claim.job != manifest.job:
-        if all(directory.exists(_done(part.part)) for part in manifest.parts):
+        if all(directory.exists(_mark_of(part.part)) for part in manifest.parts):
             return None
         raise ConfigError(
             f"{directory.location} does not claim its rows: it was converted with --no-claim, or "
@@ -444,7 +446,7 @@ def _mark_rows(
 
     still_locked()
     changed = _mark_deliveries(context, directory, manifest)
-    waiting = [part for part in manifest.parts if not directory.exists(_done(part.part))]
+    waiting = [part for part in manifest.parts if not directory.exists(_mark_of(part.part))]
     done(manifest.totals.get("rows_read", 0) - sum(part.rows_read for part in waiting))
 
     def mark_part(part: PartReport) -> int:
@@ -457,7 +459,7 @@ def _mark_rows(
                 marked += _write(log, context.options, good, failures)
                 log.commit()
                 done(rows)
-        directory.write(_done(part.part), b"")
+        directory.write(_mark_of(part.part), b"")
         return marked
 
     with executor(max(1, connections), "eventlog-mark") as threads:
@@ -469,7 +471,8 @@ def _mark_rows(
             raise
 
 
-def _done(part: int) -> str:
+def _mark_of(part: int) -> str:
+    """Return the file that shows that all rows of a part are marked."""
     return f"{MARKED}/part-{part:06d}"
 
 

@@ -96,9 +96,10 @@ def _read_part(job: Job, number: int) -> list[Blob]:
             return []
         directory = Directory(job.output.directory)
         blobs = [write_run(directory, number, chain(first, built))]
-    numbers = {kind: i for i, kind in enumerate(_kinds_of(catalog(job)))}
+        # Only now, after all blobs, has the boundary its rows, and the builder its numbers.
+    kinds = {kind: i for i, kind in enumerate(_kinds_of(catalog(job)))}
     border = sorted(boundary.rows, key=_RECORD_ID)
-    blobs += _pack_rows(border, numbers, job.buckets, part.log_rows)
+    blobs += _pack_rows(border, kinds, job.buckets, part.log_rows)
     for of_part, numbered in builder.numbered.items():
         blobs.append(Blob(NUMBERED, number % job.buckets, 0, pack_numbered(of_part, numbered)))
     return blobs
@@ -368,8 +369,8 @@ class _Folding:
         return blobs
 
     def before_parts(self) -> Iterator[Blob]:
-        """Yield the numbers used before each part, as far as this task has seen them. Call it after
-        all blobs.
+        """Yield, for each part, how many numbers the parts before it use: the sum of what this task
+        has seen of them, which ``write.py`` adds up over the tasks. Call it after all blobs.
         """
         by_part = dict(self._builder.numbered)
         for part, numbered in self._numbered_by_parts:

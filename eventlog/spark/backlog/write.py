@@ -271,16 +271,17 @@ class _RenderedEvents:
         self, context: Context, delivery: Delivery, rebuilt: Rebuilt
     ) -> tuple[list[RowFailure], Counter[str]]:
         """Add the next delivery, and return its invalid rows and counters."""
-        left = [
-            (event, each)
-            for event, each in zip(rebuilt.events, rebuilt.decided, strict=True)
-            if each[0]
+        with_group = [
+            (event, decided)
+            for event, decided in zip(rebuilt.events, rebuilt.decided, strict=True)
+            if decided[0]  # its group, empty if every row was dropped or is invalid
         ]
-        decided = [each for _, each in left]
+        decided = [each for _, each in with_group]
+        # An event's place is its number among the events of all deliveries.
         places = range(len(self._firsts), len(self._firsts) + len(decided))
         self._firsts += [first_id(group) for group, _, _ in decided]
         if is_sequence(delivery.first):  # not recorded by another format's publisher
-            for place, (event, _) in zip(places, left, strict=True):
+            for place, (event, _) in zip(places, with_group, strict=True):
                 self._sequences[place] = sequence_at(delivery.first, event.place)
         blob, unwritten, counts, _ = self._render(
             decided, places, rebuilt.log_rows, context.query_back

@@ -348,7 +348,10 @@ class _Reading:
         return [_column(name) for name in self.types.names]
 
     def versions(self, spark: SparkSession) -> DataFrame:
-        """Return the versions, each with the times of its validity."""
+        """Return the versions, each with the times of its validity (spec/spark-changes.md 7): from
+        the greatest commit_time of the object's rows up to this one, since a clock may go back,
+        and within its load.
+        """
         rows = self._rows(spark).where(F.col(OPERATION) != TRUNCATE)
         ends = [one.begins for one in self.loads[1:]]
         loads = spark.createDataFrame(

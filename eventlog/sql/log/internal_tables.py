@@ -155,7 +155,7 @@ def replace_content(log: OpenLog, kind: EntryKind, number: int, content: str) ->
     _run(log, sa.update(table).where(table.c.entry_no == number).values(content=content))
 
 
-def is_committed(log: OpenLog, *, durable: bool) -> str:
+def committing_sql(log: OpenLog, *, durable: bool) -> str:
     """Return the part of a statement that makes the commit of its transaction wait for the disk if
     ``durable``.
     """
@@ -181,7 +181,7 @@ def end_set(
     """
     values = {"ended": number, "owner": consumer, "content": content, "former": list(former)}
     log.run_statement(
-        "end_set", values, alone=alone, is_committed=is_committed(log, durable=durable)
+        "end_set", values, alone=alone, is_committed=committing_sql(log, durable=durable)
     )
 
 

@@ -138,7 +138,7 @@ def _explanation(config: Config, row: int | str, consumer: str | None) -> Explan
     with open_unlocked(config, Counters(), Purpose.MONITOR) as opened:
         opened = for_consumer(opened, consumer)
         if opened.ledger.consumer:
-            consumer_row(opened.log, opened.ledger.consumer)
+            consumer_row(opened.log, opened.ledger.consumer)  # refuses an unknown consumer
             opened.log.commit()
         return explain_row(opened, row) if isinstance(row, int) else explain_object(opened, row)
 

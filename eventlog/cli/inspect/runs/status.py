@@ -307,6 +307,20 @@ def _print_queue(status: Mapping[str, Any], consumer: str | None) -> None:
         print_health(status["health"])
 
 
+_IN_FLIGHT: Final = {
+    "delivery": "delivery",
+    "document": "document",
+    "event_id": "event-id",
+    "rows": "rows",
+    "event_id_number": "number",
+    "table_name": "table",
+    "table_key": "key",
+    "attempts": "attempts",
+    "answer": "last answer",
+}
+"""The fields of an event in flight, each with the head of its column."""
+
+
 def _print_in_flight(
     events: Sequence[Mapping[str, Any]], publisher_runs: bool | None, limit: int
 ) -> None:
@@ -314,18 +328,8 @@ def _print_in_flight(
         return
     result(f"{number_of(len(events), 'event')} {when_sent(publisher_runs)}:")
     table(
-        (
-            "delivery",
-            "document",
-            "event-id",
-            "rows",
-            "number",
-            "table",
-            "key",
-            "attempts",
-            "last answer",
-        ),
-        [tuple(event.values()) for event in events[:limit]],
+        tuple(_IN_FLIGHT.values()),
+        [tuple(event[name] for name in _IN_FLIGHT) for event in events[:limit]],
     )
     if len(events) > limit:
         result(f"... and {len(events) - limit} more (--limit {len(events)}, or --json, lists all)")

@@ -389,7 +389,7 @@ def _log_for(
     return {
         **trigger_words(log, class_name, new_time(is_zoned=log.has_zoned_time), quote_identifier),
         "key_type": _text_type(map(_key_part_bytes, key)),
-        "value_type": "CLOB" if has_long else _text_type(_longest(by_value)),
+        "value_type": "CLOB" if has_long else _text_type([_longest(by_value)]),
         "parameter_type": "CLOB" if has_long else "VARCHAR2",
     }
 
@@ -403,11 +403,14 @@ def _text_type(parts: Iterable[int | None]) -> str:
     return f"VARCHAR2({SQL_TEXT if fits else 32767})"
 
 
-def _longest(columns: Sequence[Column]) -> Sequence[int | None]:
-    sizes = [text_bytes(column) for column in columns]
-    return (
-        [None] if None in sizes else [max((size for size in sizes if size is not None), default=0)]
-    )
+def _longest(columns: Sequence[Column]) -> int | None:
+    """Return the bytes of the longest text of these columns, None if one is unlimited."""
+    longest = 0
+    for column in columns:
+        if (size := text_bytes(column)) is None:
+            return None
+        longest = max(longest, size)
+    return longest
 
 
 def _key_part_bytes(column: Column) -> int | None:

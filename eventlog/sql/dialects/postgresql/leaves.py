@@ -524,7 +524,9 @@ class PostgresPartitioning(Partitioning):
         _deny_others(log, "TABLE", _sibling(log.table, leaf))
 
     def _rename_parents(self, log: OpenLog, leaf: str, names: Sequence[tuple[Any, ...]]) -> None:
-        """Give the log's indexes the names that the indexes of its first leaf had."""
+        """Give the log's indexes the names that the indexes of its first leaf had; first others,
+        since one index may have the name that the next one gets.
+        """
         former = {index: name for index, name, _ in names}
         wanted = [(now, former[index]) for index, now, _ in _ask(log, "index_parents", name=leaf)]
         for place, (now, _) in enumerate(wanted):

@@ -28,7 +28,7 @@ from eventlog.sql.dialects.postgresql.unreadable import (
     is_unreadable,
     may_be_unreadable,
 )
-from eventlog.sql.log.internal_tables import is_committed
+from eventlog.sql.log.internal_tables import committing_sql
 from eventlog.sql.port.database import LockHolder
 from eventlog.sql.port.log_operations import ResyncBatch, Selection, Walk, WalkedKeys, Window
 from eventlog.sql.port.open_log import OpenLog
@@ -434,7 +434,7 @@ class PostgresLog(OpenLog):
             parameters["status"] = status
         self.db.choose_plans()
         changed = self.run_statement(
-            name, parameters, alone=alone, is_committed=is_committed(self, durable=durable)
+            name, parameters, alone=alone, is_committed=committing_sql(self, durable=durable)
         )
         return changed or 0
 
@@ -552,7 +552,9 @@ def _poll_statement(
 
 
 def _holder(locks: str) -> str:
-    """Return the statement that reads the session which has one of these locks."""
+    """Return the statement that reads the session which has one of these locks, as the fields of a
+    ``LockHolder``. ``locks`` is a SELECT of pg_locks that ends in its WHERE.
+    """
     return f"""
     SELECT a.pid, coalesce(a.usename::text, ''), coalesce(a.application_name, ''),
            coalesce(host(a.client_addr), ''), a.backend_start,
