@@ -256,7 +256,7 @@ def _find_log(case: Case) -> bool:
             fix = getattr(error, "commands", ("eventlog config",))
             case.findings.append(Finding("log_table", "error", str(error), fix))
         return False
-    case.user = dialect.open(case.connection).current_user()
+    case.user = case.db.current_user()
     case.options = publisher_options(
         config, publisher_user(config, dialect, case.user), dialect.fold_name
     )
@@ -624,13 +624,11 @@ def _consumers(case: Case) -> Iterator[Finding]:
 
 
 def _queue(case: Case) -> Iterator[Finding]:
-    conn, log, settings = case.connection, case.log.table, case.config.publisher
+    log, settings = case.log, case.config.publisher
     if case.consumer is not None:
         return
-    queue = case.dialect.open(conn).log(log).queue(settings.event_time_zone)
-    yield from findings.judge_queue(
-        queue, case.dialect.open(conn).log(log).is_locked(), settings.publisher_disabled
-    )
+    queue = log.queue(settings.event_time_zone)
+    yield from findings.judge_queue(queue, log.is_locked(), settings.publisher_disabled)
 
 
 def _loopback(case: Case) -> Iterator[Finding]:

@@ -230,18 +230,13 @@ def _asked(
 
 def _keys(context: Context, loading: UnfinishedSnapshot, object_class: ObjectClass) -> WalkedKeys:
     """Return the keys of the next chunk."""
-    conn, dialect = context.log.connection, context.log.dialect
-    selection = Selection(object_class.name, EventType.INSERT_ROW_QUERY_BACK)
-    walk = (
-        dialect.open(conn)
-        .log(context.log.table)
-        .start_walk(context.catalog.schema, object_class, selection)
-    )
+    log, selection = context.log, Selection(object_class.name, EventType.INSERT_ROW_QUERY_BACK)
+    walk = log.start_walk(context.catalog.schema, object_class, selection)
     if loading.position is None:
-        loading.expected = dialect.open(conn).log(walk.log).estimate(walk, None)
+        loading.expected = log.estimate(walk, None)
         about = number_of(loading.expected, "object")
         _log.info("the snapshot reads class %s, of about %s", object_class.name, about)
-    return dialect.open(conn).log(walk.log).walked_keys(walk, loading.position, _MAX_KEYS)
+    return log.walked_keys(walk, loading.position, _MAX_KEYS)
 
 
 def _build(

@@ -125,13 +125,9 @@ def run_db_start_epoch(context: CommandContext, *, as_json: bool) -> None:
     with session(config, Purpose.EPOCH) as db:
         log = find_log(db, config)
         db.begin_publishing()
-        server = db.dialect.open(db.connection).log(log.table).server_parts()
+        server = log.server_parts()
         lock_within(ledger_of(log), LOCK_WAIT)
-        if running := [
-            one.name
-            for one in read_consumers(log)
-            if db.dialect.open(db.connection).log(log.table).is_consumer_locked(one.name)
-        ]:
+        if running := [one.name for one in read_consumers(log) if log.is_consumer_locked(one.name)]:
             raise ConsumerRuns(
                 f"{first_of(running, 3)} of the log {log} runs, and would continue under the old "
                 "epoch: stop it first"
