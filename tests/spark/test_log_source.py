@@ -54,10 +54,10 @@ def test_the_columns_are_typed_and_hold_what_the_table_holds(
 def test_partitions_hold_about_equal_numbers_of_rows(
     spark: SparkSession, log: sa.Engine, url_file: Path
 ) -> None:
-    log_rows(log, random_rows(2_000, seed=41))
-    log_rows(log, random_rows(2_000, seed=42, first=9_000_000_000))
-    parts = load(spark, url_file, partition_rows=500).rdd.glom().map(len).collect()
-    assert parts == [500] * 8
+    log_rows(log, random_rows(400, seed=41))
+    log_rows(log, random_rows(400, seed=42, first=9_000_000_000))
+    parts = load(spark, url_file, partition_rows=100).rdd.glom().map(len).collect()
+    assert parts == [100] * 8
 
 
 def test_options_reach_the_database(spark: SparkSession, log: sa.Engine, url_file: Path) -> None:
