@@ -192,7 +192,7 @@ def test_consumers_that_begin_at_latest_while_the_log_is_changed_get_each_row_th
 
     monkeypatch.setattr(DeliveryProgress, "send", recorded)
     config = consumer(log, tmp_path)
-    writers = Writers(family_server, 1_200, seed=9, rest=0.03)  # at times no writer is open
+    writers = Writers(family_server, 800, seed=9, rest=0.03)  # at times no writer is open
     begun: dict[str, set[int]] = {}
     """For each consumer the rows that were committed before the end of its registration."""
     with changing(family_server) as changes:
