@@ -420,7 +420,7 @@ def has_done_all(log: sa.Engine, name: str, last: int) -> bool:
 @pytest.mark.parametrize(
     ("transactions", "kills", "crashes"),
     [
-        pytest.param(300, 2, 1, id="short", marks=pytest.mark.timeout(1_800)),
+        pytest.param(200, 2, 1, id="short", marks=pytest.mark.timeout(1_800)),
         pytest.param(
             SOAKED, 40, 3, id="long", marks=[pytest.mark.soak, pytest.mark.timeout(4 * 3_600)]
         ),
