@@ -26,7 +26,7 @@ from eventlog.spark.backlog import backlog
 
 @pytest.fixture
 def full_log(log: sa.Engine) -> sa.Engine:
-    log_rows(log, random_rows(4_000, seed=20))
+    log_rows(log, random_rows(2_000, seed=20))
     return log
 
 
@@ -45,7 +45,7 @@ def test_every_layout_and_compression_has_the_same_events(
         out = tmp_path / f"{file_layout}-{compression}"
         report = copy(
             config_of(full_log, publisher__batch_size="20"), out, file_layout=file_layout,
-            compression=compression, partition_rows=1_500,
+            compression=compression, partition_rows=750,
         )  # fmt: skip
         held[out.name] = list(events_of(documents_of(out)))
         assert [path.name for path in files_of(out)] == [
@@ -100,7 +100,7 @@ def test_the_manifest_of_a_finished_directory_describes_its_content_and_names_it
     assert manifest["log"] == "hr.eventlog"
     assert (
         manifest["totals"]["rows_read"]
-        == 4_000
+        == 2_000
         == sum(part["rows_read"] for part in manifest["parts"])
     )
     assert manifest["totals"]["events"] == len(list(events_of(documents_of(out))))
@@ -141,7 +141,7 @@ def test_an_unfinished_job_is_discarded_and_starts_over(
     with monkeypatch.context() as patch:
         patch.setattr(backlog, "finish", die)
         with pytest.raises(KeyboardInterrupt):
-            convert(config_of(full_log), out, mark=True, partition_rows=500)
+            convert(config_of(full_log), out, mark=True, partition_rows=400)
     assert files_of(out)
     assert not (out / "_SUCCESS").exists()
     assert set(statuses(full_log).values()) == {"N"}
