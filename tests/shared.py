@@ -85,19 +85,24 @@ def examples(number: int) -> int:
     return max(10, round(number * float(os.environ.get("EVENTLOG_TEST_EXAMPLES", "0.25"))))
 
 
-def met(*parameters: Sequence[Any]) -> list[Any]:
+def met(*parameters: Sequence[Any], also: Iterable[tuple[Any, ...]] = ()) -> list[Any]:
     """Return the product of parameters as the cases of a test. Those of CI meet each value of each
-    parameter, with a value of another place in the next parameter; the others are for the soak.
+    parameter, with a value of another place in the next parameter, and are those of ``also``; the
+    others are for the soak.
     """
     size = max(map(len, parameters))
-    in_ci = {
+    chosen = {
         tuple((number + shift) % len(values) for shift, values in enumerate(parameters))
         for number in range(size)
+    }
+    chosen |= {
+        tuple(values.index(value) for values, value in zip(parameters, case, strict=True))
+        for case in also
     }
     return [
         pytest.param(
             *(values[place] for values, place in zip(parameters, places, strict=True)),
-            marks=[] if places in in_ci else pytest.mark.soak,
+            marks=[] if places in chosen else pytest.mark.soak,
         )
         for places in itertools.product(*(range(len(values)) for values in parameters))
     ]
