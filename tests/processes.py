@@ -101,6 +101,32 @@ def run(
     return subprocess.CompletedProcess(command, process.returncode, out, errors)
 
 
+_SHIM = """\
+#!{python} -IS
+import json, os, socket, sys
+report, theirs = os.pipe()
+request = {{"command": ["{eventlog}", *sys.argv[1:]], "directory": os.getcwd(), "environment": dict(os.environ)}}
+socket.send_fds(socket.socket(fileno={host}), [json.dumps(request).encode()], [0, 1, 2, theirs])
+os.close(theirs)
+_, code = map(int, open(report).read().split())
+sys.exit(code if code >= 0 else 128 - code)
+"""
+
+
+def command_in(directory: Path) -> list[int]:
+    """Make a command ``eventlog`` in a directory, for shells whose PATH begins with it, and return
+    the file descriptors that they have to inherit. A signal for the command does not reach the
+    program.
+    """
+    if not _FORKS:
+        return []
+    host = _host().fileno()
+    file = directory / "eventlog"
+    file.write_text(_SHIM.format(python=PYTHON, eventlog=EVENTLOG, host=host), encoding="utf-8")
+    file.chmod(0o755)
+    return [host]
+
+
 class _Forked(subprocess.Popen[Any]):
     """A process that the host has forked, and waits for."""
 

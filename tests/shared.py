@@ -85,6 +85,38 @@ def examples(number: int) -> int:
     return max(10, round(number * float(os.environ.get("EVENTLOG_TEST_EXAMPLES", "0.25"))))
 
 
+def met(*parameters: Sequence[Any], also: Iterable[tuple[Any, ...]] = ()) -> list[Any]:
+    """Return the product of parameters as the cases of a test. Those of CI meet each value of each
+    parameter, with a value of another place in the next parameter, and are those of ``also``; the
+    others are for the soak.
+    """
+    size = max(map(len, parameters))
+    chosen = {
+        tuple((number + shift) % len(values) for shift, values in enumerate(parameters))
+        for number in range(size)
+    }
+    chosen |= {
+        tuple(values.index(value) for values, value in zip(parameters, case, strict=True))
+        for case in also
+    }
+    return [
+        pytest.param(
+            *(values[place] for values, place in zip(parameters, places, strict=True)),
+            marks=[] if places in chosen else pytest.mark.soak,
+        )
+        for places in itertools.product(*(range(len(values)) for values in parameters))
+    ]
+
+
+def in_ci(values: Iterable[Any], *of_ci: Any) -> list[Any]:
+    """Return the values of a parameter as the cases of a test: those of CI, and the others for the
+    soak.
+    """
+    return [
+        pytest.param(value, marks=[] if value in of_ci else pytest.mark.soak) for value in values
+    ]
+
+
 PATIENCE = 300.0
 """Seconds until a test that waits for something gives up; what it waits for takes far less."""
 

@@ -106,7 +106,7 @@ def press(browser: Any, button: str, shown: str, until_it_says: Callable[[str], 
     wait_until(lambda: until_it_says(text(browser, shown)), f"{button} is answered")
 
 
-def test_the_page_shows_live_numbers_without_a_word_in_the_console(
+def test_the_page_shows_live_numbers_and_asks_the_database_on_request_and_values_stay_hidden(
     log: sa.Engine, browser: Any, tmp_path: Path
 ) -> None:
     with watched(log, tmp_path) as (_, url):
@@ -120,14 +120,6 @@ def test_the_page_shows_live_numbers_without_a_word_in_the_console(
         assert len(browser.find_elements(By.CSS_SELECTOR, "#charts svg path.first")) >= 2
         assert complaints(browser) == []
 
-
-def test_the_database_is_asked_on_request_and_values_stay_hidden(
-    log: sa.Engine, browser: Any, tmp_path: Path
-) -> None:
-    with watched(log, tmp_path) as (_, url):
-        write(log, 1)
-        browser.get(url)
-        wait_until(lambda: "success" in text(browser, "sent"), "it is published")
         press(browser, "ask-queue", "queue", lambda shown: "S success" in shown)
         press(browser, "ask-errors", "errors", lambda shown: "No row was refused." in shown)
         press(browser, "ask-doctor", "doctor", lambda shown: "info" in shown or "warning" in shown)

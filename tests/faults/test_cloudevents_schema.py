@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 from jsonschema import Draft202012Validator, ValidationError
 from publishers import install, write_config
-from shared import Run, execute, url_of
+from shared import Run, execute, met, url_of
 
 from eventlog.config.load import load
 from eventlog.publisher.context.context import Counters
@@ -44,8 +44,10 @@ def database(logged: sa.Engine) -> sa.Engine:
     return logged
 
 
-@pytest.mark.parametrize("row_style", ["field", "row_query_back"])
-@pytest.mark.parametrize("options", [{}, {"integers": "text", "nested_values": "text"}])
+@pytest.mark.parametrize(
+    ("row_style", "options"),
+    met(["field", "row_query_back"], [{}, {"integers": "text", "nested_values": "text"}]),
+)
 def test_every_event_follows_the_schema_of_its_class(
     run: Run, database: sa.Engine, tmp_path: Path, row_style: str, options: dict[str, Any]
 ) -> None:

@@ -257,7 +257,7 @@ def receiver() -> Iterator[Receiver]:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("seed", "seconds"),
-    [(1, 8), *(pytest.param(seed, 60, marks=pytest.mark.soak) for seed in range(2, 6))],
+    [(1, 5), *(pytest.param(seed, 60, marks=pytest.mark.soak) for seed in range(2, 6))],
 )
 def test_every_reader_gets_every_committed_row_once_and_in_order(
     server: Server, receiver: Receiver, brokers: Cluster, tmp_path: Path, seed: int, seconds: float

@@ -84,6 +84,10 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[sa.Engine]:
 
 ON_ONE = pytest.mark.parametrize("log", ["sqlite"], indirect=True)
 """For rules whose code is the same on each database."""
+SOAKED_ON_POSTGRESQL = pytest.mark.parametrize(
+    "log", ["sqlite", pytest.param("postgresql", marks=pytest.mark.soak)], indirect=True
+)
+"""For rules that reach no branch on PostgreSQL that others do not reach there."""
 
 
 @pytest.fixture(scope="module")
@@ -171,6 +175,7 @@ def test_consumers_and_the_publisher_each_send_every_row(log: sa.Engine) -> None
     assert the_set(log) == (4, [])
 
 
+@SOAKED_ON_POSTGRESQL
 def test_a_consumer_that_begins_now_sends_what_comes_later(log: sa.Engine) -> None:
     write(log, 1, 2)
     assert consume(consumer(log, start_from="latest")) == []
@@ -180,6 +185,7 @@ def test_a_consumer_that_begins_now_sends_what_comes_later(log: sa.Engine) -> No
     ]  # where it begins was reported when it was registered
 
 
+@SOAKED_ON_POSTGRESQL
 def test_a_request_to_send_again_is_cleared_and_taken_up_in_one_transaction(log: sa.Engine) -> None:
     write(log, 1, 2)
     consume(consumer(log))
@@ -193,11 +199,13 @@ def test_a_request_to_send_again_is_cleared_and_taken_up_in_one_transaction(log:
     assert consume(consumer(log)) == ["1"]
 
 
+@SOAKED_ON_POSTGRESQL
 def test_a_consumer_begins_at_a_record_id(log: sa.Engine) -> None:
     write(log, 1, 2, 3)
     assert consume(consumer(log, start_from="2")) == ["2", "3"]
 
 
+@SOAKED_ON_POSTGRESQL
 def test_a_begin_below_what_was_removed_is_refused(log: sa.Engine) -> None:
     write(log, 1, 2, 3)
     execute(log, "UPDATE eventlog_epoch SET removed = 2")
@@ -206,6 +214,7 @@ def test_a_begin_below_what_was_removed_is_refused(log: sa.Engine) -> None:
     assert consume(consumer(log, start_from="3")) == ["3"]
 
 
+@SOAKED_ON_POSTGRESQL
 def test_a_begin_above_the_next_record_id_is_refused(log: sa.Engine) -> None:
     write(log, 1, 2, 3)
     with pytest.raises(ConfigError, match=r"start_from = 5: the next record_id .* is 4"):
@@ -215,6 +224,7 @@ def test_a_begin_above_the_next_record_id_is_refused(log: sa.Engine) -> None:
     assert consume(consumer(log, start_from="5")) == ["4"]  # counts for a new consumer alone
 
 
+@SOAKED_ON_POSTGRESQL
 def test_a_begin_counts_from_what_the_sequence_has_given_though_the_rows_are_gone(
     log: sa.Engine,
 ) -> None:
@@ -426,6 +436,7 @@ def test_of_a_set_of_many_ranges_what_has_joined_it_is_written(
     assert len(consume(consumer(pg_log))) == 1  # its rows are one event's
 
 
+@SOAKED_ON_POSTGRESQL
 def test_the_set_stays_if_each_answer_is_marked_at_once(log: sa.Engine) -> None:
     write(log, 1, 2)
     assert consume(consumer(log), mark_interval=0.0, batch_size=1) == ["1", "2"]
@@ -433,6 +444,7 @@ def test_the_set_stays_if_each_answer_is_marked_at_once(log: sa.Engine) -> None:
     assert consume(consumer(log)) == []
 
 
+@SOAKED_ON_POSTGRESQL
 def test_a_consumer_whose_line_was_deleted_begins_again_without_its_former_set(
     log: sa.Engine,
 ) -> None:
@@ -443,6 +455,7 @@ def test_a_consumer_whose_line_was_deleted_begins_again_without_its_former_set(
     assert written_sets(log) == [{"whole": "[2]"}]
 
 
+@SOAKED_ON_POSTGRESQL
 def test_an_event_that_a_crash_left_is_sent_under_its_id_with_its_rows(log: sa.Engine) -> None:
     write(log, 1)
 
@@ -505,6 +518,7 @@ def test_a_retry_parks_its_object_and_the_others_go_on(log: sa.Engine) -> None:
     assert the_set(log) == (3, [])
 
 
+@SOAKED_ON_POSTGRESQL
 def test_rows_taken_out_of_the_set_are_sent_again(log: sa.Engine) -> None:
     write(log, 1, 2, 3)
     config = consumer(log)
@@ -542,6 +556,7 @@ def test_rows_of_a_reserved_status_are_passed_over(log: sa.Engine) -> None:
     assert the_set(log) == (3, [])
 
 
+@SOAKED_ON_POSTGRESQL
 def test_a_second_process_of_a_consumer_reports_that_the_consumer_runs(log: sa.Engine) -> None:
     with (
         opened(consumer(log)),
@@ -652,6 +667,7 @@ def test_what_a_consumer_cannot_have_is_refused(options: dict[str, str], why: st
     assert why in str(refused.value)
 
 
+@SOAKED_ON_POSTGRESQL
 def test_every_perpetrator_is_sent_unless_the_consumer_sets_a_user(log: sa.Engine) -> None:
     write(log, 1)
     with opened(configuration(log)) as context:
@@ -662,6 +678,7 @@ def test_every_perpetrator_is_sent_unless_the_consumer_sets_a_user(log: sa.Engin
     assert the_set(log, "audit") == (1, [])
 
 
+@SOAKED_ON_POSTGRESQL
 def test_a_consumer_counts_what_it_has_not_done(log: sa.Engine) -> None:
     write(log, 1, 2, 3)
     with opened(consumer(log, start_from="2")) as context:
@@ -717,6 +734,7 @@ def test_a_reset_forgets_what_was_in_flight(log: sa.Engine, command: Run) -> Non
     assert the_set(log) == (2, [])
 
 
+@SOAKED_ON_POSTGRESQL
 def test_a_reset_to_above_the_next_record_id_is_refused_and_changes_nothing(
     log: sa.Engine, command: Run
 ) -> None:
@@ -867,6 +885,7 @@ def test_a_row_that_the_receiver_has_applied_goes_again_under_the_next_number(
     assert consume(consumer(log)) == ["1.2"]
 
 
+@SOAKED_ON_POSTGRESQL
 def test_a_requeued_row_is_sent_before_a_later_row_of_its_object_that_was_only_read(
     log: sa.Engine, command: Run
 ) -> None:
@@ -1018,6 +1037,7 @@ def test_purge_keeps_what_a_consumer_has_not_done_and_names_the_consumers(
     assert fetch(log, "SELECT removed FROM eventlog_epoch") == [(3,)]
 
 
+@SOAKED_ON_POSTGRESQL
 def test_purge_keeps_what_a_consumer_was_asked_to_send_again(log: sa.Engine, command: Run) -> None:
     write(log, 1, 2)
     consume(consumer(log))
@@ -1105,6 +1125,7 @@ def put_back(log: sa.Engine, lines: list[tuple[Any, ...]]) -> None:
         )
 
 
+@SOAKED_ON_POSTGRESQL
 def test_a_new_epoch_names_the_consumers_and_so_does_doctor_until_they_are_reset(
     log: sa.Engine, command: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -1135,6 +1156,7 @@ def test_an_epoch_that_is_drawn_by_hand_names_the_consumers(log: sa.Engine, comm
 
 
 @pytest.mark.parametrize("before", ["its reset", "its registration"])
+@SOAKED_ON_POSTGRESQL
 def test_a_consumer_that_remembers_a_later_beginning_warns_that_its_receiver_lacks_data(
     log: sa.Engine, command: Run, caplog: pytest.LogCaptureFixture, before: str
 ) -> None:
@@ -1220,6 +1242,7 @@ def test_rows_that_a_finished_directory_holds_concern_no_consumer(log: sa.Engine
     assert consume(consumer(log)) == ["1", "2"]
 
 
+@SOAKED_ON_POSTGRESQL
 def test_rows_deleted_or_inserted_by_hand_below_what_is_done_are_unseen(log: sa.Engine) -> None:
     write(log, 1, 2, 3)
     assert consume(consumer(log, start_from="2")) == ["2", "3"]
@@ -1269,6 +1292,7 @@ def without_begun(event_ids: list[str]) -> list[str]:
     return [event_id.partition(".")[2].partition(".")[2] or event_id for event_id in event_ids]
 
 
+@SOAKED_ON_POSTGRESQL
 def test_a_snapshot_is_every_object_and_then_the_log(log: sa.Engine) -> None:
     write(log, 1)
     fill(log, 3)
@@ -1288,6 +1312,7 @@ def test_a_snapshot_is_every_object_and_then_the_log(log: sa.Engine) -> None:
     assert consume(config) == []
 
 
+@SOAKED_ON_POSTGRESQL
 def test_as_many_documents_of_a_snapshot_as_concurrency_allows_are_sent_at_the_same_time(
     log: sa.Engine,
 ) -> None:
@@ -1302,6 +1327,7 @@ def test_as_many_documents_of_a_snapshot_as_concurrency_allows_are_sent_at_the_s
     assert sorted(without_begun(sent)) == [f"usr.idu={key}" for key in range(1, 7)]
 
 
+@SOAKED_ON_POSTGRESQL
 def test_a_snapshot_that_was_cut_off_continues_after_its_last_chunk(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1328,6 +1354,7 @@ def test_a_snapshot_that_was_cut_off_continues_after_its_last_chunk(
     assert names_of(sent)[again[0]] == "new"
 
 
+@SOAKED_ON_POSTGRESQL
 def test_a_snapshot_whose_class_has_got_another_key_begins_the_class_again(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1499,6 +1526,7 @@ def test_an_object_that_was_refused_in_a_snapshot_is_shown_with_the_command_that
     ]
 
 
+@SOAKED_ON_POSTGRESQL
 def test_an_object_of_a_snapshot_is_sent_again_as_it_is_then_to_its_consumer_alone(
     log: sa.Engine, refused: str, command: Run
 ) -> None:
@@ -1535,6 +1563,7 @@ def test_an_object_that_is_sent_again_survives_a_crash(
     assert consume(consumer(log)) == [refused, "1"]
 
 
+@SOAKED_ON_POSTGRESQL
 def test_objects_of_a_table_that_is_renamed_are_sent_under_its_new_name(
     log: sa.Engine, refused: str, command: Run, tmp_path: Path
 ) -> None:
@@ -1638,6 +1667,7 @@ def test_numbers_grow_from_chunk_to_chunk_and_to_the_log_though_the_clock_goes_b
 # --- where it shows -------------------------------------------------------------------------------
 
 
+@SOAKED_ON_POSTGRESQL
 def test_the_monitor_reports_the_rows_to_process_the_ranges_and_the_snapshot(
     log: sa.Engine,
 ) -> None:

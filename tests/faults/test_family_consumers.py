@@ -192,7 +192,7 @@ def test_consumers_that_begin_at_latest_while_the_log_is_changed_get_each_row_th
 
     monkeypatch.setattr(DeliveryProgress, "send", recorded)
     config = consumer(log, tmp_path)
-    writers = Writers(family_server, 1_200, seed=9, rest=0.03)  # at times no writer is open
+    writers = Writers(family_server, 800, seed=9, rest=0.03)  # at times no writer is open
     begun: dict[str, set[int]] = {}
     """For each consumer the rows that were committed before the end of its registration."""
     with changing(family_server) as changes:
@@ -420,7 +420,7 @@ def has_done_all(log: sa.Engine, name: str, last: int) -> bool:
 @pytest.mark.parametrize(
     ("transactions", "kills", "crashes"),
     [
-        pytest.param(300, 2, 1, id="short", marks=pytest.mark.timeout(1_800)),
+        pytest.param(200, 2, 1, id="short", marks=pytest.mark.timeout(1_800)),
         pytest.param(
             SOAKED, 40, 3, id="long", marks=[pytest.mark.soak, pytest.mark.timeout(4 * 3_600)]
         ),

@@ -121,7 +121,7 @@ def test_targets_that_follow_are_equal_and_planted_differences_are_found_and_rep
 
         writers.start()
         try:
-            for number, size in ((0, 20), (0, 500), (1, 50)):
+            for number, size in ((0, 20), (1, 500)):
                 report = compare(number, size)
                 assert (found(report), report.unconfirmed) == ([], 0)
                 assert report.classes["usr"].equal > family_writers.KEYS / 2

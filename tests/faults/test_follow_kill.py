@@ -309,6 +309,8 @@ def test_a_queue_in_postgresql_with_its_position_in_a_table(
         kill_at(each, some)
 
 
+# CI kills a stream at six random moments (test_follow_random_kill).
+@pytest.mark.soak
 def test_a_stream_is_killed_repeatedly(directory: Path, sqlite: sa.Engine) -> None:
     with killed(Stream(directory), directory, *in_table(sqlite)) as each:
         each.reset()

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 import sqlalchemy as sa
 from publishers import Collecting, configuration, make_log, opened, session, write
-from shared import Run, execute, fetch, statuses, url_of
+from shared import Run, execute, fetch, in_ci, statuses, url_of
 
 from eventlog.core.clock import monotonic
 from eventlog.model import Answer, Document, EventResult, Level
@@ -116,7 +116,9 @@ PARKED = "a parked object"
 
 
 @pytest.mark.usefixtures("old_snapshot")
-@pytest.mark.parametrize("beside", ["nothing", PARKED, LEFT, ANALYZED])
+@pytest.mark.parametrize(
+    "beside", in_ci(["nothing", PARKED, LEFT, ANALYZED], PARKED, LEFT, ANALYZED)
+)
 def test_neither_a_poll_nor_an_event_costs_more_the_longer_the_snapshot_is_held(
     log: sa.Engine, beside: str
 ) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from postgres_clusters import Server, programs, url_of_all
 from publishers import in_background
-from shared import wait_until
+from shared import in_ci, wait_until
 
 from eventlog.model import Event
 from eventlog.publisher.publisher import Publisher
@@ -113,7 +113,7 @@ def crash_after_marks(server: Server, reader: str, times: int, **options: object
     return receiver
 
 
-@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("reader", in_ci(READERS, "publisher", "consumer"))
 def test_a_delivery_whose_marks_are_lost_is_sent_again_under_its_event_ids(
     server: Server, reader: str
 ) -> None:

@@ -76,7 +76,7 @@ class Failing:
     ("objects", "batch_size", "kills", "max_attempts", "concurrency", "seed"),
     [
         pytest.param(360, 10, 0, 0, 1, 1, marks=pytest.mark.soak),
-        (180, 10, 2, 3, 2, 2),
+        (90, 10, 2, 3, 2, 2),
         *(
             pytest.param(9000, 128, kills, tries, concurrency, seed, marks=pytest.mark.soak)
             for kills, tries, concurrency, seed in [

@@ -43,7 +43,7 @@ from eventlog.sql.port.open_database import OpenDatabase
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("step", [20, pytest.param(1, marks=pytest.mark.soak)])
 def test_a_reconnection_that_is_cut_after_any_message_is_made_again(
     database: sa.Engine, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from publishers import Collecting, install, opened, session, write_config
-from shared import execute, statuses, url_of
+from shared import execute, met, statuses, url_of
 
 from eventlog.config.load import Config, load
 from eventlog.model import Document
@@ -102,8 +102,7 @@ def test_an_insert_that_commits_while_a_window_begins_is_one_event(
     assert sent_of(sink, 9) == [["a", "5"]]
 
 
-@pytest.mark.parametrize("by_time", [False, True])
-@pytest.mark.parametrize("savepoint", [False, True])
+@pytest.mark.parametrize(("by_time", "savepoint"), met([False, True], [False, True]))
 def test_rows_of_a_transaction_that_ends_between_two_windows_stay_in_order(
     database: sa.Engine, config: Config, writer: Callable[[], Any], savepoint: bool, by_time: bool
 ) -> None:

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from publishers import install, session, write_config
-from shared import execute, fetch, url_of, wait_until
+from shared import execute, fetch, in_ci, met, url_of, wait_until
 
 from eventlog.cli.context import reading, transaction
 from eventlog.config.load import Config, load
@@ -145,9 +145,9 @@ def test_a_retyped_column_leaves_rows_to_be_read_back(
         ]
 
 
-@pytest.mark.parametrize("trigger_level", CAPTURES)
 @pytest.mark.parametrize(
-    "change", ["DROP nick", "RENAME nick TO alias", "ALTER nick TYPE json USING '{}'"]
+    ("change", "trigger_level"),
+    met(["DROP nick", "RENAME nick TO alias", "ALTER nick TYPE json USING '{}'"], CAPTURES),
 )
 def test_writes_go_on_without_a_column(
     database: sa.Engine, tmp_path: Path, trigger_level: str, change: str
@@ -186,9 +186,8 @@ TO_A_TYPE_OF_THE_SAME_NAME = tuple(
 )
 
 
-@pytest.mark.parametrize("trigger_level", CAPTURES)
 @pytest.mark.parametrize(
-    "changes", [TO_A_DOMAIN, TO_A_TYPE_OF_THE_SAME_NAME], ids=["domain", "enumeration"]
+    ("changes", "trigger_level"), met([TO_A_DOMAIN, TO_A_TYPE_OF_THE_SAME_NAME], CAPTURES)
 )
 def test_a_type_that_only_its_identity_distinguishes_fails_no_session(
     database: sa.Engine, tmp_path: Path, trigger_level: str, changes: Sequence[str]
@@ -537,8 +536,7 @@ SWAPS = {
 }
 
 
-@pytest.mark.parametrize("trigger_level", CAPTURES)
-@pytest.mark.parametrize("tool", SWAPS)
+@pytest.mark.parametrize(("tool", "trigger_level"), met([*SWAPS], CAPTURES))
 def test_a_table_whose_name_is_now_anothers_is_not_logged(
     database: sa.Engine, tmp_path: Path, trigger_level: str, tool: str
 ) -> None:
@@ -712,7 +710,7 @@ DEFINITIONS = (
 )
 
 
-@pytest.mark.parametrize("trigger_level", CAPTURES)
+@pytest.mark.parametrize("trigger_level", in_ci(CAPTURES, "row"))
 def test_a_column_of_some_types_becomes_any_other(
     database: sa.Engine, tmp_path: Path, trigger_level: str
 ) -> None:

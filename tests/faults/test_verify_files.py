@@ -14,6 +14,7 @@ import pytest
 import sqlalchemy as sa
 import verified
 from publishers import install
+from shared import met
 from verified import WAYS, load_all, publish_once, published, read_by, run, to_files, writing
 
 from eventlog.config.load import load
@@ -83,8 +84,9 @@ OBJECTS_OF = {
 }
 
 
-@pytest.mark.parametrize("format", ["xds", "cloudevents", "debezium"])
-@pytest.mark.parametrize("columns", [PLAIN, COMPOSITE])
+@pytest.mark.parametrize(
+    ("format", "columns"), met(["xds", "cloudevents", "debezium"], [PLAIN, COMPOSITE])
+)
 def test_reading_files_by_ranges_finds_what_reading_by_keys_finds(
     new_database: NewDatabase,
     tmp_path: Path,

@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 import verified
 from publishers import install
-from shared import Run, fetch, url_of
+from shared import Run, fetch, met, url_of
 from verified import WAYS, document, read_by, run
 
 from eventlog.cli.context import transaction
@@ -83,8 +83,7 @@ def found(report: VerifyReport) -> list[tuple[str, str]]:
 DAMAGES = [("missing", "id=25"), ("value", "id=26")]
 
 
-@pytest.mark.parametrize("chunk", [1, 2, 3])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "chunk"), met(WAYS, [1, 2, 3]))
 def test_damages_are_found_although_the_table_is_rewritten_while_a_chunk_is_read(
     source: sa.Engine, copy: sa.Engine, monkeypatch: pytest.MonkeyPatch, way: str, chunk: int
 ) -> None:

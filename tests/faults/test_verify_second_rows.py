@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 import verified
 from publishers import install
-from shared import Run, url_of
+from shared import Run, met, url_of
 from verified import WAYS, document, read_by, run
 
 from eventlog.config.load import load
@@ -66,8 +66,7 @@ def found(report: VerifyReport) -> list[tuple[str, str, str]]:
     return [(one.kind.value, one.key, one.fault) for one in order]
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 1000])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "size"), met(WAYS, [1, 2, 7, 1000]))
 def test_a_second_row_of_a_key_is_a_surplus_however_the_table_is_read(
     source: sa.Engine, copy: sa.Engine, monkeypatch: pytest.MonkeyPatch, way: str, size: int
 ) -> None:

@@ -212,7 +212,7 @@ def write_and_publish(
 def test_no_row_is_lost_and_none_is_out_of_order_among_eight_writers(
     database: sa.Engine, tmp_path: Path, seed: int, options: dict[str, Any]
 ) -> None:
-    write_and_publish(database, tmp_path, seed, 60, **options)
+    write_and_publish(database, tmp_path, seed, 30, **options)
 
 
 @pytest.mark.soak

@@ -22,6 +22,7 @@ from pathlib import Path
 import click
 import pytest
 from documents import ROOT, fenced, runnable, shown_output
+from processes import command_in
 from shared import free_port
 
 from eventlog import cli
@@ -329,7 +330,11 @@ _LONG = ("changes-of-an-application.md", "convert-a-backlog.md", "consumers.md")
 def test_blocks_that_need_nothing_run_and_print_what_the_page_shows(
     page: Path, directory: Path, tmp_path: Path
 ) -> None:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    commands = tmp_path / "commands"
+    commands.mkdir()
+    # A block of a long page ends by a signal what it has started.
+    inherited = [] if page.name in _LONG else command_in(commands)
+    path = os.pathsep.join(map(str, (commands, Path(sys.executable).parent, os.environ["PATH"])))
     environ = {
         name: value for name, value in os.environ.items() if not name.startswith("EVENTLOG_")
     } | {"PATH": path}
@@ -348,6 +353,7 @@ def test_blocks_that_need_nothing_run_and_print_what_the_page_shows(
                     env=environ,
                     stdout=file,
                     stderr=file,
+                    pass_fds=inherited,
                     start_new_session=True,
                 )
                 sessions.append(block.pid)

@@ -1,8 +1,8 @@
 """Schedules of real PostgreSQL sessions, by number: the same in every run.
 
 ``interleave.py`` says how a seed is told, shrunk and run again. It runs in a process of its own,
-which has the machine of the simulation in place of the clock. All tests share one server. Half of
-the seeds are fixed, and the commit decides the others.
+which has the machine of the simulation in place of the clock. All tests share one server. Two thirds
+of the seeds are fixed, and the commit decides the others.
 """
 
 from __future__ import annotations
@@ -41,27 +41,30 @@ def plain(url: str, *words: str) -> str:
 
 
 def test_each_row_is_sent_once_and_in_order_beside_open_transactions(url: str) -> None:
-    assert " 100 schedules, 0 failed" in plain(url, "--seeds", "1-100")
+    assert " 60 schedules, 0 failed" in plain(url, "--seeds", "1-60")
 
 
 def test_the_schedules_that_the_commit_decides_lose_nothing(url: str) -> None:
     words = ["git", "-C", str(PROGRAM.parent), "rev-parse", "HEAD"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     first = Random(done.stdout).randrange(10**9)
-    assert " 100 schedules, 0 failed" in plain(url, "--seeds", f"{first}-{first + 99}")
+    assert " 30 schedules, 0 failed" in plain(url, "--seeds", f"{first}-{first + 29}")
 
 
 def test_a_seed_has_the_same_story_in_every_run(url: str) -> None:
     assert interleave(url, "--seed", "3") == interleave(url, "--seed", "3")
 
 
-def test_a_gap_that_is_closed_too_early_and_a_requeue_that_does_not_wait_are_found(
-    url: str,
-) -> None:
-    faults = "gaps close once they were seen empty|requeue waits for no delivery"
-    gap, request = plain(url, "--faults", faults, "--most", "100").splitlines()
-    assert "has never sent" in gap
-    assert "requeue sends" in request
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("gaps close once they were seen empty", "has never sent"),
+        pytest.param("requeue waits for no delivery", "requeue sends", marks=pytest.mark.soak),
+    ],
+)
+def test_a_fault_that_is_put_in_is_found(url: str, fault: str, said: str) -> None:
+    (told,) = plain(url, "--faults", fault, "--most", "100").splitlines()
+    assert said in told
 
 
 def test_schedules_that_are_hardly_ever_drawn_lose_nothing(url: str) -> None:

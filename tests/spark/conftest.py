@@ -45,7 +45,7 @@ def java() -> None:
 @pytest.fixture(scope="session")
 def spark(java: None) -> Iterator[SparkSession]:
     session = open_session(
-        "local[2]", conf={"spark.sql.shuffle.partitions": "4"}
+        "local[2]", conf={"spark.sql.shuffle.partitions": "2"}
     )  # by default 200, whatever the data
     yield session
     session.stop()

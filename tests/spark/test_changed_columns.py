@@ -65,18 +65,18 @@ def engine_of(config: Path, place: Path) -> Engine:
     return Engine(reader_of(config=config, start_from="latest", **{"class": "one"}), place)
 
 
-@pytest.mark.parametrize("column", CHANGED)
 def test_a_stream_fails_with_the_name_of_the_column_whose_type_changed(
-    one: tuple[sa.Engine, Path], tmp_path: Path, column: str
+    one: tuple[sa.Engine, Path], tmp_path: Path
 ) -> None:
     database, config = one
-    engine = engine_of(config, tmp_path / "query")
-    engine.rest()
-    alter(database, config, column, CHANGED[column])
-    run(database, f"UPDATE one SET {column} = DEFAULT, i = 2")
-    with pytest.raises(ColumnsChanged, match=rf"column {column} of one was .+ and is .+ now"):
+    for column, kind in CHANGED.items():
+        engine = engine_of(config, tmp_path / column)
         engine.rest()
-    engine.reader.stop()
+        alter(database, config, column, kind)
+        run(database, f"UPDATE one SET {column} = DEFAULT, i = coalesce(i, 0) + 1")
+        with pytest.raises(ColumnsChanged, match=rf"column {column} of one was .+ and is .+ now"):
+            engine.rest()
+        engine.reader.stop()
 
 
 def test_the_same_checkpoint_takes_the_new_type_over(
@@ -96,17 +96,20 @@ def test_the_same_checkpoint_takes_the_new_type_over(
     again.reader.stop()
 
 
-@pytest.mark.parametrize("column", SAME)
 def test_a_stream_continues_if_the_types_of_the_struct_did_not_change(
-    one: tuple[sa.Engine, Path], tmp_path: Path, column: str
+    one: tuple[sa.Engine, Path], tmp_path: Path
 ) -> None:
     database, config = one
     engine = engine_of(config, tmp_path / "query")
     engine.rest()
-    alter(database, config, column, SAME[column])
-    run(database, "ALTER TABLE one ADD new integer, DROP i", f"UPDATE one SET {column} = '5'")
+    for column, kind in SAME.items():
+        alter(database, config, column, kind)
+        run(database, f"ALTER TABLE one ADD new_{column} integer", f"UPDATE one SET {column} = '5'")
+        (row,) = engine.rest()
+        assert row["after"][column] in (5, "5")
+    run(database, "ALTER TABLE one DROP i", "UPDATE one SET short = '6'")
     (row,) = engine.rest()
-    assert row["after"][column] in (5, "5")
+    assert row["after"]["short"] == "6"
     engine.reader.stop()
 
 

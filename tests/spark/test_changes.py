@@ -121,11 +121,11 @@ def test_local_times_are_those_of_another_program_in_the_zone_of_the_format(
     assert row["commit_time"] == datetime(2026, 5, 4 if is_ours else 3, hour, 2, 1, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("partition_rows", [10_000, 700, 97])
+@pytest.mark.parametrize("partition_rows", [10_000, pytest.param(700, marks=pytest.mark.soak), 97])
 def test_the_documents_are_those_of_the_publisher_byte_for_byte(
     log: sa.Engine, config: str, partition_rows: int
 ) -> None:
-    log_rows(log, random_rows(3_000, seed=210))
+    log_rows(log, random_rows(1_000, seed=210))
     rows = read_all(config=config, xds="true", partitionRows=partition_rows)
     assert [row["xds"] for row in rows] == published(log)
 
@@ -234,17 +234,17 @@ def test_future_events_are_refused(
 # --- the stream -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("most", [1_000_000, 400, 23])
+@pytest.mark.parametrize("most", [1_000_000, pytest.param(400, marks=pytest.mark.soak), 23])
 def test_batches_of_any_size_give_the_events_of_the_publisher(
     log: sa.Engine, config: str, tmp_path: Path, most: int
 ) -> None:
-    log_rows(log, random_rows(1_500, seed=211))
+    log_rows(log, random_rows(800, seed=211))
     engine = Engine(
         reader_of(config=config, xds="true", maxRowsPerBatch=most, partitionRows=150),
         tmp_path / "q",
     )
     assert [row["xds"] for row in engine.rest()] == published(log)
-    assert (engine.number > 2) == (most < 1_500)
+    assert (engine.number > 2) == (most < 800)
 
 
 def test_a_first_group_that_is_long_open_is_read_to_its_end_in_few_steps(

@@ -111,7 +111,7 @@ def follow(config: Path, out: Path, until: Any, kill: float, *options: str) -> i
 )
 @pytest.mark.parametrize(
     ("batches", "kills", "writers"),
-    [(12, 2, 4), pytest.param(500, 50, 8, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])],
+    [(8, 2, 4), pytest.param(500, 50, 8, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])],
 )
 def test_each_committed_row_is_in_one_event_however_queries_and_tasks_are_killed(
     log: sa.Engine,

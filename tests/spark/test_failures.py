@@ -36,13 +36,15 @@ from eventlog.spark.session.session import (
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("begun", ["_STARTED", "_temporary/*"])
+@pytest.mark.parametrize(
+    "begun", [pytest.param("_STARTED", marks=pytest.mark.soak), "_temporary/*"]
+)
 def test_a_worker_that_is_killed_is_replaced_and_the_result_is_the_same(
     log: sa.Engine, tmp_path: Path, begun: str
 ) -> None:
-    log_rows(log, random_rows(20_000, seed=30))
+    log_rows(log, random_rows(8_000, seed=30))
     config = config_of(log)
-    copy(config, tmp_path / "calm", partition_rows=4_000)
+    copy(config, tmp_path / "calm", partition_rows=1_600)
     killed: list[int] = []
     over = threading.Event()
 
@@ -67,7 +69,7 @@ def test_a_worker_that_is_killed_is_replaced_and_the_result_is_the_same(
     killer = threading.Thread(target=kill_one)
     killer.start()
     try:
-        convert(config, tmp_path / "stormy", partition_rows=4_000, mark=True)
+        convert(config, tmp_path / "stormy", partition_rows=1_600, mark=True)
     finally:
         over.set()
         killer.join()

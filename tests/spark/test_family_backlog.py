@@ -66,7 +66,7 @@ def config(database: sa.Engine, tmp_path: Path) -> Config:
     return load(tmp_path / "eventlog.toml", {})
 
 
-def change(database: sa.Engine, seed: int, number: int = 250) -> None:
+def change(database: sa.Engine, seed: int, number: int) -> None:
     chance = random.Random(seed)
     with database.connect() as conn:
         for n in range(number):
@@ -95,11 +95,11 @@ def change(database: sa.Engine, seed: int, number: int = 250) -> None:
 def test_the_job_gives_the_events_of_the_publisher_and_marks_the_rows(
     database: sa.Engine, config: Config, tmp_path: Path
 ) -> None:
-    change(database, seed=5)
+    change(database, seed=5, number=120)
     waiting = statuses(database)
-    copied = copy(config, tmp_path / "copy", partition_rows=220)
+    copied = copy(config, tmp_path / "copy", partition_rows=110)
     assert set(statuses(database).values()) == {"N"}
-    report = convert(config, tmp_path / "out", mark=True, partition_rows=130)
+    report = convert(config, tmp_path / "out", mark=True, partition_rows=65)
     assert set(statuses(database).values()) == {"S"}
     execute(database, "UPDATE eventlog SET status = 'N'")
     expected = publish(config)
@@ -159,7 +159,7 @@ def test_what_is_committed_while_the_job_reads_is_in_no_part_and_is_published_la
 def test_a_row_changed_by_hand_during_a_job_ends_the_job_and_nothing_is_marked(
     database: sa.Engine, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    change(database, seed=7, number=100)
+    change(database, seed=7, number=40)
     run_job = backlog._run_job
 
     def mark_one(spark: SparkSession, job: Job, request: backlog.Request) -> object:
@@ -179,7 +179,7 @@ def test_a_row_changed_by_hand_during_a_job_ends_the_job_and_nothing_is_marked(
 def test_an_estimate_counts_what_the_job_reads(
     database: sa.Engine, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    change(database, seed=8, number=50)
+    change(database, seed=8, number=20)
     command = [
         "--config",
         str(tmp_path / "eventlog.toml"),

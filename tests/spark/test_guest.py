@@ -135,12 +135,12 @@ def test_a_setting_for_a_spark_that_runs_already_is_refused(spark: SparkSession)
 def test_a_pyspark_without_repartition_by_id_gives_the_same_documents(
     log: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log_rows(log, random_rows(3_000, seed=91))
-    copy(config_of(log), tmp_path / "new", partition_rows=500)
+    log_rows(log, random_rows(600, seed=91))
+    copy(config_of(log), tmp_path / "new", partition_rows=100)
     for cls in {type(open_session("local[2]").range(1)), DataFrame}:
         if "repartitionById" in vars(cls):
             monkeypatch.delattr(cls, "repartitionById")
-    copy(config_of(log), tmp_path / "old", partition_rows=500)
+    copy(config_of(log), tmp_path / "old", partition_rows=100)
     assert documents_of(tmp_path / "old") == documents_of(tmp_path / "new")
 
 

@@ -215,42 +215,10 @@ def table_now(database: sa.Engine) -> tuple[dt.datetime, list[Any]]:
 
 
 @pytest.mark.skipif(not HAS_STREAMS, reason="streams need PySpark 4.2")
-def test_changes_of_single_statements_are_separate_although_one_batch_has_them_all(
+def test_a_copy_that_gets_a_history_has_its_first_state_and_then_each_change_of_a_statement(
     spark: SparkSession, database: sa.Engine, tmp_path: Path
 ) -> None:
-    run(database, INSERT.format(first=1, last=5))
-    config, copy = installed(database, tmp_path), delta(tmp_path / "acct")
-
-    def follow() -> None:
-        live_copy(
-            spark, config, "acct", copy, checkpoint=tmp_path / "checkpoint",
-            trigger={"availableNow": True}, history=True,
-        ).awaitTermination()  # fmt: skip
-
-    follow()
-    moments = [table_now(database)]
-    for statements in (
-        ["UPDATE acct SET pay = 7, photo = NULL WHERE no < 3", "UPDATE acct SET pay = 8"],
-        ["UPDATE acct SET no = 1003, owner = 'moved' WHERE no = 3", INSERT.format(first=9, last=9)],
-        ["DELETE FROM acct WHERE no < 3"],
-        [INSERT.format(first=1, last=1), "UPDATE acct SET owner = 'again' WHERE no = 1"],
-    ):
-        for statement in statements:
-            run(database, statement)
-            moments.append(table_now(database))
-    follow()
-    assert_equal(database, tmp_path)
-    versions = history(spark, copy).toArrow().to_pylist()
-    for moment, rows in moments:
-        valid = [one for one in versions if one["valid_from"] <= moment]
-        then = [one for one in valid if one["valid_to"] is None or one["valid_to"] > moment]
-        assert comparable_rows({name: one[name] for name in rows[0]} for one in then) == rows
-
-
-@pytest.mark.skipif(not HAS_STREAMS, reason="streams need PySpark 4.2")
-def test_a_copy_that_gets_a_history_has_its_first_state_without_a_change(
-    spark: SparkSession, database: sa.Engine, tmp_path: Path
-) -> None:
+    """Also where one batch has the changes of several statements."""
     run(database, INSERT.format(first=1, last=5))
     config, copy = installed(database, tmp_path), delta(tmp_path / "acct")
     follow = partial(
@@ -263,6 +231,24 @@ def test_a_copy_that_gets_a_history_has_its_first_state_without_a_change(
     query.awaitTermination()
     assert len(first) == 5
     assert versions_of(spark, copy) == first
+
+    moments = [table_now(database)]
+    for statements in (
+        ["UPDATE acct SET pay = 7, photo = NULL WHERE no < 3", "UPDATE acct SET pay = 8"],
+        ["UPDATE acct SET no = 1003, owner = 'moved' WHERE no = 3", INSERT.format(first=9, last=9)],
+        ["DELETE FROM acct WHERE no < 3"],
+        [INSERT.format(first=1, last=1), "UPDATE acct SET owner = 'again' WHERE no = 1"],
+    ):
+        for statement in statements:
+            run(database, statement)
+            moments.append(table_now(database))
+    follow(history=True).awaitTermination()
+    assert_equal(database, tmp_path)
+    versions = history(spark, copy).toArrow().to_pylist()
+    for moment, rows in moments:
+        valid = [one for one in versions if one["valid_from"] <= moment]
+        then = [one for one in valid if one["valid_to"] is None or one["valid_to"] > moment]
+        assert comparable_rows({name: one[name] for name in rows[0]} for one in then) == rows
 
 
 def versions_of(spark: SparkSession, copy: Any) -> list[Any]:

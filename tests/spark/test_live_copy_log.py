@@ -72,7 +72,15 @@ def copied(
     return put
 
 
-@pytest.mark.parametrize("row_style", ["field", "remove_all", "field_query_back", "row_query_back"])
+@pytest.mark.parametrize(
+    "row_style",
+    [
+        "field",
+        pytest.param("remove_all", marks=pytest.mark.soak),
+        pytest.param("field_query_back", marks=pytest.mark.soak),
+        "row_query_back",
+    ],
+)
 def test_an_insert_whose_rows_come_in_two_batches_loses_no_column(
     accounts: sa.Engine, tmp_path: Path, row_style: str
 ) -> None:

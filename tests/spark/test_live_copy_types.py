@@ -48,17 +48,17 @@ SAME, LOST = "each value is the same", "values may be lost"
 # before, a value of it, after (perhaps with USING), a value of that, what the change means
 SHORT = [
     ("integer", "7", "bigint", "5000000000", SAME),
-    ("integer", "7", "numeric(12,2)", "1.75", SAME),
-    ("integer", "7", "double precision", "1.75", SAME),
     ("numeric(10,2)", "1.25", "numeric(10,4)", "1.2345", SAME),
     ("date", "'2026-01-02'", "timestamp", "'2026-01-02 10:20:30.5'", SAME),
     ("varchar(3)", "'abc'", "text", "'abcdefghi'", SAME),
     ("integer", "7", "text", "'x'", LOST),
-    ("real", "1.1", "double precision", "1.1", LOST),
     ("numeric(10,4)", "1.2345", "numeric(10,2)", "1.25", LOST),
     ("timestamp", "'2026-01-02 10:20:30'", "timestamptz", "'2026-07-02 10:20:30+02'", LOST),
 ]
 LONG = [
+    ("integer", "7", "numeric(12,2)", "1.75", SAME),
+    ("integer", "7", "double precision", "1.75", SAME),
+    ("real", "1.1", "double precision", "1.1", LOST),
     ("smallint", "7", "integer", "70000", SAME),
     ("numeric(10,2)", "1.25", "numeric(14,2)", "123456789012.25", SAME),
     ("timestamp(0)", "'2026-01-02 10:20:30'", "timestamp(6)", "'2026-01-02 10:20:30.123456'", SAME),

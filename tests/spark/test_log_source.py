@@ -39,25 +39,19 @@ def load(spark: SparkSession, url_file: Path, **options: object) -> DataFrame:
     )
 
 
-def test_the_columns_are_typed_and_hold_what_the_table_holds(
+def test_the_columns_are_typed_and_equal_partitions_hold_what_the_table_holds(
     spark: SparkSession, log: sa.Engine, url_file: Path
 ) -> None:
-    log_rows(log, random_rows(500, seed=40))
-    frame = load(spark, url_file)
+    log_rows(log, random_rows(400, seed=41))
+    log_rows(log, random_rows(400, seed=42, first=9_000_000_000))
+    frame = load(spark, url_file, partition_rows=100)
     assert tuple(frame.columns) == LogRow._fields
     assert dict(frame.dtypes)["record_id"] == dict(frame.dtypes)["event_type"] == "bigint"
     assert dict(frame.dtypes)["event_time"] == "timestamp_ntz"
     there = fetch(log, f"SELECT {', '.join(LogRow._fields)} FROM {LOG} ORDER BY record_id")
-    assert [tuple(row) for row in frame.collect()] == there
-
-
-def test_partitions_hold_about_equal_numbers_of_rows(
-    spark: SparkSession, log: sa.Engine, url_file: Path
-) -> None:
-    log_rows(log, random_rows(2_000, seed=41))
-    log_rows(log, random_rows(2_000, seed=42, first=9_000_000_000))
-    parts = load(spark, url_file, partition_rows=500).rdd.glom().map(len).collect()
-    assert parts == [500] * 8
+    parts = frame.rdd.glom().collect()
+    assert [len(part) for part in parts] == [100] * 8
+    assert [tuple(row) for part in parts for row in part] == there
 
 
 def test_options_reach_the_database(spark: SparkSession, log: sa.Engine, url_file: Path) -> None:

@@ -39,7 +39,7 @@ _LATE = (
 def test_nothing_is_marked_unless_asked_for_and_a_rerun_only_marks(
     log: sa.Engine, tmp_path: Path
 ) -> None:
-    log_rows(log, random_rows(3_000, seed=5))
+    log_rows(log, random_rows(1_000, seed=5))
     out = tmp_path / "out"
     first = convert(config_of(log), out)
     assert set(statuses(log).values()) == {"N"}
@@ -49,7 +49,7 @@ def test_nothing_is_marked_unless_asked_for_and_a_rerun_only_marks(
     assert (first.resumed, again.resumed) == (False, True)
     assert statuses(log) == statuses_of(out, first)
     assert documents_of(out) == documents
-    assert again.marked == 3_000
+    assert again.marked == 1_000
 
     assert convert(config_of(log), out, mark=True).marked == 0
 
@@ -83,7 +83,7 @@ def test_a_row_committed_late_inside_the_range_is_not_marked_and_is_published_la
 def test_concurrent_writers_lose_nothing_and_are_never_marked_unread(
     log: sa.Engine, tmp_path: Path
 ) -> None:
-    log_rows(log, random_rows(3_000, seed=7))
+    log_rows(log, random_rows(1_000, seed=7))
     out = tmp_path / "out"
     stop = threading.Event()
 
@@ -117,9 +117,9 @@ def test_concurrent_writers_lose_nothing_and_are_never_marked_unread(
 def test_marks_that_were_interrupted_are_completed_once(
     log: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log_rows(log, random_rows(3_000, seed=9))
+    log_rows(log, random_rows(1_500, seed=9))
     out = tmp_path / "out"
-    monkeypatch.setattr(claim, "_BATCH_ROWS", 500)
+    monkeypatch.setattr(claim, "_BATCH_ROWS", 250)
     written = []
 
     def write_and_die(*arguments: object) -> int:
@@ -146,7 +146,7 @@ def test_marks_that_were_interrupted_are_completed_once(
 def test_rows_are_deleted_if_the_log_must_stay_small(
     log: sa.Engine, tmp_path: Path, given: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    log_rows(log, random_rows(2_000, seed=10))
+    log_rows(log, random_rows(800, seed=10))
     own = {
         int(i)
         for (i,) in fetch(log, f"SELECT record_id FROM {LOG} WHERE perpetrator = 'publisher'")
@@ -178,7 +178,7 @@ def test_a_backlog_with_only_loopback_rows_is_reported(
 def test_loopback_rows_are_consumed_or_left(
     log: sa.Engine, tmp_path: Path, loopback_action: str, letter: str
 ) -> None:
-    log_rows(log, random_rows(2_000, seed=11))
+    log_rows(log, random_rows(800, seed=11))
     config = config_of(log, publisher__loopback_action=loopback_action)
     report = convert(config, tmp_path / "out", mark=True)
     own = {i for (i,) in fetch(log, f"SELECT record_id FROM {LOG} WHERE perpetrator = 'publisher'")}

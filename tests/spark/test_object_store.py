@@ -70,8 +70,8 @@ def is_tidy(store: Store, prefix: str) -> bool:
 def test_a_whole_job_puts_the_bytes_of_a_directory_into_a_bucket_once_and_marks_its_rows(
     log: sa.Engine, store: Store, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log_rows(log, random_rows(3_000, seed=120))
-    command = ["backlog", "run", "--config", str(file), "--partition-rows", "700", "--out"]
+    log_rows(log, random_rows(1_000, seed=120))
+    command = ["backlog", "run", "--config", str(file), "--partition-rows", "250", "--out"]
     assert cli.run([*command, str(tmp_path / "local"), "--no-claim"]) == 0
     assert cli.run([*command, store.uri("whole")]) == 0
     assert store.output("whole") == output_of(tmp_path / "local")

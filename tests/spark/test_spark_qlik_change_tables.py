@@ -99,7 +99,7 @@ def as_json(found: DataFrame) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("writer", "reader"),
     [
-        ({"file_format": "parquet"}, {}),
+        pytest.param({"file_format": "parquet"}, {}, marks=pytest.mark.soak),
         (
             {"file_format": "parquet", "partitioned": True},
             {"partitioned": True, "absent_nulls": "absent", "task": "t"},
@@ -122,7 +122,7 @@ def test_the_same_changes_as_row_by_row(
     assert as_json(read_change_table(spark, str(tmp_path), reader)) == expected
 
 
-@pytest.mark.parametrize("file_format", ["csv", "json"])
+@pytest.mark.parametrize("file_format", ["csv", pytest.param("json", marks=pytest.mark.soak)])
 def test_compressed_files_are_read_together_with_others(
     spark: SparkSession, tmp_path: Path, file_format: str
 ) -> None:
@@ -161,7 +161,7 @@ def test_a_table_of_which_no_file_is_read_is_an_error(spark: SparkSession, tmp_p
     ("member", "code"),
     [
         ({"header__change_mask": 768}, "FormatError"),
-        ({"header__timestamp": 20240510}, "FormatError"),
+        pytest.param({"header__timestamp": 20240510}, "FormatError", marks=pytest.mark.soak),
         ({"id": [1]}, "Error"),
     ],
 )

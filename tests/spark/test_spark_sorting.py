@@ -61,7 +61,10 @@ def both_ways(
     return (tmp_path / "out" / converted.output).read_text().splitlines(), in_memory
 
 
-@pytest.mark.parametrize("options", [{}, {"order_by": "oper_date"}, {"destinations": "all"}])
+@pytest.mark.parametrize(
+    "options",
+    [{"order_by": "oper_date"}, {"destinations": "all"}, pytest.param({}, marks=pytest.mark.soak)],
+)
 def test_an_export_in_any_order_is_read_in_the_order_of_the_log(
     spark: SparkSession, tmp_path: Path, options: dict[str, Any]
 ) -> None:
@@ -131,7 +134,10 @@ def tables_in_disorder(directory: Path, file_format: str) -> None:
             path.rename(path.with_name(f"{number}{path.suffix}"))
 
 
-@pytest.mark.parametrize("file_format", ["csv", "json", "parquet"])
+@pytest.mark.parametrize(
+    "file_format",
+    ["csv", *(pytest.param(one, marks=pytest.mark.soak) for one in ("json", "parquet"))],
+)
 def test_change_tables_are_read_in_the_order_of_their_change_seq(
     spark: SparkSession, tmp_path: Path, file_format: str
 ) -> None:
