@@ -34,6 +34,7 @@ import hypothesis
 import mysql_servers
 import pytest
 import sqlalchemy as sa
+from compiled_statements import compile_once
 from shared import Run, examples, temporary_servers
 
 from eventlog import cli
@@ -61,6 +62,7 @@ def pytest_configure() -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    compile_once()
 
 
 def pytest_collection() -> None:
