@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import cache
 from importlib.resources import files
@@ -99,10 +99,31 @@ def met(*parameters: Sequence[Any], also: Iterable[tuple[Any, ...]] = ()) -> lis
         tuple(values.index(value) for values, value in zip(parameters, case, strict=True))
         for case in also
     }
+    return _product(parameters, chosen)
+
+
+def matrix(*parameters: Sequence[Any]) -> list[Any]:
+    """Return the product of parameters as the cases of a test. Those of CI meet each pair of values of
+    two parameters, or each value of a single one; the others are for the soak.
+
+    The choice is the same in each run: always the first of the cases that meet most new pairs.
+    """
+    cases = [*itertools.product(*(range(len(values)) for values in parameters))]
+    pairs = [set(itertools.combinations(enumerate(case), min(2, len(case)))) for case in cases]
+    missing, chosen = set[Any]().union(*pairs), set[tuple[int, ...]]()
+    while missing:
+        best = max(range(len(cases)), key=lambda one: len(pairs[one] & missing))
+        chosen.add(cases[best])
+        missing -= pairs[best]
+    return _product(parameters, chosen)
+
+
+def _product(parameters: Sequence[Sequence[Any]], of_ci: Container[tuple[int, ...]]) -> list[Any]:
+    """Return all cases; those whose places are not in ``of_ci`` are for the soak."""
     return [
         pytest.param(
             *(values[place] for values, place in zip(parameters, places, strict=True)),
-            marks=[] if places in chosen else pytest.mark.soak,
+            marks=[] if places in of_ci else pytest.mark.soak,
         )
         for places in itertools.product(*(range(len(values)) for values in parameters))
     ]

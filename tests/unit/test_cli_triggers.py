@@ -7,14 +7,19 @@ import json
 import re
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from shared import Run
+from shared import Run, execute, url_of
 
+from eventlog import cli
 from eventlog.exit_codes import ExitCode
+from eventlog.sql import migrations
 
+pytestmark = pytest.mark.usefixtures("database")
 SCHEMA = """
 CREATE SCHEMA hr;
 CREATE TABLE hr.usr (idu integer PRIMARY KEY, fname text, lname text, password_hash text);
@@ -39,13 +44,50 @@ ORDER BY 1, 2, 3
 """
 
 
+def fill(database: sa.Engine) -> None:
+    """The tables."""
+    execute(database, SCHEMA)
+
+
+def fill_with_log(database: sa.Engine) -> None:
+    """The tables and a log."""
+    fill(database)
+    migrations.upgrade(database, log_table="eventlog", schema="hr")
+
+
+def fill_with_triggers(database: sa.Engine) -> None:
+    """The tables, a log, and the triggers of CONFIG."""
+    fill_with_log(database)
+    assert cli.run(["--quiet", "--database-url", url_of(database), "triggers", "apply"]) == 0
+
+
 @pytest.fixture
-def run(database: sa.Engine, run: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
-    with database.begin() as conn:
-        conn.exec_driver_sql(SCHEMA)
-    monkeypatch.setenv("EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False))
+def database(
+    request: pytest.FixtureRequest,
+    filled_database: Any,
+    empty_home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[sa.Engine]:
+    """A database with the tables, which commands use; with what ``logged`` or ``installed`` adds."""
     Path("eventlog.toml").write_text(CONFIG)
-    return run
+    names = request.fixturenames
+    by_name = {"installed": fill_with_triggers, "logged": fill_with_log}
+    chosen = next((by_name[name] for name in by_name if name in names), fill)
+    with filled_database(chosen) as made:
+        monkeypatch.setenv("EVENTLOG_DATABASE_URL", url_of(made))
+        yield made
+
+
+@pytest.fixture
+def logged(database: sa.Engine) -> sa.Engine:
+    """The database of ``fill_with_log``."""
+    return database
+
+
+@pytest.fixture
+def installed(database: sa.Engine) -> sa.Engine:
+    """The database of ``fill_with_triggers``."""
+    return database
 
 
 def catalogue(database: sa.Engine) -> list[tuple[str, ...]]:
@@ -103,10 +145,10 @@ def test_a_log_with_unpublished_rows_is_dropped_only_by_force(
     assert catalogue(database) == before
 
 
+@pytest.mark.usefixtures("installed")
 def test_a_log_that_triggers_write_is_not_dropped_from_under_them(
     run: Run, database: sa.Engine
 ) -> None:
-    install(run)
     with database.begin() as conn:
         conn.exec_driver_sql(
             "ALTER TABLE hr.eventlog_error RENAME TO errors"
@@ -118,8 +160,8 @@ def test_a_log_that_triggers_write_is_not_dropped_from_under_them(
     assert log_rows(database) == [(1, "idu=1", "fname")]
 
 
+@pytest.mark.usefixtures("installed")
 def test_a_downgrade_reports_the_revision(run: Run) -> None:
-    install(run)
     code, out, err = run("db", "downgrade")
     assert (code, out) == (2, "")
     assert "REVISION" in err
@@ -133,6 +175,7 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize(
     ("arguments", "question"),
     [
@@ -170,7 +213,6 @@ def test_what_destroys_asks_on_a_terminal_and_a_no_changes_nothing(
     arguments: tuple[str, ...],
     question: str,
 ) -> None:
-    install(run)
     if arguments[0] == "db":
         assert run("triggers", "drop")[0] == 0
     if arguments[1] == "apply":
@@ -214,10 +256,10 @@ def test_scripts_are_not_asked(
     assert catalogue(database) == before
 
 
+@pytest.mark.usefixtures("installed")
 def test_a_watch_that_is_taken_out_is_reported_with_what_apply_drops(
     run: Run, database: sa.Engine
 ) -> None:
-    install(run)
     before = everything(database)
     Path("eventlog.toml").write_text(CONFIG.split("[[watch]]")[0])
     for command in (("triggers", "plan"), ("triggers", "apply", "--dry-run")):
@@ -295,10 +337,10 @@ def test_a_pattern_watches_tables_and_nothing_that_belongs_to_others(
     assert json.loads(run("doctor", "--json")[1])["errors"] == 0
 
 
+@pytest.mark.usefixtures("installed")
 def test_a_new_table_that_matches_is_reported_by_plan(run: Run, database: sa.Engine) -> None:
 
     Path("eventlog.toml").write_text('[database]\nschema_name = "hr"\n[[watch]]\ntables = ["*"]\n')
-    install(run)
     with database.begin() as conn:
         conn.exec_driver_sql("CREATE TABLE hr.later (id integer PRIMARY KEY)")
     code, out, _ = run("triggers", "plan", "--check")
@@ -306,12 +348,12 @@ def test_a_new_table_that_matches_is_reported_by_plan(run: Run, database: sa.Eng
     assert any("hr.later" in line for line in json.loads(run("status", "--json")[1])["drift"])
 
 
+@pytest.mark.usefixtures("logged")
 def test_a_partition_that_is_watched_is_called_one_of_its_root(
     run: Run, database: sa.Engine
 ) -> None:
     with database.begin() as conn:
         conn.exec_driver_sql("CREATE TABLE hr.parts_1 PARTITION OF hr.parts FOR VALUES IN (1)")
-    assert run("db", "upgrade")[0] == 0
     for watch in ('table = "parts_1"', 'tables = ["parts_1"]'):
         Path("eventlog.toml").write_text(f'[database]\nschema_name = "hr"\n[[watch]]\n{watch}\n')
         code, out, err = run("triggers", "plan")
@@ -319,8 +361,8 @@ def test_a_partition_that_is_watched_is_called_one_of_its_root(
         assert "'parts_1' is a partition of parts. Name parts" in err
 
 
+@pytest.mark.usefixtures("logged")
 def test_all_refusals_of_a_plan_are_reported_at_once(run: Run) -> None:
-    assert run("db", "upgrade")[0] == 0
     Path("eventlog.toml").write_text(
         """
         [database]
@@ -351,12 +393,12 @@ def test_all_refusals_of_a_plan_are_reported_at_once(run: Run) -> None:
     assert len(lines) == 5
 
 
+@pytest.mark.usefixtures("logged")
 def test_init_fills_the_watches_in_from_the_database(
     run: Run, database: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with database.begin() as conn:
         conn.exec_driver_sql(MORE_TABLES)
-    assert run("db", "upgrade")[0] == 0
     code, _, err = run("init", "--tables")
     assert (code, "has [[watch]] sections already" in err) == (2, True)
     Path("eventlog.toml").write_text('# mine\n[database]\nschema_name = "hr"\n')
@@ -425,6 +467,7 @@ def test_names_of_secrets_are_those_of_crypts_too(run: Run, database: sa.Engine)
     )
 
 
+@pytest.mark.usefixtures("logged")
 def test_references_of_views_that_stay_values_are_reported(run: Run, database: sa.Engine) -> None:
     with database.begin() as conn:
         conn.exec_driver_sql("ALTER TABLE hr.usr ADD boss integer REFERENCES hr.usr")
@@ -435,12 +478,12 @@ def test_references_of_views_that_stay_values_are_reported(run: Run, database: s
         '[database]\nschema_name = "hr"\n[format]\nreferential = "dn"\n[[watch]]\nview = '
         '"view_boss"\nbase = { usr = { idu = "pk_idu", boss = "fk__idu__boss" } }\n'
     )
-    assert run("db", "upgrade")[0] == 0
     code, out, err = run("triggers", "plan")
     assert code == 0
     assert 'view_boss: fk__idu__boss stay values with referential = "dn"' in out + err
 
 
+@pytest.mark.usefixtures("logged")
 @pytest.mark.parametrize("format", ["debezium", "qlik-messages"])
 def test_init_makes_classes_of_child_tables_for_a_format_of_rows(
     run: Run, database: sa.Engine, format: str
@@ -451,7 +494,6 @@ def test_init_makes_classes_of_child_tables_for_a_format_of_rows(
         conn.exec_driver_sql(
             "CREATE TABLE hr.usr_mail (idu integer REFERENCES hr.usr, mail text PRIMARY KEY)"
         )
-    assert run("db", "upgrade")[0] == 0
     path = Path("eventlog.toml")
     sink = (
         '[sink]\ntype = "stdout"\n'
@@ -484,8 +526,8 @@ def test_init_makes_classes_of_child_tables_for_a_format_of_rows(
     assert "add a primary key to usr_phone" in phone["fix"][0]
 
 
+@pytest.mark.usefixtures("logged")
 def test_a_dry_run_changes_nothing_and_shows_what_would_be(run: Run, database: sa.Engine) -> None:
-    assert run("db", "upgrade")[0] == 0
     before = everything(database)
     code, out, _ = run("triggers", "apply", "--dry-run")
     assert (code, out.splitlines()[-1], everything(database)) == (
@@ -534,8 +576,8 @@ def test_migrations_can_be_printed_without_a_server(run: Run, database: sa.Engin
     assert catalogue(database) == before
 
 
+@pytest.mark.usefixtures("logged")
 def test_plan_shows_what_apply_would_do_and_check_reports_it_by_the_exit_code(run: Run) -> None:
-    run("db", "upgrade")
     code, out, err = run("triggers", "plan")
     assert (code, err) == (0, "Run `eventlog triggers apply` to do this.\n")
     assert "+ hr.usr: " in out
@@ -573,8 +615,8 @@ def test_a_plan_without_a_log_refuses_what_cannot_be_compiled(run: Run) -> None:
     assert (code, "nowhere" in err, "db upgrade" in err) == (2, True, False)
 
 
+@pytest.mark.usefixtures("logged")
 def test_plan_reports_that_no_table_is_declared(run: Run) -> None:
-    run("db", "upgrade")
     Path("eventlog.toml").write_text('[database]\nschema_name = "hr"\n')
     assert "no [[watch]] that names a table" in run("triggers", "plan")[1]
 
@@ -584,8 +626,8 @@ def test_quiet_applies_and_drops_without_a_word(run: Run) -> None:
         assert run("--quiet", *command) == (0, "", "")
 
 
+@pytest.mark.usefixtures("installed")
 def test_plan_shows_what_must_be_replaced_and_dropped(run: Run) -> None:
-    install(run)
     Path("eventlog.toml").write_text(
         CONFIG.replace('exclude = ["password_hash"]', 'row_style = "remove_all"')
     )
@@ -597,8 +639,8 @@ def test_plan_shows_what_must_be_replaced_and_dropped(run: Run) -> None:
     assert "- hr.usr: " in run("triggers", "plan")[1]
 
 
+@pytest.mark.usefixtures("logged")
 def test_the_printed_sql_does_what_apply_does(run: Run, database: sa.Engine) -> None:
-    run("db", "upgrade")
     code, sql, _ = run("triggers", "apply", "--sql")
     assert code == 0
     assert run("triggers", "plan", "--sql")[1] == sql
@@ -608,8 +650,8 @@ def test_the_printed_sql_does_what_apply_does(run: Run, database: sa.Engine) -> 
     assert run("triggers", "plan", "--check")[0] == 0
 
 
+@pytest.mark.usefixtures("logged")
 def test_show_lists_what_is_installed(run: Run, database: sa.Engine) -> None:
-    run("db", "upgrade")
     assert "No triggers are installed" in run("triggers", "list")[2]
     assert run("triggers", "apply")[0] == 0
     code, out, err = run("triggers", "list")
@@ -627,6 +669,7 @@ def test_show_lists_what_is_installed(run: Run, database: sa.Engine) -> None:
     assert json.loads(run("--log-table", "other", "triggers", "list", "--json")[1]) == []
 
 
+@pytest.mark.usefixtures("logged")
 @pytest.mark.parametrize(
     ("watch", "part"),
     [
@@ -641,7 +684,6 @@ def test_show_lists_what_is_installed(run: Run, database: sa.Engine) -> None:
     ],
 )
 def test_a_watch_that_cannot_be_is_refused_in_one_line(run: Run, watch: str, part: str) -> None:
-    run("db", "upgrade")
     Path("eventlog.toml").write_text(f'[database]\nschema_name = "hr"\n[[watch]]\n{watch}\n')
     code, out, err = run("triggers", "plan")
     assert code in (1, 2)
