@@ -24,7 +24,12 @@ from eventlog.sql.port.log_operations import Selection
 class TestResume:
     # At most 2000 rows a second, so that there are seconds between what is waited for and the end.
     @pytest.mark.parametrize(
-        ("size", "rate", "wait_for"), [("1", "4", 2), ("1", "2000", 40), ("7", "2000", 70)]
+        ("size", "rate", "wait_for"),
+        [
+            ("1", "4", 2),
+            ("7", "2000", 70),
+            pytest.param("1", "2000", 40, marks=pytest.mark.soak),
+        ],
     )
     def test_after_kill_9_every_object_is_written_exactly_once(
         self, run: Run, hr: sa.Engine, size: str, rate: str, wait_for: int

@@ -36,38 +36,54 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize("name", NAMES)
+SCHEMA = 'it\'s\\ "100%" %s $1 $$; é -- {{ x }} :x'
+
+
+@pytest.mark.parametrize(
+    ("names", "schema"),
+    [
+        pytest.param(NAMES, SCHEMA, id="all"),
+        *(pytest.param([one], one, id=one, marks=pytest.mark.soak) for one in NAMES),
+    ],
+)
 @pytest.mark.parametrize("conforming", ["on", "off"])
 def test_any_identifier_is_a_name_and_nothing_else(
-    empty: Watched, name: str, conforming: str
+    empty: Watched, names: list[str], schema: str, conforming: str
 ) -> None:
+    """A table, its columns, and a child of each name, in one schema."""
     run(
         empty.conn,
         f"SET standard_conforming_strings = {conforming}",
         "SET escape_string_warning = off",
+        f"CREATE SCHEMA {quote_identifier(schema)}",
+        f"SET search_path = {quote_identifier(schema)}",
     )
-    quoted = quote_identifier(name)
-    value = quote_identifier(name[:28] + "2")
-    run(
-        empty.conn,
-        f"CREATE SCHEMA {quoted}",
-        f"SET search_path = {quoted}",
-        f"CREATE TABLE {quoted} ({quoted} text PRIMARY KEY, {value} text)",
-        f"CREATE TABLE child ({quoted} text REFERENCES {quoted} ON DELETE CASCADE, {value} text,"
-        f" UNIQUE ({quoted}, {value}))",
-    )
-    empty.watch(WatchedTable(name))
-    assert {action.kind for action in empty.plan(WatchedTable(name)).actions} == {"unchanged"}
-    key = table_key.key_text([(name, "x")])
-    column = name[:28] + "2"
-    assert empty.logged(f"INSERT INTO {quoted} VALUES ('x', 'v')") == [(1, key, column, None, "v")]
-    assert empty.logged(f"UPDATE {quoted} SET {value} = 'w'") == [(2, key, column, "v", "w")]
-    assert empty.logged("INSERT INTO child VALUES ('x', 'c')") == [
-        (2, key, f"child.{column}", None, "c")
-    ]
-    assert empty.logged(f"DELETE FROM {quoted}") == [(4, key, None, None, None)]
+    children = [f"child{number}" for number in range(len(names))]
+    for name, child in zip(names, children, strict=True):
+        quoted, value = quote_identifier(name), quote_identifier(name[:28] + "2")
+        run(
+            empty.conn,
+            f"CREATE TABLE {quoted} ({quoted} text PRIMARY KEY, {value} text)",
+            f"CREATE TABLE {child} ({quoted} text REFERENCES {quoted} ON DELETE CASCADE,"
+            f" {value} text, UNIQUE ({quoted}, {value}))",
+        )
+    watches = [*map(WatchedTable, names)]
+    empty.watch(*watches)
+    assert {action.kind for action in empty.plan(*watches).actions} == {"unchanged"}
+    for name, child in zip(names, children, strict=True):
+        column, key = name[:28] + "2", table_key.key_text([(name, "x")])
+        quoted, value = quote_identifier(name), quote_identifier(column)
+        assert empty.logged(f"INSERT INTO {quoted} VALUES ('x', 'v')") == [
+            (1, key, column, None, "v")
+        ]
+        assert empty.logged(f"UPDATE {quoted} SET {value} = 'w'") == [(2, key, column, "v", "w")]
+        assert empty.logged(f"INSERT INTO {child} VALUES ('x', 'c')") == [
+            (2, key, f"{child}.{column}", None, "c")
+        ]
+        assert empty.logged(f"DELETE FROM {quoted}") == [(4, key, None, None, None)]
     triggers_of(DIALECT).drop(empty.conn, LOG)
-    assert empty.logged(f"INSERT INTO {quoted} VALUES ('x', 'v')") == []
+    for name in names:
+        assert empty.logged(f"INSERT INTO {quote_identifier(name)} VALUES ('x', 'v')") == []
 
 
 def test_the_printed_script_does_what_apply_does(committed_usr: Watched) -> None:
