@@ -9,6 +9,7 @@ only.
 from __future__ import annotations
 
 import json
+import re
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -65,6 +66,25 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 for name, one in find(directory).items()
             }
             metafunc.parametrize(name, list(found.values()), ids=list(found))
+
+
+DIFFER = re.compile(
+    "answers|child_table|composite_key|layout|nulls|number_edges|query_back|reference_as_dn|"
+    "time_syntax|type[568]|value_types|view|xml"
+)
+"""The cases that reach what differs by a database: the types of columns and their texts, keys of
+several columns, views, layouts, and reading rows and their children back."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A case of DIFFER runs on every database, any other on PostgreSQL and SQLite, and in the soak on
+    the others.
+    """
+    for item in items:
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        is_further = parameters.get("target") not in (None, "postgresql", "sqlite")
+        if is_further and DIFFER.match(parameters["xds_case_file"].stem) is None:
+            item.add_marker(pytest.mark.soak)
 
 
 def _name(directory: Path, name: str) -> str:
