@@ -8,12 +8,13 @@ own kind.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from shared import each_step, one_of_each
 from trigger_log import BrokenOff, broken_off, downgrade, upgrade
 
 from eventlog.errors import LogTableError
@@ -89,28 +90,45 @@ def runs(engine: sa.Engine, work: Callable[[sa.Connection], None], after: int = 
     return False
 
 
-def test_an_upgrade_that_broke_off_anywhere_is_ended_by_the_next(engine: sa.Engine) -> None:
-    after = 0
-    while not runs(engine, upgrade, after):
+def statements(engine: sa.Engine, work: Callable[[sa.Connection], None]) -> list[str]:
+    """The first two words of each statement of some work that changes something."""
+    with engine.connect() as conn, broken_off(conn, 1_000_000) as done:
+        work(conn)
+    assert len(done) > 9
+    return [" ".join(statement.split()[:2]) for statement in done]
+
+
+CHOSEN = pytest.mark.parametrize(
+    "chosen", [one_of_each, pytest.param(each_step, marks=pytest.mark.soak)]
+)
+Chosen = Callable[[Sequence[str]], list[int]]
+
+
+@CHOSEN
+def test_an_upgrade_that_broke_off_anywhere_is_ended_by_the_next(
+    engine: sa.Engine, chosen: Chosen
+) -> None:
+    steps = chosen(statements(engine, upgrade))
+    for step in steps:
+        assert runs(engine, downgrade)
+        assert tables(engine) == []
+        assert not runs(engine, upgrade, step - 1)
         assert runs(engine, upgrade)
         assert tables(engine) == NAMES
         assert migrations.current(engine, log_table="eventlog") == migrations.heads()
-        assert runs(engine, downgrade)
-        assert tables(engine) == []
-        after += 1
-    assert after > 9
 
 
-def test_a_downgrade_that_broke_off_anywhere_is_ended_by_the_next(engine: sa.Engine) -> None:
+@CHOSEN
+def test_a_downgrade_that_broke_off_anywhere_is_ended_by_the_next(
+    engine: sa.Engine, chosen: Chosen
+) -> None:
     assert runs(engine, upgrade)
-    after = 0
-    while not runs(engine, downgrade, after):
+    steps = chosen(statements(engine, downgrade))
+    for step in steps:
+        assert runs(engine, upgrade)
+        assert not runs(engine, downgrade, step - 1)
         assert runs(engine, downgrade)
         assert tables(engine) == []
-        assert runs(engine, upgrade)
-        after += 1
-    assert after > 9
-    assert tables(engine) == []
 
 
 def test_an_upgrade_that_breaks_off_repeatedly_comes_to_its_end(engine: sa.Engine) -> None:

@@ -302,7 +302,19 @@ CHANGES: dict[str, tuple[tuple[str, str], list[tuple[str, str]]]] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(
+    ("tree", "change"),
+    [
+        *(("sqlite", change) for change in CHANGES),
+        ("postgresql", "another style"),
+        *(
+            pytest.param("postgresql", change, marks=pytest.mark.soak)
+            for change in CHANGES
+            if change != "another style"
+        ),
+    ],
+    indirect=["tree"],
+)
 def test_a_changed_declaration_gives_its_operations_and_the_way_back_is_exact(
     tree: Tree, change: str
 ) -> None:

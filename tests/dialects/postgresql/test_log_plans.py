@@ -132,7 +132,7 @@ def test_the_hot_statements_walk_an_index_whatever_the_statistics(
     conn.execute(
         sa.text(
             "INSERT INTO eventlog (event_type, table_name, table_key, new_value)"
-            " SELECT 1, 'usr', 'idu=' || n, repeat('x', 20) FROM generate_series(1, 200000) AS n"
+            " SELECT 1, 'usr', 'idu=' || n, repeat('x', 20) FROM generate_series(1, 100000) AS n"
         )
     )
     for statement in STATISTICS[statistics].split(";"):
