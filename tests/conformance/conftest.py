@@ -82,8 +82,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
-        is_further = parameters.get("target") not in (None, "postgresql", "sqlite")
-        if is_further and DIFFER.match(parameters["xds_case_file"].stem) is None:
+        case, target = parameters.get("xds_case_file"), parameters.get("target")
+        if case and target not in (None, "postgresql", "sqlite") and not DIFFER.match(case.stem):
             item.add_marker(pytest.mark.soak)
 
 

@@ -170,7 +170,7 @@ def test_nothing_is_lost_while_one_session_writes_and_another_removes(
     """A server's own pace: it removes a transaction once a whole poll has gone by since it was
     committed.
     """
-    steps = list(emulate(Workload(7, transactions=60, servers=("B", "A"))))
+    steps = list(emulate(Workload(7, transactions=30, servers=("B", "A"))))
     polls = 0
     written = threading.Event()
     removed = threading.Event()

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -623,9 +624,19 @@ def at(conn: Connection, moment: str, action: Callable[[], None]) -> Iterator[No
     assert "acted" in seen
 
 
-@pytest.mark.parametrize("moment", ["checks", "locks", "commits"])
+ACTIONS = (_asked_again, _registered, _reset_to_a_number, _replayed, _set_back)
+MOMENTS = ("checks", "locks", "commits")
+# Each action where the removal has decided and holds no lock yet; one at each moment. What a
+# removal locks is the same for all.
+IN_CI = {*((action, "locks") for action in ACTIONS), *((_registered, moment) for moment in MOMENTS)}
+
+
 @pytest.mark.parametrize(
-    "action", [_asked_again, _registered, _reset_to_a_number, _replayed, _set_back]
+    ("action", "moment"),
+    [
+        pytest.param(*one, marks=[] if one in IN_CI else [pytest.mark.soak])
+        for one in product(ACTIONS, MOMENTS)
+    ],
 )
 def test_no_row_goes_that_a_consumer_is_given_at_that_moment(
     partitioned: sa.Engine, action: Callable[[OpenLog], Promised], moment: str
