@@ -187,13 +187,14 @@ class Server:
         """
         self.run(
             f"CREATE DATABASE {name} CHARACTER SET utf8mb4",
-            f"CREATE USER IF NOT EXISTS {name}@localhost IDENTIFIED BY 'app'",
+            f"CREATE USER {name}@localhost IDENTIFIED BY 'app'",
             f"GRANT ALL PRIVILEGES ON {name}.* TO {name}@localhost",
         )
         try:
             yield self.url.set(username=name, password="app", database=name)
         finally:
-            self.run(f"DROP DATABASE {name}")
+            # With what the user was granted beyond it: the next one of this name has none of it.
+            self.run(f"DROP DATABASE {name}", f"DROP USER {name}@localhost")
 
     @property
     def _seen(self) -> Path:
