@@ -9,14 +9,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from old_leaves import MEANS, Command, Findings, known, opened, remove, write
-from shared import Run, execute, fetch, statuses, wait_until
+from shared import Run, execute, fetch, met, statuses, wait_until
 from sqlalchemy import Connection
 
 from eventlog import cli
@@ -626,17 +625,11 @@ def at(conn: Connection, moment: str, action: Callable[[], None]) -> Iterator[No
 
 ACTIONS = (_asked_again, _registered, _reset_to_a_number, _replayed, _set_back)
 MOMENTS = ("checks", "locks", "commits")
-# Each action where the removal has decided and holds no lock yet; one at each moment. What a
-# removal locks is the same for all.
-IN_CI = {*((action, "locks") for action in ACTIONS), *((_registered, moment) for moment in MOMENTS)}
 
 
 @pytest.mark.parametrize(
     ("action", "moment"),
-    [
-        pytest.param(*one, marks=[] if one in IN_CI else [pytest.mark.soak])
-        for one in product(ACTIONS, MOMENTS)
-    ],
+    met(ACTIONS, MOMENTS, also=[(_registered, "checks"), (_registered, "locks")]),
 )
 def test_no_row_goes_that_a_consumer_is_given_at_that_moment(
     partitioned: sa.Engine, action: Callable[[OpenLog], Promised], moment: str
