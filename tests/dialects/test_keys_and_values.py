@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from platforms import Kept, Platform
+from shared import met
 from trigger_log import TEXTS
 
 from eventlog.core import table_key
@@ -96,11 +97,14 @@ CHANGES = [
 ]
 
 
-@pytest.mark.parametrize(("type", "old", "new", "is_changed"), CHANGES)
-@pytest.mark.parametrize("row_style", ["field", "row_query_back"])
+@pytest.mark.parametrize(
+    ("change", "row_style"),
+    met(CHANGES, ["field", "row_query_back"], also=[(change, "field") for change in CHANGES]),
+)
 def test_a_change_is_a_change_of_bytes(
-    kept: Kept, type: str, old: str, new: str, is_changed: bool, row_style: str
+    kept: Kept, change: tuple[str, str, str, bool], row_style: str
 ) -> None:
+    type, old, new, is_changed = change
     types = kept.made(tables_of_types, row_style)
     types.run(f"INSERT INTO v_{type} VALUES (1, {old})")
     assert bool(types.logged(f"UPDATE v_{type} SET v = {new}")) is is_changed
