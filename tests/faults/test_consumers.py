@@ -410,7 +410,7 @@ def test_who_holds_the_lock_and_has_written_nothing_yet_is_not_relied_on(
 def test_of_a_set_of_many_ranges_what_has_joined_it_is_written(
     pg_log: sa.Engine, writer: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publisher.ledger, "_SMALL", 2)
+    monkeypatch.setattr("eventlog.publisher.ledger.ledger._SMALL", 2)
     late, sink, lines = writer(), Collecting(), []
     with opened(consumer(pg_log)) as context:
         state = recover(context)
