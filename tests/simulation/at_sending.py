@@ -11,11 +11,12 @@ source. It is checked at once, so that a fault shows without a kill that comes j
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from excuses import Excuse
-from lines import RecordedEvent, Request, due_in_position, events_of_entry, seconds_of
+from lines import RecordedEvent, Request, events_in_position, events_of_entry, seconds_of
 from replicas import class_of
 from scheduler import BEGIN
 
@@ -45,6 +46,10 @@ class AtSending:
         read."""
         self._answered: dict[Process, dict[Document, frozenset[str]]] = {}
         """The events of each document whose answer a process has still to record."""
+        self._sent: dict[Document, frozenset[str]] = {}
+        """The events of each document of a source that is being sent."""
+        self._pauses: dict[str, str] = {}
+        """The recorded times of the next attempts at events of a source, by event-id."""
         self._newest: dict[str, int] = {}
         """The newest delivery of each epoch."""
         self._copied = self._put_back = 0
@@ -82,9 +87,19 @@ class AtSending:
 
     def follows(self, entries: Iterable[str], longest_pause: float) -> None:
         """Note that who follows a source has read the entries of its position."""
-        if (process := self._process()) is not None and not process.start.get("once"):
-            times = [one for content in entries for one in due_in_position(content)]
-            self._due[process] = self._earliest(times, longest_pause)
+        if (process := self._process()) is None:
+            return
+        recorded = dict(one for content in entries for one in events_in_position(content))
+        # A pause lasts until its event is sent, over any number of restarts.
+        self._pauses = {
+            event_id: due
+            for event_id, told in recorded.items()
+            if (due := told or self._pauses.get(event_id))
+        }
+        if process.start.get("once"):
+            self._pauses = {}
+        else:
+            self._due[process] = self._earliest(self._pauses.items(), longest_pause)
 
     def is_built(self, consumer: str, events: Iterable[Any]) -> None:
         """Check events that were just built from the rows of their entry, or of a window: no row
@@ -93,6 +108,8 @@ class AtSending:
         rows = {row for event in events if event.operation for row in event.contributed}
         if not rows or (process is not None and self._has_old_file(process)):
             return
+        if process is not None and process.name.startswith("command"):
+            return  # a dry run sends nothing, and others mark rows meanwhile
         if consumer:
             known = self._world.done_by_consumers().get(consumer, ())
             # The transaction that records rows which it was asked for takes them from its set.
@@ -148,6 +165,8 @@ class AtSending:
         """Note that what the present process has read as waiting need not wait any more."""
         if (process := self._process()) is not None:
             self._due.pop(process, None)
+            if process.name == FOLLOWER:
+                self._pauses = {}
 
     def has_name(
         self, consumer: str, delivery_no: int, document_no: int, events: Sequence[Any]
@@ -161,14 +180,31 @@ class AtSending:
             names = frozenset(event.event_id for event in events)
             self._known[which] = self._process(), names
 
-    def sends_of_source(self, delivery_no: int, document_no: int, events: Sequence[Any]) -> None:
-        """Check a document that who follows a source is about to send."""
+    @contextmanager
+    def sends_of_source(
+        self, delivery_no: int, document_no: int, events: Sequence[Any]
+    ) -> Iterator[None]:
+        """Check a document that who follows a source sends while the block runs."""
         if (process := self._process()) is None:
+            yield
             return
-        names = [event.sent_id for event in events]
-        self._compare_document((FOLLOWER, "", delivery_no, document_no), names)
+        names = frozenset(event.sent_id for event in events)
+        which = FOLLOWER, "", delivery_no, document_no
+        self._compare_document(which, names)
+        others = self._sent.get(which) or self._answered.get(process, {}).get(which, names)
+        if not names <= others:
+            self._world.fail(
+                f"document {delivery_no}-{document_no} has the events {sorted(names)[:10]}, and one "
+                f"of the same number has {sorted(others)[:10]}"
+            )
         for name in names:
             self._compare_time(process, name, name)
+            self._pauses.pop(name, None)
+        self._sent[which] = names
+        try:
+            yield
+        finally:
+            self._sent.pop(which, None)
 
     def is_answered(
         self, consumer: str, delivery_no: int, document_no: int, names: Iterable[str]

@@ -507,7 +507,7 @@ def refuse_at_flush(world: World, chance: Random) -> None:
 
 def refuse_at_flush_of_source(world: World, chance: Random) -> None:
     """The receiver of a followed source accepts events, and refuses them at the flush."""
-    if world.plan["format"] in JOINS_NEW_KEY:  # a function gets two events for one of the source
+    if world.followed.format in JOINS_NEW_KEY:  # a function gets two events for one of the source
         return
     receiver = world.followed.receiver
     receiver.mood = {"refuses late": 0.3, "retry": chance.choice([0.0, 0.2])}

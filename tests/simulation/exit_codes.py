@@ -109,6 +109,16 @@ def _has_no_new_row(ended: Ended) -> bool:
     return not ended.world.application.session.execute(sql, (row,)).fetchone()[0]
 
 
+def _is_asked_for_again(ended: Ended) -> bool:
+    """Return True if the row of ``skip --ids`` is not refused any more: somebody has asked for it
+    again meanwhile."""
+    if "--consumer" in ended.words:
+        return ended.words[ended.words.index("--consumer") + 1] in ended.world.auditor.asked_again
+    row = ended.words[ended.words.index("--ids") + 1]
+    sql = "SELECT count(*) FROM eventlog WHERE record_id = ? AND status IN ('E', 'F')"
+    return not ended.world.application.session.execute(sql, (row,)).fetchone()[0]
+
+
 def _begins_below_removed(ended: Ended) -> bool:
     sql = "SELECT count(*) FROM removed_rows WHERE record_id >= ?"
     begin = ended.words[ended.words.index("--start-from") + 1]
@@ -168,6 +178,7 @@ REASONS = (
     Reason("consumers", 2, r"has no consumer", _has_no_such_consumer),
     Reason("skip", 2, r"has no consumer", _has_no_such_consumer),
     Reason("consumers", 2, r"were removed from the log", _begins_below_removed),
+    Reason("skip", 2, r"no row of --ids is refused", _is_asked_for_again),
     Reason("skip", 2, r"its rows are already done or deleted", _has_no_new_row),
     Reason("skip", 2, r"no event \S+ is in flight", _is_not_in_flight),
     Reason("resync", 1, r"the log has no rows of", _had_no_rows),

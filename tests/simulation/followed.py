@@ -30,6 +30,7 @@ from scheduler import BEGIN, Process
 
 from eventlog import registry
 from eventlog.core.catalog import table_of_types
+from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Change, ChangeOp, Event, EventResult, Level, Operation
 from eventlog.publisher.publisher import Publisher
 from eventlog.publisher.stream import (
@@ -49,6 +50,8 @@ from eventlog.publisher.stream.output import StreamOutput
 if TYPE_CHECKING:
     from world import World
 
+_MANY_KEYS = 12
+"""The keys of changes that are sent at the same time."""
 NAME = "follower"
 """The process that follows the source, and its receiver."""
 TYPE = "changes"
@@ -103,9 +106,16 @@ class Feed:
         return self.transactions[-1].last if self.transactions else 0
 
     def commit(
-        self, chance: Random, size: int, changes: int = 0, truncate: float = 0.03
+        self,
+        chance: Random,
+        size: int,
+        changes: int = 0,
+        truncate: float = 0.03,
+        moves: float = 0.2,
     ) -> Transaction:
-        """Make a transaction of so many changes (0 = a drawn number), of few rows of a table."""
+        """Make a transaction of so many changes (0 = a drawn number), of few rows of a table. With
+        the probability ``moves`` a row that changes is deleted, and another one gets a new key.
+        """
         first, changed = self.last + 1, dict[int, Change | None]()
         for number in range(first, first + (changes or chance.choice([1, 1, 2, 3, 8]))):
             if chance.random() < 0.03:
@@ -113,7 +123,7 @@ class Feed:
             elif Random(f"truncate {first} {number}").random() < truncate:
                 changed[number] = self._truncate(number, first)
             else:
-                changed[number] = self._change(chance, number, first, size)
+                changed[number] = self._change(chance, number, first, size, moves)
         transaction = Transaction(changed)
         self.transactions.append(transaction)
         return transaction
@@ -125,7 +135,9 @@ class Feed:
             schema="app", table=TABLE, op=ChangeOp.TRUNCATE, **_origin(number, transaction)
         )
 
-    def _change(self, chance: Random, number: int, transaction: int, size: int) -> Change:
+    def _change(
+        self, chance: Random, number: int, transaction: int, size: int, moves: float
+    ) -> Change:
         key, own = chance.randint(1, size), Random(f"values {number}")
         before = self.rows.pop(key, None)
         new: dict[str, Any] = {
@@ -136,12 +148,12 @@ class Feed:
             "at": _moment(number).replace(tzinfo=None),
         }
         after: dict[str, Any] | None = new
-        if before is not None and chance.random() < 0.2:
+        if before is not None and chance.random() < moves:
             after = None
         elif before is not None:
             new["note"] = chance.choice([before["note"], f"n{number}", None])
             other = chance.randint(1, size)
-            if chance.random() < 0.2 and other not in self.rows:
+            if chance.random() < moves and other not in self.rows:
                 new["id"] = other
         if after is not None:
             self.rows[after["id"]] = after
@@ -247,11 +259,47 @@ class _TableReceiver(Receiver):
         super().__init__(followed, NAME, is_strict=True)  # type: ignore[arg-type]
         self.replica = _Table()
         self._followed = followed
+        self._kept: tuple[Process | None, list[Event]] = (None, [])
+        """The events that it has accepted and not applied, and the process that has sent them."""
 
     def receive(self, body: bytes, events: Sequence[Event]) -> Answer | None:
         events = events or self._followed.truncates_in(body)
         self._followed.is_sent(events)
+        if events and ("keeps" in self.mood or self.kept()):
+            return self._keep(events)
         return super().receive(body, events)
+
+    def kept(self) -> list[Event]:
+        """Return the events that the process which runs will lose if it ends before a flush."""
+        process, kept = self._kept
+        return kept if process is self._followed.scheduler.current.process else []
+
+    def accepted(self) -> set[str]:
+        """Return the event-ids that it has accepted, and may refuse or lose at the flush."""
+        process, late = self._late
+        is_own = process is self._followed.scheduler.current.process
+        return {event.event_id for event in self.kept()} | (late.keys() if is_own else set())
+
+    def _keep(self, events: Sequence[Event]) -> None:
+        """Accept events, which are applied at the next flush."""
+        told = " ".join(event.event_id for event in events)
+        self._tries.update(event.event_id for event in events)
+        self._followed.tell(f"  {self.name} keeps {told}")
+        scheduler = self._followed.scheduler
+        self._kept = scheduler.current.process, [*self.kept(), *events]
+        scheduler.point(f"answers {self.name} {events[0].event_id}")
+        scheduler.current.process.answers["success"] += len(events)
+
+    def flush(self) -> Mapping[str, EventResult] | None:
+        if kept := self.kept():
+            self._kept = None, []
+            if self._draws("keeps", kept[0].event_id):
+                self._followed.stats["a flush of a stream that fails"] += 1
+                self._followed.tell(f"  {self.name} loses what it has kept")
+                raise ReceiverUnavailable("the receiver has lost documents", "lost")
+            self.apply(kept)
+            self._followed.is_final(event.event_id for event in kept)
+        return super().flush()
 
 
 class ChangesSource(Source):
@@ -274,6 +322,7 @@ class Followed:
 
     def __init__(self, world: World) -> None:
         self._world, self.feed = world, Feed()
+        self.format: str = world.plan.get("source_format", world.plan["format"])
         self.chance = Random(f"followed {world.plan['seed']}")
         self.receiver = _TableReceiver(self)
         self.path = world.directory / "position.db"
@@ -286,7 +335,7 @@ class Followed:
         self._answered: set[str] = set()
         """The event-ids that were answered for good, at least once."""
         self._fatal: set[str] = set()
-        """The event-ids whose last answer was fatal."""
+        """The event-ids that were answered fatal, and not refused since."""
         self._skipped: set[str] = set()
 
     # --- the world of its receiver ---
@@ -321,8 +370,8 @@ class Followed:
 
         def sent(run: Any, document_no: int, events: Any) -> Any:
             self._refuse_skipped(event.sent_id for event in events)
-            at_sending.sends_of_source(run.delivery_no, document_no, events)
-            return send(run, document_no, events)
+            with at_sending.sends_of_source(run.delivery_no, document_no, events):
+                return send(run, document_no, events)
 
         def settled(run: Any, document_no: int, events: Any, judged: Any) -> Any:
             if judged.answered:
@@ -390,8 +439,8 @@ class Followed:
     def config(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the configuration of the publisher, and of the commands about it."""
         of_format = {name: options[name] for name in OF_FORMATS if name in options}
-        if (format := self._world.plan["format"]) != "xds":
-            of_format["type"] = format
+        if self.format != "xds":
+            of_format["type"] = self.format
         return {
             "source": {"type": TYPE, "position_url": f"sqlite:///{self.path}"},
             "publisher": {name: value for name, value in options.items() if name in _OPTIONS},
@@ -421,7 +470,7 @@ class Followed:
         def run() -> None:
             receive = self._world.received(process, self.receiver, options["concurrency"])
             publisher = Publisher.from_config(config, sink=receive, environ={})
-            if self._world.plan["format"] not in JOINS_NEW_KEY:
+            if self.format not in JOINS_NEW_KEY:
                 process.counters = lambda: publisher.counters
             if is_once:
                 once.run(self._world, process, publisher, self._unpublished)
@@ -455,8 +504,7 @@ class Followed:
     def commit(self, chance: Random) -> None:
         """The source gets a transaction, or several."""
         for _ in range(chance.choice([1, 1, 1, 5])):
-            transaction = self.feed.commit(chance, self._world.plan["size"])
-            self.tell(f"the source commits {min(transaction.changes)} to {transaction.last}")
+            self._commit(chance, self._world.plan["size"])
         if NAME not in self.scheduler.processes:
             self.start(chance)
 
@@ -471,9 +519,13 @@ class Followed:
 
     def kill(self, chance: Random) -> None:
         """The publisher is killed where it is, and started again."""
+        if self._kill():
+            self.start(chance)
+
+    def _kill(self) -> bool:
         if (process := self.scheduler.processes.get(NAME)) is not None:
             self._world.kill(process)
-            self.start(chance)
+        return process is not None
 
     def restart(self, chance: Random) -> None:
         """The publisher is stopped, and started again with other options."""
@@ -489,19 +541,77 @@ class Followed:
         self.feed.away = 0.0
         self.start(chance, given)
 
+    def _commit(self, chance: Random, size: int, *how: Any) -> None:
+        transaction = self.feed.commit(chance, size, *how)
+        self.tell(f"the source commits {min(transaction.changes)} to {transaction.last}")
+
     def refuse(self, chance: Random) -> None:
         """The receiver refuses or fails for events of a transaction, of which the first may stand
         at the position, and the publisher is killed before the position passes them.
         """
+        if chance.random() < 0.4:
+            self._refuse_of_several(chance)
+            return
         few = {"batch_size": chance.choice([1, 1, 2]), "query_limit": 10_000, "on_retry": "park"}
         mood = chance.choice([{"error": 0.6}, {"error": 0.6}, {"fail one": 1.0}])
         self._begin_again(chance, mood, max_attempts=1, isolate_after=1, **few)
         for _ in range(2):
-            transaction = self.feed.commit(chance, self._world.plan["size"], chance.choice([3, 8]))
-            self.tell(f"the source commits {min(transaction.changes)} to {transaction.last}")
+            self._commit(chance, self._world.plan["size"], chance.choice([3, 8]))
             self.scheduler.run_to("committed position_error", chance.choice([1, 1, 2]), 60)
             if chance.random() < 0.8:
                 self.kill(chance)
+
+    def _refuse_of_several(self, chance: Random) -> None:
+        """The receiver refuses events of several transactions at the same time, and asks for an
+        earlier one later. The publisher is killed then, and when the position has passed a part of
+        those that were refused.
+        """
+        given = {"query_limit": 10_000, "on_retry": "stop", "max_attempts": 0, "batch_size": 1}
+        self._begin_again(chance, {"away": 1.0}, concurrency=1, **given)
+        for _ in range(4):
+            self._commit(chance, _MANY_KEYS, chance.choice([1, 2]), 0.0)
+        self._begin_again(chance, {"error": 0.6, "retry": 0.3}, concurrency=4, **given)
+        for mood in ({"retry": 0.2}, {"retry": 0.2}, {}):
+            self.scheduler.run_to("committed position", chance.choice([1, 1, 2]), 60)
+            self._kill()
+            self._begin_again(chance, mood, concurrency=1, mark_interval=0, **given)
+
+    def move_keys(self, chance: Random) -> None:
+        """Rows get the keys of rows whose deletes wait, or are being sent."""
+        given = {"concurrency": chance.choice([2, 4]), "batch_size": 1, "query_limit": 10_000}
+        given |= {"on_retry": "park", "max_parked": 1000, "retry_initial": 20, "max_attempts": 0}
+        self._begin_again(
+            chance, chance.choice([{"retry one": 1.0}, {"retry one": 1.0}, {"slow": 0.7}]), **given
+        )
+        keys = chance.choice([3, 5])
+        while not any(self.receiver.is_poison_key((TABLE, f"id={key + 1}")) for key in range(keys)):
+            self.receiver.seed = chance.randrange(2**31)
+        for _ in range(3):
+            self._commit(chance, keys, 8, 0.0, 0.5)
+            self.scheduler.run(chance.choice([20, 40]))
+        self.receiver.mood = {}
+
+    def refuse_unnamed(self, chance: Random) -> None:
+        """The receiver refuses documents without naming an event, while it gets later ones."""
+        given = {"concurrency": chance.choice([2, 4]), "batch_size": chance.choice([2, 3])}
+        mood = {"error": 0.4, "unnamed": 1.0, "slow": 0.4}
+        self._begin_again(chance, mood, query_limit=10_000, mark_interval=10, **given)
+        for _ in range(2):
+            self._commit(chance, _MANY_KEYS, 8, 0.0)
+            self.scheduler.run(chance.choice([20, 40]))
+        if chance.random() < 0.5:
+            self.kill(chance)
+        self.receiver.mood = {}
+
+    def lose_at_flush(self, chance: Random) -> None:
+        """The receiver accepts documents, and has lost some of them at the flush."""
+        self._begin_again(chance, {"keeps": 0.5}, concurrency=chance.choice([1, 2]))
+        for _ in range(3):
+            self._commit(chance, self._world.plan["size"])
+            self.scheduler.run_on(chance.choice([20, 40]))
+            if chance.random() < 0.3:
+                self.kill(chance)
+        self.receiver.mood = {}
 
     def park(self, chance: Random) -> None:
         """The receiver asks for later of some rows for longer than a publisher lives."""
@@ -526,9 +636,7 @@ class Followed:
         names = ["good", "retry", "slow", "poisoned", "stumbles", "errors", "slow losses"]
         self._begin_again(chance, MOODS[chance.choice(names)], **given)
         for truncate in (0.0, 0.4, 0.0):
-            changes = chance.choice([1, 3, 8])
-            transaction = self.feed.commit(chance, self._world.plan["size"], changes, truncate)
-            self.tell(f"the source commits {min(transaction.changes)} to {transaction.last}")
+            self._commit(chance, self._world.plan["size"], chance.choice([1, 3, 8]), truncate)
             self.scheduler.run(chance.choice([0, 5, 15, 40]))
         if chance.random() < 0.5:
             chance.choice([self.kill, self.restart])(chance)
@@ -584,19 +692,19 @@ class Followed:
             self._world.auditor.checks += 1
             if one in failures and one not in self._fatal:
                 self.fail(f"{one} was refused or given up, and is sent again")
-            known = self._answered | self._skipped | failures.keys()
+            known = self._answered | self._skipped | failures.keys() | self.receiver.accepted()
             if object_of(event) == _WHOLE_TABLE:
                 self._world.auditor.at_sending.waits_no_longer()  # what waits comes after it
                 self.stats["truncates sent"] += 1
                 before: Collection[int] = range(1, number)
-            elif self._world.plan["format"] in _HAS_TRUNCATE:
+            elif self.format in _HAS_TRUNCATE:
                 before = [each for each in self.feed.truncates if each < number]
             else:
                 before = []
             changes = self._changes()
             # A change that cannot be read has its failure once the position passes it.
             waited = {each for each in before if changes[each]}
-            if self._world.plan["format"] in JOINS_NEW_KEY:
+            if self.format in JOINS_NEW_KEY:
                 own = self._objects_of(one)
                 waited |= {
                     each
@@ -612,7 +720,7 @@ class Followed:
 
     def _unanswered(self, numbers: Collection[int], known: Collection[str]) -> list[str]:
         """Return the event-ids of changes that need an answer or a failure, and have none."""
-        changes, format = self._changes(), self._world.plan["format"]
+        changes, format = self._changes(), self.format
         left: list[str] = []
         for number in numbers:
             change = changes[number]
@@ -644,8 +752,13 @@ class Followed:
             if level is Level.FATAL:
                 self._fatal.add(event.event_id)
             elif level is not Level.RETRY:
-                self._fatal.discard(event.event_id)
                 self._answered.add(event.event_id)
+            if level is Level.ERROR:
+                self._fatal.discard(event.event_id)
+
+    def is_final(self, event_ids: Iterable[str]) -> None:
+        """Note events that a receiver has accepted before, and cannot lose any more."""
+        self._answered.update(event_ids)
 
     def refuses(self, receiver: str, event_ids: Sequence[str]) -> None:
         """Nothing: a refused event is not sent again, or before all later ones of its object."""

@@ -111,12 +111,12 @@ def events_of_entry(content: str) -> dict[str, RecordedEvent]:
     return events
 
 
-def due_in_position(content: str) -> list[tuple[str, str]]:
-    """Return the events of an entry of a position whose next attempt has a recorded time: event-id
-    and time."""
+def events_in_position(content: str) -> list[tuple[str, str]]:
+    """Return the events of an entry of a position: event-id, and the recorded time of the next
+    attempt, empty = none."""
     line = json.loads(content)
     tried = line.get("parked", line.get("suspect", {}))
-    return [(event["id"], tried["due"]) for event in line.get("events", ()) if "due" in tried]
+    return [(event["id"], tried.get("due", "")) for event in line.get("events", ())]
 
 
 def seconds_of(text: str) -> float:

@@ -27,6 +27,7 @@ from eventlog.publisher.send.sending import DeliveryResult
 from eventlog.publisher.send.suspects import Suspects
 from eventlog.publisher.stream import follow
 from eventlog.publisher.stream.failures import Failures
+from eventlog.publisher.stream.pending import Pending
 from eventlog.sql import resync
 from eventlog.sql.readers import consumers
 
@@ -248,6 +249,25 @@ PLACES = (
         "A source is read again, and an event that was refused ahead of its position is left out.",
         "refuse_in_source",
         Watched(Failures, "is_settled", lambda is_settled, *_: is_settled),
+    ),
+    Place(
+        "a new key of a source that has to wait",
+        "A followed source reads that a row gets the key of another one, whose events wait.",
+        "move_keys_in_source",
+        Watched(Pending, "_park_last", lambda _, __, event: len(event.queues) > 1),
+        share=0.3,
+    ),
+    Place(
+        "a document of a stream that is cut while later ones are sent",
+        "The receiver refuses a document of a source without naming an event, and later ones are "
+        "being sent.",
+        "refuse_unnamed_in_source",
+        Watched(follow.Run, "cut", lambda parts, _, number, *__: parts[0][0] > number + 1),
+    ),
+    Place(
+        "a flush of a stream that fails",
+        "The receiver of a followed source reports at the flush that it has lost documents.",
+        "lose_at_flush_of_source",
     ),
 )
 """The places, each with the step that aims at it."""

@@ -259,9 +259,14 @@ class Scheduler:
                 f"{process.name} takes {process.points} points in a second; it is at {task.at}"
             )
 
-    def run_alone(self, process: Process, most: int) -> None:
-        """Let one process run over so many points, while all others are slow."""
+    def run_alone(
+        self, process: Process, most: int, until: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Let one process run over so many points, or until something holds, while all others are
+        slow."""
         for _ in range(most):
+            if until():
+                return
             ready = [task for task in process.tasks if not task.is_done and task.can_run]
             if not ready:
                 return

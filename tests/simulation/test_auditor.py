@@ -11,7 +11,7 @@ import pytest
 from at_sending import AtSending
 from disk import Disk
 from excuses import ENOUGH, Excuse, too_often
-from lines import due_in_position, events_of_entry, seconds_of
+from lines import events_in_position, events_of_entry, seconds_of
 from scheduler import Process, Scheduler
 
 from eventlog.core.rows.events import Outgoing
@@ -47,7 +47,7 @@ def test_the_objects_of_a_snapshot_are_events_without_rows() -> None:
 
 def test_times_of_entries_are_in_utc() -> None:
     content = '{"events":[{"id":"a.1"},{"id":"a.2"}],"parked":{"due":"2026-11-26T10:00:00.250"}}'
-    assert [name for name, _ in due_in_position(content)] == ["a.1", "a.2"]
+    assert [name for name, _ in events_in_position(content)] == ["a.1", "a.2"]
     assert seconds_of("1970-01-01T00:00:10.250") == 10.25
 
 
@@ -64,7 +64,7 @@ class World(SimpleNamespace):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(scheduler=Scheduler(0, lambda: None), looked=0, failures=[], away=False)
-        self.auditor = SimpleNamespace(checks=0)
+        self.auditor = SimpleNamespace(checks=0, looked_at=Counter[str]())
         self.readers = SimpleNamespace(look=self._look)
         self.disk = Disk(self, directory)  # type: ignore[arg-type]
 
@@ -129,17 +129,17 @@ def test_a_disk_that_is_full_within_a_write_keeps_the_first_half(tmp_path: Path)
 
 def test_a_number_of_a_document_gains_no_event_once_its_answer_is_recorded(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.auditor.looked_at = Counter[str]()
     checks = AtSending(world)  # type: ignore[arg-type]
 
     def sends(*names: str) -> None:
-        checks.sends_of_source(3, 1, [SimpleNamespace(sent_id=name) for name in names])
+        with checks.sends_of_source(3, 1, [SimpleNamespace(sent_id=name) for name in names]):
+            pass
 
     def run() -> None:
         sends("a")
         sends("b")
         checks.is_answered("follower", 3, 1, ["b"])
-        sends("a", "b")
+        sends("b")
         checks.is_recorded()
         sends("b")
         assert not world.failures
@@ -149,3 +149,20 @@ def test_a_number_of_a_document_gains_no_event_once_its_answer_is_recorded(tmp_p
     world.scheduler.run(3)
     assert process.error is None
     assert world.failures == ["document 3-1 of follower had the events ['b'], and has ['a']"]
+
+
+def test_no_two_documents_of_a_source_have_one_number_while_they_are_sent(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    checks = AtSending(world)  # type: ignore[arg-type]
+    one, other = (SimpleNamespace(sent_id=name) for name in "ab")
+
+    def run() -> None:
+        with checks.sends_of_source(3, 2, [one]), checks.sends_of_source(3, 2, [other]):
+            pass
+
+    process = world.process(run)
+    world.scheduler.run(3)
+    assert process.error is None
+    assert world.failures == [
+        "document 3-2 has the events ['b'], and one of the same number has ['a']"
+    ]

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Collection, Generator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence, Set
 from contextlib import closing
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from application import KEYS, OWN_USER, SCHEMA
@@ -49,6 +50,8 @@ _WAITS = (0.0, 0.0, 5.0, 30.0)
 _BATCHES = (1, 2, 5, 100)
 _WAIT_OF_SMALL_CHUNKS = 5.0
 """The seconds that one waits at most that reads few objects at a time: each round has many points."""
+_BEGINS = "verifies the first objects"
+"""Where a verification is that has read which rows are done, and no object."""
 _MOST_COMMITS = 30
 """The transactions of a steady writer."""
 _UNSTEADY = {"schema", "restores", "backlog", "clock", "loopback"}
@@ -64,24 +67,31 @@ class _Twice(dict[str, Sequence[str]]):
 
 
 class Content:
-    """What a receiver has, with planted differences: other values, None = it lacks the object."""
+    """What a receiver has, with planted differences: other values, None = it lacks the object.
+    Those that are ``late`` pass when somebody has read them.
+    """
 
-    def __init__(self, replica: Replica, planted: Mapping[Key, Values | None]) -> None:
-        self.replica, self.planted = replica, planted
+    def __init__(
+        self,
+        replica: Replica,
+        planted: Mapping[Key, Values | None],
+        late: Mapping[Key, Values | None] = MappingProxyType({}),
+    ) -> None:
+        self.replica, self.planted, self.late = replica, planted, dict(late)
 
     def now(self) -> dict[Key, Values]:
         """Return the objects that the target has now."""
-        objects: dict[Key, Values | None] = {**self.replica.objects, **self.planted}
+        objects: dict[Key, Values | None] = {**self.replica.objects, **self.late, **self.planted}
         return {key: values for key, values in objects.items() if values is not None}
 
 
 class ReplicaTarget(Target):
-    """The content of a receiver, object by object."""
+    """The content of a receiver, object by object. ``begins`` is called before the first reading."""
 
     is_pinned = False
 
-    def __init__(self, content: Content) -> None:
-        self._content = content
+    def __init__(self, content: Content, begins: Callable[[], None] = lambda: None) -> None:
+        self._content, self._begins = content, begins
 
     def __str__(self) -> str:
         return "a replica"
@@ -90,6 +100,7 @@ class ReplicaTarget(Target):
         return [one for one in cls.attributes if not one.is_key]
 
     def rows(self, cls: ObjectClass, keys: Sequence[str]) -> Mapping[str, TargetRow]:
+        self._begins()
         content = self._seen()
         names = [one.name for one in self.attributes(cls)]
         found: dict[str, TargetRow] = {}
@@ -97,6 +108,7 @@ class ReplicaTarget(Target):
             values = content.get((class_of(cls.name), key))
             if values is not None:
                 found[key] = {name: list(values.get(name, ())) for name in names}
+            self._content.late.pop((class_of(cls.name), key), None)
         return found
 
     def other_keys(self, cls: ObjectClass, size: int) -> Generator[list[str], None, None]:
@@ -234,6 +246,7 @@ def verify_beside(world: World, chance: Random) -> None:
         world.application.rename_back(table)
     name = chance.choice(running or [world.auditor.reader])
     has_request, is_stopped = name in world.receivers and chance.random() < 0.6, False
+    requested: tuple[str, ...] = ()
     receiver = world.receivers.get(name, world.receivers["receiver"])
     if has_request:
         receiver.mood, receiver.seed = {"error": 0.5}, chance.randrange(2**31)
@@ -246,15 +259,26 @@ def verify_beside(world: World, chance: Random) -> None:
         process = world.scheduler.processes.get(name)
         if is_stopped := process is not None and chance.random() < 0.5:
             world.stop(process)
-        command = world.command("requeue", *which)
-        if chance.random() < 0.5:  # nobody else has read the request yet
-            world.scheduler.run_alone(command, _MAX_POINTS)
+        if is_stopped and chance.random() < 0.5:
+            requested = which
         else:
-            world.wait_for_commands()
+            command = world.command("requeue", *which)
+            if chance.random() < 0.5:  # nobody else has read the request yet
+                world.scheduler.run_alone(command, _MAX_POINTS)
+            else:
+                world.wait_for_commands()
     world.stats["a verification while rows are asked for"] += has_request
     is_alone = has_request and chance.random() < 0.7
     how = VerifyOptions(0.0 if is_alone else chance.choice([0.0, 5.0]), chance.choice(_BATCHES))
-    _verify(world, chance, name, how, is_alone=is_alone, is_beside_writer=not is_alone)
+    _verify(
+        world,
+        chance,
+        name,
+        how,
+        is_alone=is_alone,
+        is_beside_writer=not is_alone,
+        requested=requested,
+    )
     receiver.mood = {}
     if is_stopped:
         world.start(name, chance)
@@ -272,11 +296,17 @@ def _verify(
     *,
     is_alone: bool,
     is_beside_writer: bool = False,
+    requested: Sequence[str] = (),
 ) -> None:
-    """Verify what a receiver has, and check what is reported."""
+    """Verify what a receiver has, and check what is reported. ``requested`` are the words with which
+    an operator requests rows again when the verification has begun.
+    """
     shape = world.application.shape
-    has_tables = name != "reader" and not shape.has_changed and chance.random() < 0.6
-    content = Content(world.replica_of(name), _planted(world, chance, name, has_tables=has_tables))
+    may_have_tables = name != "reader" and not shape.has_changed and not requested
+    has_tables = may_have_tables and chance.random() < 0.6
+    planted = _planted(world, chance, name, has_tables=has_tables)
+    late = {} if has_tables or name == "reader" else _late(world, chance, name)
+    content = Content(world.replica_of(name), planted, late)
     order = chance.choice(["", REVERSING])
     path = world.directory / f"target{world.scheduler.points}{order}.db"
     consumer = name if name in _consumers(world) else None
@@ -288,11 +318,18 @@ def _verify(
     classes = sorted(KEYS.keys() if limited is None else limited) if has_tables else []
     process = Process(f"command that verifies at {world.scheduler.points}", {"words": ("verify",)})
     reports: list[VerifyReport] = []
+    requests: list[Mapping[int, Key]] = []
+    """The rows that were not done when the operator had requested some again."""
+
+    def begins() -> None:
+        if requested and not requests:
+            requests.append({})
+            world.scheduler.point(_BEGINS)
 
     def opened() -> Target:
         if has_tables:
             return TablesTarget(content, path)
-        return FilesTarget(world, content) if name == "reader" else ReplicaTarget(content)
+        return FilesTarget(world, content) if name == "reader" else ReplicaTarget(content, begins)
 
     def run() -> None:
         try:
@@ -311,6 +348,11 @@ def _verify(
     beside = "alone" if is_alone else "beside a writer" if is_beside_writer else ""
     world.tell(f"verify {kind}{name} {how} {beside}, planted {sorted(content.planted)}")
     world.scheduler.spawn(process, run)
+    if requested:
+        world.scheduler.run_alone(process, _MAX_POINTS, lambda: _BEGINS in process.places)
+        if _BEGINS in process.places:
+            world.scheduler.run_alone(world.command("requeue", *requested), _MAX_POINTS)
+            requests[:] = [undone_by(world, consumer or "")]
     if is_alone:
         world.scheduler.run_alone(process, _MAX_POINTS)
         is_alone = not process.is_running
@@ -338,7 +380,9 @@ def _verify(
         return
     if not _UNSTEADY.intersection(world.plan["features"]):
         _ask_for_reasons(world, name, report, content.planted)
-    if before.requests == world.stats["eventlog requeue"]:
+    if requests:
+        _compare_requested(world, consumer or "", report, requests[0], before)
+    elif before.requests == world.stats["eventlog requeue"]:
         _compare_motion(world, consumer or "", report, before, is_alone=is_alone)
         _find_planted(world, report, content.planted, before)
 
@@ -357,6 +401,17 @@ def _planted(
     if chance.random() < 0.3:
         planted["orders", f"id={chance.choice([0, 999_999])}"] = {"note": ["planted"]}
     return planted
+
+
+def _late(world: World, chance: Random, name: str) -> dict[Key, Values | None]:
+    """Return what a target shows of a few objects until it is read for the first time: a receiver
+    may answer a little before its tables show what it was sent.
+    """
+    there = sorted(world.replica_of(name).objects.items())
+    return {
+        key: chance.choice([None, {one: [*texts, "late"] for one, texts in values.items()}])
+        for key, values in chance.sample(there, k=min(len(there), chance.choice([0, 1, 2])))
+    }
 
 
 def _called(report: VerifyReport) -> dict[Key, str]:
@@ -431,6 +486,30 @@ def _compare_motion(
         if key[0] in classes and key in there and called.get(key) != "in motion":
             world.fail(
                 f"verify calls {key} {called.get(key, 'equal')}, and row {row} of it was not done"
+            )
+            return
+
+
+def _compare_requested(
+    world: World,
+    consumer: str,
+    report: VerifyReport,
+    requested: Mapping[int, Key],
+    before: _Before,
+) -> None:
+    """Check that all objects are in motion of whose rows some were requested again before the first
+    of them was compared, and that were not done at the end.
+    """
+    called, undone = _called(report), undone_by(world, consumer)
+    there = before.objects & world.application.objects().keys()
+    for row in sorted(requested.keys() & undone.keys()):
+        key = undone[row]
+        is_compared = key in there and key[0] in {class_of(name) for name in report.classes}
+        world.auditor.looked_at["objects requested in a verification"] += is_compared
+        if is_compared and called.get(key) != "in motion":
+            world.fail(
+                f"verify calls {key} {called.get(key, 'equal')}, and row {row} of it was requested "
+                "again before it was compared"
             )
             return
 

@@ -71,6 +71,7 @@ class Purge(Process):
             self.holds_log = False
             if place.startswith("COMMIT"):
                 self.world.audit.removes(self.before)
+                self.world.hand.judge()
 
     def _purge(self) -> None:
         log = self.kept.log
@@ -129,6 +130,8 @@ class Hand:
     def __init__(self, world: World) -> None:
         self._world = world
         self._detached: dict[str, tuple[int, int]] = {}
+        self._hidden: dict[str, Sequence[Row]] = {}
+        """The rows of each table that is detached."""
         self.is_refused = False
         """True if a table was not finished, with the advice to attach it."""
 
@@ -153,9 +156,22 @@ class Hand:
             return
         self._detached[name] = first, end
         hidden = [row for row in rows if first <= row.record_id < end]
-        self._world.tell(f"{name} is detached by hand, with {len(hidden)} rows")
+        self._world.tell(
+            f"{name} is detached by hand, with {len(hidden)} rows from {first} to {end - 1}"
+        )
         self._world.count("a leaf is detached by hand")
         self._world.audit.hides(hidden)
+        self._hidden[name] = hidden
+
+    def judge(self) -> None:
+        """Judge the rows of tables that somebody has just finished: those that were not put back
+        are removed.
+        """
+        if not self._hidden:
+            return
+        present = {name for (name,) in self._world.control.execute(DETACHED).fetchall()}
+        for name in [*self._hidden.keys() - present]:
+            self._world.audit.removes(self._hidden.pop(name))
 
     def set_back(self) -> None:
         """Set the first row of a removed leaf back to N, of which a purge has not dropped the table."""
