@@ -102,7 +102,7 @@ def met(*parameters: Sequence[Any], also: Iterable[tuple[Any, ...]] = ()) -> lis
     return _product(parameters, chosen)
 
 
-def matrix(*parameters: Sequence[Any]) -> list[Any]:
+def met_in_pairs(*parameters: Sequence[Any]) -> list[Any]:
     """Return the product of parameters as the cases of a test. Those of CI meet each pair of values of
     two parameters, or each value of a single one; the others are for the soak.
 

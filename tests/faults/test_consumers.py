@@ -42,7 +42,6 @@ from shared import (
     wait_until,
 )
 
-from eventlog import publisher
 from eventlog.config.load import Config, load
 from eventlog.core import clock
 from eventlog.core.ranges import RecordSet
