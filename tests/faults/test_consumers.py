@@ -1060,7 +1060,7 @@ def test_purge_keeps_the_error_of_a_row_that_stays_for_another_consumer(
     consume(configuration(log))
     execute(log, "UPDATE eventlog SET event_time = '2020-01-01 00:00:00'")
     for options in (["--dry-run"], ["--yes"]):
-        assert "0 error lines" in command("purge", "--older-than", "0s", *options)[1]
+        assert "0 error rows" in command("purge", "--older-than", "0s", *options)[1]
     assert "1 row sent again to consumer search" in command("requeue", "--consumer", "search")[1]
     assert consume(consumer(log)) == ["1"]
 

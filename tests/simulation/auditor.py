@@ -50,7 +50,7 @@ _OF_FORMATS = (
     "(code NOT IN ('requeued', 'skipped') AND message NOT IN ('bad', 'stop') "
     "AND message NOT LIKE 'given up after %')"
 )
-"""The condition of error lines that a format has written: receivers answer ``bad`` and ``stop``."""
+"""The condition of error rows that a format has written: receivers answer ``bad`` and ``stop``."""
 _DELETED = "deleted"
 Order = tuple[str, int]
 """Epoch and delivery, or the number of a change."""
@@ -91,7 +91,7 @@ class Auditor:
         self._attempts: dict[tuple[str, str], int] = {}
         """The number of the newest sending of each event-id."""
         self._built_with: dict[tuple[str, str], int] = {}
-        """The next number of each event by its error lines, when it was built again."""
+        """The next number of each event by its error rows, when it was built again."""
         self._copied: dict[str, Any] = {}
         """The model as it was when the database was copied."""
         self._lost: set[tuple[str, int]] = set()
@@ -176,7 +176,7 @@ class Auditor:
             self._world.fail(f"{event.sent_id} of {consumer} comes after its sending {newest}")
         self._attempts[consumer, meaning] = max(number, newest)
         built_with = self._built_with.get((consumer, meaning))
-        # Error lines of before a consumer was reset are not its own.
+        # Error rows of before a consumer was reset are not its own.
         if number == newest and consumer not in self._began_at:
             highest = self._next_sending(consumer, meaning) if built_with is None else built_with
             self._built_with[consumer, meaning] = highest
@@ -194,7 +194,7 @@ class Auditor:
                 self._built_with[consumer, meaning] = self._next_sending(consumer, meaning)
 
     def _next_sending(self, consumer: str, meaning: str) -> int:
-        """Return the greatest number in the error lines of an event, 0 = there is none."""
+        """Return the greatest number in the error rows of an event, 0 = there is none."""
         whose = f"= '{consumer}'" if consumer else "IS NULL"
         lines = self._ask(
             "SELECT event_id FROM eventlog_error WHERE event_id IS NOT NULL AND record_id > 0 "
@@ -529,7 +529,7 @@ class Auditor:
 
     def need_nothing_more(self, consumer: str, rows: Iterable[int]) -> None:
         """Note refused rows for which an operator has skipped what is left to do: each has one more
-        error line."""
+        error row."""
         self._refusals.update((consumer, row) for row in rows)
 
     def _given_up_rows(self, consumer: str) -> set[int]:
@@ -648,9 +648,7 @@ class Auditor:
         replica = self._world.replica_of(receiver)
         forgotten = self._forgotten_objects(consumer)
         if forgotten and not self._world.has_removed and not self.is_restored:
-            self._world.fail(
-                f"{consumer} refused {sorted(forgotten)[:3]}, which have no error line"
-            )
+            self._world.fail(f"{consumer} refused {sorted(forgotten)[:3]}, which have no error row")
         replica.refused = {
             *named,
             *forgotten,
@@ -661,7 +659,7 @@ class Auditor:
 
     def _forgotten_objects(self, consumer: str) -> set[Key]:
         """Return the objects of the snapshot of a consumer that it has refused or were given up,
-        and whose error lines a purge has removed by their age: ``requeue`` does not know of them
+        and whose error rows a purge has removed by their age: ``requeue`` does not know of them
         any more.
         """
         recorded = {
@@ -862,7 +860,7 @@ class Auditor:
             "SELECT record_id FROM eventlog WHERE status IN ('E', 'F') AND record_id NOT IN "
             "(SELECT record_id FROM eventlog_error WHERE consumer IS NULL) LIMIT 10"
         ):
-            self._world.fail(f"rows E or F have no error line: {unexplained}")
+            self._world.fail(f"rows E or F have no error row: {unexplained}")
         application = self._world.application
         # Of a snapshot's object that is asked for while its class is unavailable: unknown_table, as
         # docs/spec/event-log.md 13.3 says.
@@ -974,7 +972,7 @@ class Auditor:
                 return
 
     def _audit_error_lines(self) -> None:
-        """Check that the error lines are those of the answers: no more than there were refusals, of
+        """Check that the error rows are those of the answers: no more than there were refusals, of
         the rows and the consumers that were refused, and one at least for each row that is refused
         now.
         """
@@ -988,13 +986,13 @@ class Auditor:
                     f"WHERE record_id > 0 AND code {codes}"
                 )
             )
-            self.looked_at[f"error lines of rows that were {what}"] += lines.total()
+            self.looked_at[f"error rows of rows that were {what}"] += lines.total()
             for (consumer, row), count in sorted(lines.items()):
                 # A format that refuses values has receivers' answers and its own in one code.
                 is_own = what == "refused" and self._world.refuses_values
                 if count > counted[consumer, row] and not is_own:
                     self._world.fail(
-                        f"row {row} has {count} error lines of {consumer or 'the publisher'}, and "
+                        f"row {row} has {count} error rows of {consumer or 'the publisher'}, and "
                         f"was {what} {counted[consumer, row]} times"
                     )
                     return
@@ -1015,7 +1013,7 @@ class Auditor:
                     and ((consumer, row) not in any_lines)
                 ):
                     self._world.fail(
-                        f"{consumer} refused {event_id}, and row {row} has no error line"
+                        f"{consumer} refused {event_id}, and row {row} has no error row"
                     )
                     return
 

@@ -792,7 +792,7 @@ def _memory() -> str | None:
 @cache
 def template(shape: Shape) -> Path:
     """Return a database with the tables, the log and the triggers. ``removed_rows`` has each row
-    that was removed from the log, ``removed_lines`` its error lines, ``written_lines`` each error line that was ever written,
+    that was removed from the log, ``removed_lines`` its error rows, ``written_lines`` each error row that was ever written,
     ``begun_consumers`` the set with which each consumer began, and ``asked_rows`` what consumers were asked to send again, and when:
     both with how many rows had been removed by then.
     """

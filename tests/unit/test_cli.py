@@ -71,7 +71,7 @@ def test_a_probe_of_the_health_file_loads_nothing_that_speaks_to_a_database(tmp_
 
 @pytest.mark.parametrize(
     ("count", "noun", "said"),
-    [(1, "row", "1 row"), (0, "row", "0 rows"), (1203, "error line", "1,203 error lines")],
+    [(1, "row", "1 row"), (0, "row", "0 rows"), (1203, "error row", "1,203 error rows")],
 )
 def test_messages_count_their_nouns(count: int, noun: str, said: str) -> None:
     assert number_of(count, noun) == said

@@ -42,7 +42,7 @@ MISTAKES: Final[dict[str, tuple[str, str]]] = {
     "the login page of a proxy counts as an answer": (
         _ANSWERS, "test_login_page_of_a_proxy_is_a_suspicious_failure"),
     # --- proposals
-    "rows of status E without an error line are listed nowhere": (
+    "rows of status E without an error row are listed nowhere": (
         _PROPOSALS, "test_rows_without_an_error_line_are_listed"),
     "a command that `errors` prints is refused": (
         _PROPOSALS, "test_every_proposed_command_is_accepted"),
@@ -60,7 +60,7 @@ MISTAKES: Final[dict[str, tuple[str, str]]] = {
         _EXPLAIN, "test_what_was_sent_for_a_processed_row_is_not_guessed"),
     "notes stand between an event and its document": (
         _EXPLAIN, "test_for_people_the_explanation_ends_with_the_document"),
-    "the error line of `skip` lacks the last answer": (
+    "the error row of `skip` lacks the last answer": (
         _PROPOSALS, "test_all_parked_events_are_given_up_at_once"),
     "`requeue --ids` names rows of status S": (
         _PROPOSALS, "test_requeue_of_rows_with_another_status_names_the_option"),

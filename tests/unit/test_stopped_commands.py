@@ -122,7 +122,7 @@ def test_a_purge_that_is_stopped_reports_what_it_has_removed(
     code, _, err = run("purge", "--older-than", "30d", "--batch", "10", "--pause", "1")
     assert code == 130
     left = len(statuses())
-    assert f"stopped: {40 - left} rows and 0 error lines were removed; run the same command" in err
+    assert f"stopped: {40 - left} rows and 0 error rows were removed; run the same command" in err
     assert 0 < left < 40
 
 

@@ -16,8 +16,8 @@ from eventlog.publisher.context import LINES_READ
     "--limit",
     type=click.IntRange(1, 1_000_000),
     default=LINES_READ,
-    metavar="LINES",
-    help="How many of the newest error lines, and of the newest rows E and F, to read.",
+    metavar="ROWS",
+    help="How many of the newest error rows, and of the newest rows E and F, to read.",
 )
 @json_option
 @source_option

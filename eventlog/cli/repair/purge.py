@@ -36,7 +36,7 @@ def purge(
     dry: bool,
     as_json: bool,
 ) -> None:
-    """Remove rows of status S and W that are older than AGE, and error lines whose rows are gone.
+    """Remove rows of status S and W that are older than AGE, and error rows whose rows are gone.
 
     Rows of any other status, rows being delivered and rows that a consumer has not processed stay.
     A publisher may run meanwhile, since each batch is a separate transaction. The batches of a

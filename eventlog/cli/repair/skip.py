@@ -12,7 +12,7 @@ from eventlog.cli.context import CommandContext, json_option, source_option, yes
 @click.command(cls=Command)
 @click.argument("event_ids", metavar="[EVENT_ID]...", nargs=-1)
 @click.option(
-    "--reason", required=True, metavar="REASON", help="Reason for the error line, with your name."
+    "--reason", required=True, metavar="REASON", help="Reason for the error row, with your name."
 )
 @click.option("--parked", is_flag=True, help="Give up all events that are parked.")
 @click.option(
@@ -45,14 +45,14 @@ def skip(
     """Give up the events EVENT_ID, which are parked: the receiver fails for them, or asks for them
     later. With --refused, record that refused rows need nothing more.
 
-    The rows of an event get E, each with an error line that records who gave it up, the reason, and
+    The rows of an event get E, each with an error row that records who gave it up, the reason, and
     the receiver's last answer to a parked event. A running publisher notices it at its next attempt
     to send the event; then the later events of the object are sent. `eventlog status` shows which
     events are being delivered. Skipped rows are no condition of the health. `eventlog errors` lists
     them with the commands that send their objects again.
 
     --parked stands for the ids of all parked events. --refused is for rows that have E or F
-    already: they keep their status, and get the same error line. On a terminal both ask first.
+    already: they keep their status, and get the same error row. On a terminal both ask first.
 
     With --consumer and events the consumer must not run, and with --from the source's publisher
     must not run. An event of a followed source has no rows: the source's error table gets the

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 LINES_READ: Final = 10_000
-"""The newest error lines that are read to find what was refused and what is invalid."""
+"""The newest error rows that are read to find what was refused and what is invalid."""
 
 
 class Severity(StrEnum):
@@ -136,15 +136,15 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         ),
         "refused_rows": Kind(
             Severity.WARNING,
-            "rows of status E or F have an error line of the receiver among the newest 10,000 "
-            "lines, and no later one of `skip`",
+            "rows of status E or F have an error row of the receiver among the newest 10,000, "
+            "and no later one of `skip`",
             "{rows} refused by the receiver",
             "Fix the cause, then run what errors names; or skip rows that need nothing more.",
             ("eventlog errors",),
         ),
         "invalid_rows": Kind(
             Severity.WARNING,
-            "rows of status E or F have an error line of a check among the newest 10,000 lines, "
+            "rows of status E or F have an error row of a check among the newest 10,000, "
             "and no later one of `skip`",
             "{rows} invalid, and not sent",
             "Fix the cause, then run what errors names; or skip rows that need nothing more.",

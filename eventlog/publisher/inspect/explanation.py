@@ -355,7 +355,7 @@ def _errors(context: Context, row: int | str, notes: list[str]) -> list[ErrorRow
         with as_database_errors(conn), conn.begin_nested():
             return read_errors(context.log, row, context.ledger.consumer)
     except DatabaseError as error:
-        notes.append(f"its error lines cannot be read: {error}")
+        notes.append(f"its error rows cannot be read: {error}")
         return []
 
 

@@ -46,8 +46,8 @@ from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.readers.consumers import judged_by_set, read_consumer
 
 NOT_RECORDED: Final = "not_recorded"
-"""The code of rows E and F that have no error line."""
-_NOT_RECORDED_REASON: Final = "the reason is not recorded: the log has no error line for it"
+"""The code of rows E and F that have no error row."""
+_NOT_RECORDED_REASON: Final = "the reason is not recorded: the log has no error row for it"
 _OBJECTS_NAMED: Final = 20
 """The most objects of a snapshot in a command line."""
 _KEYS_NAMED: Final = 20
@@ -66,7 +66,7 @@ class Refusals(NamedTuple):
     snapshot.
 
     ``example`` is the newest of them: its record_id, or the event-id of an object; ``newest`` is
-    the time of its error line in UTC, None if it has none. ``commands`` send the objects again,
+    the time of its error row in UTC, None if it has none. ``commands`` send the objects again,
     and will be accepted as the log is now.
     """
 
@@ -86,9 +86,9 @@ class Refused(NamedTuple):
     rows: Mapping[int, LogRow]
     """The rows, by record_id."""
     row_lines: Mapping[int, ErrorRow]
-    """The newest error line of each row that has one."""
+    """The newest error row of each row that has one."""
     objects: Mapping[str, ErrorRow]
-    """The newest error line of each object of a consumer's snapshot, by event-id."""
+    """The newest error row of each object of a consumer's snapshot, by event-id."""
 
 
 class _Plan(NamedTuple):
@@ -137,7 +137,7 @@ def read_refusals(
     catalog: Catalog | None = None,
 ) -> list[Refusals]:
     """Return the refused rows in groups, the largest first: those of the newest ``most`` error
-    lines, and the newest ``most`` rows E and F, with an error line or without.
+    rows, and the newest ``most`` rows E and F, with an error row or without.
 
     A row that was put back into the queue, or has been published or purged since, is left out.
     ``consumer`` selects the rows refused for this consumer, with any status, and objects of its
@@ -192,7 +192,7 @@ def refused(
     """Return the newest line of each row, and of each object of a consumer's snapshot, that was not
     put back since.
 
-    Only the newest ``most`` error lines are read. ``consumer`` as in ``read_refusals``.
+    Only the newest ``most`` error rows are read. ``consumer`` as in ``read_refusals``.
     """
     newest: dict[int | str, ErrorRow] = {}
     for record_id, line in newest_errors(log, most, consumer):

@@ -113,7 +113,7 @@ def skip_refused(
     *,
     dry: bool,
 ) -> SkippedRows:
-    """Record that refused rows need nothing more: each gets an error line of code ``skipped``, and
+    """Record that refused rows need nothing more: each gets an error row of code ``skipped``, and
     keeps its status. The caller commits.
 
     ``ids`` None = all refused rows, and for a consumer the refused objects of its snapshot. Rows

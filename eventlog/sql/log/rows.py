@@ -52,7 +52,7 @@ _FAILED: Final = (Status.ERROR, Status.FATAL)
 PUT_BACK: Final = "requeued"
 """The code of an error row which means that its log row or object is no longer refused."""
 SKIPPED: Final = "skipped"
-"""The code of an error line of an event that was given up by hand, or of a refused row that needs
+"""The code of an error row of an event that was given up by hand, or of a refused row that needs
 nothing more.
 """
 TICK: Final = timedelta(milliseconds=1)
@@ -903,7 +903,7 @@ class FailedRows(NamedTuple):
 
 
 def count_failed(log: OpenLog, most: int, consumer: str = "") -> FailedRows:
-    """Count the rows E and F by the newest ``most`` error lines: what ``eventlog errors`` lists,
+    """Count the rows E and F by the newest ``most`` error rows: what ``eventlog errors`` lists,
     without those that were skipped by hand.
 
     With ``consumer``, count instead what was refused for this consumer and not queued again since.
@@ -959,7 +959,7 @@ def newest_errors(log: OpenLog, most: int, consumer: str = "") -> list[tuple[int
 
 
 def newest_errors_of(log: OpenLog, ids: Sequence[int]) -> dict[int, ErrorRow]:
-    """Return the newest error line of the publisher for each of these ascending record_ids that has
+    """Return the newest error row of the publisher for each of these ascending record_ids that has
     one.
     """
     errors = errors_of(log.table)

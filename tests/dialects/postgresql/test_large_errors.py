@@ -1,7 +1,7 @@
 """Refused rows of a large log: what ``errors``, the page and ``skip`` read (spec/event-log.md 11).
 
-They search the log once for rows E and F, which may lack an error line, and the error table once for
-its newest lines. Nothing else that they read grows with the log or its error lines.
+They search the log once for rows E and F, which may lack an error row, and the error table once for
+its newest lines. Nothing else that they read grows with the log or its error rows.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def test_what_skip_reads_does_not_grow_with_the_log(log: OpenLog) -> None:
         assert len(skip_refused(log, "", "seen", None, "usr", None, dry=True).rows) == 100
 
     _, others = blocks_read(log, skip)
-    assert others < 3000  # of 10,000 error lines and their rows
+    assert others < 3000  # of 10,000 error rows and their rows
 
 
 def test_the_memory_is_that_of_the_rows_that_were_refused(log: OpenLog) -> None:

@@ -47,7 +47,7 @@ def run_errors(
         nothing = "no row of status E or F"
         if consumer is not None:
             nothing = (
-                f"nothing that was refused for consumer {consumer} among the newest error lines"
+                f"nothing that was refused for consumer {consumer} among the newest error rows"
             )
         result(f"log {log}: {nothing}")
         return

@@ -77,7 +77,7 @@ def run_purge(
         if not dry:
             confirm(
                 f"This removes from the log {log} all rows of status S and W {older} (before "
-                f"{cutoff}), and their error lines.",
+                f"{cutoff}), and their error rows.",
                 yes=yes,
             )
         detached = _detached(log)
@@ -135,7 +135,7 @@ def run_purge(
         result(
             f"log {log}, before {cutoff}: {removed['rows']:,} of "
             f"{number_of(removed['checked'], 'row')} {verb}, "
-            f"{number_of(removed['error_lines'], 'error line')} {verb}"
+            f"{number_of(removed['error_lines'], 'error row')} {verb}"
         )
         for name, number in kept.items():
             result(f"{number_of(number, 'row')} kept for consumer {name}, still to process")
@@ -205,7 +205,7 @@ def _if_purge_stopped(
         return
     rows = removed["rows"] + sum(one.rows for one in leaves)
     if_stopped(
-        f"{number_of(rows, 'row')} and {number_of(removed['error_lines'], 'error line')} were "
+        f"{number_of(rows, 'row')} and {number_of(removed['error_lines'], 'error row')} were "
         "removed; run the same command again to remove the rest"
     )
 
