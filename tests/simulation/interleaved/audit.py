@@ -93,6 +93,8 @@ class Audit:
         """The changes whose rows somebody has detached by hand. A consumer passes them over, and
         they may come back after later ones were sent (spec/event-log.md 13.5, 8.1).
         """
+        self._unneeded: set[Change] = set()
+        """The changes whose rows a purge has removed while the log had no consumer."""
         self._in_memory: set[Change] = set()
         """The changes of transactions that did not wait for the disk."""
         self._meanings: dict[tuple[str, str], frozenset[Change]] = {}
@@ -213,6 +215,8 @@ class Audit:
         if not gone:
             return
         consumers = self._world.control.execute(_CONSUMERS).fetchall()
+        if not consumers:
+            self._unneeded.update(row.change for row in gone)
         done, asked = self.done_by_consumer(), self._asked_of_consumer()
         for row in gone:
             sent = self.readers[PUBLISHER].sent.get(row.change)
@@ -247,6 +251,7 @@ class Audit:
         before the crash, and ``done`` those that the consumer had done.
         """
         rows = {row.record_id: row for row in self.rows()}
+        self._unneeded.difference_update(row.change for row in rows.values())
         lost = [row.change for row in before if row.record_id not in rows]
         unmarked = [one for one in before if one.status != rows.get(one.record_id, one).status]
         count = self._world.count
@@ -324,7 +329,8 @@ class Audit:
         reader = self.readers[name]
         for number, change in enumerate(self.committed):
             sent = reader.sent.get(change)
-            if name == CONSUMER and change in self._hidden:
+            is_unneeded = sent is None and change in self._unneeded
+            if name == CONSUMER and (change in self._hidden or is_unneeded):
                 continue
             if sent is None and number >= reader.begun_to:
                 yield f"{name} has never sent {change}"
