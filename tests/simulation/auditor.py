@@ -609,7 +609,7 @@ class Auditor:
             case ConfigError() if "were removed from the log" in str(error):
                 return process.name.startswith("cons") and self._world.has_removed
             case ConfigError() if "the disk is full" in str(error):  # as it claims a directory
-                return self._world.away > 0
+                return process.had_no_room
             case ConfigError():  # a registration that a restore has lost
                 return self.is_restored and "the next record_id" in str(error)
             case DatabaseError():

@@ -87,6 +87,8 @@ class Process:
         """True once a statement or a commit of it failed, as that of a table which is gone: answers
         to documents that were sent meanwhile may be lost, and these are sent again.
         """
+        self.had_no_room = False
+        """True once it could not write to a disk that was full, or to a store that was unavailable."""
         self.second, self.points = 0, 0
         """The simulated second in which it last ran, and its points in that second."""
         self.failing_commit = (

@@ -189,6 +189,8 @@ class World:
         unavailable.
         """
         if self.away and self._chance.random() < self.away:
+            if self.scheduler.current is not None:
+                self.scheduler.current.process.had_no_room = True
             raise ReceiverUnavailable(why, why)
 
     # --- processes ---
