@@ -490,6 +490,8 @@ class Auditor:
             self._built_with.pop((which[0], _meaning(event.event_id)), None)
             self._answered.pop(which, None)  # the last answer to a row comes last
             self._answered[which] = level
+            if level is not Level.RETRY:  # a kill may come before it is recorded as given up
+                self._given_up_of_snapshots.discard(which)
             if level in (Level.ERROR, Level.FATAL):
                 self._refusals.update((which[0], row) for row in self._rows.get(which, ()))
 

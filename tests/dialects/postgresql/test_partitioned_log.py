@@ -629,7 +629,7 @@ MOMENTS = ("checks", "locks", "commits")
 
 @pytest.mark.parametrize(
     ("action", "moment"),
-    met(ACTIONS, MOMENTS, also=[(_registered, "checks"), (_registered, "locks")]),
+    met(ACTIONS, MOMENTS, also=[(action, "checks") for action in ACTIONS]),
 )
 def test_no_row_goes_that_a_consumer_is_given_at_that_moment(
     partitioned: sa.Engine, action: Callable[[OpenLog], Promised], moment: str
