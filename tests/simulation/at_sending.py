@@ -173,9 +173,7 @@ class AtSending:
     ) -> None:
         """Note a document that is a file or an object by now, so that a reader may have seen it. A
         line has no name before its file is complete."""
-        plan = self._world.plan
-        is_file = plan["sink"] == "files" and plan["layout"] == "documents"
-        if not consumer and (is_file or plan["sink"] == "objects"):
+        if self._has_names(consumer):
             which = consumer, self._entry(delivery_no)[0], delivery_no, document_no
             names = frozenset(event.event_id for event in events)
             self._known[which] = self._process(), names
@@ -274,7 +272,7 @@ class AtSending:
         self._world.auditor.checks += 1
         if now <= before:
             return
-        if seen_by is not self._process():
+        if seen_by is not self._process() and not self._has_names(which[0]):
             # A document of which a part had to wait is built again with that part: the entry does
             # not say what waited.
             self._world.auditor.excused[Excuse.MORE_AFTER_RESTART] += 1
@@ -284,6 +282,12 @@ class AtSending:
                 f"document {delivery_no}-{document_no} of {reader or 'the publisher'} had the events "
                 f"{sorted(before)[:10]}, and has {sorted(now)[:10]}"
             )
+
+    def _has_names(self, reader: str) -> bool:
+        """Return True if the documents of a reader of the log become files or objects."""
+        plan = self._world.plan
+        is_file = plan["sink"] == "files" and plan["layout"] == "documents"
+        return not reader and (is_file or plan["sink"] == "objects")
 
     def _compare_epochs(self, epoch: str, delivery_no: int) -> None:
         """Check that the deliveries of a new epoch have greater numbers than those of the epochs
