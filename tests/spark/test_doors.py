@@ -96,7 +96,7 @@ def test_a_reader_of_the_log_loads_what_it_needs() -> None:
 
 # --- Spark Connect --------------------------------------------------------------------------------
 
-IMPORTS = "from eventlog.spark import register, sources; print(register.__module__)"
+IMPORTS = "from eventlog.spark import data_sources, register; print(register.__module__)"
 
 
 def imported(program: str, **environment: str) -> str:
