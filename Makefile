@@ -2,7 +2,7 @@
 # make demo    all steps on an embedded PostgreSQL
 # make quick   lint, the unit and conformance tests, one run from a table to its documents: for the loop of somebody
 #              who works, a minute and a half on 2 cores
-# make test    lint, types, import contracts, the site, tests; some 12 minutes on 2 cores
+# make test    lint, types, import contracts, the site, tests; some 11 minutes on 2 cores
 # make soak    the tests that take longer
 # make simulate  fresh schedules of a simulated publisher for SECONDS (60); SEED=7 shows the steps of one seed, or of a
 #              plan in a file, SHRINK=7 leaves out what does not matter to its failure; with SECONDS, REPORT=1 adds which
@@ -25,8 +25,8 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
-# Tests wait for servers, too: five on two cores.
-WORKERS ?= 5
+# Tests wait for servers, too: six on two cores.
+WORKERS ?= 6
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
 BENCHES := $(addprefix bench/,drain.py consumers.py horizon.py partitions.py crowd.py concurrency.py latency.py capture.py peers.py memory.py backlog.py changes.py live_copy.py sizing.py masks.py kafka.py qlik.py gbase.py linter.py)
@@ -58,12 +58,14 @@ docs: setup
 docs-serve: setup
 	$(SITE) serve
 
-# Without the properties, of which each tries many examples, and without what starts a server of MySQL's family.
+# Without the properties, of which each tries many examples, and without what starts a server of MySQL's family or a
+# broker of Kafka.
 quick: setup
 	@$(MAKE) --no-print-directory --jobs 2 lint quick-tests
 
 quick-tests: setup
-	$(BIN)/pytest -n 1 --dist loadgroup -m "not soak and not property" -k "not mariadb" tests/unit tests/conformance \
+	$(BIN)/pytest -n 3 --dist loadgroup -m "not soak and not property" \
+		-k "not mariadb and not kafka and not followed_cells and not follow_messages" tests/unit tests/conformance \
 		tests/packaging/test_quick_start.py $(PYTEST_ARGS)
 
 # Tests start hundreds of processes: each module is compiled once for all of them, though the environment forbids
