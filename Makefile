@@ -25,8 +25,8 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
-# Tests wait for servers, too: six on two cores.
-WORKERS ?= 6
+# Tests wait for servers, too; each worker costs its own collection, servers and Java: four on two cores.
+WORKERS ?= 4
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
 BENCHES := $(addprefix bench/,drain.py consumers.py horizon.py partitions.py crowd.py concurrency.py latency.py capture.py peers.py memory.py backlog.py changes.py live_copy.py sizing.py masks.py kafka.py qlik.py gbase.py linter.py)
