@@ -1,11 +1,9 @@
 """The snapshot at the beginning of a consumer: how far it has come, and its objects as they are now
-(spec/event-log.md 13.3). ``snapshot_chunks`` records
-them to be sent.
+(spec/event-log.md 13.3). ``snapshot_chunks`` records them to be sent.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -23,8 +21,6 @@ from eventlog.publisher.context.observer import SnapshotProgress
 from eventlog.publisher.feeds.queue import WindowResult, build_events
 from eventlog.publisher.feeds.read_back import Built, built_deliveries
 from eventlog.publisher.ledger.delivery import Delivery, pack
-
-_log = logging.getLogger("eventlog.publisher")
 
 
 @dataclass(slots=True)

@@ -6,7 +6,6 @@ Each type of sink is a class in its own module here, known by its name to
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,9 +16,6 @@ from eventlog.changes.format import Format
 from eventlog.core.options import Option, choice, number
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Document, EventResult
-
-_log = logging.getLogger("eventlog.publisher")
-
 
 FILE_LAYOUT: Final = Option(
     "lines",

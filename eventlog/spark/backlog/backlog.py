@@ -9,7 +9,6 @@ that were read are marked.
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -95,8 +94,6 @@ from eventlog.spark.session.session import (
 from eventlog.spark.session.spark_context import context_of
 from eventlog.sql.connect import describe
 from eventlog.sql.port import Purpose, as_database_errors
-
-_log = logging.getLogger("eventlog.backlog")
 
 _BUCKETS_PER_CORE = 2
 _BUCKET_ROWS = 2_000_000
