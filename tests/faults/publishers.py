@@ -277,9 +277,18 @@ def is_drained(engine: sa.Engine, running: Running | None = None, log: str = "ev
 
 @contextmanager
 def process(
-    engine: sa.Engine, directory: Path, *more: str, first: Sequence[str] = (), **options: object
+    engine: sa.Engine,
+    directory: Path,
+    *more: str,
+    first: Sequence[str] = (),
+    stderr: int | None = None,
+    **options: object,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """``eventlog publish`` as its own process, killed at the end. Its sink is ``files`` by default."""
+    """``eventlog publish`` as its own process, killed at the end. Its sink is ``files`` by default.
+
+    Its log lines are those of the test, unless the test asks for a pipe and reads them: a pipe that
+    nobody reads stops the publisher once it is full.
+    """
     files = (
         {} if "sink__type" in options else {"sink.type": "files", "sink.directory": str(directory)}
     )
@@ -292,7 +301,7 @@ def process(
         *more,
     ]
     environment = os.environ | {"EVENTLOG_TRACEBACK": "1"}
-    running = start(command, env=environment, stderr=subprocess.PIPE)
+    running = start(command, env=environment, stderr=stderr)
     try:
         yield running
     finally:

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ def log(filled_database: Any) -> Iterator[sa.Engine]:
 
 
 def said(log: sa.Engine, directory: Path, *first: str, **options: object) -> list[str]:
-    with process(log, directory, "--once", first=first, **options) as running:
+    with process(log, directory, "--once", first=first, stderr=PIPE, **options) as running:
         _, lines = running.communicate(timeout=PATIENCE)
     assert running.returncode == 0, lines.decode()
     return lines.decode().splitlines()
@@ -92,7 +93,7 @@ def test_the_line_of_a_parked_object_and_the_closing_line_say_what_is_left(
             "batch_size": 1,
             "log__format": "json",
         }
-        with process(log, tmp_path, "--once", **options) as running:
+        with process(log, tmp_path, "--once", stderr=PIPE, **options) as running:
             _, lines = running.communicate(timeout=PATIENCE)
     told = [json.loads(line) for line in lines.decode().splitlines() if line.startswith("{")]
     (parked,) = [line for line in told if "parked" in line["message"] and "event_id" in line]
@@ -109,7 +110,7 @@ def test_the_line_of_a_parked_object_and_the_closing_line_say_what_is_left(
 
 def test_a_lost_connection_is_a_line_with_its_code(log: sa.Engine, tmp_path: Path) -> None:
     write(log, 1)
-    with process(log, tmp_path, log__format="json", polling_interval=LONG) as running:
+    with process(log, tmp_path, stderr=PIPE, log__format="json", polling_interval=LONG) as running:
         assert running.stderr is not None
         wait_until(lambda: statuses(log) == {1: "S"}, "it publishes")
         with log.connect() as conn:
@@ -125,7 +126,9 @@ def test_a_lost_connection_is_a_line_with_its_code(log: sa.Engine, tmp_path: Pat
 
 
 def test_a_refusal_is_a_json_line_with_its_code_too(log: sa.Engine, tmp_path: Path) -> None:
-    with process(log, tmp_path, log__format="json", database__log_table="nowhere") as running:
+    with process(
+        log, tmp_path, stderr=PIPE, log__format="json", database__log_table="nowhere"
+    ) as running:
         _, lines = running.communicate(timeout=PATIENCE)
     assert running.returncode == 1
     assert json.loads(lines.decode().splitlines()[-1])["code"] == "log_table"

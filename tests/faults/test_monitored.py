@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -159,7 +160,7 @@ def test_a_database_that_is_unavailable_at_the_start_is_waited_for(
         log_url.set(drivername="postgresql+psycopg", host="127.0.0.1", port=port, query={})
     )
     write(log, 1)
-    with watched(away, tmp_path, first="/livez", retry_initial=0.1, retry_max=0.2) as (
+    with watched(away, tmp_path, first="/livez", stderr=PIPE, retry_initial=0.1, retry_max=0.2) as (
         running,
         address,
         ask,
@@ -183,7 +184,7 @@ def test_a_database_that_nobody_made_ends_a_daemon_at_its_start(
     log: sa.Engine, tmp_path: Path
 ) -> None:
     gone = sa.create_engine(sa.make_url(log.url).set(database="nobody_made_it"))
-    with process(gone, tmp_path) as running:
+    with process(gone, tmp_path, stderr=PIPE) as running:
         _, lines = running.communicate(timeout=PATIENCE)
     assert running.returncode == 1
     assert b"create the database, or correct the URL" in lines
@@ -286,7 +287,7 @@ def test_a_delivery_that_hangs_is_seen_and_the_database_can_still_be_asked(
 def test_an_address_that_others_can_reach_is_refused_without_a_token(
     log: sa.Engine, tmp_path: Path
 ) -> None:
-    with process(log, tmp_path, monitor__listen="0.0.0.0:0") as running:
+    with process(log, tmp_path, stderr=PIPE, monitor__listen="0.0.0.0:0") as running:
         _, said = running.communicate(timeout=60)
     assert running.returncode == 2
     assert "EVENTLOG_MONITOR_TOKEN" in said.decode()
@@ -295,7 +296,9 @@ def test_an_address_that_others_can_reach_is_refused_without_a_token(
 def test_one_run_reports_that_a_daemon_publishes_the_log(log: sa.Engine, tmp_path: Path) -> None:
     with watched(log, tmp_path) as (_, address, _ask):
         listen = address.removeprefix("http://")
-        with process(log, tmp_path / "other", "--once", monitor__listen=listen) as once:
+        with process(
+            log, tmp_path / "other", "--once", stderr=PIPE, monitor__listen=listen
+        ) as once:
             _, lines = once.communicate(timeout=60)
     assert once.returncode == 1
     assert b"is already being published" in lines

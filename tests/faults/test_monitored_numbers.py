@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -212,7 +213,7 @@ def test_the_log_of_halves_holds_the_status_and_no_word_of_the_receiver(
 ) -> None:
     with (
         Receiver(refusing(2)) as receiver,
-        watched(log, tmp_path, **HTTP, sink__url=receiver.url) as (running, _, _),
+        watched(log, tmp_path, **HTTP, stderr=PIPE, sink__url=receiver.url) as (running, _, _),
     ):
         write(log, 1, 2, 3, 4)
         wait_until(lambda: by_status(log) == {"S": 3, "E": 1}, "the culprit is found")

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -34,7 +35,7 @@ def publish(log: sa.Engine, tmp_path: Path) -> Iterator[Publish]:
 
         def run(*more: str, **options: object) -> tuple[int, str]:
             http = {"sink__type": "http", "sink__url": receiver.url, "batch_size": 1, **options}
-            with process(log, tmp_path, "--once", *more, **http) as running:
+            with process(log, tmp_path, "--once", *more, stderr=PIPE, **http) as running:
                 _, lines = running.communicate(timeout=PATIENCE)
             return running.returncode, lines.decode()
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -76,7 +77,9 @@ def test_a_database_that_is_killed_is_a_line_without_a_traceback(
 ) -> None:
     database = sa.create_engine(watched_server.url, poolclass=sa.NullPool)
     write(database, 1)
-    with process(database, tmp_path / "out", polling_interval=1, retry_initial=0.1) as running:
+    with process(
+        database, tmp_path / "out", stderr=PIPE, polling_interval=1, retry_initial=0.1
+    ) as running:
         wait_until(lambda: is_drained(database), "it publishes")
         wait_until(lambda: runs(database), "it rests")
         watched_server.stop()

@@ -339,7 +339,9 @@ def test_a_standby_takes_over_when_the_other_publisher_ends(
     config = configured(database, tmp_path)
     with (
         opened(config) as first,
-        process(database, tmp_path / "out", standby=True, allow_loopback=True) as second,
+        process(
+            database, tmp_path / "out", stderr=subprocess.PIPE, standby=True, allow_loopback=True
+        ) as second,
     ):
         assert second.stderr is not None
         waits = next(line for line in second.stderr if b"waiting as its standby" in line).decode()

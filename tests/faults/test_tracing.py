@@ -6,6 +6,7 @@ import importlib.util
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -192,7 +193,7 @@ def test_a_publisher_sends_its_spans_to_the_collector_that_the_variables_name(
     write(log, 1)
     with Receiver(collect, reads=False) as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
-        with process(log, tmp_path, "--once") as running:
+        with process(log, tmp_path, "--once", stderr=PIPE) as running:
             _, lines = running.communicate(timeout=PATIENCE)
         assert running.returncode == 0, lines.decode()
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -229,7 +230,7 @@ def test_what_cannot_be_done_is_refused_with_a_way_out(
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9/")
     monkeypatch.setenv(name, value)
-    with process(log, tmp_path, "--once") as running:
+    with process(log, tmp_path, "--once", stderr=PIPE) as running:
         _, lines = running.communicate(timeout=PATIENCE)
     assert running.returncode == 2
     assert f"{name}={value}" in lines.decode()
