@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from samples import usr
 
@@ -163,17 +165,17 @@ def test_of_a_stream_half_of_what_is_sent_at_a_time_are_retries_and_those_due_lo
             pending.add(name, ((name,),), CHANGE, name)
 
     add("a", "b", "c", "d")
-    (first,) = pending.documents(4, 1, now=0)
+    (first,) = pending.documents(4, 1, parked.due(0))
     for each, now in zip(first, (3, 0, 1, 2), strict=True):
         parked.park(each.object_id, now)
         pending.park(each)
     add("e", "f", "g")
-    (document,) = pending.documents(4, 1, now=100)
+    (document,) = pending.documents(4, 1, parked.due(100))
     assert [each.object_id for each in document] == [("b",), ("c",), ("e",), ("f",)]
     pending.put_back_unanswered()
-    assert [[each.object_id for each in one] for one in pending.documents(1, 1, now=100)] == [
-        [("b",)]
-    ]
+    assert [
+        [each.object_id for each in one] for one in pending.documents(1, 1, parked.due(100))
+    ] == [[("b",)]]
 
 
 def test_of_a_stream_all_that_is_sent_are_retries_while_nothing_else_is_there() -> None:
@@ -181,20 +183,20 @@ def test_of_a_stream_all_that_is_sent_are_retries_while_nothing_else_is_there() 
     pending = Pending(parked)
     for name in ("a", "b"):
         pending.add(name, ((name,),), CHANGE, name)
-    (first,) = pending.documents(2, 1, now=0)
+    (first,) = pending.documents(2, 1, parked.due(0))
     for each in first:
         parked.park(each.object_id, 0)
         pending.park(each)
-    (document,) = pending.documents(2, 1, now=1)
+    (document,) = pending.documents(2, 1, parked.due(1))
     assert [each.object_id for each in document] == [("a",), ("b",)]
 
 
 # --- events of several objects --------------------------------------------------------------------
 
 
-def taken(pending: Pending, size: int = 8, now: float = 0) -> list[str]:
+def taken(pending: Pending, due: Sequence[ObjectId] = ()) -> list[str]:
     """The event-ids of the next document."""
-    return [each.sent_id for document in pending.documents(size, 1, now) for each in document]
+    return [each.sent_id for document in pending.documents(8, 1, due) for each in document]
 
 
 def answer(pending: Pending, events: list[PendingEvent]) -> None:
@@ -224,63 +226,63 @@ def test_an_event_of_two_objects_waits_for_both_and_both_wait_for_it() -> None:
         ("5", (("a",),)),
         ("6", (("c",),)),
     )
-    (first,) = pending.documents(8, 1, 0)
+    (first,) = pending.documents(8, 1, parked.due(0))
     assert [each.sent_id for each in first] == ["1", "2"]
     parked.park(("b",), 0)
     answer(pending, first[:1])
     pending.park(first[1])
-    (second,) = pending.documents(8, 1, 0)
+    (second,) = pending.documents(8, 1, parked.due(0))
     assert [each.sent_id for each in second] == ["6"]  # all others stand behind b, which is parked
     answer(pending, list(second))
-    (third,) = pending.documents(8, 1, 2)
+    (third,) = pending.documents(8, 1, parked.due(2))
     assert [each.sent_id for each in third] == ["2"]
     parked.release(("b",))
     answer(pending, list(third))
-    (fourth,) = pending.documents(8, 1, 2)
+    (fourth,) = pending.documents(8, 1, parked.due(2))
     assert [each.sent_id for each in fourth] == ["3"]
     answer(pending, list(fourth))
-    assert taken(pending, now=2) == ["4", "5"]
+    assert taken(pending, parked.due(2)) == ["4", "5"]
 
 
 def test_an_event_of_all_objects_is_in_the_air_alone() -> None:
     pending, parked = pending_of(("1", (("a",),)), ("2", ()), ("3", (("b",),)))
-    (first,) = pending.documents(8, 1, 0)
+    (first,) = pending.documents(8, 1, parked.due(0))
     assert [each.sent_id for each in first] == ["1"]
     parked.park(("a",), 0)
     pending.park(first[0])
     assert taken(pending) == []
-    (again,) = pending.documents(8, 1, 2)
+    (again,) = pending.documents(8, 1, parked.due(2))
     parked.release(("a",))
     answer(pending, list(again))
-    (every,) = pending.documents(8, 1, 2)
+    (every,) = pending.documents(8, 1, parked.due(2))
     assert [each.sent_id for each in every] == ["2"]
     parked.park((), 2)
     pending.park(every[0])
-    assert taken(pending, now=2) == []
-    (every,) = pending.documents(8, 1, 4)
+    assert taken(pending, parked.due(2)) == []
+    (every,) = pending.documents(8, 1, parked.due(4))
     answer(pending, list(every))
-    assert taken(pending, now=4) == ["3"]
+    assert taken(pending, parked.due(4)) == ["3"]
 
 
 def test_forgotten_answers_bring_an_event_of_all_objects_back_before_the_events_after_it() -> None:
     pending, parked = pending_of(("1", ()), ("2", (("a",),)))
-    (every,) = pending.documents(8, 1, 0)
+    (every,) = pending.documents(8, 1, parked.due(0))
     answer(pending, list(every))
-    (behind,) = pending.documents(8, 1, 0)
+    (behind,) = pending.documents(8, 1, parked.due(0))
     parked.park(("a",), 0)
     pending.park(behind[0])
     pending.forget_answers()
-    (every,) = pending.documents(8, 1, 0)
+    (every,) = pending.documents(8, 1, parked.due(0))
     assert [each.sent_id for each in every] == ["1"]
     answer(pending, list(every))
     assert taken(pending) == ["2"]
 
 
 def test_a_place_counts_when_all_before_it_is_answered() -> None:
-    pending, _ = pending_of(("1", (("a",),)))
+    pending, parked = pending_of(("1", (("a",),)))
     pending.mark(ReadPosition("behind 1", "0001"))
     pending.add("2", (("b",),), CHANGE, "2")
-    (both,) = pending.documents(8, 1, 0)
+    (both,) = pending.documents(8, 1, parked.due(0))
     answer(pending, list(both[1:]))
     assert pending.flushed() is None
     answer(pending, list(both[:1]))

@@ -361,7 +361,7 @@ def _wake(context: Context, state: PublisherState) -> list[ObjectId]:
     The others wait for the next cycle, so that many parked objects leave room for all others
     (spec/event-log.md 8.4).
     """
-    due = state.parking.due(monotonic())
+    due = state.suspects.due(monotonic())
     woken: list[ObjectId] = []
     if due:
         events = Counter(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Container, Hashable, Iterable
 from operator import itemgetter
 from typing import NamedTuple, TypeVar
 
@@ -98,14 +98,19 @@ class Parking(dict[K, Parked]):
         """Return True if events of the object must not be sent now."""
         return object_id in self and object_id not in self._awake
 
-    def due(self, now: float) -> list[K]:
-        """Return the objects whose back-off has passed, those that have been due longest first.
+    def due(self, now: float, besides: Container[K] = ()) -> list[K]:
+        """Return the objects, without ``besides``, whose back-off has passed, those that have been
+        due longest first.
 
         Objects that the receiver failed for come only with those that were parked together with the
         longest due of them, and not before ``rests_until``.
         """
         due = sorted(
-            ((parked.due, object_id) for object_id, parked in self.items() if parked.due <= now),
+            (
+                (parked.due, object_id)
+                for object_id, parked in self.items()
+                if parked.due <= now and object_id not in besides
+            ),
             key=itemgetter(0),
         )
         suspects = [at for at, object_id in due if self[object_id].answers is not None]

@@ -88,6 +88,10 @@ class Suspects:
         """True if the next document is the probe, which is sent alone."""
         return bool(self._suspected)
 
+    def due(self, now: float) -> list[Any]:
+        """Return the parked objects that are due, without those that wait until the cycle ends."""
+        return self._parking.due(now, self._isolated_objects)
+
     @property
     def may_try(self) -> bool:
         """True if a part may be tried now: none has failed in this cycle, others have had as much
@@ -131,12 +135,14 @@ class Suspects:
         """Record a suspicious failure of a document, and return what it means."""
         first = [self._failed.setdefault(event.sent_id, self._answers) for event in events]
         if self._suspected and events is self._probe:
+            self._postpone(events)
             return Doubt.UNAVAILABLE
         suspected = Suspect(events, failure)
         if all(answers < self._answers for answers in first):
             self._isolate(suspected)  # another document was answered since its first failure
             return Doubt.ISOLATED
         self._suspected.append(suspected)
+        self._postpone(events)
         self._set_aside(events, str(failure))
         return Doubt.WAITS
 
@@ -190,8 +196,9 @@ class Suspects:
             parked = self._parking.get(event.object_id)
             if parked is None:
                 found.append(event)
-            else:
-                self._parking.put(event.object_id, parked)
+            else:  # one that got retry may be due before parts may be tried again
+                due = max(parked.due, self._parking.rests_until)
+                self._parking.put(event.object_id, parked._replace(due=due))
         if found:
             alone = tries if len(events) == 1 else 0
             self._park(found, ReceiverUnavailable(answer), 0, self._answers, alone)
@@ -272,6 +279,16 @@ class Suspects:
                 max(tried + tries, alone), due, str(failure), event.sent_id, alone, answers
             )
             self._parking.put(event.object_id, parked)
+
+    def _postpone(self, events: Sequence[Sent]) -> None:
+        """Let what waits for its second attempt have its turn after all others that are due, since
+        it has failed while the receiver is in doubt. Otherwise it would be the longest due for
+        ever, and parts that are due after it would never be tried.
+        """
+        due = self._parking.due_after(1, monotonic())
+        for event in events:
+            if (before := self._parking.get(event.object_id)) is not None:
+                self._parking.put(event.object_id, before._replace(due=due))
 
     def _set_aside(self, events: Sequence[Sent], reason: str) -> None:
         now = monotonic()

@@ -298,8 +298,11 @@ class Run:
         """
         while not self.stop.is_set() and (everything or self.is_enough):
             at_once = 1 if self._is_careful else self.options.concurrency
-            now = None if self.suspects.is_probing else monotonic()
-            documents = self.pending.documents(self.options.batch_size, at_once, now)
+            may_try = self.suspects.may_try or not self.suspects.is_probing
+            due = self.suspects.due(monotonic())
+            documents = self.pending.documents(
+                self.options.batch_size, at_once, due, may_try=may_try
+            )
             if not documents and not (everything and self.suspects.is_probing):
                 return
             ended = Delivered(DeliveryResult.DONE)

@@ -11,7 +11,7 @@ is answered or divided into halves (spec/event-log.md 8.4, *Suspect documents*).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -166,17 +166,21 @@ class Pending:
             self._marks.pop()
         self._marks.append((self._next, place))
 
-    def documents(self, size: int, most: int, now: float | None) -> list[list[PendingEvent]]:
+    def documents(
+        self, size: int, most: int, due: Iterable[ObjectId], *, may_try: bool = True
+    ) -> list[list[PendingEvent]]:
         """Return the next events to send in at most ``most`` documents: failed documents and events
         of parked objects whose wait is over, and ready events, in their order.
 
         Events that are sent again are ordered by how long they have been due. If there are ready
         events, they take at most half of the places (at least one). Ready events of parked objects
-        are parked. With ``now`` None all parked objects continue to wait.
+        are parked. The waits of the objects ``due`` end now. Without ``may_try`` no part of a
+        failed document is selected.
         """
-        self._parking.wake([] if now is None else self._parking.due(now))
+        self._parking.wake(due)
         again = max(most // 2, 1) if self._ready else most
-        documents = [list(each.events) for each in self._failed_due()][:again]
+        failed = [each for each in self._failed_due() if may_try or each.suspect is None]
+        documents = [list(each.events) for each in failed[:again]]
         left = size * (most - len(documents))
         chosen: list[PendingEvent] = []
         if left:
