@@ -91,6 +91,19 @@ def sends(
     return sink.event_ids
 
 
+def test_a_publisher_that_reads_by_time_leaves_no_request(log: sa.Engine, run: Run) -> None:
+    refused = EventResult(Level.ERROR, "no")
+    with opened(configuration(log, handle_future_events=True)) as context:
+        publish_once(
+            context, Collecting(lambda sent: Answer(dict.fromkeys(sent.event_ids, refused)))
+        )
+        assert run("--database-url", url_of(log), "requeue")[0] == 0
+        sink = Collecting()
+        publish_once(context, sink)
+    assert sink.event_ids == ["1", "2"]
+    assert fetch(log, "SELECT kind FROM eventlog_state WHERE kind = 'request'") == []
+
+
 class Requeuing:
     """``eventlog requeue`` in a thread."""
 

@@ -128,10 +128,12 @@ class Statement(NamedTuple):
 
 
 class Late(NamedTuple):
-    """A transaction that is open: its statements, and the record_ids that it drew."""
+    """A transaction that is open: its statements, the record_ids that it drew, and when."""
 
     statements: Sequence[Statement]
     record_ids: Sequence[int]
+    times: Sequence[str]
+    """The event_time of each row: it is written when its record_id is drawn."""
     touches: frozenset[Object | str]
 
 
@@ -466,7 +468,8 @@ class Application:
                 run("INSERT INTO sqlite_sequence VALUES ('eventlog', ?)", (now,))
             self._lates += 1
             name, record_ids = f"late{self._lates}", [row[0] for row in drawn]
-            self.late[name] = Late(statements, record_ids, _all_touched(statements))
+            times = [row[-1] for row in drawn]
+            self.late[name] = Late(statements, record_ids, times, _all_touched(statements))
             self._world.tell(f"{name} draws {record_ids} and stays open: {_told(statements)}")
 
         self.when_free(act)
@@ -499,13 +502,15 @@ class Application:
             self._run(late.statements)
             before = len(self._rows_above(top))
             self._run([more])
-            added = len(self._rows_above(top)) - before
+            times = [*late.times, *(row[-1] for row in self._rows_above(top)[before:])]
+            added = len(times) - before
             run("ROLLBACK")
             if not added or before != len(late.record_ids):
                 return
             run("UPDATE sqlite_sequence SET seq = ? WHERE name = 'eventlog'", (top + added,))
             drawn = [*late.record_ids, *range(top + 1, top + added + 1)]
-            self.late[name] = late._replace(statements=[*late.statements, more], record_ids=drawn)
+            statements = [*late.statements, more]
+            self.late[name] = Late(statements, drawn, times, late.touches)
             self._world.tell(f"{name} goes on, and draws {drawn[-added:]}: {_told([more])}")
 
         self.when_free(act)
@@ -526,8 +531,11 @@ class Application:
                 run("ROLLBACK")
                 self._world.tell(f"{name} rolls back")
             else:
-                for number, drawn in zip(written, late.record_ids, strict=False):
-                    run("UPDATE eventlog SET record_id = ? WHERE record_id = ?", (drawn, number))
+                for number, drawn, time in zip(written, late.record_ids, late.times, strict=False):
+                    run(
+                        "UPDATE eventlog SET record_id = ?, event_time = ? WHERE record_id = ?",
+                        (drawn, time, number),
+                    )
                 run("UPDATE sqlite_sequence SET seq = ? WHERE name = 'eventlog'", (top,))
                 run("COMMIT")
                 self.written.update(late.record_ids[: len(written)])
@@ -742,7 +750,8 @@ class Application:
 
     def _rows_above(self, record_id: int) -> list[tuple[Any, ...]]:
         return self.session.execute(
-            "SELECT record_id, event_type, table_name, table_key, column_name FROM eventlog WHERE record_id > ? ORDER BY 1",
+            "SELECT record_id, event_type, table_name, table_key, column_name, event_time FROM eventlog "
+            "WHERE record_id > ? ORDER BY 1",
             (record_id,),
         ).fetchall()
 
@@ -781,7 +790,7 @@ def _told(statements: Iterable[Statement]) -> str:
 def _rows_told(rows: Sequence[tuple[Any, ...]]) -> str:
     told = " ".join(
         f"{i}:{kind} {table[:4]} {key}{'.' + column if column else ''}"
-        for i, kind, table, key, column in rows[:20]
+        for i, kind, table, key, column, _ in rows[:20]
     )
     return f"{told} and {len(rows) - 20} more" if len(rows) > 20 else told or "none"
 

@@ -597,6 +597,18 @@ def test_skip_gives_a_waiting_event_up_and_later_events_of_its_object_are_sent(
     assert again.heard == ["modify 2 b"]
 
 
+def test_one_run_tries_what_was_recorded_although_nothing_more_may_be_read(
+    stream: Stream, place: Path
+) -> None:
+    stream.insert(1, 2, 3, 4)
+    with pytest.raises(ReceiverUnavailable):
+        once(stream, place, Failing(2, 3), batch_size=2)
+    stream.insert(5)
+    receiver = Receiver()
+    once(stream, place, receiver, query_limit=1)
+    assert set(receiver.heard) >= adds(2, 3, 5)
+
+
 def test_skip_gives_up_all_events_that_it_names_or_none(
     stream: Stream, tmp_path: Path, place: Path
 ) -> None:

@@ -483,6 +483,7 @@ def begin_due_scan(context: Context, is_long: bool) -> DueScan:
     ``is_long`` as in ``begin_scan``.
     """
     refuse_large_ids(context.log)
+    context.ledger.pass_requests()
     until = context.log.due_until(context.options.event_time_zone)
     return DueScan(until, context.log.open_writers() if is_long else None)
 

@@ -141,6 +141,12 @@ class Ledger(Protocol):
         """
         ...
 
+    def pass_requests(self) -> None:
+        """Delete the requests of a publisher that remembers no done rows: each of its scans reads
+        all rows with status N.
+        """
+        ...
+
     def begin_scan(self, *, is_long: bool) -> QueueScan | None:
         """Return a scan that begins at the head of the queue; None if there is nothing to do, or if
         a snapshot (``loading``) comes first.
@@ -353,12 +359,17 @@ class StatusLedger:
     def is_requested(self) -> bool:
         return self.followed is not None and has_requests(self.log)
 
+    def pass_requests(self) -> None:
+        if self.locked and "consumers" in self.log.dialect.capabilities:
+            take_requests(self.log)
+
     def begin_scan(self, *, is_long: bool) -> QueueScan | None:
         self.has_taken_requests = False
         if self.followed is not None and monotonic() >= self.search_at:
             self._search(self.followed)
         followed = self.followed
         if followed is None:
+            self.pass_requests()
             last = tail(self.log)
             # The order matters: once the tail has been read, a transaction with a lower record_id
             # is either among the writers or visible.
@@ -585,6 +596,9 @@ class SetLedger:
 
     def is_requested(self) -> bool:
         return consumers.is_requested(self.log, self.consumer)
+
+    def pass_requests(self) -> None:
+        """Do nothing: a consumer remembers its done rows."""
 
     def begin_scan(self, *, is_long: bool) -> QueueScan | None:
         again = consumers.pop_requeued(self.log, self.consumer)

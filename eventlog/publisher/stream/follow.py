@@ -638,6 +638,8 @@ class Run:
             self._add_events(step)
         if self.is_enough:
             self.send_ready(everything=False)
+        if self._is_too_far():
+            self.send_all()  # what need not wait comes first
         while self._is_too_far() and not self.stop.is_set():
             self._wait_for_parked()
 
