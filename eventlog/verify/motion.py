@@ -33,8 +33,8 @@ _IN_MOTION: Final = (
 
 
 class Motion:
-    """The rows of a log that are not done, with the objects that they name, and the objects that
-    wait for a later round.
+    """The rows of a log that are not done, with the objects that they name, the objects of a
+    snapshot that are in flight, which have no row, and the objects that wait for a later round.
     """
 
     def __init__(self) -> None:
@@ -66,9 +66,14 @@ class Motion:
                 [*undone.gaps(undone.top), (undone.top + 1, _LAST)],
             )
 
+    def keep_objects(self, objects: Sequence[ObjectName]) -> None:
+        """Let these objects, and no others, be in motion although no row names them."""
+        self._database.execute("DELETE FROM undone WHERE record_id < 0")
+        self.add_rows((-number, *name) for number, name in enumerate(objects, 1))
+
     @property
     def has_rows(self) -> bool:
-        """True if a row that names an object is not done."""
+        """True if an object is in motion."""
         return self._any("SELECT 1 FROM undone LIMIT 1")
 
     def moving(self, class_name: str, keys: Iterable[str]) -> set[str]:
@@ -78,7 +83,7 @@ class Motion:
     def rows_of(self, name: ObjectName, most: int) -> list[int]:
         """Return the first rows that name an object and are not done."""
         rows = self._database.execute(
-            "SELECT record_id FROM undone WHERE class = ? AND object_key = ? "
+            "SELECT record_id FROM undone WHERE class = ? AND object_key = ? AND record_id > 0 "
             "ORDER BY record_id LIMIT ?",
             (name[0], _blob(name[1]), most),
         )

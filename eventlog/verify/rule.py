@@ -17,6 +17,8 @@ from eventlog.core.catalog import Catalog
 from eventlog.core.clock import monotonic
 from eventlog.core.ranges import Ranges, RecordSet, common, joined, minus, to_ranges
 from eventlog.errors import BadTableKey, ConfigError, DatabaseError
+from eventlog.publisher.feeds.snapshot import class_and_key
+from eventlog.publisher.ledger.in_flight import read_recorded
 from eventlog.sql.log.epoch import read_removed
 from eventlog.sql.log.purge import utc_now
 from eventlog.sql.port.log_operations import ANY_STATUS, Window
@@ -71,9 +73,10 @@ class UndoneRows:
 
         Raises ConfigError for a consumer that does not exist, or whose snapshot is not complete.
         """
-        self._keep(RecordSet())
+        self._keep(RecordSet(), ())
         self._removed = read_removed(self.log)
         if (done := self._done_set()) is not None:
+            self.motion.keep_objects(self._objects_in_flight())
             self.seen = FollowedSet(done.copy())
         else:
             visible = consumers.visible_ids(self.log)
@@ -130,7 +133,7 @@ class UndoneRows:
                 self._add(part)
         now = monotonic()
         self._forget_at = now + _SHARE * (now - begun)
-        return partial(self._keep, RecordSet(0, undone))
+        return partial(self._keep, RecordSet(0, undone), self._objects_in_flight())
 
     def close_gaps(self) -> None:
         """Stop searching for rows in gaps that will never be filled. Call it between two snapshots.
@@ -165,6 +168,20 @@ class UndoneRows:
         line.done.discard(line.requeued.rows)
         return line.done
 
+    def _objects_in_flight(self) -> Sequence[ObjectName]:
+        """Return the objects of a consumer's snapshot that have no answer yet. Their rows count as
+        done, but the receiver may not have applied them.
+        """
+        if not self.consumer or self.done_in_target() is not None:
+            return ()
+        deliveries, _ = read_recorded(self.log, self.consumer)
+        return [
+            class_and_key(self.catalog, event.event_id)
+            for delivery in deliveries
+            if delivery.is_of_snapshot
+            for event in delivery.events()
+        ]
+
     def _read(self, window: Window) -> Iterator[list[tuple[int, str | None, str | None]]]:
         for part in self.log.read_fields(window, _FIELDS):
             yield [(int(record_id), name, key) for record_id, name, key in part]
@@ -183,9 +200,10 @@ class UndoneRows:
         )
         self.motion.add_rows([(record_id, *found) for record_id, found in named if found])
 
-    def _keep(self, rows: RecordSet) -> None:
+    def _keep(self, rows: RecordSet, objects: Sequence[ObjectName]) -> None:
         self.rows = rows
         self.motion.keep_rows(rows)
+        self.motion.keep_objects(objects)
 
 
 def _nothing() -> None:

@@ -11,7 +11,7 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,11 @@ from verified import (
     writing,
 )
 
+from eventlog import Publisher
 from eventlog.config.load import load
+from eventlog.errors import ReceiverUnavailable
 from eventlog.exit_codes import ExitCode
+from eventlog.model import Answer, Event, EventResult, Level
 from eventlog.verify import VerifyOptions, VerifyReport, verify
 from eventlog.verify import session as sessions
 from eventlog.verify.targets.table import TableTarget
@@ -559,6 +562,35 @@ def test_an_object_that_a_consumer_was_asked_to_send_again_is_in_motion(
     report = verify(config, url_of(copy), environ={}, options=VerifyOptions(wait=0.1))
     assert [(one.class_name, one.key) for one in report.in_motion] == [("item", "id=1")]
     assert found(report) == []
+
+
+def test_an_object_of_a_snapshot_that_has_no_answer_yet_is_in_motion(
+    source: sa.Engine, copy: sa.Engine
+) -> None:
+    config = document(source) | {
+        "source": {"type": "eventlog", "consumer": "copy", "start_from": "snapshot"}
+    }
+    apply = verified.Table(copy)
+
+    def receive(body: bytes, events: Sequence[Event]) -> Answer | None:
+        later = {
+            one.event_id: EventResult(Level.RETRY)
+            for one in events
+            if one.event_id.endswith("id=7")
+        }
+        apply(body, [one for one in events if one.event_id not in later])
+        return Answer(later)
+
+    verified.run(copy, "DELETE FROM item")
+    with pytest.raises(ReceiverUnavailable):
+        Publisher.from_config(config, sink=receive).run_once()
+    apply.session.close()
+    report = verify(config, url_of(copy), environ={}, options=AT_ONCE)
+    assert [(one.class_name, one.key) for one in report.in_motion] == [("item", "id=7")]
+    assert found(report) == []
+    verified.run(copy, "DELETE FROM item WHERE id = 8")
+    report = verify(config, url_of(copy), environ={}, options=AT_ONCE)
+    assert found(report) == [("missing", "id=8")]
 
 
 def test_a_consumer_that_a_killed_verification_left_is_dropped_by_the_next_one(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from eventlog.core.catalog import ObjectClass, ObjectId
+from eventlog.core.catalog import Catalog, ObjectClass, ObjectId
 from eventlog.core.rows.checks import INSERT_ROW_QUERY_BACK, InvalidRow
 from eventlog.core.rows.event_ids import object_text, raised_at
 from eventlog.core.rows.events import CurrentRow, EventOptions, Outgoing, RowOutcomes
@@ -75,11 +75,11 @@ class UnfinishedSnapshot:
         )
 
 
-def class_and_key(context: Context, event_id: str) -> tuple[str, str]:
+def class_and_key(catalog: Catalog, event_id: str) -> tuple[str, str]:
     """Return the name that the class in a snapshot's event-id has now, also if its table was
     renamed since (spec/event-log.md 5.2), and the key. The name is empty if there is no such class.
     """
-    catalog, text = context.catalog, object_text(event_id)
+    text = object_text(event_id)
     stops = [place for place, character in enumerate(text) if character == "."]
     for place in reversed(stops):  # names and keys may have full stops, too
         name, key = text[:place], text[place + 1 :]
@@ -150,7 +150,7 @@ def object_of(context: Context, event_id: str) -> ObjectId | None:
     is not a key of the class.
     """
     classes = {cls.name: cls for cls in context.catalog.classes}
-    name, key = class_and_key(context, event_id)
+    name, key = class_and_key(context.catalog, event_id)
     if name not in classes:
         return None
     try:
@@ -193,7 +193,7 @@ def why_unreadable(context: Context, event_id: str) -> tuple[str, str] | None:
     class can be read or is only unavailable.
     """
     classes = {cls.name: cls for cls in context.catalog.classes}
-    name, key = class_and_key(context, event_id)
+    name, key = class_and_key(context.catalog, event_id)
     if not name:
         return (
             "unknown_table",
@@ -241,7 +241,7 @@ def read_object(context: Context, event_id: str) -> Present | None:
     recorded.
     """
     classes = {cls.name: cls for cls in context.catalog.classes}
-    name, key = class_and_key(context, event_id)
+    name, key = class_and_key(context.catalog, event_id)
     if name not in classes:
         return None
     built = build_present(context, classes[name], [key], {})

@@ -168,7 +168,7 @@ def _class_to_read(
         wanted = [name for name in names if context.wants(name) and name not in loading.done]
     else:
         _refuse_unknown(context, loading.again)
-        wanted = [class_and_key(context, one)[0] for one in loading.again[:1]]
+        wanted = [class_and_key(context.catalog, one)[0] for one in loading.again[:1]]
     if loading.class_name not in wanted:
         loading.class_name = next(iter(wanted), None)
         loading.position, loading.objects, loading.expected = None, 0, 0
@@ -203,7 +203,7 @@ def _refuse_unknown(context: Context, again: list[str]) -> None:
     for event_id in again:
         if reason := why_unreadable(context, event_id):
             refused[event_id] = reason
-        elif (name := class_and_key(context, event_id)[0]) in unavailable:
+        elif (name := class_and_key(context.catalog, event_id)[0]) in unavailable:
             refused[event_id] = "unknown_table", str(unavailable[name])
     if refused:
         again[:] = [one for one in again if one not in refused]
@@ -222,7 +222,7 @@ def _asked(
         return None
     asked: dict[str, str] = {}
     for event_id in loading.again:
-        name, key = class_and_key(context, event_id)
+        name, key = class_and_key(context.catalog, event_id)
         if name == object_class.name:
             asked.setdefault(key, event_id)
     return asked
