@@ -615,7 +615,8 @@ def test_skip_gives_up_all_events_that_it_names_or_none(
     config = configure(tmp_path)
     stream.insert(1, 2, 3)
     with pytest.raises(ReceiverUnavailable):
-        once(stream, place, Receiver(k1=[Level.RETRY], k2=[Level.RETRY]))
+        later = {"retry_initial": 60, "retry_max": 60}  # not before the run ends
+        once(stream, place, Receiver(k1=[Level.RETRY], k2=[Level.RETRY]), **later)
     waiting = [event["id"] for entry in entries(place) for event in entry["events"]]
     skip = ["-c", str(config), "skip", "--reason", "no need"]
     assert cli.run([*skip, waiting[0], "nothing"]) == 2
