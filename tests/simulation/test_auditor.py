@@ -16,7 +16,7 @@ from scheduler import Process, Scheduler
 
 from eventlog.core.rows.events import Outgoing
 from eventlog.errors import ReceiverUnavailable
-from eventlog.publisher.ledger.delivery import Delivery, Tried, encode
+from eventlog.publisher.ledger.delivery import Delivery, Tried, TriedKind, encode
 
 
 def event(*rows: int, attempts: int = 1, dropped: tuple[int, ...] = ()) -> Outgoing:
@@ -29,8 +29,8 @@ def test_the_events_of_an_entry_are_those_that_the_publisher_wrote() -> None:
         7,
         {1: [event(1, 3), event(2, attempts=2)], 4: [event(9, 10)]},
         epoch="1",
-        parked={"2.e1": Tried(2, "later", "2026-11-26T10:00:00.250")},
-        suspects={4: Tried(1, "failed", "2026-11-26T10:00:01.000")},
+        parked={"2.e1": Tried(2, "later", "2026-11-26T10:00:00.250", TriedKind.PARKED)},
+        tried={4: Tried(1, "failed", "2026-11-26T10:00:01.000")},
     )
     assert events_of_entry(encode(delivery)) == {
         "1.e1": (1, (1, 3), ""),

@@ -20,6 +20,7 @@ from eventlog.errors import DatabaseError
 from eventlog.publisher.ledger.delivery import (
     Delivery,
     Tried,
+    TriedKind,
     cut,
     decode,
     encode,
@@ -77,13 +78,15 @@ def test_the_line_of_a_chunk_of_a_snapshot_gives_back_its_objects_and_their_numb
 def test_attempts_in_the_line_are_read_as_they_were_written() -> None:
     due = "2026-11-24T21:09:29.123"
     delivery = pack(3, [simple(1), simple(2), simple(3)], 1)._replace(
-        suspects={1: Tried(4, "answers 500", due)},
-        failures={2: Tried(2, "x" * 400)},
-        parked={"3": Tried(8, "later", due)},
+        tried={
+            1: Tried(4, "answers 500", due),
+            2: Tried(2, "x" * 400, kind=TriedKind.FAILURES),
+        },
+        parked={"3": Tried(8, "later", due, TriedKind.PARKED)},
     )
     read = decode(3, encode(delivery))
-    assert (read.suspects, read.parked) == (delivery.suspects, delivery.parked)
-    assert read.failures == {2: Tried(2, "x" * 300)}
+    assert (read.tried[1], read.parked) == (delivery.tried[1], delivery.parked)
+    assert read.tried[2] == Tried(2, "x" * 300, kind=TriedKind.FAILURES)
 
 
 def test_the_line_of_a_new_event_gives_back_its_rows_and_what_precedence_dropped() -> None:
@@ -280,10 +283,10 @@ def test_a_document_of_which_nothing_is_answered_keeps_its_number() -> None:
 def test_the_halves_of_a_document_keep_its_attempts_and_the_places_of_its_events() -> None:
     delivery = pack(1, list(map(simple, range(1, 8))), 5, first="1")
     tried = Tried(2, "answers 500")
-    of_part = delivery._replace(suspects={1: tried})
+    of_part = delivery._replace(tried={1: tried})
     halved, parts = cut(of_part, 1, delivery.documents[1][1:])
     assert numbers_of(halved) == {3: ["2", "3"], 4: ["4", "5"], 1: ["1"], 2: ["6", "7"]}
-    assert halved.suspects == {1: tried, 3: tried, 4: tried}
+    assert halved.tried == {1: tried, 3: tried, 4: tried}
     assert list(parts) == [3, 4]
     assert [event.place for own in parts.values() for event in own] == [2, 3, 4, 5]
 

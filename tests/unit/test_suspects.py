@@ -50,7 +50,7 @@ def isolate(fake: FakePublisher, state: PublisherState, receiver: Failing) -> No
     """Cycles until the first document is isolated."""
     for _ in range(10):
         fake.cycle(state, receiver)
-        if any(delivery.suspects for delivery in state.deliveries.values()):
+        if any(delivery.parts() for delivery in state.deliveries.values()):
             return
     raise AssertionError(receiver.tried)
 
@@ -141,7 +141,7 @@ def test_where_nothing_else_decides_a_part_of_another_document_is_tried(
     of_part = {1: Tried(1, "answers 500"), 2: Tried(0, "answers 500")}
     for delivery in (
         Delivery(1, {1: events[:1]}),
-        Delivery(2, {1: events[1:2], 2: events[2:]}, suspects=of_part),
+        Delivery(2, {1: events[1:2], 2: events[2:]}, tried=of_part),
     ):
         fake.connection.exec_driver_sql(
             "INSERT INTO eventlog_inflight VALUES (?, NULL, 'delivery', '2026-01-01', ?)",
@@ -375,7 +375,7 @@ def test_tries_alone_and_the_last_answer_outlive_a_restart(new_world: NewWorld) 
     state = fake.start()
     (delivery,) = state.deliveries.values()
     # The line is written at the powers of two, since the pause is always the same here.
-    assert [(one.tries, one.answer) for one in delivery.suspects.values()] == [(2, "answers 500")]
+    assert [(one.tries, one.answer) for one in delivery.parts().values()] == [(2, "answers 500")]
     assert [(one.alone, one.reason) for one in state.parking.values()] == [(2, "answers 500")]
     fake.log([row(5, 4, "idu=5")])
     for number in range(6, 12):
@@ -422,7 +422,7 @@ def test_a_part_that_got_retry_waits_as_long_as_that_answer_asks_after_a_restart
     sent = len(receiver.documents)
     (delivery,) = state.deliveries.values()
     # The entry keeps the attempts at the part, which are due, beside those of the answer.
-    assert (len(delivery.suspects), [*delivery.parked]) == (1, ["2"])
+    assert (len(delivery.parts()), [*delivery.parked]) == (1, ["2"])
     fake.cycle(fake.start(), receiver)
     assert len(receiver.documents) == sent
 

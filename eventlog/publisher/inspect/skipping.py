@@ -88,7 +88,7 @@ def parked_events(
         for delivery in deliveries
         for number, events in delivery.documents.items()
         for event in events
-        if number in delivery.suspects or event.event_id in delivery.parked
+        if number in delivery.parts() or event.event_id in delivery.parked
     ]
     if class_name is None:
         return [event.sent_id for event in parked]
@@ -177,7 +177,7 @@ def _found(deliveries: list[Delivery], event_id: str) -> tuple[Delivery, int, Ou
     known = [
         event.sent_id
         for delivery in deliveries
-        for number in delivery.suspects
+        for number in delivery.parts()
         for event in delivery.documents.get(number, ())
     ]
     there = f"the receiver fails for {first_of(known, 10)}" if known else "see `eventlog status`"

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from itertools import chain, count, islice
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
@@ -46,6 +47,17 @@ class DeliveryInfo(NamedTuple):
     rows: int
 
 
+class TriedKind(StrEnum):
+    """Why something is sent again (spec/event-log.md 8.4), by the names of the entries' members."""
+
+    PART = "suspect"
+    """It is a part of an isolated document."""
+    FAILURES = "failures"
+    """The receiver failed for the document, and answered no other one: ``tries`` are cycles."""
+    PARKED = "parked"
+    """The event got retry."""
+
+
 class Tried(NamedTuple):
     """The attempts that an entry records: their number, the last answer, and the time when the next
     attempt is due.
@@ -55,11 +67,24 @@ class Tried(NamedTuple):
     answer: str = ""
     due: str = ""
     """The database's time in UTC (ISO 8601); empty = the next attempt is due at the start."""
+    kind: TriedKind = TriedKind.PART
 
-    def as_data(self) -> dict[str, object]:
-        """Return the attempts as data for the entry."""
+    def as_member(self) -> dict[str, object]:
+        """Return the attempts as a member of an entry's JSON."""
         data = {"tries": self.tries, "answer": self.answer[:_MAX_CHARACTERS]}
-        return {**data, "due": self.due} if self.due else data
+        return {self.kind.value: {**data, "due": self.due} if self.due else data}
+
+
+def is_part(tried: Tried | None) -> bool:
+    """Return True if these attempts are those at a part of an isolated document."""
+    return tried is not None and tried.kind is TriedKind.PART
+
+
+def read_tried(data: Mapping[str, Any]) -> Tried | None:
+    """Return the attempts of a document or an event in an entry's JSON, None if it has none."""
+    return next(
+        (Tried(**data[kind.value], kind=kind) for kind in TriedKind if kind.value in data), None
+    )
 
 
 class Delivery(NamedTuple):
@@ -84,14 +109,8 @@ class Delivery(NamedTuple):
     """
     waiting: frozenset[str] = frozenset()
     """The event-ids of recorded events whose class is unavailable."""
-    suspects: Mapping[int, Tried] = MappingProxyType({})
-    """The attempts at documents that are parts of an isolated document, by their numbers
-    (spec/event-log.md 8.4).
-    """
-    failures: Mapping[int, Tried] = MappingProxyType({})
-    """By document number, the consecutive cycles in which the receiver failed for the document and
-    answered no other one.
-    """
+    tried: Mapping[int, Tried] = MappingProxyType({})
+    """The attempts at documents that the receiver has failed for, by their numbers."""
     parked: Mapping[str, Tried] = MappingProxyType({})
     """By event-id, the attempts with events that were answered with retry."""
 
@@ -103,11 +122,11 @@ class Delivery(NamedTuple):
         """Return the recorded attempts at an event of a document, None if there are none: it is
         parked, or the receiver has failed for the document.
         """
-        return (
-            self.parked.get(event.event_id)
-            or self.suspects.get(document_no)
-            or self.failures.get(document_no)
-        )
+        return self.parked.get(event.event_id) or self.tried.get(document_no)
+
+    def parts(self) -> dict[int, Tried]:
+        """Return the attempts at documents that are parts of an isolated one, by their numbers."""
+        return {number: one for number, one in self.tried.items() if is_part(one)}
 
     @property
     def is_of_snapshot(self) -> bool:
@@ -195,12 +214,9 @@ def with_new_numbers(delivery: Delivery, numbers: Mapping[int, int]) -> Delivery
     return _with_documents(delivery, documents, origin)._replace(last_number=max(documents))
 
 
-def isolate(
-    delivery: Delivery, sent_ids: Container[str], tried: Tried, *, is_suspect: bool
-) -> Delivery:
+def isolate(delivery: Delivery, sent_ids: Container[str], tried: Tried) -> Delivery:
     """Return a delivery in which the document with the events ``sent_ids`` is cut in halves, which
-    have the attempts ``tried``: in ``suspects`` if ``is_suspect``, else in ``failures``. All
-    documents after them get new numbers, as in ``rest_of``.
+    have the attempts ``tried``. All documents after them get new numbers, as in ``rest_of``.
     """
     chosen = {
         number: [event for event in events if event.sent_id in sent_ids]
@@ -211,14 +227,7 @@ def isolate(
         if events:
             delivery, halves_of_it = cut(delivery, number, events)
             parts |= halves_of_it
-    attempts = dict.fromkeys(parts, tried)
-    suspects = {one: each for one, each in delivery.suspects.items() if one not in parts}
-    failures = {one: each for one, each in delivery.failures.items() if one not in parts}
-    if is_suspect:
-        suspects |= attempts
-    else:
-        failures |= attempts
-    delivery = delivery._replace(suspects=suspects, failures=failures)
+    delivery = delivery._replace(tried={**delivery.tried, **dict.fromkeys(parts, tried)})
     return rest_of(delivery, delivery.documents)
 
 
@@ -254,23 +263,20 @@ def _with_documents(
     """Return a delivery with these documents, each with the attempts of the document that it was:
     ``origin`` has its number.
     """
-    suspects, failures = delivery.suspects, delivery.failures
-    return delivery._replace(
-        documents=documents,
-        suspects={one: suspects[old] for one, old in origin.items() if old in suspects},
-        failures={one: failures[old] for one, old in origin.items() if old in failures},
-    )
+    before = delivery.tried
+    tried = {one: before[old] for one, old in origin.items() if old in before}
+    return delivery._replace(documents=documents, tried=tried)
 
 
 def with_attempts(delivery: Delivery, sent_ids: Container[str], tried: Tried) -> Delivery:
     """Return a delivery with the attempts ``tried`` of the document that has the events
-    ``sent_ids``: in ``suspects`` if the document is there, else in ``failures``.
+    ``sent_ids``; a part stays one.
     """
     for number, events in delivery.documents.items():
         if any(event.sent_id in sent_ids for event in events):
-            if number in delivery.suspects:
-                return delivery._replace(suspects={**delivery.suspects, number: tried})
-            return delivery._replace(failures={**delivery.failures, number: tried})
+            if is_part(delivery.tried.get(number)):
+                tried = tried._replace(kind=TriedKind.PART)
+            return delivery._replace(tried={**delivery.tried, number: tried})
     return delivery
 
 
@@ -351,10 +357,9 @@ def encode(delivery: Delivery, *, is_plain: bool = False) -> str:
     precedence ``dropped``, the number of ``attempts``, a ``place`` that does not follow the
     previous one, the attempts of an event that is ``parked``. A delivery of a snapshot has
     ``"snapshot"``, the time when the snapshot was begun, and each of its documents has ``objects``
-    in place of rows and counts. A document in ``suspects`` has ``"suspect": {"tries": 2, "answer":
-    "...", "due": "..."}``, and a document in ``failures`` has ``"failures"`` in the same form.
-    ``is_plain`` means that no event has an exception, as in nearly all new deliveries, and skips
-    the search.
+    in place of rows and counts. A document that was ``tried`` has ``"suspect"`` or ``"failures"``,
+    by the kind: ``{"tries": 2, "answer": "...", "due": "..."}``. ``is_plain`` means that no event
+    has an exception, as in nearly all new deliveries, and skips the search.
     """
     line: dict[str, object] = {"line_format": LINE_FORMAT}
     if delivery.epoch:
@@ -378,10 +383,8 @@ def encode(delivery: Delivery, *, is_plain: bool = False) -> str:
             document["counts"] = list(map(len, all_ids))
         if delivery.first:
             document["place"] = events[0].place
-        if number in delivery.suspects:
-            document["suspect"] = delivery.suspects[number].as_data()
-        if number in delivery.failures:
-            document["failures"] = delivery.failures[number].as_data()
+        if number in delivery.tried:
+            document |= delivery.tried[number].as_member()
         if not is_plain and (
             special := _special(events, bool(delivery.first), suffix, delivery.parked)
         ):
@@ -406,7 +409,7 @@ def _special(
         if is_numbered and own_place != place:
             what["place"] = own_place
         if event_id in parked:
-            what["parked"] = parked[event_id].as_data()
+            what |= parked[event_id].as_member()
         place = own_place + 1
         if what:
             special[str(index)] = what
@@ -447,13 +450,16 @@ def decode(number: int, content: str) -> Delivery:
             str(line.get("first", "")),
             epoch=epoch,
             last_number=int(line.get("last_number", 0)),
-            suspects=_tried(line, "suspect"),
-            failures=_tried(line, "failures"),
+            tried={
+                int(document["number"]): tried
+                for document in line["documents"]
+                if (tried := read_tried(document)) is not None
+            },
             parked={
-                documents[int(document["number"])][int(index)].event_id: Tried(**what["parked"])
+                documents[int(document["number"])][int(index)].event_id: tried
                 for document in line["documents"]
                 for index, what in document.get("events", {}).items()
-                if "parked" in what
+                if (tried := read_tried(what)) is not None
             },
         )
     except (TypeError, ValueError, KeyError, AttributeError) as error:
@@ -461,15 +467,6 @@ def decode(number: int, content: str) -> Delivery:
             f"in-flight entry {number} cannot be read ({error}). If it was changed by hand, "
             "restore its content"
         ) from None
-
-
-def _tried(line: Mapping[str, Any], kind: str) -> dict[int, Tried]:
-    """Return the attempts of this kind that an entry records, by document number."""
-    return {
-        int(document["number"]): Tried(**document[kind])
-        for document in line["documents"]
-        if kind in document
-    }
 
 
 def _read(document: Mapping[str, Any], suffix: str) -> list[Outgoing]:

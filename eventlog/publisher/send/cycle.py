@@ -106,7 +106,7 @@ def _parked_again(
     parked_before: dict[str, tuple[Tried, int | None]] = {
         event_id: (tried, None) for event_id, tried in delivery.parked.items()
     }
-    for number, tried in delivery.suspects.items():
+    for number, tried in delivery.parts().items():
         events = delivery.documents[number]
         of_part = (tried, tried.tries if len(events) == 1 else 0)
         for event in events:
@@ -501,7 +501,7 @@ def _record_failures(
     for delivery in list(state.deliveries.values()):
         if any(event.sent_id in sent_ids for event in delivery.events()):
             changed = (
-                isolate(delivery, sent_ids, tried, is_suspect=False)
+                isolate(delivery, sent_ids, tried)
                 if is_cut
                 else with_attempts(delivery, sent_ids, tried)
             )

@@ -26,8 +26,10 @@ from eventlog.publisher.ledger.delivery import (
     NO_ORIGINS,
     Delivery,
     Tried,
+    TriedKind,
     cut,
     encode,
+    is_part,
     isolate,
     rest_of,
     with_attempts,
@@ -281,7 +283,8 @@ class DeliveryProgress:
                 yield number, events
 
     def tried(self, document_no: int) -> Tried | None:
-        return self._whole.suspects.get(document_no)
+        tried = self._whole.tried.get(document_no)
+        return tried if is_part(tried) else None
 
     def _rebuilt(self, number: int, build: Callable[[Delivery], Delivery]) -> Sequence[Outgoing]:
         """Build a document of the recorded delivery, and return its events of available classes
@@ -392,7 +395,9 @@ class DeliveryProgress:
             parked = self.parking.to_record(event.object_id, event.sent_id)
             if parked is not None:
                 due = self._clock.text_of(parked.due)
-                self._parked[event.event_id] = Tried(parked.attempts, parked.reason, due)
+                self._parked[event.event_id] = Tried(
+                    parked.attempts, parked.reason, due, TriedKind.PARKED
+                )
                 self._is_changed = True
 
     def _parked_of(self, event: Outgoing) -> Parked | None:
@@ -440,7 +445,7 @@ def _with_failure(delivery: Delivery, sent_ids: frozenset[str], tried: Tried) ->
     """
     if tried.tries:
         return with_attempts(delivery, sent_ids, tried)
-    return isolate(delivery, sent_ids, tried, is_suspect=True)
+    return isolate(delivery, sent_ids, tried)
 
 
 def _left_of(

@@ -24,7 +24,7 @@ from eventlog.core.clock import executor, first_done, monotonic, wait_for_all
 from eventlog.errors import FatalAnswer, ReceiverUnavailable
 from eventlog.model import SUCCESS, Answer, Document, EventResult, Level
 from eventlog.publisher.context.context import Context, Counters, PublisherOptions
-from eventlog.publisher.ledger.delivery import Tried
+from eventlog.publisher.ledger.delivery import Tried, TriedKind
 from eventlog.publisher.send.parking import Parking
 from eventlog.publisher.send.suspects import Doubt, Suspects
 from eventlog.publisher.sinks import Sink
@@ -190,7 +190,8 @@ def end_cycle(
     if not suspected or not cycle.is_suspicious:
         return CycleEnd(cycle, freed)
     to_cut = suspects.to_cut(suspected, isolate_after)
-    tried = Tried(suspects.failure_streak, str(suspected[0].failure))
+    answer = str(suspected[0].failure)
+    tried = Tried(suspects.failure_streak, answer, kind=TriedKind.FAILURES)
     if to_cut:
         if any(event.sent_id in to_cut for one in suspected for event in one.events):
             cycle = cycle._replace(retry_after=0.0)

@@ -13,7 +13,7 @@ from eventlog.core.rows.event_ids import raised_at
 from eventlog.errors import DatabaseUnavailable
 from eventlog.publisher.context.context import UNCHECKED, CatalogCheck, Context
 from eventlog.publisher.feeds.queue import DueScan
-from eventlog.publisher.ledger.delivery import Delivery
+from eventlog.publisher.ledger.delivery import Delivery, TriedKind
 from eventlog.publisher.ledger.in_flight import BacklogClaim, ClaimedObjects
 from eventlog.publisher.ledger.ledger import QueueScan
 from eventlog.publisher.send.database_clock import DatabaseClock
@@ -58,10 +58,13 @@ class PublisherState:
     """The documents that the receiver fails for."""
 
     def __post_init__(self) -> None:
-        failures = (
-            one for delivery in self.deliveries.values() for one in delivery.failures.values()
+        cycles = (
+            one.tries
+            for delivery in self.deliveries.values()
+            for one in delivery.tried.values()
+            if one.kind is TriedKind.FAILURES
         )
-        self.suspects = Suspects(self.parking, max((one.tries for one in failures), default=0))
+        self.suspects = Suspects(self.parking, max(cycles, default=0))
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from eventlog.changes.json_form import value_to_json
 from eventlog.changes.keys import old_and_new_key
 from eventlog.errors import number_of
 from eventlog.model import full_name
-from eventlog.publisher.ledger.delivery import Tried
+from eventlog.publisher.ledger.delivery import Tried, TriedKind
 from eventlog.publisher.stream import Failure
 from eventlog.publisher.stream.pending import ObjectId
 from eventlog.publisher.stream.position import SourceRecords, key_in_words
@@ -119,16 +119,16 @@ def _state(records: SourceRecords, document: RecordedDocument, ahead: str | None
     if len(document.events) > 1:
         one_of = f"a document of {number_of(len(document.events), 'event')} that it is part of"
     match document:
-        case RecordedDocument(suspect=Tried(tries=tries), events=[_]):
+        case RecordedDocument(tried=Tried(tries=tries, kind=TriedKind.PART), events=[_]):
             return f"the receiver fails for it: it was tried {_times(tries)} alone{then}"
-        case RecordedDocument(suspect=Tried()):
+        case RecordedDocument(tried=Tried(kind=TriedKind.PART)):
             return f"the receiver fails for {one_of}{then}"
-        case RecordedDocument(failures=Tried(tries=tries)):
+        case RecordedDocument(tried=Tried(tries=tries, kind=TriedKind.FAILURES)):
             return (
                 f"the receiver failed {_times(tries)} for {one_of}, and answered no other "
                 f"document{then}"
             )
-        case RecordedDocument(parked=Tried(tries=tries)):
+        case RecordedDocument(tried=Tried(tries=tries, kind=TriedKind.PARKED)):
             return f"the receiver asked for it later {_times(tries)}{then}"
     if records.publisher_runs:
         return "it waits for its answer, or for its next attempt"

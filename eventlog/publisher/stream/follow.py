@@ -43,7 +43,7 @@ from eventlog.publisher.context.observer import (
     ParkedObject,
     WaitFor,
 )
-from eventlog.publisher.ledger.delivery import Tried, halves
+from eventlog.publisher.ledger.delivery import Tried, TriedKind, halves
 from eventlog.publisher.run.liveness import ReportingSink
 from eventlog.publisher.run.waiting import BackOff, HeartbeatTimer, Stop, keep_connected, soonest
 from eventlog.publisher.send.database_clock import park_again
@@ -243,24 +243,24 @@ class Run:
                 ]
             if events:
                 self._park_again(document, events)
-                self.pending.restore(FailedDocument(events, document.suspect, document.failures))
-                if document.failures is not None:
-                    self.suspects.failure_streak = max(
-                        self.suspects.failure_streak, document.failures.tries
-                    )
+                tried = document.tried
+                is_parked = tried is not None and tried.kind is TriedKind.PARKED
+                self.pending.restore(FailedDocument(events, None if is_parked else tried))
+                if tried is not None and tried.kind is TriedKind.FAILURES:
+                    self.suspects.failure_streak = max(self.suspects.failure_streak, tried.tries)
         self.output.writer.resume(self.saved.numbered)
 
     def _park_again(self, document: RecordedDocument, events: Sequence[PendingEvent]) -> None:
         """Park the objects of recorded events as they were before a restart. With ``once`` each
         event is tried now, due or not.
         """
-        tried = document.suspect or document.parked
-        if tried is None or self.once:
+        tried = document.tried
+        if tried is None or tried.kind is TriedKind.FAILURES or self.once:
             return
-        if document.parked is not None:
-            self._parked[events[0].number] = tried
         alone = None
-        if document.suspect is not None:
+        if tried.kind is TriedKind.PARKED:
+            self._parked[events[0].number] = tried
+        else:
             alone = tried.tries if len(events) == 1 else 0
         for event in events:
             clock = self._position.clock
@@ -365,7 +365,7 @@ class Run:
         if end.failed:
             events = self.pending.failed_with(end.failed)
             for part in halves(events) if end.is_cut else [events]:
-                self.pending.fail(part, failures=end.tried)
+                self.pending.fail(part, end.tried)
         return end.cycle
 
     def tried(self, document_no: int) -> Tried | None:
@@ -417,7 +417,9 @@ class Run:
                 parked = self.parking.to_record(event.object_id, event.sent_id)
                 if parked is not None:
                     due = self._position.clock.text_of(parked.due)
-                    self._parked[event.number] = Tried(parked.attempts, parked.reason, due)
+                    self._parked[event.number] = Tried(
+                        parked.attempts, parked.reason, due, TriedKind.PARKED
+                    )
         return ""
 
     def _note_failure(self, events: Sequence[PendingEvent], failed: Tried) -> None:
@@ -430,9 +432,9 @@ class Run:
         tried = failed._replace(due=self._position.clock.text_of(parked.due))
         if not tried.tries:
             for half in halves(events):
-                self.pending.fail(half, suspect=tried)
+                self.pending.fail(half, tried)
         elif self.parking.is_recorded(tried.tries):
-            self.pending.fail(events, suspect=tried)
+            self.pending.fail(events, tried)
 
     def _fragment(self, change: Change, event_id: str, object_class: ObjectClass | None) -> Any:
         """Return the format's fragment of a change, None if the format writes nothing for it; wait
@@ -521,9 +523,8 @@ class Run:
     def _recorded(self) -> dict[int, tuple[_EntryKey, str]]:
         """Return the entries of the events without an answer that the position has passed."""
         entries = {}
-        for events, suspect, failures in self.pending.recorded():
+        for events, tried in self.pending.recorded():
             first = events[0].number
-            retried = self._parked.get(first) if suspect is None and failures is None else None
             document = RecordedDocument(
                 [
                     RecordedEvent(
@@ -531,9 +532,7 @@ class Run:
                     )
                     for each in events
                 ],
-                suspect,
-                failures,
-                retried,
+                self._parked.get(first) if tried is None else tried,
             )
             key, known = _key_of(document), self._entries.get(first)
             if known is None or known[0] != key:

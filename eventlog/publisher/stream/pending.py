@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from eventlog.model import Change, EventResult
-from eventlog.publisher.ledger.delivery import Tried
+from eventlog.publisher.ledger.delivery import Tried, is_part
 from eventlog.publisher.send.parking import Parking
 from eventlog.publisher.send.sending import Answered
 from eventlog.publisher.stream import Described
@@ -74,14 +74,8 @@ class FailedDocument(NamedTuple):
     """A document that the receiver has failed for: those of its events that have no answer yet."""
 
     events: Sequence[PendingEvent]
-    suspect: Tried | None = None
-    """The attempts, if it is a part of a document that the receiver failed for while it answered
-    others.
-    """
-    failures: Tried | None = None
-    """The number of consecutive cycles in which the receiver failed for it and answered no other
-    document, if recorded.
-    """
+    tried: Tried | None = None
+    """The attempts, None = they are not recorded yet."""
 
 
 class Passes(Enum):
@@ -179,7 +173,7 @@ class Pending:
         """
         self._parking.wake(due)
         again = max(most // 2, 1) if self._ready else most
-        failed = [each for each in self._failed_due() if may_try or each.suspect is None]
+        failed = [each for each in self._failed_due() if may_try or not is_part(each.tried)]
         documents = [list(each.events) for each in failed[:again]]
         left = size * (most - len(documents))
         chosen: list[PendingEvent] = []
@@ -241,7 +235,7 @@ class Pending:
     def attempts_at(self, events: Sequence[PendingEvent]) -> Tried | None:
         """Return the attempts at a document that is a part of a failed one, None for another."""
         document = self._failed.get(events[0].number)
-        return None if document is None else document.suspect
+        return document.tried if document is not None and is_part(document.tried) else None
 
     def answer(self, result: EventResult, events: Sequence[PendingEvent]) -> None:
         """Record a final answer to events."""
@@ -270,8 +264,7 @@ class Pending:
     def fail(
         self,
         events: Sequence[PendingEvent],
-        suspect: Tried | None = None,
-        failures: Tried | None = None,
+        tried: Tried | None = None,
     ) -> None:
         """Keep events as one document that the receiver has failed for, with these attempts.
 
@@ -284,7 +277,7 @@ class Pending:
         if not events:
             return
         self._leave_failed(events)
-        self._failed[events[0].number] = FailedDocument(events, suspect, failures)
+        self._failed[events[0].number] = FailedDocument(events, tried)
         for each in events:
             self._in_progress.pop(each.number, None)
             for queue in each.queues:
@@ -376,11 +369,11 @@ class Pending:
         """
         self.pass_over(document.events[-1].number)
         self.size += len(document.events)
-        if document.suspect is None and document.failures is None:
+        if document.tried is None:
             self._ready.extend(document.events)
             return
         self._in_progress = {each.number: each for each in document.events}
-        self.fail(document.events, document.suspect, document.failures)
+        self.fail(document.events, document.tried)
 
     def pass_over(self, number: int) -> None:
         """Give greater numbers than this one to the events that are read from now on."""
@@ -396,7 +389,7 @@ class Pending:
         if passes is Passes.PARKED:
             waiting = {each.number for queue in self._parked.values() for each in queue}
             for document in self._failed.values():
-                if document.suspect or document.events[0].object_id in self._parking:
+                if is_part(document.tried) or document.events[0].object_id in self._parking:
                     waiting.update(each.number for each in document.events)
         return min(
             (

@@ -20,7 +20,7 @@ from eventlog.changes.json_form import database_from_json, database_to_json
 from eventlog.core.catalog import Database
 from eventlog.errors import ConfigError, DatabaseError, FormatError
 from eventlog.model import Change, ChangeOp, Lob
-from eventlog.publisher.ledger.delivery import LINE_FORMAT, Tried, refuse_newer
+from eventlog.publisher.ledger.delivery import LINE_FORMAT, Tried, read_tried, refuse_newer
 from eventlog.publisher.stream import Described
 
 _DIALECT = "source"
@@ -54,21 +54,12 @@ class SettledEvent(NamedTuple):
 class RecordedDocument(NamedTuple):
     """Events that are sent as one document, or with ``settled`` events that are not sent again.
 
-    ``suspect`` are the attempts at a part of a document that the receiver failed for, ``failures``
-    the cycles in which it failed for the document and answered no other one, ``parked`` the
-    attempts at an event that got retry; at most one of them is not None (spec/event-log.md 8.4).
+    ``tried`` are the attempts at the document, None = there was none (spec/event-log.md 8.4).
     """
 
     events: Sequence[RecordedEvent]
-    suspect: Tried | None = None
-    failures: Tried | None = None
-    parked: Tried | None = None
+    tried: Tried | None = None
     settled: Sequence[SettledEvent] = ()
-
-    @property
-    def tried(self) -> Tried | None:
-        """The attempts, None if there are none."""
-        return self.suspect or self.failures or self.parked
 
 
 def encode(document: RecordedDocument) -> str:
@@ -86,10 +77,8 @@ def encode(document: RecordedDocument) -> str:
         line["tables"] = [
             database_to_json(Database(_DIALECT, each.schema, (each.table,))) for each in tables
         ]
-    for name in _ATTEMPTS:
-        tried: Tried | None = getattr(document, name)
-        if tried is not None:
-            line[name] = tried.as_data()
+    if document.tried is not None:
+        line |= document.tried.as_member()
     line["events"] = [
         {
             "number": event.number,
@@ -100,9 +89,6 @@ def encode(document: RecordedDocument) -> str:
         for event in document.events
     ]
     return json.dumps(line, separators=(",", ":"))
-
-
-_ATTEMPTS = ("suspect", "failures", "parked")
 
 
 def decode(entry_no: int, content: str) -> RecordedDocument:
@@ -132,8 +118,7 @@ def decode(entry_no: int, content: str) -> RecordedDocument:
                     tables.get((change.schema, change.table)),
                 )
             )
-        attempts: dict[str, Any] = {name: Tried(**line[name]) for name in _ATTEMPTS if name in line}
-        return RecordedDocument(events, **attempts)
+        return RecordedDocument(events, read_tried(line))
     except (TypeError, ValueError, KeyError, AttributeError, ConfigError, FormatError) as error:
         raise DatabaseError(
             f"the entry {entry_no} of the events without an answer cannot be read ({error}). If "

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from eventlog.changes import json_form as change_json
 from eventlog.errors import ConfigError, first_of
 from eventlog.publisher.inspect.skipping import Skipped
-from eventlog.publisher.ledger.delivery import Tried
+from eventlog.publisher.ledger.delivery import Tried, is_part
 from eventlog.publisher.stream import Failure
 from eventlog.publisher.stream.position import Position
 from eventlog.publisher.stream.recorded import RecordedDocument, decode, encode
@@ -57,7 +57,7 @@ def _known(documents: Iterable[RecordedDocument]) -> str:
     failing = [
         event.sent_id
         for document in documents
-        if document.suspect is not None
+        if is_part(document.tried)
         for event in document.events
     ]
     if failing:

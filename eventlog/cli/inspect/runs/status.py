@@ -203,7 +203,7 @@ def _parked_in(delivery: Delivery) -> int:
     """Return the number of events of a delivery that the receiver asked for later, or fails for."""
     failing = {
         event.event_id
-        for number in delivery.suspects
+        for number in delivery.parts()
         for event in delivery.documents.get(number, ())
     }
     return len(failing | set(delivery.parked))
