@@ -16,11 +16,9 @@ from __future__ import annotations
 
 import argparse
 import ast
-import io
 import re
 import subprocess
 import sys
-import tokenize
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -80,6 +78,12 @@ _FENCE: Final = re.compile(r"^( *)(```+|~~~+).*?^\1\2 *$", re.DOTALL | re.MULTIL
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z`*\[(])")
 _ITEM: Final = re.compile(r"(?<=\n)(?=\s*(?:[-*+]|\d+\.|\|) )|(?<= )\| ")
 _SQL: Final = re.compile(r"\s*(?:SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|WITH|GRANT) ")
+_LITERAL_OR_COMMENT: Final = re.compile(
+    r'"""(?:\\.|.)*?"""|"(?:\\.|[^"\\\n])*"|'
+    r"'''(?:\\.|.)*?'''|'(?:\\.|[^'\\\n])*'|#[^\n]*",
+    re.DOTALL,
+)
+_DIRECTIVE: Final = re.compile(r"# (?:noqa|type:|fmt:|ruff:)")
 _WORDS: Final = re.compile(r"[A-Za-z]{2,}")
 
 
@@ -130,33 +134,40 @@ def _texts(path: str, source: str) -> Iterator[Text]:
 
 
 def _of_python(source: str) -> Iterator[Text]:
-    nodes = list(ast.walk(ast.parse(source)))
-    yield from _joined(
-        Text(token.start[0], token.string.lstrip("# "))
-        for token in tokenize.generate_tokens(io.StringIO(source).readline)
-        if token.type == tokenize.COMMENT
-        and not re.match(r"# (?:noqa|type:|fmt:|ruff:)", token.string)
-    )
-    inner = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
-    # The comment of a table or column is stored in databases that exist.
-    inner |= {
-        id(part)
-        for node in nodes
-        if isinstance(node, ast.keyword) and node.arg == "comment"
-        for part in ast.walk(node.value)
-    }
-    for node in nodes:
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+    yield from _joined(_comments_of_python(source))
+    tree = ast.parse(source)
+    inner: set[int] = set()
+    for node in ast.walk(tree):  # what holds others comes before them
+        if isinstance(node, ast.JoinedStr):
+            if id(node) not in inner:
+                text = "".join(
+                    str(part.value) if isinstance(part, ast.Constant) else "X"
+                    for part in node.values
+                )
+                yield from _message(node.lineno, text)
+            inner.update(map(id, node.values))
+        elif isinstance(node, ast.keyword) and node.arg == "comment":
+            # The comment of a table or column is stored in databases that exist.
+            inner.update(map(id, ast.walk(node.value)))
+        elif isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
             yield Text(node.lineno, node.name.replace("_", " "))
-        elif isinstance(node, ast.JoinedStr) and id(node) not in inner:
-            text = "".join(
-                str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values
-            )
-            yield from _message(node.lineno, text)
         elif (
             isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inner
         ):
             yield from _message(node.lineno, node.value)
+
+
+def _comments_of_python(source: str) -> Iterator[Text]:
+    """Yield the comments. To look for literals and comments alone takes a tenth of the time of
+    ``tokenize``.
+    """
+    line, counted = 1, 0
+    for match in _LITERAL_OR_COMMENT.finditer(source):
+        comment = match.group()
+        if comment.startswith("#") and not _DIRECTIVE.match(comment):
+            line += source.count("\n", counted, match.start())
+            counted = match.start()
+            yield Text(line, comment.lstrip("# "))
 
 
 def _message(line: int, text: str) -> Iterator[Text]:
