@@ -215,11 +215,32 @@ class Ledger(Protocol):
         ...
 
 
-def _lost_session(what: str, holder: LockHolder) -> LostSession:
-    return LostSession(
-        f"{what} is still locked by the session that this process lost ({holder}); the server has "
-        "not noticed yet that the connection is closed. Wait, or end that session"
-    )
+def refused_lock(
+    what: str,
+    state: str,
+    way_out: str,
+    holder: LockHolder | None,
+    lost: LockHolder | None = None,
+    error: type[PublisherAlreadyRunning] = PublisherAlreadyRunning,
+) -> PublisherAlreadyRunning:
+    """Return the error of a lock that another session has.
+
+    ``what`` is locked and therefore in this ``state``; ``way_out`` is the advice if an eventlog
+    has it. ``holder`` is the session, as far as the database shows it, ``lost`` the session that
+    this process has lost.
+    """
+    if holder is not None and holder == lost:
+        return LostSession(
+            f"{what} is still locked by the session that this process lost ({holder}); the server "
+            "has not noticed yet that the connection is closed. Wait, or end that session"
+        )
+    if holder is not None and holder.is_other:
+        return error(
+            f"{what} {state}, or another program keeps its lock: {holder}; end that session, or "
+            "let it release the lock"
+        )
+    who = f"by {holder}" if holder else "(the database does not show by which session)"
+    return error(f"{what} {state} {who}; {way_out}")
 
 
 # --- the publisher's ------------------------------------------------------------------------------
@@ -321,19 +342,11 @@ class StatusLedger:
         log.commit()
         if self.locked:
             return holder
-        if holder is not None and holder == lost:
-            raise _lost_session(f"the log {log}", holder)
-        if holder is not None and holder.is_other:
-            raise PublisherAlreadyRunning(
-                f"the log {log} is already being published, or another program keeps its lock: "
-                f"{holder}; end that session, or let it release the lock"
-            )
-        who = f"by {holder}" if holder else "(the database does not show by which session)"
-        raise PublisherAlreadyRunning(
-            f"the log {log} is already being published {who}; stop the other publisher (or the "
-            "Spark job that marks), wait for it with [publisher] standby = true, or give this one "
-            "another log"
+        way_out = (
+            "stop the other publisher (or the Spark job that marks), wait for it with [publisher] "
+            "standby = true, or give this one another log"
         )
+        raise refused_lock(f"the log {log}", "is already being published", way_out, holder, lost)
 
     @property
     def purpose(self) -> Purpose:
@@ -559,13 +572,11 @@ class SetLedger:
         is_ours = log.try_consumer_lock(self.consumer)
         holder = log.consumer_holder(self.consumer)
         log.commit()  # from here on the session writes
-        if not is_ours and holder is not None and holder == lost:
-            raise _lost_session(f"consumer {self.consumer!r} of the log {log}", holder)
         if not is_ours:
-            who = "" if holder is None else f" ({holder})"
-            raise ConsumerRuns(
-                f"consumer {self.consumer!r} of the log {log} is already running in another "
-                f"process{who}; stop that process, or give this consumer another name"
+            what = f"consumer {self.consumer!r} of the log {log}"
+            way_out = "stop that process, or give this consumer another name"
+            raise refused_lock(
+                what, "is already being run", way_out, holder, lost, error=ConsumerRuns
             )
         if consumers.read_consumer(log, self.consumer) is None:
             consumers.register(log, self.consumer, self.begins, self.event_time_zone)

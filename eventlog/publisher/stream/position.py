@@ -22,9 +22,9 @@ from sqlalchemy.schema import CreateTable
 
 from eventlog.changes.json_form import value_to_json
 from eventlog.core.clock import utc_now
-from eventlog.errors import DatabaseError, PublisherAlreadyRunning
+from eventlog.errors import DatabaseError
 from eventlog.model import Change, full_name
-from eventlog.publisher.ledger.ledger import LOCK_WAIT, try_within
+from eventlog.publisher.ledger.ledger import LOCK_WAIT, refused_lock, try_within
 from eventlog.publisher.send.database_clock import DatabaseClock
 from eventlog.publisher.stream import Backlog, Failure
 from eventlog.publisher.stream.recorded import RecordedDocument, decode
@@ -374,13 +374,12 @@ def position_table(url: str | sa.URL, name: str, source: str) -> Iterator[TableP
             table = LogTable(position.schema, position.name, ())
             log = dialect.open(connection).log(table)
             if not try_within(log.try_lock, log, LOCK_WAIT):
-                holder = log.lock_holder()
-                who = f"by {holder}" if holder else "by another publisher"
-                raise PublisherAlreadyRunning(
-                    f"the position in {position.fullname} is locked {who}; stop that publisher, "
-                    "wait for it with [publisher] standby = true, or give this one another "
-                    "position_table"
+                what = f"the position in {position.fullname}"
+                way_out = (
+                    "stop that publisher, wait for it with [publisher] standby = true, or give "
+                    "this one another position_table"
                 )
+                raise refused_lock(what, "is locked", way_out, log.lock_holder())
             connection.commit()
             refuse_pooling(connection, dialect, describe(engine.url))
             yield TablePosition(connection, dialect, source_tables, source)
