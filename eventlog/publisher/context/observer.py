@@ -136,6 +136,8 @@ class ConsumerStatus(NamedTuple):
         start = data.pop("start")
         return {
             **data,
+            "begun": self.begun.isoformat(),
+            "moved": None if self.moved is None else self.moved.isoformat(),
             "snapshot": None if self.snapshot is None else self.snapshot.as_data(),
             "sink": None if start is None else start.sink,
             "classes": None if start is None else start.classes,
@@ -285,6 +287,32 @@ class Measured:
     def table_bytes(self) -> Mapping[str, int]:
         """The bytes on disk by part of the log, with indexes."""
         return {table.part: table.bytes for table in self.tables}
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the figures as data for JSON, by the names of a status
+        (docs/operate/monitor.md).
+        """
+        snapshot = self.oldest_snapshot
+        return {
+            "queue_rows": self.queue_rows,
+            "queue_cap": self.cap,
+            "oldest_seconds": self.oldest_seconds,
+            "refused_rows": self.refused_rows,
+            "invalid_rows": self.invalid_rows,
+            "oldest_open_transaction": self.oldest_open_transaction,
+            "oldest_open_transaction_age_seconds": self.oldest_open_transaction_age_seconds,
+            "oldest_snapshot": None if snapshot is None else snapshot.who,
+            "oldest_snapshot_age_seconds": None if snapshot is None else snapshot.seconds,
+            "dead_rows": dict(self.dead_rows) or None,
+            "table_bytes": dict(self.table_bytes) or None,
+            "keep_bytes": self.keep_bytes,
+            "ranges": self.ranges,
+            "snapshot": None if self.snapshot is None else self.snapshot.as_data(),
+            "source_lag": self.behind,
+            "source_lag_unit": self.behind_unit,
+            "consumers": [one.as_data() for one in self.consumers],
+            "verified": [one.as_data() for one in self.verified],
+        }
 
 
 NOT_MEASURED: Final = Measured()

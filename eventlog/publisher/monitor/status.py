@@ -258,14 +258,6 @@ def _skip(parked: Sequence[ParkedObject], consumer: str | None, *, shows_values:
     return f"{command} {shlex.join(ids)}"
 
 
-def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return data for JSON with times as ISO texts."""
-    return {
-        name: value.isoformat() if isinstance(value, datetime) else value
-        for name, value in data.items()
-    }
-
-
 def answers_data(activity: Activity, event_id: str | None) -> list[dict[str, Any]]:
     """Return the receiver's latest answers to an event that are not success, the newest first.
     ``event_id`` None = the row has no event.
@@ -317,29 +309,11 @@ def process_status(
         log=log,
         sink=sink,
         format=format_name,
-        queue_rows=measured.queue_rows,
-        queue_cap=measured.cap,
-        oldest_seconds=activity.oldest_seconds,
         limits={"oldest_seconds": OLD_ROW, "send_duration_seconds": patience},
-        refused_rows=measured.refused_rows,
-        invalid_rows=measured.invalid_rows,
         parked_groups=_parked_groups(measured.parked, now, consumer, shows_values=shows_values),
-        oldest_open_transaction_age_seconds=measured.oldest_open_transaction_age_seconds,
-        oldest_open_transaction=measured.oldest_open_transaction,
-        oldest_snapshot_age_seconds=activity.oldest_snapshot_age_seconds,
-        oldest_snapshot=None if measured.oldest_snapshot is None else measured.oldest_snapshot.who,
-        dead_rows=dict(measured.dead_rows) or None,
-        table_bytes=dict(measured.table_bytes) or None,
         bytes_in_a_day=activity.bytes_in_a_day,
-        keep_bytes=measured.keep_bytes,
         keep_bytes_reached_seconds=activity.keep_bytes_reached_seconds,
-        ranges=measured.ranges,
-        snapshot=None if measured.snapshot is None else measured.snapshot.as_data(),
-        source_lag=measured.behind,
-        source_lag_unit=measured.behind_unit,
-        verified=[one.as_data() for one in measured.verified],
         drift=None if activity.differences is None else activity.differences.sentences,
-        consumers=[_plain(one.as_data()) for one in measured.consumers],
         checked_seconds_ago=None
         if activity.measured_time is None
         else round(now - activity.measured_time, 3),
@@ -371,6 +345,13 @@ def process_status(
             }
             for sent in activity.newest_sent()[:_MAX_LISTED]
         ],
+        **(
+            measured.as_data()
+            | {
+                "oldest_seconds": activity.oldest_seconds,
+                "oldest_snapshot_age_seconds": activity.oldest_snapshot_age_seconds,
+            }
+        ),
     )
 
 

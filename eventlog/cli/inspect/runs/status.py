@@ -30,7 +30,6 @@ from eventlog.exit_codes import ExitCode
 from eventlog.model import Status
 from eventlog.publisher.context import (
     NO_RETENTION,
-    ConsumerStatus,
     Differences,
     Measured,
     Retention,
@@ -48,7 +47,7 @@ from eventlog.publisher.declared import (
 from eventlog.publisher.inspect import MAX_ROWS_BEHIND, consumer_statuses, examine
 from eventlog.publisher.ledger import CLAIM_WAYS_OUT, Delivery, is_at_work, ledger_of, read_recorded
 from eventlog.publisher.monitor.status import shape
-from eventlog.publisher.run import Facts, Health, judge
+from eventlog.publisher.run import Facts, judge
 from eventlog.publisher.stream.open_source import source_status
 from eventlog.publisher.upkeep import with_retention
 from eventlog.sql.doctor import Finding, Limits, age
@@ -133,70 +132,34 @@ def publishing_status(
     deliveries, claim = read_recorded(log, ledger.consumer)
     consumers = consumer_statuses(log, event_time_zone)
     in_flight = _events_in_delivery(log, deliveries)
-    measured = Measured.read(log, ledger.consumer)
+    measured = replace(Measured.read(log, ledger.consumer), consumers=consumers)
     if consumer is None:
         measured = with_retention(log, retention, event_time_zone, measured)
+    runs = is_at_work(log, ledger.consumer)
+    measured = _with_queue(log, consumer, event_time_zone, cap, measured)
     snapshot = measured.oldest_snapshot
-    status = {
-        "log": str(log) if consumer is None else f"{log}, consumer {consumer}",
-        "publisher_runs": is_at_work(log, ledger.consumer),
-        "in_flight": in_flight,
-        "backlog": None if claim is None else claim.in_words,
-        "consumers": [one.as_data() for one in consumers],
-        "oldest_open_transaction_age_seconds": measured.oldest_open_transaction_age_seconds,
-        "oldest_open_transaction": measured.oldest_open_transaction,
-        "refused_rows": measured.refused_rows,
-        "invalid_rows": measured.invalid_rows,
-        "oldest_snapshot_age_seconds": None if snapshot is None else snapshot.seconds,
-        "oldest_snapshot": None if snapshot is None else snapshot.who,
-        "dead_rows": dict(measured.dead_rows) or None,
-        "table_bytes": dict(measured.table_bytes) or None,
-        "keep_bytes": measured.keep_bytes,
-        "verified": [one.as_data() for one in measured.verified],
-        "drift": differ.sentences,
-    }
-    if consumer is None:
-        status |= _queue(log, event_time_zone, cap)
-    for own in consumers:
-        if own.name == consumer:
-            status |= {
-                "queue_rows": own.rows_behind,
-                "queue_cap": MAX_ROWS_BEHIND,
-                "oldest_seconds": own.oldest_seconds,
-                "ranges": own.ranges,
-                "snapshot": own.as_data()["snapshot"],
-            }
-    parked = sum(map(_parked_in, deliveries))
-    health = _health(
-        status, measured, differ, consumers if consumer is None else (), parked, consumer
-    )
-    return {**status, "health": health.as_data()}
-
-
-def _health(
-    status: Mapping[str, Any],
-    measured: Measured,
-    differ: Differences,
-    consumers: Sequence[ConsumerStatus],
-    parked: int,
-    consumer: str | None,
-) -> Health:
-    """Return the health that the database shows. ``parked`` is the number of parked events."""
-    oldest = status.get("oldest_seconds")
-    runs = status["publisher_runs"]
-    return judge(
+    health = judge(
         Facts(
             state=in_words(runs=runs, is_publisher=consumer is None),
             runs=runs,
-            progress_seconds=oldest or 0.0,
-            measured=replace(measured, queue_rows=status.get("queue_rows")),
-            oldest_seconds=oldest,
-            snapshot_seconds=status["oldest_snapshot_age_seconds"],
+            progress_seconds=measured.oldest_seconds or 0.0,
+            measured=measured,
+            oldest_seconds=measured.oldest_seconds,
+            snapshot_seconds=None if snapshot is None else snapshot.seconds,
             differences=differ,
             consumers=consumers if consumer is None else (),
-            parked=parked,
+            parked=sum(map(_parked_in, deliveries)),
         )
     )
+    return {
+        **measured.as_data(),
+        "log": str(log) if consumer is None else f"{log}, consumer {consumer}",
+        "publisher_runs": runs,
+        "in_flight": in_flight,
+        "backlog": None if claim is None else claim.in_words,
+        "drift": differ.sentences,
+        "health": health.as_data(),
+    }
 
 
 def _parked_in(delivery: Delivery) -> int:
@@ -209,17 +172,28 @@ def _parked_in(delivery: Delivery) -> int:
     return len(failing | set(delivery.parked))
 
 
-def _queue(log: OpenLog, event_time_zone: str, cap: int | None) -> dict[str, Any]:
-    """Return the rows in the publisher's queue and their oldest, by the names of the status."""
-    if cap is None:
+def _with_queue(
+    log: OpenLog, consumer: str | None, event_time_zone: str, cap: int | None, measured: Measured
+) -> Measured:
+    """Return the figures with the rows that wait and the oldest of them: those of the publisher, or
+    of a consumer that is registered, with its set and its snapshot.
+    """
+    if consumer is None:
+        if cap is not None:
+            return measure_queue(log, event_time_zone, cap, measured=measured)
         queue = log.queue(event_time_zone)
-        return {"queue_rows": queue.rows, "oldest_seconds": queue.oldest_seconds}
-    measured = measure_queue(log, event_time_zone, cap)
-    return {
-        "queue_rows": measured.queue_rows,
-        "queue_cap": measured.cap,
-        "oldest_seconds": measured.oldest_seconds,
-    }
+        return replace(measured, queue_rows=queue.rows, oldest_seconds=queue.oldest_seconds)
+    for own in measured.consumers:
+        if own.name == consumer:
+            return replace(
+                measured,
+                queue_rows=own.rows_behind,
+                cap=MAX_ROWS_BEHIND,
+                oldest_seconds=own.oldest_seconds,
+                ranges=own.ranges,
+                snapshot=own.snapshot,
+            )
+    return measured
 
 
 def _events_in_delivery(log: OpenLog, deliveries: Iterable[Delivery]) -> list[dict[str, Any]]:
