@@ -8,7 +8,6 @@ import sys
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +21,7 @@ from eventlog.publisher.declared.configured_sink import open_sink as open_its_si
 from eventlog.publisher.declared.opening import open_to_publish
 from eventlog.publisher.declared.trigger_plan import comparison
 from eventlog.publisher.ledger.ledger import LOCK_WAIT
-from eventlog.publisher.run.daemon import NOTHING_PUBLISHED, publish, publish_once
+from eventlog.publisher.run.daemon import NOTHING_PUBLISHED, publish_log, publish_once
 from eventlog.publisher.run.liveness import reported_liveness
 from eventlog.publisher.run.waiting import Stop, StopRequest
 from eventlog.publisher.sinks import Sink
@@ -128,9 +127,7 @@ class Publisher:
         if config.publisher.publisher_disabled:
             _log.warning(NOTHING_PUBLISHED)
             return
-        compare = comparison(config)
         target = None if self._receive is None else f"the function {_name_of(self._receive)}"
-        opens = partial(open_to_publish, config, counters, self._used, target=target)
         with reported_liveness(config) as liveness:
             if config.follows:
                 follow(
@@ -144,14 +141,12 @@ class Publisher:
                 )
             elif once:
                 with (
-                    opens(lock_wait=LOCK_WAIT) as context,
+                    open_to_publish(config, counters, self._used, LOCK_WAIT, target) as context,
                     closing(self._open_sink()) as sink,
                 ):
-                    publish_once(context, sink, stop, compare=compare)
+                    publish_once(context, sink, stop, compare=comparison(config))
             else:
-                retry = config.publisher.retry_initial, config.publisher.retry_max
-                standby = config.publisher.standby
-                publish(opens, self._open_sink, stop, liveness, retry, compare, standby)
+                publish_log(config, counters, self._used, self._open_sink, stop, liveness, target)
 
     def _open_sink(self) -> Sink:
         if self._receive is None:

@@ -1,5 +1,5 @@
 from .daemon import NOTHING_PUBLISHED as NOTHING_PUBLISHED
-from .daemon import publish as publish
+from .daemon import publish_log as publish_log
 from .daemon import publish_once as publish_once
 from .health import Facts as Facts
 from .health import Health as Health

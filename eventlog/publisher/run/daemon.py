@@ -15,6 +15,7 @@ from typing import Final
 
 from sqlalchemy.exc import DBAPIError
 
+from eventlog.config.load import Config
 from eventlog.core.clock import monotonic
 from eventlog.errors import (
     ConsumerRuns,
@@ -26,7 +27,14 @@ from eventlog.errors import (
     number_of,
 )
 from eventlog.model import Document
-from eventlog.publisher.context.context import Context, Counters, Reports, summary, warn_at_start
+from eventlog.publisher.context.context import (
+    Context,
+    Counters,
+    Reports,
+    Used,
+    summary,
+    warn_at_start,
+)
 from eventlog.publisher.context.observer import (
     SILENT,
     Doing,
@@ -37,6 +45,8 @@ from eventlog.publisher.context.observer import (
 )
 from eventlog.publisher.declared.capture_watcher import CaptureWatcher, CompareTriggers
 from eventlog.publisher.declared.catalog_watcher import CatalogDrifted, CatalogWatcher
+from eventlog.publisher.declared.opening import open_to_publish
+from eventlog.publisher.declared.trigger_plan import comparison
 from eventlog.publisher.inspect.consumer_status import consumer_statuses
 from eventlog.publisher.ledger.in_flight import remove_marked_claims
 from eventlog.publisher.ledger.ledger import ranges_of
@@ -125,6 +135,32 @@ def publish(
 
     stands_by_for = PublisherAlreadyRunning if standby else ConsumerRuns
     keep_connected(publish_connected, stop, (DatabaseUnavailable,), *retry, observer, stands_by_for)
+
+
+def publish_log(
+    config: Config,
+    counters: Counters,
+    used: Used,
+    open_sink: Callable[[], Sink],
+    stop: Stop,
+    observer: Observer,
+    target: str | None = None,
+) -> None:
+    """Publish the log of a configuration until ``stop`` is set, as ``publish`` does.
+
+    ``used`` has the numbers of the log that this process has used before. ``target`` is the
+    receiver in words, None = the configured sink. Raises the errors of ``publish``, and
+    ConfigError.
+    """
+    publish(
+        partial(open_to_publish, config, counters, used, target=target),
+        open_sink,
+        stop,
+        observer,
+        (config.publisher.retry_initial, config.publisher.retry_max),
+        comparison(config),
+        config.publisher.standby,
+    )
 
 
 def publish_once(

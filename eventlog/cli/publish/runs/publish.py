@@ -57,11 +57,11 @@ from eventlog.publisher.run import (
     Liveness,
     StopRequest,
     liveness_of,
+    publish_log,
     publish_once,
     reported_liveness,
     watched_over,
 )
-from eventlog.publisher.run import publish as run_daemon
 from eventlog.publisher.send import dry_run
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.sinks.stdout import StreamSink
@@ -141,23 +141,12 @@ def run_publish(
                 unavailable = publish_once(opened, sink, stop, observer, comparison(config))
                 unpublished += filter(opened.wants, unavailable)
         else:
-            used = Used()
             with (
                 _watching(config, counters) as (watching, open_its_sink),
                 _snapshot_bar(config, quiet=quiet) as bar,
             ):
                 observer = join_observers(watching, bar, ended)
-                retry = config.publisher.retry_initial, config.publisher.retry_max
-                opens = partial(open_to_publish, config, counters, used)
-                run_daemon(
-                    opens,
-                    open_its_sink,
-                    stop,
-                    observer,
-                    retry,
-                    comparison(config),
-                    config.publisher.standby,
-                )
+                publish_log(config, counters, Used(), open_its_sink, stop, observer)
     finally:
         ended.log_summary(counters)
     if once and stop.is_set():
