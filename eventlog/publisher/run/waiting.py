@@ -13,9 +13,9 @@ import math
 import os
 import selectors
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, time, timedelta
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from eventlog.core.clock import Random, chance, cpu_time, monotonic
 from eventlog.errors import (
@@ -348,6 +348,88 @@ class BackOff:
         stop.wait(max(0.0, pause))
 
 
+class Pause(NamedTuple):
+    """A failure after which the work is tried again."""
+
+    why: str
+    who: WaitFor = WaitFor.DATABASE
+    level: int = logging.ERROR
+    line: str | None = None
+    """The log line, None = the same failure was logged before."""
+    is_healthy: bool = False
+    """True for a standby, which sees that the other process works."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """What a process knows about its connection and its lock. ``unavailable`` and ``stands_by_for``
+    as for ``keep_connected``.
+    """
+
+    unavailable: tuple[type[EventlogError], ...]
+    stands_by_for: type[PublisherAlreadyRunning] = ConsumerRuns
+    is_connected: bool = False
+    was_connected: bool = False
+    """True from the first connection on."""
+    attempts: int = 0
+    """The failures in a row since the last connection, or since a lock was waited for."""
+    lost_at: float | None = None
+    """The time when the connection was lost, None = it was not lost."""
+    stands_by: bool = False
+    warned_at: float | None = None
+    """The time of the last log line that reports that the first connection has not been made."""
+    locked_out: str = ""
+    """Why this process waits for the lock, as it was logged."""
+
+    def connected(self) -> Connection:
+        """Return the state after the connection was made and the lock was taken."""
+        return Connection(
+            self.unavailable, self.stands_by_for, is_connected=True, was_connected=True
+        )
+
+    def failed(self, error: EventlogError, now: float) -> tuple[Connection, Pause] | None:
+        """Return the state after the work has failed at ``now``, on the monotonic clock, and the
+        pause before it is tried again. None = the error ends the process.
+        """
+        again = replace(self, is_connected=False, attempts=self.attempts + 1)
+        if isinstance(error, PublisherAlreadyRunning):
+            return self._locked(error, now, again)
+        if not isinstance(error, self.unavailable):
+            if self.lost_at is None or not isinstance(error, DatabaseError):
+                return None
+            # Perhaps the server is still starting.
+            return again, Pause(str(error), line=f"{error}; trying again")
+        who = WaitFor.DATABASE if isinstance(error, DatabaseError) else WaitFor.SOURCE
+        if self.was_connected:
+            again = replace(again, lost_at=self.lost_at or now)
+            return again, Pause(str(error), who, line=f"{error}; connecting again")
+        if not isinstance(error, ServerUnavailable):
+            return None
+        if self.warned_at is not None and now - self.warned_at < _WARNING_INTERVAL:
+            return again, Pause(str(error), who)
+        line = f"{error}; waiting for it"
+        return replace(again, warned_at=now), Pause(str(error), who, logging.WARNING, line)
+
+    def _locked(
+        self, error: PublisherAlreadyRunning, now: float, again: Connection
+    ) -> tuple[Connection, Pause] | None:
+        is_lost = isinstance(error, LostSession)
+        is_standby = not is_lost and isinstance(error, self.stands_by_for)
+        if is_lost:
+            why = str(error)
+        elif is_standby:
+            why = f"{error}; waiting as its standby until it ends"
+        elif self.lost_at is not None and now - self.lost_at <= _LOCK_WAIT:
+            why = f"{error}; trying again for {_LOCK_WAIT:g} s"
+        else:
+            return None
+        line = None if why == self.locked_out else why
+        level = logging.INFO if is_standby else logging.WARNING
+        pause = Pause(why, level=level, line=line, is_healthy=is_standby)
+        again = replace(again, stands_by=self.stands_by or is_standby, locked_out=why)
+        return (replace(again, attempts=1) if is_lost or is_standby else again), pause
+
+
 def keep_connected(
     work: Callable[[Callable[[], bool]], None],
     stop: Stop,
@@ -369,63 +451,34 @@ def keep_connected(
     While the lock belongs to the session that was lost, or to another process as ``stands_by_for``
     names it, this process waits for it. Raises PublisherAlreadyRunning if any other session has it.
     """
-    attempts, was_connected, is_connected, stands_by = 0, False, False, False
-    lost_at: float | None = None
-    warned_at: float | None = None
-    locked_out = ""  # why this process waits for the lock, as it was logged
+    connection = Connection(unavailable, stands_by_for)
 
     def connected() -> bool:
-        nonlocal attempts, was_connected, is_connected, locked_out, lost_at, stands_by
-        is_first, was_connected = not was_connected, True
-        if stands_by:
+        nonlocal connection
+        if connection.is_connected:
+            return False
+        if connection.stands_by:
             _log.info("the other process has ended, and this one takes over")
-        attempts, locked_out, lost_at, stands_by = 0, "", None, False
-        if not is_connected:
-            is_connected = True
-            observer.connected(again=not is_first)
+        is_first, connection = not connection.was_connected, connection.connected()
+        observer.connected(again=not is_first)
         return is_first
 
     while not stop.is_set():
         observer.does(Doing.CONNECTING)
-        is_connected, who = False, WaitFor.DATABASE
         try:
             work(connected)
-        except PublisherAlreadyRunning as other:
-            if isinstance(other, LostSession):
-                why, level, attempts = str(other), logging.WARNING, 0
-            elif isinstance(other, stands_by_for):
-                why = f"{other}; waiting as its standby until it ends"
-                level, attempts, stands_by = logging.INFO, 0, True
-                observer.progressed()  # a standby is healthy if it sees the other process working
-            elif lost_at is not None and monotonic() - lost_at <= _LOCK_WAIT:
-                why, level = f"{other}; trying again for {_LOCK_WAIT:g} s", logging.WARNING
-            else:
+        except EventlogError as error:
+            failed = connection.failed(error, monotonic())
+            if failed is None:
                 raise
-            if why != locked_out:
-                locked_out = why
-                _log.log(level, "%s", why, extra={"code": other.code})
-        except unavailable as error:
-            why = str(error)
-            if was_connected:
-                _log.error("%s; connecting again", error, extra={"code": error.code})
-            elif not isinstance(error, ServerUnavailable):
-                raise
-            elif warned_at is None or monotonic() - warned_at >= _WARNING_INTERVAL:
-                warned_at = monotonic()
-                _log.warning("%s; waiting for it", error, extra={"code": error.code})
-            if not isinstance(error, DatabaseError):
-                who = WaitFor.SOURCE
-            if was_connected:
-                lost_at = lost_at or monotonic()
-        except DatabaseError as error:  # perhaps the server is still starting
-            if lost_at is None:
-                raise
-            _log.error("%s; trying again", error, extra={"code": error.code})
-            why = str(error)
+            connection, pause = failed
+            if pause.line is not None:
+                _log.log(pause.level, "%s", pause.line, extra={"code": error.code})
         else:
             return
-        attempts += 1
-        pause = back_off(attempts, initial, maximum, chance)
+        if pause.is_healthy:
+            observer.progressed()
+        seconds = back_off(connection.attempts, initial, maximum, chance)
         observer.disconnected()
-        observer.waits(who, why, monotonic() + pause, why)
-        stop.wait(pause)
+        observer.waits(pause.who, pause.why, monotonic() + seconds, pause.why)
+        stop.wait(seconds)
