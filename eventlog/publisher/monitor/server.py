@@ -234,98 +234,100 @@ def _file(name: str) -> bytes:
     return resources.files("eventlog.publisher.monitor").joinpath("page", name).read_bytes()
 
 
-def application(monitor: Monitor, host: str) -> ASGIApp:
-    """Return the application of the server that listens on ``host``."""
-    activity = monitor.activity
-    asking = asyncio.Lock()
+class _Pages:
+    """The answers of the server, one method for each kind of page."""
 
-    def word(
-        is_healthy: Callable[[], bool], healthy: str, unhealthy: str
-    ) -> Callable[[Request], Awaitable[Response]]:
-        async def answer(_: Request) -> Response:
-            text, status = (healthy, 200) if is_healthy() else (unhealthy, 503)
-            return PlainTextResponse(f"{text}\n", status, _HEADERS)
+    def __init__(self, monitor: Monitor) -> None:
+        self._monitor, self._activity = monitor, monitor.activity
+        self._asking = asyncio.Lock()
 
-        return answer
+    async def liveness(self, _: Request) -> Response:
+        text, status = ("ok", 200) if self._activity.liveness.is_alive else ("stuck", 503)
+        return PlainTextResponse(f"{text}\n", status, _HEADERS)
 
-    async def metrics(request: Request) -> Response:
-        text, media_type = exposition(monitor.metrics, request.headers.get("accept", ""))
+    async def readiness(self, request: Request) -> Response:
+        is_ready, settings = self._activity.is_ready, self._monitor.settings
+        lines = ["ready" if is_ready else "connecting"]
+        if settings.token is None or request.scope.get(_MAY_READ):
+            health = self._activity.health(quotes=settings.show_values)
+            lines += [f"{one.severity.value}: {one.text}" for one in health.conditions]
+        text = "".join(f"{visible(line)}\n" for line in lines)
+        return PlainTextResponse(text, 200 if is_ready else 503, _HEADERS)
+
+    async def metrics(self, request: Request) -> Response:
+        text, media_type = exposition(self._monitor.metrics, request.headers.get("accept", ""))
         return Response(text, 200, {**_HEADERS, "Vary": "Accept", "Content-Type": media_type})
 
-    async def status(_: Request) -> Response:
-        return JSONResponse(monitor.status(), 200, _HEADERS)
+    async def status(self, _: Request) -> Response:
+        return JSONResponse(self._monitor.status(), 200, _HEADERS)
 
-    async def history(request: Request) -> Response:
+    async def history(self, request: Request) -> Response:
         try:
             since = float(request.query_params.get("since", "0"))
         except ValueError:
             return JSONResponse({"error": "since is not a number"}, 400, _HEADERS)
+        activity = self._activity
         samples = [sample._asdict() for sample in list(activity.history) if sample.at > since]
         return JSONResponse({"interval": activity.interval, "samples": samples}, 200, _HEADERS)
 
-    def answer_to(ask: Callable[[Questions], dict[str, Any]]) -> Response:
-        try:
-            if monitor.questions is None:
-                raise ConfigError(
-                    "this publisher follows a source and has no log; run `eventlog status --from`"
-                )
-            return JSONResponse(ask(monitor.questions), 200, _HEADERS)
-        except EventlogError as error:
-            return JSONResponse({"error": str(error), "code": error.code}, 502, _HEADERS)
+    async def question(self, request: Request) -> Response:
+        """Answer the question of the database that the path names."""
+        return await self._ask(methodcaller(request.url.path.strip("/").removesuffix(".json")))
 
-    async def one_at_a_time(ask: Callable[[Questions], dict[str, Any]]) -> Response:
+    async def row(self, request: Request) -> Response:
+        text = request.path_params["row"]
+        if is_of_snapshot(text):
+            return await self._ask(methodcaller("explain", text))
+        if not _RECORD_ID.fullmatch(text):
+            return JSONResponse({"error": "write the record_id as 1 to 18 digits"}, 400, _HEADERS)
+        return await self._ask(methodcaller("explain", int(text)))
+
+    async def file(self, request: Request) -> Response:
+        name, media_type = _PAGE[request.url.path]
+        return Response(_file(name), 200, _HEADERS, media_type)
+
+    async def _ask(self, ask: Callable[[Questions], dict[str, Any]]) -> Response:
+        """Answer a question when the earlier ones are answered."""
         try:
-            await asyncio.wait_for(asking.acquire(), _QUEUED_SECONDS)
+            await asyncio.wait_for(self._asking.acquire(), _QUEUED_SECONDS)
         except TimeoutError:
             return JSONResponse(
                 {"error": "other questions are being answered: ask again"}, 503, _HEADERS
             )
         try:
-            return await run_in_threadpool(answer_to, ask)
+            return await run_in_threadpool(self._answer, ask)
         finally:
-            asking.release()
+            self._asking.release()
 
-    def asks(question: str) -> Callable[[Request], Awaitable[Response]]:
-        async def answer(_: Request) -> Response:
-            return await one_at_a_time(methodcaller(question))
+    def _answer(self, ask: Callable[[Questions], dict[str, Any]]) -> Response:
+        try:
+            if self._monitor.questions is None:
+                raise ConfigError(
+                    "this publisher follows a source and has no log; run `eventlog status --from`"
+                )
+            return JSONResponse(ask(self._monitor.questions), 200, _HEADERS)
+        except EventlogError as error:
+            return JSONResponse({"error": str(error), "code": error.code}, 502, _HEADERS)
 
-        return answer
 
-    async def row(request: Request) -> Response:
-        text = request.path_params["row"]
-        if is_of_snapshot(text):
-            return await one_at_a_time(methodcaller("explain", text))
-        if not _RECORD_ID.fullmatch(text):
-            return JSONResponse({"error": "write the record_id as 1 to 18 digits"}, 400, _HEADERS)
-        return await one_at_a_time(methodcaller("explain", int(text)))
+_ROUTES: Final[Mapping[str, Callable[[_Pages, Request], Awaitable[Response]]]] = {
+    "/livez": _Pages.liveness,
+    "/readyz": _Pages.readiness,
+    "/metrics": _Pages.metrics,
+    "/status.json": _Pages.status,
+    "/history.json": _Pages.history,
+    "/errors.json": _Pages.question,
+    "/queue.json": _Pages.question,
+    "/doctor.json": _Pages.question,
+    "/rows/{row:path}.json": _Pages.row,
+    **dict.fromkeys(_PAGE, _Pages.file),
+}
 
-    def page(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:
-        async def answer(_: Request) -> Response:
-            return Response(_file(name), 200, _HEADERS, media_type)
 
-        return answer
-
-    async def readiness(request: Request) -> Response:
-        is_ready = activity.is_ready
-        lines = ["ready" if is_ready else "connecting"]
-        if monitor.settings.token is None or request.scope.get(_MAY_READ):
-            health = activity.health(quotes=monitor.settings.show_values)
-            lines += [f"{one.severity.value}: {one.text}" for one in health.conditions]
-        text = "".join(f"{visible(line)}\n" for line in lines)
-        return PlainTextResponse(text, 200 if is_ready else 503, _HEADERS)
-
-    routes = [
-        Route("/livez", word(lambda: activity.liveness.is_alive, "ok", "stuck")),
-        Route("/readyz", readiness),
-        Route("/metrics", metrics),
-        Route("/status.json", status),
-        Route("/history.json", history),
-        Route("/errors.json", asks("errors")),
-        Route("/queue.json", asks("queue")),
-        Route("/doctor.json", asks("doctor")),
-        Route("/rows/{row:path}.json", row),
-        *(Route(path, page(name, media_type)) for path, (name, media_type) in _PAGE.items()),
-    ]
+def application(monitor: Monitor, host: str) -> ASGIApp:
+    """Return the application of the server that listens on ``host``."""
+    pages = _Pages(monitor)
+    routes = [Route(path, partial(answer, pages)) for path, answer in _ROUTES.items()]
     return _Guard(Starlette(routes=routes), host, monitor.settings)
 
 
