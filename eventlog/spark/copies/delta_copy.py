@@ -11,7 +11,7 @@ This module needs ``deltalake`` (the extra ``delta``); the Java of Spark needs n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil
@@ -52,9 +52,14 @@ DONE: Final = "done"
 """The key in a commit's metadata for the rows of the log that the table contains (spec/verify.md
 4.3).
 """
+_BATCH: Final = "batch"
+_QUERY: Final = "query"
+"""The keys in a commit's metadata for its batch: so that a commit is recognized that is newer than
+a version of the table.
+"""
 _COMMITS: Final = (10, 1_000, None)
 """How many of the newest commits are read, in turn, until one names the rows of the log. Reading a
-day's commits takes longer than the time between two.
+day's commits may take longer than the time between two.
 """
 _DAY: Final = 86_400.0
 _PROPERTIES: Final = {
@@ -232,24 +237,17 @@ class DeltaCopy:
         """Return the rows of the log that the table holds now, and the version; None if the history
         of the table has no commit that names them.
         """
+        table = self._table()
         for limit in _COMMITS:
-            table, history = self._newest_commits(limit)
-            recorded = next((commit[DONE] for commit in history if commit.get(DONE)), None)
+            # The history also has commits that are newer than ``table``, without their versions.
+            recorded = next(
+                (commit[DONE] for commit in table.history(limit) if _names_rows(commit, table)),
+                None,
+            )
             if recorded is not None:
                 break
         done = None if recorded is None else claimed_rows(recorded, _note_text(table))
         return done, table.version()
-
-    def _newest_commits(self, limit: int | None) -> tuple[DeltaTable, Sequence[Mapping[str, Any]]]:
-        """Return the table and at most about ``limit`` commits that led to it, the newest first;
-        None = all.
-        """
-        table = self._table()
-        history = table.history(limit)
-        # The history also has commits that are newer than ``table``, without their versions.
-        while (newest := self._table()).version() != table.version():
-            table, history = newest, newest.history(limit)
-        return table, history
 
     def rows_of(self, version: Any) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a version, as ``done`` returned it."""
@@ -406,6 +404,16 @@ def delta(uri: str | Path, **storage: str) -> DeltaCopy:
     return DeltaCopy(str(uri), storage)
 
 
+def _names_rows(commit: Mapping[str, Any], table: DeltaTable) -> bool:
+    """Return True if a commit names the rows of the log, and its batch is in this version of the
+    table.
+    """
+    if not commit.get(DONE) or _QUERY not in commit:
+        return False
+    last = table.transaction_version(commit[_QUERY])
+    return last is not None and int(commit[_BATCH]) <= last
+
+
 def _numbered(
     batch: CopyBatch, newest: datetime | None = None, nulled: int = 0
 ) -> CommitProperties:
@@ -415,7 +423,12 @@ def _numbered(
     if batch.done:
         recorded[DONE] = batch.done
     return CommitProperties(
-        custom_metadata={"batch": str(batch.number), **recorded, **_counted(nulled)},
+        custom_metadata={
+            _BATCH: str(batch.number),
+            _QUERY: batch.query,
+            **recorded,
+            **_counted(nulled),
+        },
         app_transactions=[Transaction(batch.query, batch.number)],
     )
 
