@@ -17,7 +17,6 @@ from .context import utc_anyway as utc_anyway
 from .context import warn_of_loopback as warn_of_loopback
 from .observer import QUEUE_CAP as QUEUE_CAP
 from .observer import SILENT as SILENT
-from .observer import ConsumerStatus as ConsumerStatus
 from .observer import Differences as Differences
 from .observer import JobProgress as JobProgress
 from .observer import Measured as Measured

@@ -362,8 +362,8 @@ class Pause(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """What a process knows about its connection and its lock. ``unavailable`` and ``stands_by_for``
-    as for ``keep_connected``.
+    """The connection of a process to its database, and its lock. ``unavailable`` and
+    ``stands_by_for`` as for ``keep_connected``.
     """
 
     unavailable: tuple[type[EventlogError], ...]
