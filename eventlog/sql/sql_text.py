@@ -11,10 +11,11 @@ import re
 from collections.abc import Collection
 from typing import Final
 
+# No group is possessive: before Python 3.11.5 such a group takes a part of what it does not match.
 _FRAGMENT: Final = re.compile(
     r"""
     (?P<comment> --[^\n]*+ | /\*)
-    | [eE]'(?:[^'\\]|\\.|'')*+ (?: ' | (?P<escaped>))   # PostgreSQL: a backslash escapes
+    | [eE]'(?:[^'\\]++|\\.|'')* (?: ' | (?P<escaped>))   # PostgreSQL: a backslash escapes
     | '[^']*+' | "[^"]*+" | `[^`]*+`
     | \$(?P<tag>(?:[^\W\d]\w*+)?)\$ (?: .*? \$(?P=tag)\$ | (?P<open>))
     | \w[\w$]*+                         # a word, whose letters and dollars begin nothing
@@ -76,11 +77,11 @@ _CHANGES: Final = frozenset(
     ("delete", "update", "merge", "replace", "truncate", "rename", "drop", "alter")
 )
 """The words of statements that remove or change rows of a table, or the table itself."""
-_PART: Final = re.compile(r""""([^"]*+)"|`([^`]*+)`|\[([^\]]{0,128}+)\]|(\w(?:\w|\$(?!\w*\$))*+)""")
+_PART: Final = re.compile(r""""([^"]*+)"|`([^`]*+)`|\[([^\]]{0,128}+)\]|(\w(?:\w|\$(?!\w*\$))*)""")
 _NAME: Final = re.compile(
     rf"""
-    --[^\n]*+ | '[^']*+(?:'|\Z) | /\*(?!M?!)(?:[^*]|\*(?!/))*+(?:\*/|\Z)   # names nothing
-    | (?P<name> (?:{_PART.pattern}) (?:\s*+\.\s*+(?:{_PART.pattern}))*+ )
+    --[^\n]*+ | '[^']*+(?:'|\Z) | /\*(?!M?!)[^*]*+(?:\*(?!/)[^*]*+)*(?:\*/|\Z)   # names nothing
+    | (?P<name> (?:{_PART.pattern}) (?:\s*+\.\s*+(?:{_PART.pattern}))* )
     """,
     re.VERBOSE,
 )

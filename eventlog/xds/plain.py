@@ -10,22 +10,26 @@ they agree. A document of any other form, valid or not, is left to the parser.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from eventlog.model import AttributeSteps, Event, Op, Operation, Step
 
+# Any number of a group that is never given up: so a long value takes no memory for what is tried
+# next. Before Python 3.11.5 such a group takes a part of what it does not match.
+_ANY = "*+" if sys.version_info >= (3, 11, 5) else "*"
 # Characters of XML 1.0 other than those that are written as references, and without the carriage
 # return, which a parser changes.
 _CONTROL = "\x00-\x08\x0b-\x1f\ufffe\uffff"
 _REFERENCE = "&(?:amp|lt|gt|quot|#13|#10|#9);"
-_TEXT = f"[^<>&{_CONTROL}]*+(?:{_REFERENCE}[^<>&{_CONTROL}]*+)*+"
-_NAME = f'(?!")[^<>&"\t\n{_CONTROL}]*+(?:{_REFERENCE}[^<>&"\t\n{_CONTROL}]*+)*+'
+_TEXT = f"[^<>&{_CONTROL}]*+(?:{_REFERENCE}[^<>&{_CONTROL}]*+){_ANY}"
+_NAME = f'(?!")[^<>&"\t\n{_CONTROL}]*+(?:{_REFERENCE}[^<>&"\t\n{_CONTROL}]*+){_ANY}'
 _MAY_BE_EMPTY = _NAME.removeprefix('(?!")')
 # A reference to an object ("dn") has its value in an attribute.
 _VALUE = f'<value type="(string|int|state|octet|time)">({_TEXT})</value>'
-_FURTHER = f'((?:<value type="[a-z]+">{_TEXT}</value>)*+)'
+_FURTHER = f'((?:<value type="[a-z]+">{_TEXT}</value>){_ANY})'
 
 DEFAULT_LIMIT: Final = 256 * 1024 * 1024
 """The default limit on the bytes of a document that is read."""

@@ -186,7 +186,7 @@ _PARSER = etree.XMLParser(
     remove_comments=True,
     remove_pis=True,
 )
-_PROLOG = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t\r\n]++|<!--.*?-->|<\?.*?\?>)*+", re.DOTALL)
+_PROLOG = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t\r\n]++|<!--.*?-->|<\?.*?\?>)*", re.DOTALL)
 _DECLARED = re.compile(
     rb"(?:\xef\xbb\xbf)?<\?xml\s[^>]*?\bencoding\s*=\s*[\"']([A-Za-z0-9._-]+)[\"']"
 )
