@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from shared import in_ci
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, DatabaseError, DatabaseUnavailable
@@ -164,13 +165,14 @@ def test_a_poller_that_stops_half_way_repeats_the_transaction_it_was_in(
     assert made[:-1] + again == expected  # its first change comes twice, nothing is left out
 
 
+@pytest.mark.parametrize("transactions", in_ci([30, 60], 30))
 def test_nothing_is_lost_while_one_session_writes_and_another_removes(
-    engine: sa.Engine, queue: sa.Table
+    engine: sa.Engine, queue: sa.Table, transactions: int
 ) -> None:
     """A server's own pace: it removes a transaction once a whole poll has gone by since it was
     committed.
     """
-    steps = list(emulate(Workload(7, transactions=30, servers=("B", "A"))))
+    steps = list(emulate(Workload(7, transactions=transactions, servers=("B", "A"))))
     polls = 0
     written = threading.Event()
     removed = threading.Event()

@@ -28,7 +28,7 @@ from documents import ROOT
 from family_writers import CHANGES, WATCHES, Writers, changing, end_prepared, filled, rows
 from processes import start
 from publishers import Collecting, opened, write_config
-from shared import PATIENCE, execute, fetch, url_of
+from shared import PATIENCE, execute, fetch, in_ci, url_of
 
 from eventlog.config.load import load
 from eventlog.core.rows.events import Outgoing
@@ -177,11 +177,13 @@ def test_a_transaction_that_begins_while_latest_is_determined_is_not_in_the_firs
     assert late_row not in begun
 
 
+@pytest.mark.parametrize("number", in_ci([800, 1_200], 800))
 def test_consumers_that_begin_at_latest_while_the_log_is_changed_get_each_row_that_commits_later(
     log: sa.Engine,
     family_server: mysql_servers.Server,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    number: int,
 ) -> None:
     sent: list[int] = []
     send = DeliveryProgress.send
@@ -192,7 +194,7 @@ def test_consumers_that_begin_at_latest_while_the_log_is_changed_get_each_row_th
 
     monkeypatch.setattr(DeliveryProgress, "send", recorded)
     config = consumer(log, tmp_path)
-    writers = Writers(family_server, 800, seed=9, rest=0.03)  # at times no writer is open
+    writers = Writers(family_server, number, seed=9, rest=0.03)  # at times no writer is open
     begun: dict[str, set[int]] = {}
     """For each consumer the rows that were committed before the end of its registration."""
     with changing(family_server) as changes:

@@ -98,8 +98,15 @@ def follow(config: dict[str, Any], copy: sa.Engine) -> None:
 # --- while others write ---------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "compared",
+    [
+        ((0, 20), (1, 500)),
+        pytest.param(((0, 20), (0, 500), (1, 50)), marks=pytest.mark.soak),
+    ],
+)
 def test_targets_that_follow_are_equal_and_planted_differences_are_found_and_repaired(
-    source: sa.Engine, family_server: mysql_servers.Server
+    source: sa.Engine, family_server: mysql_servers.Server, compared: Sequence[tuple[int, int]]
 ) -> None:
     execute(source, QUIET)
     own, of_consumer = document(source), document(source, "search")
@@ -121,7 +128,7 @@ def test_targets_that_follow_are_equal_and_planted_differences_are_found_and_rep
 
         writers.start()
         try:
-            for number, size in ((0, 20), (1, 500)):
+            for number, size in compared:
                 report = compare(number, size)
                 assert (found(report), report.unconfirmed) == ([], 0)
                 assert report.classes["usr"].equal > family_writers.KEYS / 2

@@ -77,6 +77,7 @@ class Failing:
     [
         pytest.param(360, 10, 0, 0, 1, 1, marks=pytest.mark.soak),
         (90, 10, 2, 3, 2, 2),
+        pytest.param(180, 10, 2, 3, 2, 2, marks=pytest.mark.soak),
         *(
             pytest.param(9000, 128, kills, tries, concurrency, seed, marks=pytest.mark.soak)
             for kills, tries, concurrency, seed in [

@@ -24,7 +24,7 @@ from publishers import (
     write_config,
 )
 from replay import Objects, Replay
-from shared import execute, fetch, url_of, wait_until
+from shared import execute, fetch, in_ci, url_of, wait_until
 
 from eventlog.config.load import load
 from eventlog.errors import ReceiverUnavailable
@@ -192,6 +192,7 @@ def write_and_publish(
     assert len(replay.applied) == len(set(sink.event_ids))
 
 
+@pytest.mark.parametrize("number", in_ci([30, 60], 30))
 @pytest.mark.parametrize(
     ("seed", "options"),
     [
@@ -210,9 +211,9 @@ def write_and_publish(
     ],
 )
 def test_no_row_is_lost_and_none_is_out_of_order_among_eight_writers(
-    database: sa.Engine, tmp_path: Path, seed: int, options: dict[str, Any]
+    database: sa.Engine, tmp_path: Path, seed: int, options: dict[str, Any], number: int
 ) -> None:
-    write_and_publish(database, tmp_path, seed, 30, **options)
+    write_and_publish(database, tmp_path, seed, number, **options)
 
 
 @pytest.mark.soak

@@ -17,7 +17,7 @@ pytest.importorskip(
 
 from backlog_job import LOG, SCHEMA, Collector, config_of, fetch, log_rows, random_rows
 from pyspark.sql import SparkSession
-from shared import opened_log
+from shared import in_ci, opened_log
 from stream_engine import Engine, reader_of, rows_of
 
 from eventlog.cli import run as run_command
@@ -121,11 +121,12 @@ def test_local_times_are_those_of_another_program_in_the_zone_of_the_format(
     assert row["commit_time"] == datetime(2026, 5, 4 if is_ours else 3, hour, 2, 1, tzinfo=UTC)
 
 
+@pytest.mark.parametrize("number", in_ci([1_000, 3_000], 1_000))
 @pytest.mark.parametrize("partition_rows", [10_000, pytest.param(700, marks=pytest.mark.soak), 97])
 def test_the_documents_are_those_of_the_publisher_byte_for_byte(
-    log: sa.Engine, config: str, partition_rows: int
+    log: sa.Engine, config: str, partition_rows: int, number: int
 ) -> None:
-    log_rows(log, random_rows(1_000, seed=210))
+    log_rows(log, random_rows(number, seed=210))
     rows = read_all(config=config, xds="true", partitionRows=partition_rows)
     assert [row["xds"] for row in rows] == published(log)
 

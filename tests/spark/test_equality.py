@@ -28,7 +28,7 @@ from backlog_job import (
     statuses,
     statuses_of,
 )
-from shared import Run, url_of
+from shared import Run, in_ci, url_of
 
 
 @pytest.mark.parametrize("number", [3_000, pytest.param(200_000, marks=pytest.mark.soak)])
@@ -127,14 +127,15 @@ def rows_with_one_that_never_rests(number: int) -> Iterator[Row]:
         yield record_id, 2, "app", "usr", f"idu={user}", "fname", str(record_id - 1), str(record_id)
 
 
+@pytest.mark.parametrize("number", in_ci([8_000, 20_000], 8_000))
 def test_a_group_without_a_bound_is_folded_as_the_publisher_folds_it(
-    log: sa.Engine, tmp_path: Path
+    log: sa.Engine, tmp_path: Path, number: int
 ) -> None:
-    log_rows(log, rows_with_one_that_never_rests(8_000))
+    log_rows(log, rows_with_one_that_never_rests(number))
     config = config_of(log, publisher__fold_span="0")
-    copy(config, tmp_path / "out", partition_rows=1_600)
+    copy(config, tmp_path / "out", partition_rows=number // 5)
     ours = list(events_of(documents_of(tmp_path / "out")))
-    assert len(ours) == 7_201
+    assert len(ours) == number * 9 // 10 + 1
     assert ours == publish(config)
 
 

@@ -16,6 +16,7 @@ import pytest
 import sqlalchemy as sa
 from backlog_job import config_of, convert, copy, documents_of, log_rows, random_rows, statuses
 from pyspark.sql import SparkSession
+from shared import in_ci
 
 from eventlog import cli
 from eventlog.config.load import load
@@ -36,15 +37,16 @@ from eventlog.spark.session.session import (
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.parametrize("number", in_ci([8_000, 20_000], 8_000))
 @pytest.mark.parametrize(
     "begun", [pytest.param("_STARTED", marks=pytest.mark.soak), "_temporary/*"]
 )
 def test_a_worker_that_is_killed_is_replaced_and_the_result_is_the_same(
-    log: sa.Engine, tmp_path: Path, begun: str
+    log: sa.Engine, tmp_path: Path, begun: str, number: int
 ) -> None:
-    log_rows(log, random_rows(8_000, seed=30))
+    log_rows(log, random_rows(number, seed=30))
     config = config_of(log)
-    copy(config, tmp_path / "calm", partition_rows=1_600)
+    copy(config, tmp_path / "calm", partition_rows=number // 5)
     killed: list[int] = []
     over = threading.Event()
 
@@ -69,7 +71,7 @@ def test_a_worker_that_is_killed_is_replaced_and_the_result_is_the_same(
     killer = threading.Thread(target=kill_one)
     killer.start()
     try:
-        convert(config, tmp_path / "stormy", partition_rows=1_600, mark=True)
+        convert(config, tmp_path / "stormy", partition_rows=number // 5, mark=True)
     finally:
         over.set()
         killer.join()

@@ -24,6 +24,7 @@ from backlog_job import (
     statuses,
     statuses_of,
 )
+from shared import in_ci
 
 from eventlog.errors import EventlogError, PublisherAlreadyRunning
 from eventlog.publisher.context.context import Counters
@@ -114,12 +115,13 @@ def test_concurrent_writers_lose_nothing_and_are_never_marked_unread(
     assert "N" not in statuses(log).values()
 
 
+@pytest.mark.parametrize("number", in_ci([1_500, 3_000], 1_500))
 def test_marks_that_were_interrupted_are_completed_once(
-    log: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    log: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    log_rows(log, random_rows(1_500, seed=9))
+    log_rows(log, random_rows(number, seed=9))
     out = tmp_path / "out"
-    monkeypatch.setattr(claim, "_BATCH_ROWS", 250)
+    monkeypatch.setattr(claim, "_BATCH_ROWS", number // 6)
     written = []
 
     def write_and_die(*arguments: object) -> int:

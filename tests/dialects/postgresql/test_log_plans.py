@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from shared import in_ci
 from sqlalchemy import Connection
 from written_log import EVERYTHING, write
 
@@ -124,16 +125,18 @@ STATISTICS = {
 }
 
 
+@pytest.mark.parametrize("rows", in_ci([100_000, 200_000], 100_000))
 @pytest.mark.parametrize("statistics", STATISTICS)
 def test_the_hot_statements_walk_an_index_whatever_the_statistics(
-    conn: Connection, opened: LogTable, statistics: str
+    conn: Connection, opened: LogTable, statistics: str, rows: int
 ) -> None:
     conn.execute(sa.text("ALTER TABLE eventlog SET (autovacuum_enabled = false)"))
     conn.execute(
         sa.text(
             "INSERT INTO eventlog (event_type, table_name, table_key, new_value)"
-            " SELECT 1, 'usr', 'idu=' || n, repeat('x', 20) FROM generate_series(1, 100000) AS n"
-        )
+            " SELECT 1, 'usr', 'idu=' || n, repeat('x', 20) FROM generate_series(1, :rows) AS n"
+        ),
+        {"rows": rows},
     )
     for statement in STATISTICS[statistics].split(";"):
         if statement:
