@@ -22,6 +22,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from eventlog import __version__
+from eventlog.cli.command import CommandResult, report
 from eventlog.cli.context import FILE, CommandContext, configure_logging, error_line
 from eventlog.cli.stopping import sentence_if_stopped, stopped_by_signals
 from eventlog.config.settings import LogSettings
@@ -333,8 +334,15 @@ def grouped_options(command: click.Command, ctx: click.Context) -> dict[str, lis
 
 class Command(click.Command):
     """A command whose help shows its options in groups, and examples. It also accepts the options
-    of all commands, which work the same after its name as before it.
+    of all commands, which work the same after its name as before it. Its callback is the class of
+    its request (``eventlog.cli.command``).
     """
+
+    def invoke(self, ctx: click.Context) -> Any:
+        done = super().invoke(ctx)
+        if hasattr(done, "run"):
+            done = ctx.invoke(done.run, ctx.obj)
+        return report(ctx.obj, done) if isinstance(done, CommandResult) else done
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         own = super().get_params(ctx)

@@ -40,7 +40,7 @@ DEFAULT_FILE: Final = Path("eventlog.toml")
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """The global options of a command line.
+    """The global options of a command line, and --json.
 
     ``config_file`` is None without --config; ``flags`` maps ``section.key`` to text.
     """
@@ -49,6 +49,12 @@ class CommandContext:
     flags: Mapping[str, str]
     quiet: bool = False
     verbose: int = 0
+    as_json: bool = False
+
+    @property
+    def hides_progress(self) -> bool:
+        """True if the result on standard output is all that is asked for."""
+        return self.quiet or self.as_json
 
     def with_flags(self, flags: Mapping[str, str]) -> CommandContext:
         """Return the context with further settings, which override its own."""
@@ -499,12 +505,12 @@ _COMMANDS_SHOWN: Final = 5
 """The most proposed commands to show for people at a time."""
 
 
-def show_commands(commands: Sequence[str]) -> None:
-    """Print proposed commands as notes, one per line."""
+def shown_commands(commands: Sequence[str]) -> Iterator[str]:
+    """Yield the lines that propose commands to people, one per command."""
     for command in commands[:_COMMANDS_SHOWN]:
-        note(f"  {visible(command)}")
+        yield f"  {visible(command)}"
     if (more := len(commands) - _COMMANDS_SHOWN) > 0:
-        note(f"  and {number_of(more, 'more command')} (--json lists all)")
+        yield f"  and {number_of(more, 'more command')} (--json lists all)"
 
 
 def sees_terminal() -> bool:

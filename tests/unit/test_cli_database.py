@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from shared import Run
 
-from eventlog.cli.repair.runs.requeue import parse_ids, parse_statuses
+from eventlog.cli.repair.requeue import parse_ids, parse_statuses
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.publisher.monitor.status import shape
 from eventlog.sql.connect.connection import connect

@@ -1,16 +1,20 @@
-"""The command ``eventlog requeue``: options and help."""
+"""The command ``eventlog requeue``: its request, with options and help."""
 
 from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
 
 import click
 
 from eventlog.cli import Command
+from eventlog.cli.command import AddressedRequest, CommandResult, json_option
 from eventlog.cli.consumer_option import consumer_option
-from eventlog.cli.context import CommandContext, json_option
-from eventlog.exit_codes import ExitCode
+from eventlog.cli.context import CommandContext
+from eventlog.config.load import Config
+from eventlog.errors import ConfigError
 
 
-@click.command(cls=Command)
 @click.option(
     "--status",
     "statuses",
@@ -31,18 +35,8 @@ from eventlog.exit_codes import ExitCode
     "--dry-run", "dry", is_flag=True, help="Count what would be put back; change nothing."
 )
 @json_option
-@click.pass_obj
-def requeue(
-    context: CommandContext,
-    statuses: str | None,
-    loopback: bool,
-    ids: str | None,
-    consumer: str | None,
-    event_ids: tuple[str, ...],
-    force: bool,
-    dry: bool,
-    as_json: bool,
-) -> ExitCode:
+@dataclass(frozen=True)
+class Requeue(AddressedRequest):
     """Put rows back into the queue: rows of status E and F in their old place, rows of status W and
     S as copies with new record_ids.
 
@@ -59,16 +53,78 @@ def requeue(
     With --consumer, rows are sent again to this consumer alone; without --ids and --event-id, all
     that was refused for it, including objects of its snapshot.
     """
-    from eventlog.cli.repair.runs.requeue import run_requeue
 
-    return run_requeue(
-        context,
-        statuses,
-        ids,
-        consumer,
-        event_ids,
-        loopback=loopback,
-        force=force,
-        dry=dry,
-        as_json=as_json,
-    )
+    overriding = ()
+    statuses: str | None = None
+    loopback: bool = False
+    ids: str | None = None
+    consumer: str | None = None
+    event_ids: tuple[str, ...] = ()
+    force: bool = False
+    dry: bool = False
+
+    @property
+    def chosen(self) -> list[str]:
+        """The statuses of the rows. Raises ConfigError."""
+        return parse_statuses(self.statuses or "E,F")
+
+    @property
+    def ranges(self) -> list[tuple[int, int]] | None:
+        """The record_ids of the rows, None = all. Raises ConfigError."""
+        return None if self.ids is None else parse_ids(self.ids)
+
+    def of_consumer(self, configured: str | None) -> Requeue:
+        """Return the request with the consumer that it is for, by default the configured one.
+        Raises UsageError for options that exclude each other.
+        """
+        consumer = self.consumer or configured
+        if consumer is not None and (self.loopback or self.statuses is not None):
+            raise click.UsageError(
+                "a consumer's rows have no status: give --ids in place of --status or --loopback"
+            )
+        if consumer is None and self.event_ids:
+            raise click.UsageError(
+                "--event-id names an object of a consumer's snapshot: give --consumer too"
+            )
+        if self.loopback and self.statuses is not None:
+            raise click.UsageError("--loopback takes rows of status S: leave --status out")
+        return replace(self, consumer=consumer)
+
+    def of_log(self, _context: CommandContext, config: Config) -> CommandResult:
+        from eventlog.cli.repair.runs.requeue import run_requeue
+
+        return run_requeue(config, self.of_consumer(config.of_log.consumer))
+
+    def of_source(self, _context: CommandContext, config: Config) -> CommandResult:
+        source = config.source
+        raise ConfigError(
+            f"requeue needs the rows of a log, but {config.sources['source.type']} = "
+            f"{source.type} is followed, which has no queue. The table "
+            f"{source.options.position_table}_error has what was refused, and `eventlog errors` "
+            "shows it. To send rows again, change them at the source"
+        )
+
+
+requeue = click.command(cls=Command)(Requeue)
+
+
+def parse_statuses(text: str) -> list[str]:
+    """Return the statuses of a text such as ``E,F``. Raises ConfigError."""
+    statuses = [status.strip() for status in text.split(",")]
+    if not all(re.fullmatch("[EFWS]", status) for status in statuses):
+        raise ConfigError(f"--status {text}: write some of E, F, W and S, such as E,F")
+    return statuses
+
+
+def parse_ids(text: str) -> list[tuple[int, int]]:
+    """Return the ranges of a text such as ``1,2,5-9``. Raises ConfigError."""
+    ranges = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*([0-9]{1,18})\s*(?:-\s*([0-9]{1,18})\s*)?", part, re.ASCII)
+        if match is None or int(match[2] or match[1]) < int(match[1]):
+            raise ConfigError(
+                f"--ids {text}: {part.strip()!r} is not a record_id or a range of them; "
+                "write 1,2,5-9"
+            )
+        ranges.append((int(match[1]), int(match[2] or match[1])))
+    return ranges

@@ -9,7 +9,7 @@ from eventlog.cli.context import (
     print_json,
     reading,
     result,
-    show_commands,
+    shown_commands,
     table,
 )
 from eventlog.cli.known_consumer import consumer_row
@@ -68,7 +68,8 @@ def run_errors(
     )
     note("once the cause is fixed, send the objects again with:")
     for one in groups:
-        show_commands(one.commands)
+        for line in shown_commands(one.commands):
+            note(line)
 
 
 def _print_failures(config: Config, limit: int, *, as_json: bool) -> None:

@@ -17,10 +17,10 @@ from eventlog.cli.context import (
     print_json,
     result,
     session,
-    show_commands,
+    shown_commands,
 )
 from eventlog.cli.known_consumer import consumer_row
-from eventlog.cli.repair.runs.requeue import parse_ids
+from eventlog.cli.repair.requeue import parse_ids
 from eventlog.cli.stopping import COMMITTING, DONE, if_stopped
 from eventlog.config.load import Config
 from eventlog.core.rows.event_ids import record_id_of
@@ -167,4 +167,5 @@ def _print_skipped(
         result(f"event {one.event_id} {verb}{rows}")
     if commands:
         note("to send the objects later, as they are then:")
-        show_commands(commands)
+        for line in shown_commands(commands):
+            note(line)
