@@ -22,7 +22,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from eventlog import __version__
-from eventlog.cli.command import CommandResult, report
+from eventlog.cli.command import CommandResult, Request, report
 from eventlog.cli.context import FILE, CommandContext, configure_logging, error_line
 from eventlog.cli.stopping import sentence_if_stopped, stopped_by_signals
 from eventlog.config.settings import LogSettings
@@ -47,8 +47,8 @@ _BY_PURPOSE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     },
     "Inspect": {
         "status": ("status", "Show the queue, what is being delivered and who publishes."),
-        "top": ("monitor", "Show live in a terminal what a publisher does."),
-        "tail": ("monitor", "Show what a publisher sent recently, and what follows."),
+        "top": ("top", "Show live in a terminal what a publisher does."),
+        "tail": ("tail", "Show what a publisher sent recently, and what follows."),
         "errors": (
             "errors",
             "Show what was refused, by cause, and the commands that put it back.",
@@ -339,10 +339,9 @@ class Command(click.Command):
     """
 
     def invoke(self, ctx: click.Context) -> Any:
-        done = super().invoke(ctx)
-        if hasattr(done, "run"):
-            done = ctx.invoke(done.run, ctx.obj)
-        return report(ctx.obj, done) if isinstance(done, CommandResult) else done
+        context = replace(ctx.obj, as_json=ctx.params.pop("as_json", False))
+        done = ctx.invoke(super().invoke(ctx).run, context)
+        return report(context, done) if isinstance(done, CommandResult) else done
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         own = super().get_params(ctx)
@@ -374,10 +373,16 @@ class Command(click.Command):
                 formatter.write(f"  {line}\n      {purpose}\n")
 
 
+def command(request: type[Request]) -> click.Command:
+    """Return the command whose request this is, with the name of the class."""
+    return click.command(cls=Command)(request)
+
+
 class Group(Command, click.Group):
     """A group of commands whose help has the whole first sentence of each command."""
 
     command_class = Command
+    invoke = click.Group.invoke
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         self.format_commands(ctx, formatter)

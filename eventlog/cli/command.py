@@ -1,20 +1,16 @@
 """What a command is: a request, its run, and its result.
 
-A request is a class with a field for each argument and option, and with the help of the command as
-docstring. One that contradicts itself cannot be made: it raises UsageError or ConfigError. Its
-``run`` imports what it needs, so that help does not load it.
+A request has a field for each argument and option, and the help of the command as docstring. One
+that contradicts itself cannot be made: it raises UsageError or ConfigError.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from importlib import import_module
 from typing import Any, Final, NamedTuple
 
-import click
-
 from eventlog.cli.context import CommandContext, note, print_json, result
-from eventlog.config.load import Config
 from eventlog.errors import ConfigError
 from eventlog.exit_codes import ExitCode
 
@@ -25,7 +21,7 @@ class CommandResult(NamedTuple):
     data: Any
     """What ``--json`` prints."""
     show: str | Callable[[], object]
-    """What people see: lines, or a function that prints it."""
+    """What people see: lines, or a function that prints it; empty = nothing."""
     exit_code: ExitCode = ExitCode.DONE
     is_confirmation: bool = False
     """True if it only confirms what was done, so that ``--quiet`` leaves it out."""
@@ -33,8 +29,24 @@ class CommandResult(NamedTuple):
     """Lines about it on standard error, which ``--json`` does not replace."""
 
 
-Done = CommandResult | ExitCode | None
-"""What the run of a request returns: a result to report, or only an exit code."""
+class Request:
+    """What a command line asks for. The run is a function of a module that is imported on use, so
+    that help does not load it: ``run_NAME``, with the name of the class, in the module of the same
+    name among the runs of the room.
+    """
+
+    def run(self, context: CommandContext) -> Any:
+        """Do it, and return a CommandResult, or an exit code, or None."""
+        return self.runner()(context, self)
+
+    def runner(self, address: str = "") -> Any:
+        """Return the function that runs it, for a followed source if ``address`` is the end of its
+        name.
+        """
+        room, _, module = self.__module__.rpartition(".")
+        runs = import_module(f"{room}.runs.{module}")
+        return getattr(runs, f"run_{type(self).__name__.lower()}{address}")
+
 
 _SETTINGS: Final = {
     "source": "source__type",
@@ -43,26 +55,21 @@ _SETTINGS: Final = {
 }
 
 
-class AddressedRequest:
-    """A request to the log or to the followed source, whichever is configured; ``of_log`` and
-    ``of_source`` are its runs.
+class AddressedRequest(Request):
+    """A request to the log or to the followed source, whichever is configured; the run for a source
+    is ``run_NAME_of_source``. Both get the configuration.
     """
 
     overriding: Iterable[str] = _SETTINGS
     """The fields that override settings, where the command has these options."""
     consumer: str | None
 
-    def run(self, context: CommandContext) -> Done:
+    def run(self, context: CommandContext) -> Any:
         flags = {_SETTINGS[name]: getattr(self, name, None) for name in self.overriding}
         config = context.config(**flags)
-        if not config.follows:
-            return self.of_log(context, config)
-        if self.consumer is not None:
+        if config.follows and self.consumer is not None:
             raise ConfigError("--consumer is for a log; a followed source has no consumers")
-        return self.of_source(context, config)
-
-    of_log: Callable[[CommandContext, Config], Done]
-    of_source: Callable[[CommandContext, Config], Done]
+        return self.runner("_of_source" if config.follows else "")(context, self, config)
 
 
 def report(context: CommandContext, done: CommandResult, *, indent: int | None = 2) -> ExitCode:
@@ -71,22 +78,8 @@ def report(context: CommandContext, done: CommandResult, *, indent: int | None =
     """
     if context.as_json:
         print_json(done.data, indent=indent)
-    elif not (context.quiet and done.is_confirmation):
+    elif done.show and not (context.quiet and done.is_confirmation):
         done.show() if callable(done.show) else result(done.show)
     for line in done.notes:
         note(line)
     return done.exit_code
-
-
-def _take_json(ctx: click.Context, _option: click.Parameter, given: bool) -> None:
-    if given and not ctx.resilient_parsing:
-        ctx.obj = replace(ctx.obj, as_json=True)
-
-
-json_option: Final = click.option(
-    "--json",
-    is_flag=True,
-    expose_value=False,
-    callback=_take_json,
-    help="Print the result as JSON, for programs.",
-)

@@ -33,7 +33,7 @@ from eventlog.registry import SOURCES, check_format, check_name, installed, name
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-    from eventlog.sql.port import Dialect, OpenDatabase, Purpose
+    from eventlog.sql.port import Dialect, OpenDatabase, OpenLog, Purpose
 
 DEFAULT_FILE: Final = Path("eventlog.toml")
 
@@ -239,6 +239,16 @@ def reading(config: Config, purpose: Purpose | None = None) -> Iterator[OpenData
     """
     with session(config, purpose, writes=False) as db, db.connection.begin():
         yield db
+
+
+def end_change(log: OpenLog, *, dry: bool) -> None:
+    """Commit what the session changed; with ``dry`` nothing of it stays."""
+    if dry:
+        log.connection.rollback()
+        return
+    if_stopped(COMMITTING)
+    log.commit()
+    if_stopped(DONE)
 
 
 # --- Spark ----------------------------------------------------------------------------------------

@@ -4,14 +4,14 @@ completes; near names.
 
 from __future__ import annotations
 
-import inspect
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, Never, get_args, get_type_hints
 
 import click
 import pytest
@@ -20,6 +20,8 @@ from shared import Run
 
 from eventlog import cli
 from eventlog.cli import EXAMPLES, OPTIONS, examples_of, grouped_options
+from eventlog.cli.command import AddressedRequest, CommandResult, Request
+from eventlog.cli.context import CommandContext
 from eventlog.exit_codes import MEANINGS, OF_COMMANDS, ExitCode
 
 
@@ -82,10 +84,36 @@ def test_the_exit_codes_that_help_names_are_of_the_table(name: str) -> None:
     assert set(map(int, mentioned)) <= {*OF_COMMANDS.get(name, {}), ExitCode.DONE}
 
 
+def requests_of(command: click.Command) -> list[type[Request]]:
+    """The classes of the requests that a command makes."""
+    if isinstance(command, click.Group):
+        return []
+    made: Any = command.callback
+    return [made] if isinstance(made, type) else list(get_args(get_type_hints(made)["return"]))
+
+
+def runs_of(request: type[Request]) -> list[Callable[..., Any]]:
+    """The functions that run a request: its own, or those for a log and for a followed source."""
+    if "run" in vars(request):
+        return [request.run]
+    made = object.__new__(request)
+    addresses = ("", "_of_source") if issubclass(request, AddressedRequest) else ("",)
+    return [made.runner(address) for address in addresses]
+
+
 @every_command
-def test_a_command_returns_an_exit_code_of_the_table_or_none(name: str) -> None:
-    callback = inspect.unwrap(COMMANDS[name].callback or (lambda: None))
-    assert callback.__annotations__.get("return", "None") in ("None", "ExitCode")
+def test_a_command_has_a_run_for_its_request_that_returns_a_result_or_an_exit_code(
+    name: str,
+) -> None:
+    for request in requests_of(COMMANDS[name]):
+        for one in runs_of(request):
+            hints = get_type_hints(one)
+            returned = hints["return"]
+            assert {*(get_args(returned) or (returned,))} <= {
+                CommandResult, ExitCode, type(None), Never,
+            }  # fmt: skip
+            assert hints["context"] is CommandContext
+            assert hints.get("request", request) in (request, object)
 
 
 @every_command

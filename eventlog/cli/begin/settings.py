@@ -7,19 +7,21 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from eventlog.cli import Command
+from eventlog.cli import Command, command
+from eventlog.cli.command import CommandResult, Request
 from eventlog.cli.context import (
     DEFAULT_FILE,
     FILE,
     CommandContext,
     json_option,
     note,
-    print_json,
     reading,
     table,
 )
@@ -45,7 +47,6 @@ SELF_EXPLAINING: Final = (BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL, WEB
 """The kinds whose default values already show what is legal."""
 
 
-@click.command(cls=Command)
 @click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
 @click.option("--from-driver", type=FILE, metavar="FILE",
               help="Import the exported configuration (XML) of the vendor's "
@@ -54,10 +55,8 @@ SELF_EXPLAINING: Final = (BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL, WEB
               help="Write a [[watch]] for each table of the database "
               "that has a primary key.")  # fmt: skip
 @json_option
-@click.pass_obj
-def init(
-    context: CommandContext, force: bool, from_driver: Path | None, fill: bool, as_json: bool
-) -> None:
+@dataclass(frozen=True)
+class Init(Request):
     """Write a commented eventlog.toml, or the FILE of --config, with every option and its default.
 
     With --from-driver the file has the parameters of the driver. The command lists those that
@@ -67,37 +66,48 @@ def init(
     that are not watched, with the reason. An existing file that has no [[watch]] yet gets them at
     its end.
     """
-    path = context.config_file or DEFAULT_FILE
-    if fill:
-        if force or from_driver is not None:
+
+    force: bool = False
+    from_driver: Path | None = None
+    fill: bool = False
+
+    def __post_init__(self) -> None:
+        if self.fill and (self.force or self.from_driver is not None):
             raise click.UsageError(
                 "--tables only adds to a file, so give neither --force nor --from-driver with it"
             )
-        _fill(context, path, as_json=as_json)
-        return
-    text, left_out = (template(), []) if from_driver is None else _from_driver(from_driver)
-    try:
-        with path.open("w" if force else "x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise ConfigError(f"{path} exists already; --force overwrites it") from None
-    if as_json:
-        print_json({"file": path, "not_imported": left_out})
-        return
-    for sentence in left_out:
-        note(f"not imported: {sentence}")
-    if not context.quiet:
+
+    def run(self, context: CommandContext) -> CommandResult:
+        """Write the file."""
+        path, export = context.config_file or DEFAULT_FILE, self.from_driver
+        if self.fill:
+            return _fill(context, path)
+        text, left_out = (template(), []) if export is None else _from_driver(export)
+        try:
+            with path.open("w" if self.force else "x", encoding="utf-8") as file:
+                file.write(text)
+        except FileExistsError:
+            raise ConfigError(f"{path} exists already; --force overwrites it") from None
         then = "Set url and a [[watch]], then run: eventlog db upgrade, eventlog triggers apply"
-        if from_driver is not None:
+        if export is not None:
             has_url = not any(one.startswith("database URL: ") for one in left_out)
             then = (
                 f"{'Review it' if has_url else 'Set url in [database] first and review the rest'}, "
                 "then run: eventlog db upgrade --existing-log, eventlog publish --dry-run"
             )
-        note(f"{path} written. {then}")
+        lines = [f"not imported: {sentence}" for sentence in left_out]
+        if not context.quiet:
+            lines.append(f"{path} written. {then}")
+        return CommandResult(
+            {"file": path, "not_imported": left_out},
+            partial(note, "\n".join(lines)) if lines else "",
+        )
 
 
-def _fill(context: CommandContext, path: Path, *, as_json: bool) -> None:
+init = command(Init)
+
+
+def _fill(context: CommandContext, path: Path) -> CommandResult:
     """Add a watch for each table to the file, which is written first if it does not exist.
 
     Raises ConfigError.
@@ -132,18 +142,18 @@ def _fill(context: CommandContext, path: Path, *, as_json: bool) -> None:
     else:
         with path.open("a", encoding="utf-8") as file:
             file.write(f"\n{watches}")
-    if as_json:
-        print_json({"file": path, "watched": classes, "not_watched": left_out})
-        return
-    if not context.quiet:
-        note(f"{path}: {len(classes)} [[watch]] {'added' if is_there else 'written'}")
+    lines = []
     if left_out:
         not_watched = (f"{name} ({reason})" for name, reason in left_out.items())
-        note(f"{len(left_out)} not watched: {', '.join(not_watched)}")
+        lines.append(f"{len(left_out)} not watched: {', '.join(not_watched)}")
     if owner:
-        note(owner)
+        lines.append(owner)
     if not context.quiet:
-        note("Review them, then run: eventlog db upgrade, eventlog triggers plan")
+        added = f"{path}: {len(classes)} [[watch]] {'added' if is_there else 'written'}"
+        then = "Review them, then run: eventlog db upgrade, eventlog triggers plan"
+        lines = [added, *lines, then]
+    data = {"file": path, "watched": classes, "not_watched": left_out}
+    return CommandResult(data, partial(note, "\n".join(lines)) if lines else "")
 
 
 def watches_of(
@@ -331,16 +341,19 @@ def _help(declared: Declared) -> str:
 # --- settings in effect ---------------------------------------------------------------------------
 
 
-@click.command(cls=Command)
 @json_option
-@click.pass_obj
-def config(context: CommandContext, as_json: bool) -> None:
+class Settings(Request):
     """Show the settings in effect and where each came from. Secrets are masked."""
-    settings = list(effective(context.config()))
-    if as_json:
-        print_json([setting._asdict() for setting in settings])
-    else:
-        print_settings(settings)
+
+    def run(self, context: CommandContext) -> CommandResult:
+        """Read them."""
+        settings = list(effective(context.config()))
+        return CommandResult(
+            [setting._asdict() for setting in settings], partial(print_settings, settings)
+        )
+
+
+config = click.command("config", cls=Command)(Settings)
 
 
 def print_settings(settings: Iterable[Effective]) -> None:

@@ -12,7 +12,8 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
@@ -24,7 +25,8 @@ from eventlog import conversion
 from eventlog.changes.format import NothingWritten, Report
 from eventlog.changes.json_form import value_to_json
 from eventlog.changes.losses import in_words
-from eventlog.cli import Command
+from eventlog.cli import command
+from eventlog.cli.command import CommandResult, Request, report
 from eventlog.cli.context import (
     FILE,
     CommandContext,
@@ -34,7 +36,6 @@ from eventlog.cli.context import (
     master_option,
     name_option,
     note,
-    print_json,
     result,
     spark_module,
     table,
@@ -63,7 +64,6 @@ _map_option = click.option(
 )
 
 
-@click.command(cls=Command)
 @_from_option
 @name_option(
     "--to", "target_format", group=FORMATS, can=("write_changes", "publish"), required=True,
@@ -83,19 +83,8 @@ _map_option = click.option(
 @master_option
 @click.argument("source", metavar="IN")
 @click.argument("target", metavar="OUT")
-@click.pass_obj
-def convert(
-    context: CommandContext,
-    source_format: str,
-    target_format: str,
-    map_file: Path | None,
-    strict: bool,
-    as_json: bool,
-    on_spark: bool,
-    master: str | None,
-    source: str,
-    target: str,
-) -> ExitCode:
+@dataclass(frozen=True)
+class Convert(Request):
     """Convert changes from IN to OUT, from any format to any other.
 
     IN and OUT are paths, `-` for standard input and output, or URLs if a format has live sources.
@@ -104,57 +93,100 @@ def convert(
     was skipped, OUT does not change. With --spark, OUT is complete when it
     holds _SUCCESS; if it is incomplete, the command starts over.
     """
-    if as_json and target == _STANDARD:
-        raise ConfigError("OUT - and --json both write to standard output: name a file for OUT")
-    if master is not None and not on_spark:
-        raise ConfigError("--master needs --spark")
-    options = {} if map_file is None else conversion.read_map(map_file)
-    options = _map_with_password(context, source_format, options)
-    source = _url_with_password(context, source_format, source)
-    target = _url_with_password(context, target_format, target)
-    if on_spark:
-        if _STANDARD in (source, target):
+
+    source_format: str
+    target_format: str
+    source: str
+    target: str
+    map_file: Path | None = None
+    strict: bool = False
+    on_spark: bool = False
+    master: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.master is not None and not self.on_spark:
+            raise ConfigError("--master needs --spark")
+        if self.on_spark and _STANDARD in (self.source, self.target):
             raise ConfigError(
                 "with --spark IN and OUT are directories, not standard input or output"
             )
-        if_stopped(f"{target} is not complete, and the same command starts over")
-        run = spark_module("eventlog.spark.frames.convert").convert
-        converted = run(source_format, target_format, source, target, options, strict=strict,
-                        master=master_of(master), quiet=context.quiet)  # fmt: skip
-        if_stopped(DONE)
-        _show_captures(converted, target, as_json=as_json, quiet=context.quiet)
-        return _judged(converted.report(), strict=strict)
-    if target == _STANDARD and format_named(target_format).is_several_files:
-        raise ConfigError(
-            f"{target_format} is written to several files, not to standard output: "
-            "name a place for OUT"
+        several = format_named(self.target_format).is_several_files
+        if self.target == _STANDARD and several:
+            raise ConfigError(
+                f"{self.target_format} is written to several files, not to standard output: "
+                "name a place for OUT"
+            )
+
+    def run(self, context: CommandContext) -> ExitCode:
+        """Convert the changes."""
+        if context.as_json and self.target == _STANDARD:
+            raise ConfigError("OUT - and --json both write to standard output: name a file for OUT")
+        options = {} if self.map_file is None else conversion.read_map(self.map_file)
+        options = _map_with_password(context, self.source_format, options)
+        request = replace(
+            self,
+            source=_url_with_password(context, self.source_format, self.source),
+            target=_url_with_password(context, self.target_format, self.target),
         )
+        done = (_convert_by_spark if self.on_spark else _convert)(context, request, options)
+        return _judged(done, strict=self.strict)
+
+
+convert = command(Convert)
+
+
+def _convert_by_spark(
+    context: CommandContext, request: Convert, options: Mapping[str, Any]
+) -> Report:
+    target = request.target
+    if_stopped(f"{target} is not complete, and the same command starts over")
+    converted = spark_module("eventlog.spark.frames.convert").convert(
+        request.source_format,
+        request.target_format,
+        request.source,
+        target,
+        options,
+        strict=request.strict,
+        master=master_of(request.master),
+        quiet=context.quiet,
+    )
+    if_stopped(DONE)
+    done: Report = converted.report()
+    data = {**_as_data(done), "captures": [asdict(one) for one in converted.captures]}
+    show = partial(_print_captures, converted, target)
+    report(context, CommandResult(data, show, is_confirmation=True))
+    return done
+
+
+def _convert(context: CommandContext, request: Convert, options: Mapping[str, Any]) -> Report:
+    def show(done: Report, *, err: bool) -> None:
+        shown = partial(_print_report, done, err=err)
+        report(context, CommandResult(_as_data(done), shown, is_confirmation=True))
+
     if_stopped("OUT is as it was before")
     with ExitStack() as stack:
-        path, named = stack.enter_context(_standard_input(source, source_format))
-        out = stack.enter_context(_output(target))
-        follow = stack.enter_context(_progress(context.quiet))
+        path, named = stack.enter_context(_standard_input(request.source, request.source_format))
         try:
             done = conversion.convert(
-                source_format,
-                target_format,
+                request.source_format,
+                request.target_format,
                 path,
-                out,
+                stack.enter_context(_output(request.target)),
                 options,
-                strict=strict,
+                strict=request.strict,
                 report=True,
-                progress=follow,
+                progress=stack.enter_context(_progress(context.quiet)),
             )
         except NothingWritten as error:
             error.report.problems = list(map(named, error.report.problems))
-            _show_report(error.report, as_json=as_json, quiet=context.quiet, err=True)
+            show(error.report, err=True)
             raise
         done.problems = list(map(named, done.problems))
     if_stopped(DONE)
-    _show_report(done, as_json=as_json, quiet=context.quiet, err=target == _STANDARD)
+    show(done, err=request.target == _STANDARD)
     if not (done.read or done.counters or context.quiet):
         note("IN contains no change; if you expected some, check --from and the path")
-    return _judged(done, strict=strict)
+    return done
 
 
 def _judged(report: Report, *, strict: bool) -> ExitCode:
@@ -166,23 +198,6 @@ def _judged(report: Report, *, strict: bool) -> ExitCode:
         return ExitCode.DONE
     error_line(f"with --strict, something was lost: {lost}")
     return ExitCode.NO
-
-
-def _show_report(report: Report, *, as_json: bool, quiet: bool, err: bool) -> None:
-    """Print a report in the requested form."""
-    if as_json:
-        print_json(_as_data(report))
-    elif not quiet:
-        _print_report(report, err=err)
-
-
-def _show_captures(converted: Any, target: str, *, as_json: bool, quiet: bool) -> None:
-    """Print the report of a conversion by Spark, and its captures, in the requested form."""
-    if as_json:
-        captures = [asdict(one) for one in converted.captures]
-        print_json({**_as_data(converted.report()), "captures": captures})
-    elif not quiet:
-        _print_captures(converted, target)
 
 
 def _print_captures(converted: Any, target: str) -> None:
@@ -270,7 +285,6 @@ def _progress(quiet: bool) -> Iterator[Callable[[Report], None]]:
         yield follow
 
 
-@click.command(cls=Command)
 @_from_option
 @_map_option
 @click.option(
@@ -280,38 +294,52 @@ def _progress(quiet: bool) -> Iterator[Callable[[Report], None]]:
     "read.",
 )
 @click.argument("source", metavar="IN")
-@click.pass_obj
-def decode(
-    context: CommandContext, source_format: str, map_file: Path | None, strict: bool, source: str
-) -> ExitCode:
+@dataclass(frozen=True)
+class Decode(Request):
     """Show the changes of IN, a path or `-` for standard input, as text for people.
 
     For gbase and linter, each record is listed with its place in the file. There is no --json:
     `eventlog convert --to jsonl` gives the changes to programs.
     """
-    given = {} if map_file is None else conversion.read_map(map_file)
-    chosen = conversion.read_options(_map_with_password(context, source_format, given))["reader"]
-    options = conversion.in_own_options(source_format, "reader", chosen)
-    report = Report(strict=strict)
-    source = _url_with_password(context, source_format, source)
-    with _standard_input(source, source_format) as (path, named):
-        if isinstance(sys.stdout, TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")  # the terminal may lack characters
-        listed = 0
-        try:  # no flush for each line, since a dump has millions
-            for line in readable(source_format, path, options, report):
-                sys.stdout.write(f"{line}\n")
-                listed += 1
-        finally:
-            sys.stdout.flush()
-    report.problems = list(map(named, report.problems))
-    if not context.quiet and (report.read or report.counters):
-        _print_report(report, ("read",), err=True)
-    if report.passed_over and not listed:
-        raise FormatError(
-            f"{source} holds nothing that can be read as {source_format}; check --from and the path"
-        )
-    return _judged(report, strict=strict)
+
+    source_format: str
+    map_file: Path | None
+    strict: bool
+    source: str
+
+    def run(self, context: CommandContext) -> ExitCode:
+        """Show the changes."""
+        given = {} if self.map_file is None else conversion.read_map(self.map_file)
+        chosen = conversion.read_options(_map_with_password(context, self.source_format, given))[
+            "reader"
+        ]
+        options = conversion.in_own_options(self.source_format, "reader", chosen)
+        report = Report(strict=self.strict)
+        source = _url_with_password(context, self.source_format, self.source)
+        with _standard_input(source, self.source_format) as (path, named):
+            if isinstance(sys.stdout, TextIOWrapper):
+                sys.stdout.reconfigure(
+                    errors="backslashreplace"
+                )  # the terminal may lack characters
+            listed = 0
+            try:  # no flush for each line, since a dump has millions
+                for line in readable(self.source_format, path, options, report):
+                    sys.stdout.write(f"{line}\n")
+                    listed += 1
+            finally:
+                sys.stdout.flush()
+        report.problems = list(map(named, report.problems))
+        if not context.quiet and (report.read or report.counters):
+            _print_report(report, ("read",), err=True)
+        if report.passed_over and not listed:
+            raise FormatError(
+                f"{source} holds nothing that can be read as {self.source_format}; check --from "
+                "and the path"
+            )
+        return _judged(report, strict=self.strict)
+
+
+decode = command(Decode)
 
 
 def readable(

@@ -1,16 +1,18 @@
-"""The command ``eventlog errors``: options and help."""
+"""The command ``eventlog errors``: its request, with options and help."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import click
 
-from eventlog.cli import Command
+from eventlog.cli import command
+from eventlog.cli.command import AddressedRequest
 from eventlog.cli.consumer_option import consumer_option
-from eventlog.cli.context import CommandContext, json_option, source_option
+from eventlog.cli.context import json_option, source_option
 from eventlog.publisher.context import LINES_READ
 
 
-@click.command(cls=Command)
 @consumer_option
 @click.option(
     "--limit",
@@ -21,10 +23,8 @@ from eventlog.publisher.context import LINES_READ
 )
 @json_option
 @source_option
-@click.pass_obj
-def errors(
-    context: CommandContext, consumer: str | None, limit: int, as_json: bool, source: str | None
-) -> None:
+@dataclass(frozen=True)
+class Errors(AddressedRequest):
     """Show the rows of status E and F, grouped by cause, with the commands that send their objects
     again.
 
@@ -38,6 +38,10 @@ def errors(
     For a followed source it shows what was refused, by code. The source's error table has each
     event or change.
     """
-    from eventlog.cli.inspect.runs.errors import run_errors
 
-    run_errors(context, consumer, limit, source, as_json=as_json)
+    consumer: str | None
+    limit: int
+    source: str | None
+
+
+errors = command(Errors)

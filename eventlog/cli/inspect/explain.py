@@ -1,12 +1,17 @@
-"""The command ``eventlog explain``: options and help, and the whole of ``explain CODE``."""
+"""The command ``eventlog explain``: its requests, with options and help, and the whole of
+``explain CODE``.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import click
 
 from eventlog.cli import Command
+from eventlog.cli.command import AddressedRequest, CommandResult, Request
 from eventlog.cli.consumer_option import consumer_option
-from eventlog.cli.context import CommandContext, json_option, print_json, result, source_option
+from eventlog.cli.context import CommandContext, json_option, source_option
 from eventlog.cli.inspect.explain_code import code_lines, explained_code, is_code
 
 
@@ -20,15 +25,9 @@ from eventlog.cli.inspect.explain_code import code_lines, explained_code, is_cod
 @consumer_option
 @json_option
 @source_option
-@click.pass_obj
 def explain(
-    context: CommandContext,
-    row: str | None,
-    key: str | None,
-    consumer: str | None,
-    as_json: bool,
-    source: str | None,
-) -> None:
+    row: str | None, key: str | None, consumer: str | None, source: str | None
+) -> ExplainCode | Explain:
     """Explain the row RECORD_ID of the log: its checks, its group, how precedence applied, and its
     outcome.
 
@@ -46,23 +45,38 @@ def explain(
     With CODE, a code of an error, of a finding of doctor or of a condition of health, it shows what
     the code means and what to do. It needs no configuration.
     """
-    if row is not None and key is None and is_code(row):
-        if consumer is not None or source is not None:
-            raise click.UsageError("a code is explained without --consumer and --from")
-        _print_code(row, as_json=as_json)
-        return
-    if (row is None) == (key is None):
-        raise click.UsageError("give either RECORD_ID or CODE, or --key KEY")
-    from eventlog.cli.inspect.runs.explain import run_explain
-
-    run_explain(context, row, key, consumer, source, as_json=as_json)
+    if row is None or key is not None or not is_code(row):
+        return Explain(row, key, consumer, source)
+    if consumer is not None or source is not None:
+        raise click.UsageError("a code is explained without --consumer and --from")
+    return ExplainCode(row)
 
 
-def _print_code(code: str, *, as_json: bool) -> None:
-    """Print what a code means; it has one entry for each kind of message that can have it."""
-    entries = explained_code(code)
-    if as_json:
-        print_json({"code": entries[0].code, "entries": [one.data() for one in entries]})
-        return
-    for line in code_lines(entries):
-        result(line)
+@dataclass(frozen=True)
+class ExplainCode(Request):
+    """The request to explain what a code means."""
+
+    code: str
+
+    def run(self, context: CommandContext) -> CommandResult:
+        """Explain it: it has one entry for each kind of message that can have it."""
+        entries = explained_code(self.code)
+        return CommandResult(
+            {"code": entries[0].code, "entries": [one.data() for one in entries]},
+            "\n".join(code_lines(entries)),
+        )
+
+
+@dataclass(frozen=True)
+class Explain(AddressedRequest):
+    """The request to explain a row, or what happens to the change of an object."""
+
+    overriding = ("source",)
+    row: str | None
+    key: str | None
+    consumer: str | None
+    source: str | None
+
+    def __post_init__(self) -> None:
+        if (self.row is None) == (self.key is None):
+            raise click.UsageError("give either RECORD_ID or CODE, or --key KEY")

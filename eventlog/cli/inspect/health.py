@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from eventlog.cli import Command
-from eventlog.cli.context import FILE, CommandContext, json_option, print_json, result
+from eventlog.cli import command
+from eventlog.cli.command import CommandResult, Request
+from eventlog.cli.context import FILE, CommandContext, json_option
 from eventlog.core.clock import unix_time
 from eventlog.errors import ConfigError
 from eventlog.exit_codes import ExitCode
 from eventlog.files.health_file import read_health
 
 
-@click.command(cls=Command)
 @click.option(
     "--file",
     "path",
@@ -23,22 +24,31 @@ from eventlog.files.health_file import read_health
     help="The health file, in place of publisher.health_file.",
 )
 @json_option
-@click.pass_obj
-def health(context: CommandContext, path: Path | None, as_json: bool) -> ExitCode:
+@dataclass(frozen=True)
+class Health(Request):
     """Check whether the publisher is alive, by the file that it touches (publisher.health_file).
 
     A publisher that waits for an unavailable receiver or database is alive. The command does not
     connect to the database.
     """
-    file = path or context.config().publisher.health_file
-    if file is None:
-        raise ConfigError(
-            "no health file is given: set health_file in [publisher] of eventlog.toml, "
-            "EVENTLOG_PUBLISHER_HEALTH_FILE, or --file"
+
+    path: Path | None
+
+    def run(self, context: CommandContext) -> CommandResult:
+        """Read the file."""
+        file = self.path or context.config().publisher.health_file
+        if file is None:
+            raise ConfigError(
+                "no health file is given: set health_file in [publisher] of eventlog.toml, "
+                "EVENTLOG_PUBLISHER_HEALTH_FILE, or --file"
+            )
+        state = read_health(file, unix_time())
+        return CommandResult(
+            state._asdict(),
+            f"{'healthy' if state.is_healthy else 'not healthy'}: {state.reason}",
+            ExitCode.DONE if state.is_healthy else ExitCode.FAILED,
+            is_confirmation=state.is_healthy,
         )
-    state = read_health(file, unix_time())
-    if as_json:
-        print_json(state._asdict())
-    elif not (context.quiet and state.is_healthy):
-        result(f"{'healthy' if state.is_healthy else 'not healthy'}: {state.reason}")
-    return ExitCode.DONE if state.is_healthy else ExitCode.FAILED
+
+
+health = command(Health)

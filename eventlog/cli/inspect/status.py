@@ -1,18 +1,19 @@
-"""The commands ``eventlog status`` and ``eventlog doctor``: options and help."""
+"""The commands ``eventlog status`` and ``eventlog doctor``: their requests and help."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import click
 
-from eventlog.cli import Command
+from eventlog.cli import command
+from eventlog.cli.command import AddressedRequest
 from eventlog.cli.consumer_option import consumer_option
-from eventlog.cli.context import CommandContext, json_option, limit_option, source_option
+from eventlog.cli.context import json_option, limit_option, source_option
 from eventlog.cli.inspect.health_lines import SHOWN
-from eventlog.exit_codes import ExitCode
 from eventlog.sql.doctor import Limits
 
 
-@click.command(cls=Command)
 @json_option
 @source_option
 @click.option("--watch", type=click.FloatRange(min=0.2), is_flag=False, flag_value=2.0,
@@ -20,29 +21,26 @@ from eventlog.sql.doctor import Limits
               "Ctrl-C.")  # fmt: skip
 @consumer_option
 @limit_option("events being delivered to list", SHOWN)
-@click.pass_obj
-def status(
-    context: CommandContext,
-    as_json: bool,
-    source: str | None,
-    watch: float | None,
-    consumer: str | None,
-    limit: int,
-) -> None:
+@dataclass(frozen=True)
+class Status(AddressedRequest):
     """Show rows by status, what is being delivered or parked, and whether a publisher runs.
 
     With --from: the position in the source, when it was saved, how many changes follow it, and what
     failed.
     """
-    from eventlog.cli.inspect.runs.status import run_status
 
-    run_status(context, source, watch, consumer, limit, as_json=as_json)
+    source: str | None
+    watch: float | None
+    consumer: str | None
+    limit: int
+
+
+status = command(Status)
 
 
 # --- doctor ---------------------------------------------------------------------------------------
 
 
-@click.command(cls=Command)
 @click.option("--sample", type=click.IntRange(min=1), default=Limits().sample, metavar="ROWS",
               help="How many of the newest rows to check for their status and key.")  # fmt: skip
 @click.option(
@@ -52,15 +50,8 @@ def status(
               help="Only check that the receiver is reachable; no change is sent.")  # fmt: skip
 @consumer_option
 @json_option
-@click.pass_obj
-def doctor(
-    context: CommandContext,
-    sample: int,
-    ignore: tuple[str, ...],
-    receiver: bool,
-    consumer: str | None,
-    as_json: bool,
-) -> ExitCode:
+@dataclass(frozen=True)
+class Doctor(AddressedRequest):
     """Check the log, its triggers and its rows for problems, and show how to fix them. Nothing is
     changed.
 
@@ -71,6 +62,11 @@ def doctor(
     A finding is an error (changes are lost, or nothing is published), a warning (something needs
     fixing) or an info (good to know).
     """
-    from eventlog.cli.inspect.runs.status import run_doctor
 
-    return run_doctor(context, sample, ignore, consumer, receiver=receiver, as_json=as_json)
+    sample: int
+    ignore: tuple[str, ...]
+    receiver: bool
+    consumer: str | None
+
+
+doctor = command(Doctor)

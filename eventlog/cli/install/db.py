@@ -1,11 +1,14 @@
-"""The command ``eventlog db``: options and help."""
+"""The command ``eventlog db``: its requests, with options and help."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import click
 
 from eventlog.cli import Group
-from eventlog.cli.context import CommandContext, json_option, sql_option, yes_option
+from eventlog.cli.command import Request
+from eventlog.cli.context import json_option, sql_option, yes_option
 from eventlog.sql import SUPPORTED
 
 dialect_option = click.option("--dialect", "dialect_name", type=click.Choice(SUPPORTED),
@@ -18,7 +21,6 @@ def db() -> None:
     """Create, upgrade or remove the log, its internal tables and functions."""
 
 
-@db.command()
 @click.argument("revision", default="head")
 @click.option(
     "--existing-log",
@@ -32,52 +34,38 @@ def db() -> None:
 @sql_option
 @json_option
 @dialect_option
-@click.pass_obj
-def upgrade(
-    context: CommandContext,
-    revision: str,
-    existing_log: bool,
-    tablespace: str | None,
-    index_tablespace: str | None,
-    renamed: tuple[str, ...],
-    as_sql: bool,
-    as_json: bool,
-    dialect_name: str | None,
-) -> None:
+@dataclass(frozen=True)
+class Upgrade(Request):
     """Create the log and its internal tables, or upgrade them to REVISION, by default the newest
     (head).
 
     On Oracle names are folded as in SQL: to upper case unless they are quoted.
     """
-    from eventlog.cli.install.runs.db import run_db_upgrade
 
-    run_db_upgrade(
-        context,
-        revision,
-        tablespace,
-        index_tablespace,
-        renamed,
-        dialect_name,
-        existing_log=existing_log,
-        as_sql=as_sql,
-        as_json=as_json,
-    )
+    revision: str
+    existing_log: bool
+    tablespace: str | None
+    index_tablespace: str | None
+    renamed: tuple[str, ...]
+    as_sql: bool
+    dialect_name: str | None
+
+    def __post_init__(self) -> None:
+        _refuse_dialect(self.dialect_name, as_sql=self.as_sql)
+
+
+db.command()(Upgrade)
 
 
 @db.command()
 @json_option
-@click.pass_obj
-def current(context: CommandContext, as_json: bool) -> None:
+class Current(Request):
     """Show the revision that the log has reached, and the newer ones."""
-    from eventlog.cli.install.runs.db import run_db_current
-
-    run_db_current(context, as_json=as_json)
 
 
 @db.command("start-epoch")
 @json_option
-@click.pass_obj
-def start_epoch(context: CommandContext, as_json: bool) -> None:
+class Epoch(Request):
     """Start a new epoch for event-ids, after the database was put back to an earlier state.
 
     A database that lost its newest rows assigns their numbers again, and a receiver ignores new
@@ -85,18 +73,14 @@ def start_epoch(context: CommandContext, as_json: bool) -> None:
     itself. Use this command after a snapshot or a file of SQLite was restored, or where the server
     does not report its recovery. Stop the publisher and the consumers first.
     """
-    from eventlog.cli.install.runs.db import run_db_start_epoch
-
-    run_db_start_epoch(context, as_json=as_json)
 
 
-@db.command()
 @click.option("--leaf-size", metavar="NUMBER", type=click.IntRange(min=1),
               help="Record_ids per leaf, by default a quarter of those that the log has now, and "
               "at least 100000.")  # fmt: skip
 @json_option
-@click.pass_obj
-def partition(context: CommandContext, leaf_size: int | None, as_json: bool) -> None:
+@dataclass(frozen=True)
+class Partition(Request):
     """PostgreSQL: partition the log by record_id, so that `eventlog purge` removes old rows with
     their leaf.
 
@@ -104,30 +88,32 @@ def partition(context: CommandContext, leaf_size: int | None, as_json: bool) -> 
     while others write it; then the log is locked for some milliseconds. Run it as the owner of the
     log, while neither the publisher nor a consumer runs. `eventlog db unpartition` takes it back.
     """
-    from eventlog.cli.install.runs.db import run_db_partition
 
-    run_db_partition(context, leaf_size, as_json=as_json)
+    leaf_size: int | None
 
 
-@db.command()
+db.command()(Partition)
+
+
 @click.option("--max-copied", metavar="ROWS", default=100_000, show_default=True,
               type=click.IntRange(min=0),
               help="Refuse to copy more rows than this: every writer waits meanwhile.")  # fmt: skip
 @json_option
-@click.pass_obj
-def unpartition(context: CommandContext, max_copied: int, as_json: bool) -> None:
+@dataclass(frozen=True)
+class Unpartition(Request):
     """PostgreSQL: make a partitioned log one table again.
 
     The largest leaf becomes the table, and the rows of all other leaves are copied into it, while
     every writer waits. Run it as the owner of the log, while neither the publisher nor a consumer
     runs.
     """
-    from eventlog.cli.install.runs.db import run_db_unpartition
 
-    run_db_unpartition(context, max_copied, as_json=as_json)
+    max_copied: int
 
 
-@db.command()
+db.command()(Unpartition)
+
+
 @click.argument("revision")
 @click.option(
     "--existing-log", is_flag=True, help="With --sql: keep a log that eventlog did not create."
@@ -140,34 +126,33 @@ def unpartition(context: CommandContext, max_copied: int, as_json: bool) -> None
 @sql_option
 @json_option
 @dialect_option
-@click.pass_obj
-def downgrade(
-    context: CommandContext,
-    revision: str,
-    existing_log: bool,
-    force: bool,
-    yes: bool,
-    dry: bool,
-    as_sql: bool,
-    as_json: bool,
-    dialect_name: str | None,
-) -> None:
+@dataclass(frozen=True)
+class Downgrade(Request):
     """Go back to REVISION; `base` drops the log with its rows and internal tables, each only if
     eventlog created it.
 
     Drop the triggers first: without a log they make the application's statements fail, so the
     command refuses while there are any. On a terminal it asks first.
     """
-    from eventlog.cli.install.runs.db import run_db_downgrade
 
-    run_db_downgrade(
-        context,
-        revision,
-        dialect_name,
-        existing_log=existing_log,
-        force=force,
-        yes=yes,
-        dry=dry,
-        as_sql=as_sql,
-        as_json=as_json,
-    )
+    revision: str
+    existing_log: bool
+    force: bool
+    yes: bool
+    dry: bool
+    as_sql: bool
+    dialect_name: str | None
+
+    def __post_init__(self) -> None:
+        _refuse_dialect(self.dialect_name, as_sql=self.as_sql)
+
+
+db.command()(Downgrade)
+
+
+def _refuse_dialect(dialect_name: str | None, *, as_sql: bool) -> None:
+    """Raise UsageError if --dialect is given without --sql."""
+    if dialect_name is not None and not as_sql:
+        raise click.UsageError(
+            "--dialect needs --sql, which prints the statements without running them"
+        )

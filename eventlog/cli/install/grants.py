@@ -1,11 +1,14 @@
-"""The command ``eventlog grants``: options and help."""
+"""The command ``eventlog grants``: its request, with options and help."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import click
 
-from eventlog.cli import Command
-from eventlog.cli.context import CommandContext, json_option
+from eventlog.cli import command
+from eventlog.cli.command import Request
+from eventlog.cli.context import json_option
 from eventlog.sql.port import Purpose
 
 
@@ -15,7 +18,6 @@ def _named(_context: click.Context, _parameter: click.Parameter, role: str) -> s
     return role
 
 
-@click.command(cls=Command)
 @click.argument("role", callback=_named)
 @click.option(
     "--purpose",
@@ -31,8 +33,8 @@ def _named(_context: click.Context, _parameter: click.Parameter, role: str) -> s
     + ".",
 )
 @json_option
-@click.pass_obj
-def grants(context: CommandContext, role: str, purpose: str, as_json: bool) -> None:
+@dataclass(frozen=True)
+class Grants(Request):
     """Print the rights that ROLE needs on the log, its internal tables and the watched tables, as
     SQL.
 
@@ -40,6 +42,9 @@ def grants(context: CommandContext, role: str, purpose: str, as_json: bool) -> N
     a pattern only later needs its GRANT then; `eventlog doctor`, run as the role, lists missing
     rights.
     """
-    from eventlog.cli.install.runs.grants import run_grants
 
-    run_grants(context, role, purpose, as_json=as_json)
+    role: str
+    purpose: str
+
+
+grants = command(Grants)

@@ -1,13 +1,15 @@
-"""The command ``eventlog triggers``: options and help."""
+"""The command ``eventlog triggers``: its requests, with options and help."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from eventlog.cli import Group
-from eventlog.cli.context import FILE, CommandContext, json_option, sql_option, yes_option
+from eventlog.cli.command import Request
+from eventlog.cli.context import FILE, json_option, sql_option, yes_option
 from eventlog.cli.install.db import dialect_option
 from eventlog.exit_codes import ExitCode
 from eventlog.sql import LOCK_TIMEOUT
@@ -26,22 +28,20 @@ def triggers() -> None:
     """Compare, apply, drop or show the triggers of the watched tables."""
 
 
-@triggers.command()
 @sql_option
 @json_option
 @click.option("--check", is_flag=True, help=f"End with {ExitCode.NO} if there is something to do.")
-@click.pass_obj
-def plan(context: CommandContext, as_sql: bool, as_json: bool, check: bool) -> ExitCode:
+@dataclass(frozen=True)
+class Plan(Request):
     """Show what `triggers apply` would do, table by table, and why; nothing is changed.
 
     The command also works before `db upgrade` has created the log.
     """
-    from eventlog.cli.install.runs.triggers import run_triggers_plan
 
-    return run_triggers_plan(context, as_sql=as_sql, as_json=as_json, check=check)
+    as_sql: bool
+    check: bool
 
 
-@triggers.command()
 @yes_option
 @click.option(
     "--dry-run",
@@ -52,10 +52,8 @@ def plan(context: CommandContext, as_sql: bool, as_json: bool, check: bool) -> E
 @sql_option
 @json_option
 @_lock_timeout
-@click.pass_obj
-def apply(
-    context: CommandContext, yes: bool, dry: bool, as_sql: bool, as_json: bool, lock_timeout: float
-) -> ExitCode:
+@dataclass(frozen=True)
+class Apply(Request):
     """Make the triggers as they are declared; a second run finds nothing to do.
 
     On a terminal it asks before it drops the triggers of a table that no [[watch]] names any
@@ -63,14 +61,13 @@ def apply(
     there the next run completes an interrupted one. A [[watch]] that cannot be applied, for example
     because its table does not exist, is reported; the others are applied anyway.
     """
-    from eventlog.cli.install.runs.triggers import run_triggers_apply
 
-    return run_triggers_apply(
-        context, lock_timeout, yes=yes, dry=dry, as_sql=as_sql, as_json=as_json
-    )
+    yes: bool
+    dry: bool
+    as_sql: bool
+    lock_timeout: float
 
 
-@triggers.command()
 @click.option(
     "--drop-log", is_flag=True, help="Also drop the log with its rows and internal tables."
 )
@@ -82,36 +79,21 @@ def apply(
 @sql_option
 @json_option
 @_lock_timeout
-@click.pass_obj
-def drop(
-    context: CommandContext,
-    drop_log: bool,
-    force: bool,
-    yes: bool,
-    dry: bool,
-    as_sql: bool,
-    as_json: bool,
-    lock_timeout: float,
-) -> None:
+@dataclass(frozen=True)
+class Drop(Request):
     """Drop all triggers and functions that write to the log; without --drop-log the log stays.
 
     On a terminal it asks first.
     """
-    from eventlog.cli.install.runs.triggers import run_triggers_drop
 
-    run_triggers_drop(
-        context,
-        lock_timeout,
-        drop_log=drop_log,
-        force=force,
-        yes=yes,
-        dry=dry,
-        as_sql=as_sql,
-        as_json=as_json,
-    )
+    drop_log: bool
+    force: bool
+    yes: bool
+    dry: bool
+    as_sql: bool
+    lock_timeout: float
 
 
-@triggers.command("list")
 @click.option(
     "--sql", "as_sql", is_flag=True, help="Print the full SQL of the triggers and their functions."
 )
@@ -120,20 +102,24 @@ def drop(
 @click.option("--catalog", "catalog_file", type=FILE, metavar="FILE",
               help="With --sql --dialect: the tables, in JSON as for the option `catalog` of "
               "formats.")  # fmt: skip
-@click.pass_obj
-def list_installed(
-    context: CommandContext,
-    as_sql: bool,
-    as_json: bool,
-    dialect_name: str | None,
-    catalog_file: Path | None,
-) -> None:
+@dataclass(frozen=True)
+class List(Request):
     """List the triggers that are installed for the log, declared or not.
 
     With --sql --dialect NAME --catalog FILE it connects to no database: it prints the SQL of what
     the configuration declares for the tables of FILE, or of all its tables in the default style if
     nothing is declared.
     """
-    from eventlog.cli.install.runs.triggers import run_triggers_list
 
-    run_triggers_list(context, dialect_name, catalog_file, as_sql=as_sql, as_json=as_json)
+    as_sql: bool = False
+    dialect_name: str | None = None
+    catalog_file: Path | None = None
+
+    def __post_init__(self) -> None:
+        names = self.dialect_name, self.catalog_file
+        if any(names) and not (all(names) and self.as_sql):
+            raise click.UsageError("give --dialect and --catalog together, with --sql")
+
+
+for request in (Plan, Apply, Drop, List):
+    triggers.command()(request)

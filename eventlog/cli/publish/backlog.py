@@ -1,14 +1,17 @@
-"""The command ``eventlog backlog``: options and help."""
+"""The command ``eventlog backlog``: its requests, with options and help."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import click
 
 from eventlog.cli import Group
-from eventlog.cli.context import FILE, CommandContext, json_option, master_option, name_option
+from eventlog.cli.command import Request
+from eventlog.cli.context import FILE, json_option, master_option, name_option
 from eventlog.config.settings import DEFAULT_FORMAT
 from eventlog.files.compression import COMPRESSIONS
 from eventlog.registry import FORMATS
@@ -58,11 +61,10 @@ _acknowledge_option = click.option(
 )  # fmt: skip
 
 
-@backlog.command()
-@name_option("--format", "file_format", group=FORMATS, can=("publish", "tables"),
+@name_option("--format", group=FORMATS, can=("publish", "tables"),
              default=DEFAULT_FORMAT, metavar="FORMAT",
              help="Output format: {names}.")  # fmt: skip
-@click.option("--options", "map_file", type=FILE, metavar="FILE",
+@click.option("--options", type=FILE, metavar="FILE",
               help="Options of the format's writer, TOML or JSON, as for `eventlog convert`; "
               "XDS: none.")  # fmt: skip
 @click.option(
@@ -83,7 +85,7 @@ _acknowledge_option = click.option(
     metavar="KEY=VALUE",
     help="A setting of Spark; repeatable.",
 )
-@click.option("--mark", "marks", is_flag=True,
+@click.option("--mark", is_flag=True,
               help="When all documents are complete, mark exactly the rows that were read, as "
               "`backlog mark` does.")  # fmt: skip
 @click.option("--file-layout", type=click.Choice(_FILE_LAYOUTS), metavar="LAYOUT",
@@ -92,7 +94,7 @@ _acknowledge_option = click.option(
               "[default: the first of these]")  # fmt: skip
 @click.option("--compression", type=click.Choice(list(COMPRESSIONS)), default="none",
               help="Compression of the files.")  # fmt: skip
-@click.option("--max-file-size", type=_Size(), default="256MiB", metavar="SIZE",
+@click.option("--max-file-size", "max_file_bytes", type=_Size(), default="256MiB", metavar="SIZE",
               help="Maximum size of a file, such as 64MiB or 1GiB.")  # fmt: skip
 @_partition_rows_option
 @_connections_option
@@ -103,20 +105,19 @@ _acknowledge_option = click.option(
     help="Claim no rows: publishers send them as well, and nothing can be marked.",
 )
 @json_option
-@click.pass_obj
-def run(context: CommandContext, /, **chosen: Any) -> None:
+class Run(Request):
     """Convert all rows of status N to files: the events that `publish` would send, in the same
     order.
 
     The job takes the lock of the log. DIR is complete when it holds _SUCCESS. If DIR is complete,
     nothing is converted; if it is incomplete, the job starts over.
     """
-    from eventlog.cli.publish.runs.backlog import run_backlog_run
 
-    run_backlog_run(context, **chosen)
+    def __init__(self, **chosen: Any) -> None:
+        self.chosen: Final[Mapping[str, Any]] = chosen
+        """The fields of the job's request."""
 
 
-@backlog.command()
 @_out_option
 @_connections_option
 @_acknowledge_option
@@ -124,40 +125,31 @@ def run(context: CommandContext, /, **chosen: Any) -> None:
     "--dry-run", "dry", is_flag=True, help="Count the rows that would be marked; mark nothing."
 )
 @json_option
-@click.pass_obj
-def mark(
-    context: CommandContext,
-    out: str,
-    connections: int,
-    acknowledge: str | None,
-    dry: bool,
-    as_json: bool,
-) -> None:
+@dataclass(frozen=True)
+class Mark(Request):
     """Mark exactly the rows whose documents DIR holds, once the receiver has them.
 
     Each file is first compared with what was written. After a kill, run the command again: it
     continues where it stopped.
     """
-    from eventlog.cli.publish.runs.backlog import run_backlog_mark
 
-    run_backlog_mark(context, out, connections, acknowledge, dry=dry, as_json=as_json)
+    out: str
+    connections: int
+    acknowledge: str | None
+    dry: bool
 
 
-@backlog.command()
 @master_option
 @_partition_rows_option
 @json_option
-@click.pass_obj
-def estimate(
-    context: CommandContext, master: str | None, partition_rows: int, as_json: bool
-) -> None:
+@dataclass(frozen=True)
+class Estimate(Request):
     """Print the rows, parts and bytes of the backlog, and the times to expect. Starts no Spark."""
-    from eventlog.cli.publish.runs.backlog import run_backlog_estimate
 
-    run_backlog_estimate(context, master, partition_rows, as_json=as_json)
+    master: str | None
+    partition_rows: int
 
 
-@backlog.command()
 @_out_option
 @click.option("--force", is_flag=True, help="Release the rows even if marking has started.")
 @click.option(
@@ -167,9 +159,14 @@ def estimate(
     help="Count what would be given back; change nothing.",
 )
 @json_option
-@click.pass_obj
-def release(context: CommandContext, out: str, force: bool, dry: bool, as_json: bool) -> None:
+@dataclass(frozen=True)
+class Release(Request):
     """Give the rows that DIR claims back to the publisher; its files are then no longer valid."""
-    from eventlog.cli.publish.runs.backlog import run_backlog_release
 
-    run_backlog_release(context, out, force=force, dry=dry, as_json=as_json)
+    out: str
+    force: bool
+    dry: bool
+
+
+for request in (Run, Mark, Estimate, Release):
+    backlog.command()(request)

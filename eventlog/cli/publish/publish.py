@@ -1,17 +1,18 @@
-"""The command ``eventlog publish``: options and help."""
+"""The command ``eventlog publish``: its request, with options and help."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import click
 
-from eventlog.cli import Command
+from eventlog.cli import command
+from eventlog.cli.command import AddressedRequest
 from eventlog.cli.consumer_option import consumer_option
-from eventlog.cli.context import CommandContext, name_option, source_option
-from eventlog.exit_codes import ExitCode
+from eventlog.cli.context import name_option, source_option
 from eventlog.registry import FORMATS
 
 
-@click.command(cls=Command)
 @click.option("--once", is_flag=True, help="Send what the queue holds now, then end.")
 @click.option(
     "--dry-run", "dry", is_flag=True, help="Print the documents; record, mark and send nothing."
@@ -26,16 +27,8 @@ from eventlog.registry import FORMATS
              help="The format to send: {names}. Overrides format.type.")  # fmt: skip
 @source_option
 @consumer_option
-@click.pass_obj
-def publish(
-    context: CommandContext,
-    once: bool,
-    dry: bool,
-    allow_refused: bool,
-    format_name: str | None,
-    source: str | None,
-    consumer: str | None,
-) -> ExitCode:
+@dataclass(frozen=True)
+class Publish(AddressedRequest):
     """Read the log, send its events to the receiver, and mark the rows by the answers.
 
     Runs until SIGTERM or SIGINT. It then waits for the answers to what was sent, and marks the
@@ -50,8 +43,17 @@ def publish(
     There is no --json: --set log.format=json makes each log line a JSON object, and standard output
     is for the documents of the sink stdout.
     """
-    from eventlog.cli.publish.runs.publish import run_publish
 
-    return run_publish(
-        context, format_name, source, consumer, once=once, dry=dry, allow_refused=allow_refused
-    )
+    once: bool = False
+    dry: bool = False
+    allow_refused: bool = False
+    format_name: str | None = None
+    source: str | None = None
+    consumer: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.allow_refused and not self.once:
+            raise click.UsageError("--allow-refused goes with --once")
+
+
+publish = command(Publish)

@@ -1,14 +1,20 @@
-"""The command ``eventlog purge``: options and help."""
+"""The command ``eventlog purge``: its request, with options and help."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
 import click
 
-from eventlog.cli import Command
-from eventlog.cli.context import CommandContext, json_option, yes_option
+from eventlog.cli import command
+from eventlog.cli.command import Request
+from eventlog.cli.context import json_option, yes_option
+from eventlog.errors import ConfigError
 
 
-@click.command(cls=Command)
 @click.option(
     "--older-than",
     "age",
@@ -25,17 +31,8 @@ from eventlog.cli.context import CommandContext, json_option, yes_option
 @yes_option
 @click.option("--dry-run", "dry", is_flag=True, help="Count what would be removed; remove nothing.")
 @json_option
-@click.pass_obj
-def purge(
-    context: CommandContext,
-    age: str | None,
-    size: int,
-    pause: float,
-    table: str | None,
-    yes: bool,
-    dry: bool,
-    as_json: bool,
-) -> None:
+@dataclass(frozen=True)
+class Purge(Request):
     """Remove rows of status S and W that are older than AGE, and error rows whose rows are gone.
 
     Rows of any other status, rows being delivered and rows that a consumer has not processed stay.
@@ -44,6 +41,33 @@ def purge(
     log it removes whole leaves, and makes the next ones; while the log has more than keep_bytes of
     [database], the oldest leaf goes whatever its age.
     """
-    from eventlog.cli.repair.runs.purge import run_purge
 
-    run_purge(context, age, size, pause, table, yes=yes, dry=dry, as_json=as_json)
+    age: str | None = None
+    size: int = 10_000
+    pause: float = 0.0
+    table: str | None = None
+    yes: bool = False
+    dry: bool = False
+
+    def __post_init__(self) -> None:
+        if self.table is not None and self.age is not None:
+            raise click.UsageError("--finish goes without --older-than: it drops one table")
+
+
+purge = command(Purge)
+
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def parse_age(text: str) -> timedelta:
+    """Return the span of time of a text such as ``30d``. Raises ConfigError."""
+    match = re.fullmatch(r"\s*([0-9]{1,9})\s*([smhdw])\s*", text, re.ASCII)
+    if match is None:
+        raise ConfigError(
+            f"--older-than {text}: write a number and its unit, such as 30d, 12h, 90m, 45s or 2w"
+        )
+    try:
+        return timedelta(**{_UNITS[match[2]]: int(match[1])})
+    except OverflowError:
+        message = f"--older-than {text}: no log is that old; write 30d or the like"
+        raise ConfigError(message) from None

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 
 import click
 
-from eventlog.cli import Command
-from eventlog.cli.command import AddressedRequest, CommandResult, json_option
+from eventlog.cli import command
+from eventlog.cli.command import AddressedRequest
 from eventlog.cli.consumer_option import consumer_option
-from eventlog.cli.context import CommandContext
-from eventlog.config.load import Config
+from eventlog.cli.context import json_option
 from eventlog.errors import ConfigError
 
 
@@ -90,22 +89,8 @@ class Requeue(AddressedRequest):
             raise click.UsageError("--loopback takes rows of status S: leave --status out")
         return replace(self, consumer=consumer)
 
-    def of_log(self, _context: CommandContext, config: Config) -> CommandResult:
-        from eventlog.cli.repair.runs.requeue import run_requeue
 
-        return run_requeue(config, self.of_consumer(config.of_log.consumer))
-
-    def of_source(self, _context: CommandContext, config: Config) -> CommandResult:
-        source = config.source
-        raise ConfigError(
-            f"requeue needs the rows of a log, but {config.sources['source.type']} = "
-            f"{source.type} is followed, which has no queue. The table "
-            f"{source.options.position_table}_error has what was refused, and `eventlog errors` "
-            "shows it. To send rows again, change them at the source"
-        )
-
-
-requeue = click.command(cls=Command)(Requeue)
+requeue = command(Requeue)
 
 
 def parse_statuses(text: str) -> list[str]:

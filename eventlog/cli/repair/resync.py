@@ -1,17 +1,19 @@
-"""The command ``eventlog resync``: options and help."""
+"""The command ``eventlog resync``: its request, with options and help."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from eventlog.cli import Command
-from eventlog.cli.context import FILE, CommandContext, json_option
-from eventlog.exit_codes import ExitCode
+from eventlog.cli import command
+from eventlog.cli.command import Request
+from eventlog.cli.context import FILE, json_option
+from eventlog.errors import ConfigError
+from eventlog.model import EventType
 
 
-@click.command(cls=Command)
 @click.argument("class_name", metavar="CLASS")
 @click.option(
     "--key",
@@ -52,22 +54,8 @@ from eventlog.exit_codes import ExitCode
 )
 @click.option("--dry-run", "dry", is_flag=True, help="Count what would be written; write nothing.")
 @json_option
-@click.pass_obj
-def resync(
-    context: CommandContext,
-    class_name: str,
-    keys: tuple[str, ...],
-    keys_file: Path | None,
-    where: str | None,
-    deletes: bool,
-    as_update: bool,
-    rate: float | None,
-    size: int,
-    resume: bool,
-    restart: bool,
-    dry: bool,
-    as_json: bool,
-) -> ExitCode:
+@dataclass(frozen=True)
+class Resync(Request):
     """Write a row for each object of CLASS to the log, or for those of --key, --keys, --where or
     --deletes.
 
@@ -81,20 +69,42 @@ def resync(
     cannot find objects that the log has no rows of. It shows since when the log has rows of the
     class.
     """
-    from eventlog.cli.repair.runs.resync import run_resync
 
-    return run_resync(
-        context,
-        class_name,
-        keys,
-        keys_file,
-        where,
-        rate,
-        size,
-        deletes=deletes,
-        as_update=as_update,
-        resume=resume,
-        restart=restart,
-        dry=dry,
-        as_json=as_json,
-    )
+    class_name: str
+    keys: tuple[str, ...] = ()
+    keys_file: Path | None = None
+    where: str | None = None
+    deletes: bool = False
+    as_update: bool = False
+    rate: float | None = None
+    size: int = 1000
+    resume: bool = False
+    restart: bool = False
+    dry: bool = False
+
+    def __post_init__(self) -> None:
+        if (
+            sum((bool(self.keys), self.keys_file is not None, self.where is not None, self.deletes))
+            > 1
+        ):
+            raise ConfigError("give only one of --key, --keys, --where and --deletes")
+        if self.keys and (self.resume or self.restart):
+            raise ConfigError(
+                "--key runs in one transaction: there is nothing to resume or to restart"
+            )
+        if self.resume and self.restart:
+            raise ConfigError("give --resume to continue or --restart to start over, not both")
+        if self.deletes and self.as_update:
+            raise ConfigError("--deletes writes rows of type 4: leave --as-update out")
+
+    @property
+    def event_type(self) -> EventType:
+        """The type of the rows to write."""
+        if self.deletes:
+            return EventType.DELETE_ROW
+        return (
+            EventType.UPDATE_ROW_QUERY_BACK if self.as_update else EventType.INSERT_ROW_QUERY_BACK
+        )
+
+
+resync = command(Resync)

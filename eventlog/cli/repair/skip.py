@@ -1,15 +1,17 @@
-"""The command ``eventlog skip``: options and help."""
+"""The command ``eventlog skip``: its request, with options and help."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import click
 
-from eventlog.cli import Command
+from eventlog.cli import command
+from eventlog.cli.command import AddressedRequest
 from eventlog.cli.consumer_option import consumer_option
-from eventlog.cli.context import CommandContext, json_option, source_option, yes_option
+from eventlog.cli.context import json_option, source_option, yes_option
 
 
-@click.command(cls=Command)
 @click.argument("event_ids", metavar="[EVENT_ID]...", nargs=-1)
 @click.option(
     "--reason", required=True, metavar="REASON", help="Reason for the error row, with your name."
@@ -27,21 +29,8 @@ from eventlog.cli.context import CommandContext, json_option, source_option, yes
 @click.option("--dry-run", "dry", is_flag=True, help="Show what would be skipped; change nothing.")
 @json_option
 @source_option
-@click.pass_obj
-def skip(
-    context: CommandContext,
-    event_ids: tuple[str, ...],
-    reason: str,
-    parked: bool,
-    of_refused: bool,
-    ids: str | None,
-    class_name: str | None,
-    consumer: str | None,
-    yes: bool,
-    dry: bool,
-    as_json: bool,
-    source: str | None,
-) -> None:
+@dataclass(frozen=True)
+class Skip(AddressedRequest):
     """Give up the events EVENT_ID, which are parked: the receiver fails for them, or asks for them
     later. With --refused, record that refused rows need nothing more.
 
@@ -58,19 +47,26 @@ def skip(
     must not run. An event of a followed source has no rows: the source's error table gets the
     change.
     """
-    from eventlog.cli.repair.runs.skip import run_skip
 
-    run_skip(
-        context,
-        event_ids,
-        reason,
-        ids,
-        class_name,
-        consumer,
-        source,
-        parked=parked,
-        of_refused=of_refused,
-        yes=yes,
-        dry=dry,
-        as_json=as_json,
-    )
+    overriding = ("source",)
+    reason: str
+    event_ids: tuple[str, ...] = ()
+    parked: bool = False
+    of_refused: bool = False
+    ids: str | None = None
+    class_name: str | None = None
+    consumer: str | None = None
+    yes: bool = False
+    dry: bool = False
+    source: str | None = None
+
+    def __post_init__(self) -> None:
+        if bool(self.event_ids) + self.parked + self.of_refused != 1:
+            raise click.UsageError("give either EVENT_ID, --parked or --refused")
+        if self.ids is not None and not self.of_refused:
+            raise click.UsageError("--ids names refused rows: give --refused too")
+        if self.class_name is not None and self.event_ids:
+            raise click.UsageError("--class narrows --parked or --refused: leave EVENT_ID out")
+
+
+skip = command(Skip)

@@ -1,23 +1,23 @@
-"""The command ``eventlog verify``: options and help."""
+"""The command ``eventlog verify``: its request, with options and help."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import click
 
-from eventlog.cli import Command
+from eventlog.cli import command
+from eventlog.cli.command import AddressedRequest
 from eventlog.cli.consumer_option import consumer_option
-from eventlog.cli.context import FILE, CommandContext, json_option, limit_option, name_option
-from eventlog.exit_codes import ExitCode
+from eventlog.cli.context import FILE, json_option, limit_option, name_option
 from eventlog.registry import FORMATS
 
 _SHOWN: Final = 20
 """The objects that are listed for people by default; --json and --report list all."""
 
 
-@click.command(cls=Command)
 @click.argument("classes", nargs=-1, metavar="[CLASS]...")
 @click.option(
     "--target",
@@ -72,46 +72,28 @@ _SHOWN: Final = 20
 @limit_option("objects to list of each kind", _SHOWN)
 @click.option("--report", type=FILE, metavar="FILE", help="Write the report to FILE, as JSON.")
 @json_option
-@click.pass_obj
-def verify(
-    context: CommandContext,
-    classes: tuple[str, ...],
-    target: str | None,
-    format: str | None,
-    map_file: Path | None,
-    consumer: str | None,
-    wait: float,
-    max_rows_per_second: float | None,
-    size: int,
-    state: Path | None,
-    repaired: str | None,
-    show_values: bool,
-    limit: int,
-    report: Path | None,
-    as_json: bool,
-) -> ExitCode:
+@dataclass(frozen=True)
+class Verify(AddressedRequest):
     """Compare a target with the source, object by object, while the application writes and the
     publisher runs.
 
     An object is compared when the log shows that all of its changes are delivered. An object with
     later changes is compared again until --wait is over. Without CLASS all classes are compared.
     """
-    from eventlog.cli.repair.runs.verify import run_verify
 
-    return run_verify(
-        context,
-        classes,
-        target,
-        format,
-        map_file,
-        consumer,
-        wait,
-        max_rows_per_second,
-        size,
-        state,
-        repaired,
-        limit,
-        report,
-        show_values=show_values,
-        as_json=as_json,
-    )
+    classes: tuple[str, ...]
+    target: str | None
+    format: str | None
+    map_file: Path | None
+    consumer: str | None
+    wait: float
+    max_rows_per_second: float | None
+    size: int
+    state: Path | None
+    repaired: str | None
+    show_values: bool
+    limit: int
+    report: Path | None
+
+
+verify = command(Verify)

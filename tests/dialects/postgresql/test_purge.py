@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from shared import execute
 
 from eventlog import cli
+from eventlog.cli.repair.purge import parse_age
 from eventlog.cli.repair.runs import purge as purge_command
-from eventlog.cli.repair.runs.purge import parse_age
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.publisher.upkeep import purge as publisher_purge

@@ -22,6 +22,7 @@ from rich.syntax import Syntax
 from rich.table import Table as Grid
 from sqlalchemy import URL, make_url, text
 
+from eventlog.cli.begin.demo import Demo
 from eventlog.cli.context import CommandContext, engine_of, transaction
 from eventlog.cli.install.runs.db import names
 from eventlog.cli.stopping import if_stopped
@@ -118,9 +119,12 @@ The last is less than the first if there are none.
 """
 
 
-def run_demo(context: CommandContext, keep: Path | None, *, no_backlog: bool) -> None:
-    """Run ``eventlog demo``: the parameters are its argument and options."""
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 132)
+def run_demo(context: CommandContext, request: Demo) -> None:
+    """Run ``eventlog demo``."""
+    keep, console = (
+        request.keep,
+        Console(highlight=False, width=None if sys.stdout.isatty() else 132),
+    )
     with ExitStack() as stack:
         directory = keep or Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="eventlog-demo-"))
@@ -140,7 +144,7 @@ def run_demo(context: CommandContext, keep: Path | None, *, no_backlog: bool) ->
         _show_scenes(console, config, directory / "documents", played)
         _show_formats(console, config, played[1], directory / "formats")
         _show_status(console, config)
-        if not no_backlog:
+        if not request.no_backlog:
             _show_backlog(console, file=directory / "eventlog.toml", directory=directory)
     if keep is not None:
         file = directory / "eventlog.toml"

@@ -6,15 +6,18 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from typing import Final
 
 import click
 
-from eventlog.cli.context import CommandContext, print_json, result, table
+from eventlog.cli.command import CommandResult
+from eventlog.cli.context import CommandContext, result, table
+from eventlog.cli.inspect.explain import Explain
 from eventlog.cli.known_consumer import check_consumer, consumer_row
 from eventlog.config.load import Config
 from eventlog.core.rows.event_ids import is_of_snapshot
-from eventlog.errors import ConfigError, visible
+from eventlog.errors import visible
 from eventlog.publisher.context import Counters
 from eventlog.publisher.declared import for_consumer, open_unlocked, planned_triggers
 from eventlog.publisher.inspect import (
@@ -53,84 +56,65 @@ def row_or_object(value: str) -> int | str:
     return int(value)
 
 
-def run_explain(
-    context: CommandContext,
-    row: str | None,
-    key: str | None,
-    consumer: str | None,
-    source: str | None,
-    *,
-    as_json: bool,
-) -> None:
-    """Run ``eventlog explain``: the parameters are its argument and options."""
-    config = context.config(source__type=source)
-    if config.follows:
-        if consumer is not None:
-            raise ConfigError("--consumer is for a log; a followed source has no consumers")
-        _print_of_source(config, row, key, as_json=as_json)
-        return
-    if key is not None:
-        _print_objects(config, key, consumer, as_json=as_json)
-        return
-    assert row is not None
-    explanation = _explanation(config, row_or_object(row), consumer)
-    if as_json:
-        print_json(explanation_data(explanation))
-    else:
-        _print_explanation(explanation)
+def run_explain(context: CommandContext, request: Explain, config: Config) -> CommandResult:
+    """Run ``eventlog explain`` for a log."""
+    if request.row is None:
+        return _explained_objects(config, request.key or "", request.consumer)
+    explanation = _explanation(config, row_or_object(request.row), request.consumer)
+    return CommandResult(explanation_data(explanation), partial(_print_explanation, explanation))
 
 
-def _print_objects(config: Config, key: str, consumer: str | None, *, as_json: bool) -> None:
-    """Print what happens to the changes of the objects with this key."""
+def _explained_objects(config: Config, key: str, consumer: str | None) -> CommandResult:
+    """Return what happens to the changes of the objects with this key."""
     check_consumer(config, consumer or config.of_log.consumer)
     answers = explain_key(config, key, planned_triggers, consumer)
-    if as_json:
-        print_json({"objects": [one._asdict() for one in answers]})
-        return
-    for one in answers:
-        for sentence in one.sentences:
-            result(visible(sentence))
+    return CommandResult(
+        {"objects": [one._asdict() for one in answers]},
+        "\n".join(visible(sentence) for one in answers for sentence in one.sentences),
+    )
 
 
-def _print_of_source(
-    config: Config, event_id: str | None, key: str | None, *, as_json: bool
-) -> None:
-    """Print what happens to an event of a followed source, or to those of the objects of a key."""
-    records = source_records(config, event_id)
+def run_explain_of_source(
+    context: CommandContext, request: Explain, config: Config
+) -> CommandResult:
+    """Run ``eventlog explain`` for a followed source: explain an event, or those of a key."""
+    records = source_records(config, request.row)
     source, token = config.source.type, records.position.token
-    if event_id is not None:
-        explained = [explain_event(records, event_id)]
+    if request.row is not None:
+        explained = [explain_event(records, request.row)]
     else:
-        explained = explain_events_of(records, key or "")
-    if as_json:
-        print_json(
-            {
-                "source": source,
-                "position_in": records.place,
-                "position": token,
-                "publisher_runs": records.publisher_runs,
-                "events": [event_data(one) for one in explained],
-            }
-        )
-        return
-    for one in explained:
-        result(f"event {one.event_id} of source {source}: {visible(one.state)}")
-        if one.document is not None:
-            table(
-                ("document", "table", "key", "attempts", "last answer", "next attempt (UTC)"),
-                [(one.document, one.table, one.key, one.attempts, one.answer, one.due)],
+        explained = explain_events_of(records, request.key or "")
+
+    def show() -> None:
+        for one in explained:
+            result(f"event {one.event_id} of source {source}: {visible(one.state)}")
+            if one.document is not None:
+                table(
+                    ("document", "table", "key", "attempts", "last answer", "next attempt (UTC)"),
+                    [(one.document, one.table, one.key, one.attempts, one.answer, one.due)],
+                )
+            for at, failure in one.failures:
+                when = at.isoformat(timespec="seconds")
+                result(f"failed at {when}: {failure.code}: {visible(failure.message)}")
+            if one.change is not None:
+                result(f"its change: {json.dumps(one.change, ensure_ascii=False)}")
+        if not explained:
+            result(
+                f"no event of {visible(request.key or '')} waits for an answer. Its changes before "
+                "the position were answered or failed (see `eventlog errors`), or have no event"
             )
-        for at, failure in one.failures:
-            when = at.isoformat(timespec="seconds")
-            result(f"failed at {when}: {failure.code}: {visible(failure.message)}")
-        if one.change is not None:
-            result(f"its change: {json.dumps(one.change, ensure_ascii=False)}")
-    if not explained:
-        result(
-            f"no event of {visible(key or '')} waits for an answer. Its changes before the "
-            "position were answered or failed (see `eventlog errors`), or have no event"
-        )
-    result(f"position: {place_in_words(source, token)}")
+        result(f"position: {place_in_words(source, token)}")
+
+    return CommandResult(
+        {
+            "source": source,
+            "position_in": records.place,
+            "position": token,
+            "publisher_runs": records.publisher_runs,
+            "events": [event_data(one) for one in explained],
+        },
+        show,
+    )
 
 
 def _explanation(config: Config, row: int | str, consumer: str | None) -> Explanation:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from eventlog.changes.json_form import database_to_json
 from eventlog.cli.context import CommandContext, print_json, reading
+from eventlog.cli.inspect.schema import Schema
 from eventlog.cloudevents.format import FORMAT
 from eventlog.cloudevents.schema import schema_of
 from eventlog.cloudevents.values import JsonEncoding
@@ -20,9 +21,9 @@ from eventlog.sql.connect import new_log
 from eventlog.sql.log_table import split_name
 
 
-def run_schema(context: CommandContext, class_name: str) -> None:
-    """Run ``eventlog schema``: the parameters are its argument and options."""
-    config = context.config()
+def run_schema(context: CommandContext, request: Schema) -> None:
+    """Run ``eventlog schema``."""
+    class_name, config = request.class_name, context.config()
     _, catalog = _watched(config)
     classes = {cls.name: cls for cls in catalog.classes}
     known = match_name(class_name, classes)
@@ -35,8 +36,8 @@ def run_schema(context: CommandContext, class_name: str) -> None:
     print_json(schema_of(classes[known], catalog.schema, encoding, settings.dataschema))
 
 
-def run_catalog(context: CommandContext) -> None:
-    """Run ``eventlog catalog``: the parameters are its argument and options."""
+def run_catalog(context: CommandContext, _request: object) -> None:
+    """Run ``eventlog catalog``."""
     database, classes = _watched(context.config())
     names = {
         table.name

@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
-from eventlog.cli.context import print_json, result, table
+from functools import partial
+
+from eventlog.cli.command import CommandResult
+from eventlog.cli.context import result, table
 from eventlog.cli.inspect.health_lines import in_words, print_health, when_sent
 from eventlog.core.clock import utc_now
 from eventlog.errors import number_of
@@ -14,35 +17,32 @@ from eventlog.publisher.stream.position import SourceStatus
 from eventlog.sql.doctor import age
 
 
-def show_source(status: SourceStatus, limit: int, *, as_json: bool) -> None:
+def status_of_source(status: SourceStatus, limit: int) -> CommandResult:
+    """Return the status for programs and people; people see at most ``limit`` events."""
     seconds = None if status.moved is None else (utc_now() - status.moved).total_seconds()
-    if as_json:
-        print_json(_source_data(status, seconds))
-    else:
-        _print_source(status, seconds, limit)
-
-
-def _source_data(status: SourceStatus, moved_seconds: float | None) -> dict[str, object]:
     behind = status.behind
-    return {
-        "source": status.source,
-        "position_in": status.place,
-        "position": status.position.token,
-        "moved": status.moved,
-        "moved_seconds": moved_seconds,
-        "delivery": status.position.delivery_no,
-        "publisher_runs": status.publisher_runs,
-        "source_lag": None if behind is None else behind.number,
-        "source_lag_unit": None if behind is None else behind.unit,
-        "source_lag_unknown": status.unknown,
-        "health": source_health(status).as_data(),
-        "in_flight": [one._asdict() for one in status.waiting],
-        "failures": status.failures,
-        "newest_failures": [
-            {"time": at, "event_id": one.event_id, "code": one.code, "message": one.message}
-            for at, one in status.newest
-        ],
-    }
+    return CommandResult(
+        {
+            "source": status.source,
+            "position_in": status.place,
+            "position": status.position.token,
+            "moved": status.moved,
+            "moved_seconds": seconds,
+            "delivery": status.position.delivery_no,
+            "publisher_runs": status.publisher_runs,
+            "source_lag": None if behind is None else behind.number,
+            "source_lag_unit": None if behind is None else behind.unit,
+            "source_lag_unknown": status.unknown,
+            "health": source_health(status).as_data(),
+            "in_flight": [one._asdict() for one in status.waiting],
+            "failures": status.failures,
+            "newest_failures": [
+                {"time": at, "event_id": one.event_id, "code": one.code, "message": one.message}
+                for at, one in status.newest
+            ],
+        },
+        partial(_print_source, status, seconds, limit),
+    )
 
 
 def source_health(status: SourceStatus) -> Health:

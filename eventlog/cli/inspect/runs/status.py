@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Final
@@ -15,10 +15,12 @@ from typing import Any, Final
 import click
 
 from eventlog.cli.begin.settings import print_settings
-from eventlog.cli.consumer_option import config_for
-from eventlog.cli.context import CommandContext, error_line, print_json, reading, result, table
+from eventlog.cli.command import CommandResult, report
+from eventlog.cli.context import CommandContext, error_line, reading, result, table
 from eventlog.cli.inspect.health_lines import COLOURS, in_words, print_health, when_sent
-from eventlog.cli.inspect.runs.source_status import show_source
+from eventlog.cli.inspect.runs.source_status import status_of_source
+from eventlog.cli.inspect.status import Doctor
+from eventlog.cli.inspect.status import Status as StatusRequest
 from eventlog.cli.known_consumer import check_consumer
 from eventlog.cli.stopping import UNTIL_STOPPED, if_stopped
 from eventlog.config.effective import Effective, effective
@@ -64,50 +66,58 @@ _MEANINGS: Final[Mapping[str, str]] = {
 
 
 def run_status(
-    context: CommandContext,
-    source: str | None,
-    watch: float | None,
-    consumer: str | None,
-    limit: int,
-    *,
-    as_json: bool,
-) -> None:
-    """Run ``eventlog status``: the parameters are its argument and options."""
-    config = config_for(context, consumer, source__type=source)
-    check_consumer(config, consumer)
-    _show(config, limit, as_json=as_json, clear=watch is not None)
-    if watch is not None:
+    context: CommandContext, request: StatusRequest, config: Config
+) -> CommandResult | None:
+    """Run ``eventlog status`` for a log."""
+    check_consumer(config, request.consumer)
+    return _watched(context, request, partial(_status_of_log, config, request.limit))
+
+
+def run_status_of_source(
+    context: CommandContext, request: StatusRequest, config: Config
+) -> CommandResult | None:
+    """Run ``eventlog status`` for a followed source."""
+    return _watched(
+        context, request, lambda: status_of_source(source_status(config), request.limit)
+    )
+
+
+def _watched(
+    context: CommandContext, request: StatusRequest, read: Callable[[], CommandResult]
+) -> CommandResult | None:
+    """Return the status, or with --watch show it until the command is stopped."""
+    done = read()
+    if request.watch is None:
+        return done
+    while True:
+        click.clear()  # this has no effect unless standard output is a terminal
+        report(context, done)
         if_stopped(UNTIL_STOPPED)
-    while watch is not None:
-        sleep(watch)
+        done = _next(read, request.watch)
+
+
+def _next(read: Callable[[], CommandResult], interval: float) -> CommandResult:
+    """Return the next status that can be read."""
+    while True:
+        sleep(interval)
         try:
-            _show(config, limit, as_json=as_json, clear=True)
+            return read()
         except DatabaseError as error:  # the database may be available at the next refresh
             error_line(str(error), code=error.code)
 
 
-def _show(config: Config, limit: int, *, as_json: bool, clear: bool) -> None:
-    """Show the status once, with at most ``limit`` events being delivered. With ``clear`` the
-    terminal is cleared first.
-    """
-    if config.follows:
-        show = partial(show_source, source_status(config), limit, as_json=as_json)
-    else:
-        with reading(config, Purpose.MONITOR) as db:
-            log, zone = find_log(db, config), config.publisher.event_time_zone
-            consumer = config.of_log.consumer
-            known = publishing_status(
-                log, consumer, zone, differences(db, config), retention_of(config)
-            )
-            if consumer is None:
-                known |= {"rows": count_by_status(log)}
-            status = shape(**known)
-        show = partial(_print_status, status, consumer, limit)
-        if as_json:
-            show = partial(print_json, status)
-    if clear:
-        click.clear()  # this has no effect unless standard output is a terminal
-    show()
+def _status_of_log(config: Config, limit: int) -> CommandResult:
+    """Return the status of the log; people see at most ``limit`` events being delivered."""
+    consumer = config.of_log.consumer
+    with reading(config, Purpose.MONITOR) as db:
+        log, zone = find_log(db, config), config.publisher.event_time_zone
+        known = publishing_status(
+            log, consumer, zone, differences(db, config), retention_of(config)
+        )
+        if consumer is None:
+            known |= {"rows": count_by_status(log)}
+    status = shape(**known)
+    return CommandResult(status, partial(_print_status, status, consumer, limit))
 
 
 def publishing_status(
@@ -325,63 +335,58 @@ def _print_consumer(one: Mapping[str, Any]) -> None:
 # --- doctor ---------------------------------------------------------------------------------------
 
 
-def run_doctor(
-    context: CommandContext,
-    sample: int,
-    ignore: tuple[str, ...],
-    consumer: str | None,
-    *,
-    receiver: bool,
-    as_json: bool,
-) -> ExitCode:
-    """Run ``eventlog doctor``: the parameters are its argument and options."""
-    config = config_for(context, consumer)
-    if receiver:
-        return _try_receiver(config, as_json=as_json)
-    check_consumer(config, consumer)
-    if config.follows and config.database.url is None:
+def run_doctor_of_source(context: CommandContext, request: Doctor, config: Config) -> CommandResult:
+    """Run ``eventlog doctor`` for a followed source."""
+    if not request.receiver and config.database.url is None:
         raise ConfigError(
             "doctor checks a log. To check a source, run `eventlog status` "
             "and `eventlog publish --dry-run`"
         )
-    limits = Limits(sample=sample)
-    findings = [one for one in examine(config, planned_triggers, limits) if one.code not in ignore]
+    return run_doctor(context, request, config)
+
+
+def run_doctor(context: CommandContext, request: Doctor, config: Config) -> CommandResult:
+    """Run ``eventlog doctor``."""
+    if request.receiver:
+        return _try_receiver(config)
+    check_consumer(config, request.consumer)
+    found = examine(config, planned_triggers, Limits(sample=request.sample))
+    findings = [one for one in found if one.code not in request.ignore]
     settings = list(effective(config))
     counts = Counter(one.severity for one in findings)
-    if as_json:
-        print_json(
-            {
-                "log": config.database.log_table,
-                "errors": counts["error"],
-                "warnings": counts["warning"],
-                "findings": [asdict(one) for one in findings],
-                "settings": [setting._asdict() for setting in settings],
-            }
-        )
-    else:
-        _print_findings(config, findings, settings, context.quiet)
-    return ExitCode.NO if counts["error"] or counts["warning"] else ExitCode.DONE
+    return CommandResult(
+        {
+            "log": config.database.log_table,
+            "errors": counts["error"],
+            "warnings": counts["warning"],
+            "findings": [asdict(one) for one in findings],
+            "settings": [setting._asdict() for setting in settings],
+        },
+        partial(_print_findings, config, findings, settings, context.quiet),
+        ExitCode.NO if counts["error"] or counts["warning"] else ExitCode.DONE,
+    )
 
 
-def _try_receiver(config: Config, *, as_json: bool) -> ExitCode:
-    answer, error = None, None
+def _try_receiver(config: Config) -> CommandResult:
+    sink = config.sink.type
     try:
         answer = try_receiver(config, sys.stdout)
-    except (ReceiverUnavailable, ConfigError) as failure:
-        error = failure
-    sink = config.sink.type
-    if as_json:
-        reached = None if answer is None and error is None else error is None
-        text = answer if error is None else str(error)
-        print_json({"sink": sink, "reached": reached, "text": text})
-    elif error is not None:
-        result("error: ", colour=COLOURS["error"], bold=True, end="")
-        result(f"sink {sink}: {visible(str(error))} [{error.code}]")
-    else:
-        result(f"sink {sink}: {visible(answer or 'it has no receiver that can be tested')}")
-    if isinstance(error, ConfigError):
-        return ExitCode.USAGE
-    return ExitCode.DONE if error is None else ExitCode.NO
+    except (ReceiverUnavailable, ConfigError) as error:
+        line = f"sink {sink}: {visible(str(error))} [{error.code}]"
+        return CommandResult(
+            {"sink": sink, "reached": False, "text": str(error)},
+            partial(_print_severe, "error", line),
+            ExitCode.USAGE if isinstance(error, ConfigError) else ExitCode.NO,
+        )
+    return CommandResult(
+        {"sink": sink, "reached": None if answer is None else True, "text": answer},
+        f"sink {sink}: {visible(answer or 'it has no receiver that can be tested')}",
+    )
+
+
+def _print_severe(severity: str, text: str) -> None:
+    result(f"{severity}: ", colour=COLOURS[severity], bold=True, end="")
+    result(text)
 
 
 def _print_findings(
@@ -390,8 +395,7 @@ def _print_findings(
     for one in findings:
         if quiet and one.severity == "info":
             continue
-        result(f"{one.severity}: ", colour=COLOURS[one.severity], bold=True, end="")
-        result(f"{visible(one.text)} [{one.code}]")
+        _print_severe(one.severity, f"{visible(one.text)} [{one.code}]")
         for line in one.fix:
             result(f"    {visible(line)}")
     if quiet:

@@ -4,40 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
-from eventlog.cli.context import CommandContext, error_line, note, print_json, result
+from eventlog.cli.command import CommandResult, report
+from eventlog.cli.context import CommandContext, error_line, note, result
 from eventlog.cli.inspect.runs.monitor import LEVELS, Read, Sent, monitor_url, read_monitor
+from eventlog.cli.inspect.tail import Tail
 from eventlog.cli.stopping import UNTIL_STOPPED, if_stopped
 from eventlog.core.clock import sleep
 from eventlog.errors import ConfigError, MonitorUnavailable, number_of
 
 
-def run_tail(
-    context: CommandContext,
-    url: str | None,
-    limit: int,
-    interval: float,
-    *,
-    follow: bool,
-    as_json: bool,
-) -> None:
-    """Run ``eventlog tail``: the parameters are its argument and options."""
+def run_tail(context: CommandContext, request: Tail) -> None:
+    """Run ``eventlog tail``."""
     config = context.config()
-    if (url := monitor_url(config, url)) is None:
+    if (url := monitor_url(config, request.url)) is None:
         raise ConfigError(
             "tail needs the monitor of a running publisher, since the database does not keep what "
             "was sent: give --url, or set listen in [monitor]. "
             "`eventlog status` shows what is being delivered"
         )
     read = read_monitor(url, config.monitor.token)
-    if follow:
+    if request.follow:
         if_stopped(UNTIL_STOPPED)
-    for sent in _followed(read, limit, interval if follow else None):
-        if as_json:
-            print_json(sent, indent=None)
-        else:
-            level = sent["level"]
-            result(_line(sent), colour=None if level == "success" else LEVELS[level])
+    for sent in _followed(read, request.limit, request.interval if request.follow else None):
+        level = sent["level"]
+        colour = None if level == "success" else LEVELS[level]
+        report(
+            context, CommandResult(sent, partial(result, _line(sent), colour=colour)), indent=None
+        )
 
 
 def _followed(read: Read, first: int, interval: float | None) -> Iterator[Sent]:

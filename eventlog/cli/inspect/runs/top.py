@@ -11,11 +11,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from eventlog.cli.consumer_option import config_for
 from eventlog.cli.context import CommandContext, reading
 from eventlog.cli.inspect.runs.monitor import LEVELS, Read, Status, monitor_url, read_monitor
 from eventlog.cli.inspect.runs.source_status import source_health
 from eventlog.cli.inspect.runs.status import publishing_status
+from eventlog.cli.inspect.top import Top
 from eventlog.cli.known_consumer import check_consumer
 from eventlog.cli.stopping import UNTIL_STOPPED, if_stopped
 from eventlog.config.load import Config
@@ -76,51 +76,9 @@ _LEGEND: Final = (
 _STYLES: Final = {"ok": "bold green", "warning": "bold yellow", "error": "bold red"}
 
 
-def run_top(
-    context: CommandContext,
-    url: str | None,
-    interval: float,
-    source: str | None,
-    consumer: str | None,
-    *,
-    from_database: bool,
-) -> None:
-    """Run ``eventlog top``: the parameters are its argument and options."""
-    config = config_for(context, consumer, source__type=source)
-    check_consumer(config, consumer)
-    # The configured monitor may be that of another process than the consumer's.
-    from_database = from_database or (consumer is not None and url is None)
-    if from_database or (url := monitor_url(config, url)) is None:
-        read = _from_database(config)
-    else:
-        read = read_monitor(url, config.monitor.token)
-    console = Console()
-    if not console.is_terminal:
-        console.print(_picture(read(), None))
-        return
-    if_stopped(UNTIL_STOPPED)
-    with Live(console=console, screen=True, auto_refresh=False) as live:
-        for picture in _pictures(read, interval):
-            live.update(picture, refresh=True)
-
-
-def _from_database(config: Config) -> Read:
-    """Return a function that reads the status from the database alone, without counting the whole
-    log. For a followed source it reads the position and the number of changes after it. The
-    function raises DatabaseError.
-    """
-
-    def read_source() -> Status:
-        known = source_status(config)
-        behind, unit = (None, None) if known.behind is None else known.behind
-        return shape(
-            health=source_health(known).as_data(),
-            log=config.publication,
-            publisher_runs=known.publisher_runs,
-            source_lag=behind,
-            source_lag_unit=unit,
-        )
-
+def run_top(context: CommandContext, request: Top, config: Config) -> None:
+    """Run ``eventlog top`` for a log. The database is read without counting the whole log."""
+    check_consumer(config, request.consumer)
     compared: tuple[float, Differences] | None = None
 
     def read() -> Status:
@@ -136,7 +94,44 @@ def _from_database(config: Config) -> Read:
                 )
             )
 
-    return read_source if config.follows else read
+    _show(request, config, read)
+
+
+def run_top_of_source(context: CommandContext, request: Top, config: Config) -> None:
+    """Run ``eventlog top`` for a followed source. The database shows the position and the number of
+    changes after it.
+    """
+
+    def read() -> Status:
+        known = source_status(config)
+        behind, unit = (None, None) if known.behind is None else known.behind
+        return shape(
+            health=source_health(known).as_data(),
+            log=config.publication,
+            publisher_runs=known.publisher_runs,
+            source_lag=behind,
+            source_lag_unit=unit,
+        )
+
+    _show(request, config, read)
+
+
+def _show(request: Top, config: Config, read: Read) -> None:
+    """Show the status of the monitor, without a monitor that of the database, which ``read``
+    returns.
+    """
+    # The configured monitor may be that of another process than the consumer's.
+    from_database = request.from_database or (request.consumer is not None and request.url is None)
+    if not from_database and (url := monitor_url(config, request.url)) is not None:
+        read = read_monitor(url, config.monitor.token)
+    console = Console()
+    if not console.is_terminal:
+        console.print(_picture(read(), None))
+        return
+    if_stopped(UNTIL_STOPPED)
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        for picture in _pictures(read, request.interval):
+            live.update(picture, refresh=True)
 
 
 def _pictures(read: Read, interval: float) -> Iterator[Group]:

@@ -8,23 +8,21 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-import click
-from sqlalchemy import Connection
-
+from eventlog.cli.command import CommandResult
 from eventlog.cli.context import (
     CommandContext,
     changing,
     confirm,
+    end_change,
     engine_of,
     note,
-    print_json,
     reading,
-    result,
     sees_terminal,
     session,
     table,
 )
-from eventlog.cli.stopping import COMMITTING, DONE, if_stopped
+from eventlog.cli.install.db import Downgrade, Partition, Unpartition, Upgrade
+from eventlog.cli.stopping import DONE, if_stopped
 from eventlog.config.load import Config, connection_url
 from eventlog.errors import (
     ConfigError,
@@ -54,73 +52,52 @@ _PARTITIONING: Final = (
 )
 
 
-def run_db_upgrade(
-    context: CommandContext,
-    revision: str,
-    tablespace: str | None,
-    index_tablespace: str | None,
-    renamed: tuple[str, ...],
-    dialect_name: str | None,
-    *,
-    existing_log: bool,
-    as_sql: bool,
-    as_json: bool,
-) -> None:
-    """Run ``eventlog db upgrade``: the parameters are its argument and options."""
+def run_upgrade(context: CommandContext, request: Upgrade) -> CommandResult | None:
+    """Run ``eventlog db upgrade``."""
     config = context.config()
-    storage = Storage(tablespace, index_tablespace, _pairs(renamed))
-    if as_sql:
-        whose = offline(config, dialect_name)
-        migrations.upgrade(
-            None,
-            revision=revision,
-            existing_log=existing_log,
-            sql=sys.stdout,
-            storage=storage,
-            **whose,
-        )
-        return
-    _refuse_dialect(dialect_name)
+    upgrade = partial(
+        migrations.upgrade,
+        revision=request.revision,
+        existing_log=request.existing_log,
+        storage=Storage(request.tablespace, request.index_tablespace, _pairs(request.renamed)),
+    )
+    if request.as_sql:
+        upgrade(None, sql=sys.stdout, **offline(config, request.dialect_name))
+        return None
     url = connection_url(config.database)
     dialect_of(url).prepare(url)
     with changing(config) as db:
-        if existing_log:
+        if request.existing_log:
             with suppress(NoLogTable):  # it may be created later
                 find_log(db, config, has_internal_tables=False)
         before = migrations.current(db.connection, **names(config))
-        migrations.upgrade(
-            db.connection,
-            revision=revision,
-            existing_log=existing_log,
-            storage=storage,
-            **names(config),
-        )
+        upgrade(db.connection, **names(config))
         after = migrations.current(db.connection, **names(config))
-    if as_json:
-        print_json(_moved(config, before, after))
-    elif not context.quiet:
-        what = "nothing to do" if after == before else "upgraded"
-        result(f"log {config.database.log_table}: {what}, now at {_revisions(after)}")
+    what = "nothing to do" if after == before else "upgraded"
+    return CommandResult(
+        _moved(config, before, after),
+        f"log {config.database.log_table}: {what}, now at {_revisions(after)}",
+        is_confirmation=True,
+    )
 
 
-def run_db_current(context: CommandContext, *, as_json: bool) -> None:
-    """Run ``eventlog db current``: the parameters are its argument and options."""
+def run_current(context: CommandContext, request: object) -> CommandResult:
+    """Run ``eventlog db current``."""
     config = context.config()
     engine, _ = engine_of(config)
     set_purpose(engine, Purpose.MONITOR)
     reached, newest = migrations.current(engine, **names(config)), migrations.heads()
-    if as_json:
-        print_json({"log": config.database.log_table, "current": reached, "heads": newest})
-        return
-    newer = [revision for revision in newest if revision not in reached]
-    table(
-        ("log", "current", "not applied"),
-        [(config.database.log_table, _revisions(reached), ", ".join(newer) or None)],
+    log = config.database.log_table
+    newer = ", ".join(revision for revision in newest if revision not in reached)
+    row = log, _revisions(reached), newer or None
+    return CommandResult(
+        {"log": log, "current": reached, "heads": newest},
+        partial(table, ("log", "current", "not applied"), [row]),
     )
 
 
-def run_db_start_epoch(context: CommandContext, *, as_json: bool) -> None:
-    """Run ``eventlog db start-epoch``: the parameters are its argument and options."""
+def run_epoch(context: CommandContext, request: object) -> CommandResult:
+    """Run ``eventlog db start-epoch``."""
     config = context.config()
     with session(config, Purpose.EPOCH) as db:
         log = find_log(db, config)
@@ -135,17 +112,16 @@ def run_db_start_epoch(context: CommandContext, *, as_json: bool) -> None:
         line = read_epoch(log)
         epoch, _ = raise_epoch(log, {**line.server, **server})
         advice = advice_for_consumers(log)
-        if_stopped(COMMITTING)
-        db.connection.commit()
-    if_stopped(DONE)
-    if as_json:
-        print_json({"log": str(log), "epoch": epoch, "before": line.epoch or None})
-    elif not context.quiet:
-        result(f"log {log}: new event-ids carry the epoch {epoch}, as in 17.e{epoch}{advice}")
+        end_change(log, dry=False)
+    return CommandResult(
+        {"log": str(log), "epoch": epoch, "before": line.epoch or None},
+        f"log {log}: new event-ids carry the epoch {epoch}, as in 17.e{epoch}{advice}",
+        is_confirmation=True,
+    )
 
 
-def run_db_partition(context: CommandContext, leaf_size: int | None, *, as_json: bool) -> None:
-    """Run ``eventlog db partition``: the parameters are its argument and options."""
+def run_partition(context: CommandContext, request: Partition) -> CommandResult:
+    """Run ``eventlog db partition``."""
     config = context.config()
     with session(config) as db:
         log = find_log(db, config)
@@ -156,21 +132,22 @@ def run_db_partition(context: CommandContext, leaf_size: int | None, *, as_json:
         refuse_to_partition(log, means, is_ours=migrations.drops_log(reached, "base"))
         lock_all_readers(log)
         first, last = extent(log) or (1, 0)
-        width = leaf_size or max((last - first + 1) // 4, _MIN_WIDTH)
+        width = request.leaf_size or max((last - first + 1) // 4, _MIN_WIDTH)
         log.commit()
         if_stopped(_PARTITIONING)
         in_turn(log, lambda: means.prepare(log))
         leaves = in_turn(log, lambda: means.partition(log, width))
     if_stopped(DONE)
-    if as_json:
-        print_json({"log": str(log), "leaves": [leaf._asdict() for leaf in leaves]})
-    elif not context.quiet:
-        ranges = ", ".join(leaf.name for leaf in leaves)
-        result(f"log {log}: partitioned, {width:,} record_ids per leaf ({ranges})")
+    ranges = ", ".join(leaf.name for leaf in leaves)
+    return CommandResult(
+        {"log": str(log), "leaves": [leaf._asdict() for leaf in leaves]},
+        f"log {log}: partitioned, {width:,} record_ids per leaf ({ranges})",
+        is_confirmation=True,
+    )
 
 
-def run_db_unpartition(context: CommandContext, max_copied: int, *, as_json: bool) -> None:
-    """Run ``eventlog db unpartition``: the parameters are its argument and options."""
+def run_unpartition(context: CommandContext, request: Unpartition) -> CommandResult:
+    """Run ``eventlog db unpartition``."""
     config = context.config()
     with session(config) as db:
         log = find_log(db, config)
@@ -182,75 +159,49 @@ def run_db_unpartition(context: CommandContext, max_copied: int, *, as_json: boo
         log.commit()
         if_stopped(_PARTITIONING)
         in_turn(log, lambda: means.finish(log))
-        copied = in_turn(log, lambda: means.unpartition(log, max_copied))
+        copied = in_turn(log, lambda: means.unpartition(log, request.max_copied))
     if_stopped(DONE)
-    if as_json:
-        print_json({"log": str(log), "copied": copied})
-    elif not context.quiet:
-        result(f"log {log}: one table again, {number_of(copied, 'row')} copied")
+    return CommandResult(
+        {"log": str(log), "copied": copied},
+        f"log {log}: one table again, {number_of(copied, 'row')} copied",
+        is_confirmation=True,
+    )
 
 
-def run_db_downgrade(
-    context: CommandContext,
-    revision: str,
-    dialect_name: str | None,
-    *,
-    existing_log: bool,
-    force: bool,
-    yes: bool,
-    dry: bool,
-    as_sql: bool,
-    as_json: bool,
-) -> None:
-    """Run ``eventlog db downgrade``: the parameters are its argument and options."""
-    config = context.config()
-    if as_sql:
-        whose = offline(config, dialect_name)
+def run_downgrade(context: CommandContext, request: Downgrade) -> CommandResult | None:
+    """Run ``eventlog db downgrade``."""
+    config, revision = context.config(), request.revision
+    if request.as_sql:
+        whose = offline(config, request.dialect_name)
         migrations.downgrade(
-            None, revision=revision, existing_log=existing_log, sql=sys.stdout, **whose
+            None, revision=revision, existing_log=request.existing_log, sql=sys.stdout, **whose
         )
-        return
-    _refuse_dialect(dialect_name)
-
-    def drops_log(conn: Connection) -> bool:
-        return revision == "base" or migrations.drops_log(
-            migrations.current(conn, **names(config)), revision
-        )
-
-    def refuse_downgrade(db: OpenDatabase) -> None:
-        if drops_log(db.connection):
-            _refuse_to_orphan_triggers(db, config)
-            if not force:
-                refuse_to_lose_rows(db, config)
-
-    if dry:
-        with reading(config) as db:
-            refuse_downgrade(db)
-            what = _what_is_dropped(config, revision, drops_log=drops_log(db.connection))
-            before = migrations.current(db.connection, **names(config))
-        if as_json:
-            print_json({**_moved(config, before, before), "dry_run": True, "would": what})
-        else:
-            result(f"{what} With --dry-run nothing is dropped.")
-        return
-    if not yes and sees_terminal():
+        return None
+    asks = not request.yes and sees_terminal()
+    if request.dry or asks:
         # The command asks outside of the transaction that drops, so that no lock is kept while it
         # waits for the answer.
         with reading(config) as db:
-            refuse_downgrade(db)
-            what = _what_is_dropped(config, revision, drops_log=drops_log(db.connection))
-        confirm(what, yes=yes)
+            what = _what_is_dropped(db, config, request)
+            before = migrations.current(db.connection, **names(config))
+        if request.dry:
+            return CommandResult(
+                {**_moved(config, before, before), "dry_run": True, "would": what},
+                f"{what} With --dry-run nothing is dropped.",
+            )
+        confirm(what, yes=False)
     with changing(config) as db:
-        refuse_downgrade(db)
-        if yes or not sees_terminal():
-            note(_what_is_dropped(config, revision, drops_log=drops_log(db.connection)))
+        what = _what_is_dropped(db, config, request)
+        if not asks:
+            note(what)
         before = migrations.current(db.connection, **names(config))
         migrations.downgrade(db.connection, revision=revision, **names(config))
         after = migrations.current(db.connection, **names(config))
-    if as_json:
-        print_json({**_moved(config, before, after), "dry_run": False})
-    elif not context.quiet:
-        result(f"log {config.database.log_table}: now at {_revisions(after)}")
+    return CommandResult(
+        {**_moved(config, before, after), "dry_run": False},
+        f"log {config.database.log_table}: now at {_revisions(after)}",
+        is_confirmation=True,
+    )
 
 
 def lock_all_readers(log: OpenLog) -> None:
@@ -299,14 +250,6 @@ def offline(config: Config, dialect_name: str | None = None) -> dict[str, Any]:
     }
 
 
-def _refuse_dialect(dialect_name: str | None) -> None:
-    """Raise a usage error if --dialect is given without --sql."""
-    if dialect_name is not None:
-        raise click.UsageError(
-            "--dialect needs --sql, which prints the statements without running them"
-        )
-
-
 def refuse_to_lose_rows(db: OpenDatabase, config: Config) -> None:
     """Raise ConfigError if the log has unpublished rows."""
     try:
@@ -321,19 +264,25 @@ def refuse_to_lose_rows(db: OpenDatabase, config: Config) -> None:
         )
 
 
-def _what_is_dropped(config: Config, revision: str, *, drops_log: bool) -> str:
-    log = config.database.log_table
-    if revision == "base":
+def _what_is_dropped(db: OpenDatabase, config: Config, request: Downgrade) -> str:
+    """Return the sentence on what a downgrade drops. Raises ConfigError if triggers write to the
+    log, or without --force if rows would be lost.
+    """
+    log, reached = config.database.log_table, migrations.current(db.connection, **names(config))
+    if request.revision != "base" and not migrations.drops_log(reached, request.revision):
+        return (
+            f"This removes from the log {log} what the migrations after {request.revision} "
+            "created, with its data."
+        )
+    _refuse_to_orphan_triggers(db, config)
+    if not request.force:
+        refuse_to_lose_rows(db, config)
+    if request.revision == "base":
         return (
             f"This drops the log {log} with all its rows, and its internal tables (each only if "
             "eventlog created it)."
         )
-    if drops_log:
-        return f"This drops the log {log} with all its rows."
-    return (
-        f"This removes from the log {log} what the migrations after {revision} created, with its "
-        "data."
-    )
+    return f"This drops the log {log} with all its rows."
 
 
 def _refuse_to_orphan_triggers(db: OpenDatabase, config: Config) -> None:

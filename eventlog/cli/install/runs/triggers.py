@@ -5,25 +5,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
-from typing import Final
-
-import click
+from typing import Any, Final
 
 from eventlog.changes.json_form import database_from_json, read_catalog
+from eventlog.cli.command import CommandResult, report
 from eventlog.cli.context import (
     CommandContext,
     changing,
     confirm,
     error_line,
     note,
-    print_json,
     reading,
     result,
     sees_terminal,
     table,
 )
 from eventlog.cli.install.runs.db import names, offline, refuse_to_lose_rows
+from eventlog.cli.install.triggers import Apply, Drop, List, Plan
 from eventlog.config.load import Config
 from eventlog.core.catalog import Database
 from eventlog.errors import (
@@ -76,19 +76,13 @@ _SIGNS: Final = {
 }
 
 
-def run_triggers_plan(
-    context: CommandContext, *, as_sql: bool, as_json: bool, check: bool
-) -> ExitCode:
-    """Run ``eventlog triggers plan``: the parameters are its argument and options."""
+def run_plan(context: CommandContext, request: Plan) -> ExitCode:
+    """Run ``eventlog triggers plan``."""
     config = context.config()
     with reading(config, Purpose.MONITOR) as db:
         planned = _plan_with_loopback(db, config, without_log=True)
-    if as_sql:
-        _refuse_lacking(planned)
-        sys.stdout.write(triggers_of(db.dialect).script(planned, LOCK_TIMEOUT))
-    elif as_json:
-        _print_json(planned)
-    else:
+
+    def show() -> None:
         _print(planned)
         _warn_of_drops(planned)
         _show_due(planned, is_plan=True)
@@ -98,33 +92,28 @@ def run_triggers_plan(
             note("The triggers are as declared; `eventlog triggers apply` records what is due.")
         elif not planned.refused:
             result(_nothing_to_do(config))
+
+    if request.as_sql:
+        _print_script(db, planned, LOCK_TIMEOUT)
+    else:
+        report(context, CommandResult(_data(planned), show))
     refused = _refused(planned)
-    return ExitCode.NO if check and planned.differences and not planned.refused else refused
+    return ExitCode.NO if request.check and planned.differences and not planned.refused else refused
 
 
-def run_triggers_apply(
-    context: CommandContext,
-    lock_timeout: float,
-    *,
-    yes: bool,
-    dry: bool,
-    as_sql: bool,
-    as_json: bool,
-) -> ExitCode:
-    """Run ``eventlog triggers apply``: the parameters are its argument and options."""
-    config = context.config()
-    if dry or as_sql:
+def run_apply(context: CommandContext, request: Apply) -> ExitCode:
+    """Run ``eventlog triggers apply``."""
+    config, dry = context.config(), request.dry
+    if dry or request.as_sql:
         with reading(config) as db:
             planned = _plan_with_loopback(db, config, without_log=True)
-        if as_sql:
-            _refuse_lacking(planned)
-            sys.stdout.write(triggers_of(db.dialect).script(planned, lock_timeout))
+        if request.as_sql:
+            _print_script(db, planned, request.lock_timeout)
             return _refused(planned)
     else:
-        planned = _applied(config, lock_timeout, asks=not yes and sees_terminal())
-    if as_json:
-        _print_json(planned, dry_run=dry)
-    elif dry or not context.quiet:
+        planned = _applied(config, request.lock_timeout, asks=not request.yes and sees_terminal())
+
+    def show() -> None:
         _print(planned)
         if dry:
             _warn_of_drops(planned)
@@ -134,6 +123,9 @@ def run_triggers_apply(
             result(f"{number_of(len(planned.changes), 'change')} {done}.")
         elif not planned.refused and not planned.differences:
             result(_nothing_to_do(config))
+
+    data = _data(planned) | {"dry_run": dry}
+    report(context, CommandResult(data, show, is_confirmation=not dry))
     return _refused(planned)
 
 
@@ -160,19 +152,22 @@ def _applied(config: Config, lock_timeout: float, *, asks: bool) -> TriggerPlan:
     return replace(planned, warnings=(*planned.warnings, warning))
 
 
-def _refuse_lacking(planned: TriggerPlan) -> None:
-    """Raise TriggerError if this role cannot apply a plan, since its script would fail."""
+def _print_script(db: OpenDatabase, planned: TriggerPlan, lock_timeout: float) -> None:
+    """Print the SQL of a plan. Raises TriggerError if this role cannot apply the plan, since its
+    script would fail.
+    """
     if planned.lacking:
         raise together([TriggerError(reason) for reason in planned.lacking])
+    sys.stdout.write(triggers_of(db.dialect).script(planned, lock_timeout))
 
 
-def _print_json(planned: TriggerPlan, **more: bool) -> None:
-    """Print a plan as JSON, with further members."""
+def _data(planned: TriggerPlan) -> dict[str, Any]:
+    """Return a plan as an object for JSON."""
     due = [{"command": one.command, "reason": one.reason} for one in batches.due_for(planned.gaps)]
     # What is recorded about a table is not part of the plan.
     data = asdict(replace(planned, captured=()))
     del data["captured"]
-    print_json({**data, "changes": len(planned.changes), "due": due, **more})
+    return {**data, "changes": len(planned.changes), "due": due}
 
 
 def _show_due(planned: TriggerPlan, is_plan: bool) -> None:
@@ -233,62 +228,51 @@ def _unwatched(planned: TriggerPlan) -> str:
     )
 
 
-def run_triggers_drop(
-    context: CommandContext,
-    lock_timeout: float,
-    *,
-    drop_log: bool,
-    force: bool,
-    yes: bool,
-    dry: bool,
-    as_sql: bool,
-    as_json: bool,
-) -> None:
-    """Run ``eventlog triggers drop``: the parameters are its argument and options."""
-    config = context.config()
+def run_drop(context: CommandContext, request: Drop) -> CommandResult | None:
+    """Run ``eventlog triggers drop``."""
+    config, drop_log, timeout = context.config(), request.drop_log, request.lock_timeout
 
     def planned_drop(db: OpenDatabase) -> TriggerPlan:
         planned = triggers_of(db.dialect).plan_drop(db.connection, find_log(db, config).table)
-        if drop_log and not force and not as_sql:
+        if drop_log and not request.force and not request.as_sql:
             refuse_to_lose_rows(db, config)
         return planned
 
     log = config.database.log_table if drop_log else None
-    if dry or as_sql:
+    asks = not request.yes and sees_terminal()
+    if request.dry or request.as_sql or asks:
         with reading(config) as db:
             planned = planned_drop(db)
-        if not as_sql:
-            _show_drop(planned, log, dry=True, as_json=as_json)
-            return
-        sys.stdout.write(triggers_of(db.dialect).script(planned, lock_timeout))
-        if drop_log:
-            migrations.downgrade(None, sql=sys.stdout, **offline(config))
-        return
-    if not yes and sees_terminal():
-        with reading(config) as db:
-            planned = planned_drop(db)
+        if request.as_sql:
+            sys.stdout.write(triggers_of(db.dialect).script(planned, timeout))
+            if drop_log:
+                migrations.downgrade(None, sql=sys.stdout, **offline(config))
+            return None
+        if request.dry:
+            return _dropped(planned, log, dry=True)
         _confirm_drop(planned, log)
     with changing(config) as db:
         planned = planned_drop(db)
-        triggers_of(db.dialect).apply(db.connection, planned, lock_timeout)
+        triggers_of(db.dialect).apply(db.connection, planned, timeout)
         if drop_log:
             migrations.downgrade(db.connection, **names(config))
-    if as_json or not context.quiet:
-        _show_drop(planned, log, dry=False, as_json=as_json)
+    return _dropped(planned, log, dry=False)
 
 
-def _show_drop(planned: TriggerPlan, log: str | None, *, dry: bool, as_json: bool) -> None:
-    """Print what is dropped, or with ``dry`` would be: the triggers, and the log of this name."""
-    if as_json:
-        captured = [action.table for action in planned.changes]
-        print_json({"tables": captured, "log": log, "dry_run": dry})
-        return
-    _print(planned)
-    tables = number_of(len(planned.changes), "table")
-    would = "would be " if dry else ""
-    result(f"{tables} {would}captured no longer." if planned.changes else _NOTHING)
-    if log is not None:
-        result(f"The log {log} {would or 'is '}dropped.")
+def _dropped(planned: TriggerPlan, log: str | None, *, dry: bool) -> CommandResult:
+    """Return what is dropped, or with ``dry`` would be: the triggers, and the log of this name."""
+
+    def show() -> None:
+        _print(planned)
+        tables = number_of(len(planned.changes), "table")
+        would = "would be " if dry else ""
+        result(f"{tables} {would}captured no longer." if planned.changes else _NOTHING)
+        if log is not None:
+            result(f"The log {log} {would or 'is '}dropped.")
+
+    captured = [action.table for action in planned.changes]
+    data = {"tables": captured, "log": log, "dry_run": dry}
+    return CommandResult(data, show, is_confirmation=not dry)
 
 
 def _confirm_drop(planned: TriggerPlan, log: str | None) -> None:
@@ -301,42 +285,31 @@ def _confirm_drop(planned: TriggerPlan, log: str | None) -> None:
         confirm(f"This drops {'; and '.join(goes)}.", yes=False)
 
 
-def run_triggers_list(
-    context: CommandContext,
-    dialect_name: str | None,
-    catalog_file: Path | None,
-    *,
-    as_sql: bool,
-    as_json: bool,
-) -> None:
-    """Run ``eventlog triggers list``: the parameters are its argument and options."""
-    if dialect_name is not None or catalog_file is not None:
-        if not as_sql or dialect_name is None or catalog_file is None:
-            raise click.UsageError("give --dialect and --catalog together, with --sql")
-        _print_compiled(context, load_dialect(dialect_name), catalog_file)
-        return
+def run_list(context: CommandContext, request: List) -> CommandResult | None:
+    """Run ``eventlog triggers list``."""
+    if request.dialect_name is not None and request.catalog_file is not None:
+        _print_compiled(context, load_dialect(request.dialect_name), request.catalog_file)
+        return None
     config = context.config()
     with reading(config, Purpose.MONITOR) as db:
         installed = triggers_of(db.dialect).installed(db.connection, find_log(db, config).table)
-    if as_sql:
+    if request.as_sql:
         for function in dict.fromkeys(
             one.function_sql for one in installed if one.function_sql is not None
         ):
             sys.stdout.write(f"{function.rstrip()};\n\n")
         for one in installed:
             sys.stdout.write(f"{one.trigger_sql};\n")
-    elif as_json:
-        print_json([one._asdict() for one in installed])
-    elif installed:
-        table(
-            ("table", "trigger", "function", "enabled"),
-            [
-                (one.table, one.trigger, one.function, "yes" if one.enabled else "no")
-                for one in installed
-            ],
+        return None
+    rows = [
+        (one.table, one.trigger, one.function, "yes" if one.enabled else "no") for one in installed
+    ]
+    show = partial(table, ("table", "trigger", "function", "enabled"), rows)
+    if not installed:
+        show = partial(
+            note, "No triggers are installed; `eventlog triggers plan` shows what is declared."
         )
-    else:
-        note("No triggers are installed; `eventlog triggers plan` shows what is declared.")
+    return CommandResult([one._asdict() for one in installed], show)
 
 
 def _print_compiled(context: CommandContext, dialect: Dialect, catalog_file: Path) -> None:

@@ -7,10 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-from eventlog.cli.context import CommandContext, master_of, note, print_json, result, spark_module
+from eventlog.cli.command import CommandResult
+from eventlog.cli.context import CommandContext, master_of, note, result, spark_module
+from eventlog.cli.publish.backlog import Estimate, Mark, Release, Run
 from eventlog.cli.stopping import DONE, if_stopped
 from eventlog.config.load import Config
 from eventlog.config.settings import DEFAULT_FORMAT
@@ -19,114 +21,83 @@ from eventlog.errors import ConfigError, number_of
 from eventlog.publisher.context import remarks
 
 
-def run_backlog_run(
-    context: CommandContext,
-    /,
-    map_file: Path | None,
-    master: str | None,
-    conf: tuple[str, ...],
-    max_file_size: int,
-    no_claim: bool,
-    as_json: bool,
-    **chosen: Any,
-) -> None:
-    """Run ``eventlog backlog run``: the parameters are its argument and options."""
+def run_run(context: CommandContext, request: Run) -> CommandResult:
+    """Run ``eventlog backlog run``."""
     spark = spark_module("eventlog.spark.backlog.backlog")
-    file_format, marks = chosen.pop("file_format"), chosen.pop("marks")
-    request = spark.Request(
-        master=master_of(master),
-        conf=dict(map(_setting, conf)),
-        mark=marks,
-        no_claim=no_claim,
-        format=file_format,
-        options={} if map_file is None else read_options(read_map(map_file), file_format),
-        max_file_bytes=max_file_size,
-        quiet=context.quiet,
-        **chosen,
+    chosen, map_file = request.chosen, request.chosen["options"]
+    job = spark.Request(
+        **{
+            **chosen,
+            "master": master_of(chosen["master"]),
+            "conf": dict(map(_setting, chosen["conf"])),
+            "options": {}
+            if map_file is None
+            else read_options(read_map(map_file), chosen["format"]),
+            "quiet": context.quiet,
+        }
     )
     # The configured format is replaced: messages need Kafka where they are published,
     # but this job writes files.
     config = context.config(format__type=DEFAULT_FORMAT)
     if not context.quiet:
         note("Starting Spark, which takes some seconds")
-    with _watched(config, request.out, file_format) as progress:
-        report = spark.run(config, replace(request, **progress))
-    _show_report(context, report, request.out, as_json=as_json, no_claim=no_claim)
+    with _watched(config, job.out, job.format) as progress:
+        report = spark.run(config, replace(job, **progress))
+    return _result(report, job.out, no_claim=job.no_claim)
 
 
-def run_backlog_mark(
-    context: CommandContext,
-    out: str,
-    connections: int,
-    acknowledge: str | None,
-    *,
-    dry: bool,
-    as_json: bool,
-) -> None:
-    """Run ``eventlog backlog mark``: the parameters are its argument and options."""
-    spark = spark_module("eventlog.spark.backlog.backlog")
-    config = context.config(format__type=DEFAULT_FORMAT)
-    if dry:
-        rows = spark.count_to_mark(config, out, acknowledge, connections)
-        if as_json:
-            print_json({"directory": _shown(out), "rows": rows, "dry_run": True})
-        else:
-            result(f"{number_of(rows, 'row')} would be marked")
-        return
-    with _watched(config, out, "") as progress:
-        report = spark.mark_finished(
-            config, out, acknowledge, connections, quiet=context.quiet, **progress
+def run_mark(context: CommandContext, request: Mark) -> CommandResult:
+    """Run ``eventlog backlog mark``."""
+    spark, out = spark_module("eventlog.spark.backlog.backlog"), request.out
+    job = context.config(format__type=DEFAULT_FORMAT), out, request.acknowledge, request.connections
+    if request.dry:
+        rows = spark.count_to_mark(*job)
+        return CommandResult(
+            {"directory": _shown(out), "rows": rows, "dry_run": True},
+            f"{number_of(rows, 'row')} would be marked",
         )
-    _show_report(context, report, out, as_json=as_json, no_claim=False)
+    with _watched(job[0], out, "") as progress:
+        report = spark.mark_finished(*job, quiet=context.quiet, **progress)
+    return _result(report, out, no_claim=False)
 
 
-def run_backlog_estimate(
-    context: CommandContext, master: str | None, partition_rows: int, *, as_json: bool
-) -> None:
-    """Run ``eventlog backlog estimate``: the parameters are its argument and options."""
+def run_estimate(context: CommandContext, request: Estimate) -> CommandResult:
+    """Run ``eventlog backlog estimate``."""
     expected = spark_module("eventlog.spark.backlog.preflight").estimate(
-        context.config(format__type=DEFAULT_FORMAT), master_of(master), partition_rows
+        context.config(format__type=DEFAULT_FORMAT),
+        master_of(request.master),
+        request.partition_rows,
     )
-    print_json(asdict(expected)) if as_json else _print_estimate(expected)
+    return CommandResult(asdict(expected), partial(_print_estimate, expected))
 
 
-def run_backlog_release(
-    context: CommandContext, out: str, *, force: bool, dry: bool, as_json: bool
-) -> None:
-    """Run ``eventlog backlog release``: the parameters are its argument and options."""
+def run_release(context: CommandContext, request: Release) -> CommandResult:
+    """Run ``eventlog backlog release``."""
+    dry = request.dry
     if not dry:
         if_stopped("the rows may still be claimed; run the same command again")
     released = spark_module("eventlog.spark.backlog.claim").release(
-        context.config(format__type=DEFAULT_FORMAT), out, force=force, dry=dry
+        context.config(format__type=DEFAULT_FORMAT), request.out, force=request.force, dry=dry
     )
-    if as_json:
-        print_json(
-            {
-                "directory": released.directory,
-                "rows": released.rows,
-                "last": released.last,
-                "dry_run": dry,
-            }
-        )
-    elif dry:
-        result(
-            f"{number_of(released.rows, 'row')} up to record_id {released.last} would be given "
-            f"back to the publisher; {released.directory} would no longer be valid"
-        )
-    else:
-        result(
-            f"{number_of(released.rows, 'row')} up to record_id {released.last} given back to the "
-            f"publisher; {released.directory} is no longer valid"
-        )
+    given, then = ("would be given", "would no longer be") if dry else ("given", "is no longer")
+    return CommandResult(
+        {
+            "directory": released.directory,
+            "rows": released.rows,
+            "last": released.last,
+            "dry_run": dry,
+        },
+        f"{number_of(released.rows, 'row')} up to record_id {released.last} {given} back to the "
+        f"publisher; {released.directory} {then} valid",
+    )
 
 
-def _show_report(
-    context: CommandContext, report: Any, out: str, *, as_json: bool, no_claim: bool
-) -> None:
-    if as_json:
-        print_json({**asdict(report), "files": [asdict(file) for file in report.manifest.files]})
-    elif not context.quiet:
-        _print_report(report, _shown(out), no_claim)
+def _result(report: Any, out: str, *, no_claim: bool) -> CommandResult:
+    return CommandResult(
+        {**asdict(report), "files": [asdict(file) for file in report.manifest.files]},
+        partial(_print_report, report, _shown(out), no_claim),
+        is_confirmation=True,
+    )
 
 
 def _shown(out: str) -> str:

@@ -15,12 +15,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-import click
-
 from eventlog.changes.format import Report
-from eventlog.cli.consumer_option import config_for
 from eventlog.cli.context import CommandContext, error_line
 from eventlog.cli.context import progress as progress_bar
+from eventlog.cli.publish.publish import Publish
 from eventlog.cli.stopping import previous_handler
 from eventlog.config.effective import non_default, receiver
 from eventlog.config.load import Config, is_set
@@ -81,44 +79,16 @@ _DONE: Final = (
 """The counters of rows that have their final status, or are about to get it."""
 
 
-def run_publish(
-    context: CommandContext,
-    format_name: str | None,
-    source: str | None,
-    consumer: str | None,
-    *,
-    once: bool,
-    dry: bool,
-    allow_refused: bool,
-) -> ExitCode:
-    """Run ``eventlog publish``: the parameters are its argument and options."""
-    if allow_refused and not once:
-        raise click.UsageError("--allow-refused goes with --once")
-    config = config_for(context, consumer, format__type=format_name, source__type=source)
+def run_publish(context: CommandContext, request: Publish, config: Config) -> ExitCode:
+    """Run ``eventlog publish`` for a log."""
     _refuse_other_configuration(config, context)
     counters = Counters()
-    tune_collector()
-    if warning := ignored_option(config):
-        _log.warning("%s", warning)
-    if config.publisher.publisher_disabled and not dry:
-        _log.warning(NOTHING_PUBLISHED)
+    if not _may_begin(request, config):
         return ExitCode.DONE
-    if config.follows:
-        if _follow(config, context.file, counters, once=once, dry=dry).is_set() and once:
-            return _stopped(_STOPPED_AT_SOURCE)
-        return (
-            ExitCode.FAILED
-            if once and not allow_refused and has_failed(counters)
-            else ExitCode.DONE
-        )
-    if dry:
-        with open_unlocked(config, counters) as opened:
-            refuse_post_poll(config, opened.log.table)
-            for document in dry_run(opened):
-                sys.stdout.write(document if document.endswith("\n") else document + "\n")
-            warn_of_loopback(opened, counters.rows_loopback, "would be marked")
+    if request.dry:
+        _print_documents(config, counters)
         return ExitCode.DONE
-    _log_settings(config, context.file, once=once)
+    _log_settings(config, context.file, once=request.once)
     _log.info("%s", _start_line(config))
     stop = _stop_on_signals()
     quiet = context.quiet or not sys.stderr.isatty()
@@ -126,7 +96,7 @@ def run_publish(
     ended = _Ended()
     unpublished: list[str] = []
     try:
-        if once:
+        if request.once:
             with (
                 # The log opens first, so that while a daemon runs, the message is that the log is
                 # being published.
@@ -149,13 +119,45 @@ def run_publish(
                 publish_log(config, counters, Used(), open_its_sink, stop, observer)
     finally:
         ended.log_summary(counters)
-    if once and stop.is_set():
+    if request.once and stop.is_set():
         return _stopped(_STOPPED)
-    return (
-        ExitCode.FAILED
-        if once and not allow_refused and (has_failed(counters) or unpublished)
-        else ExitCode.DONE
-    )
+    return _code(request, has_failed(counters) or bool(unpublished))
+
+
+def run_publish_of_source(context: CommandContext, request: Publish, config: Config) -> ExitCode:
+    """Run ``eventlog publish`` for a followed source."""
+    counters = Counters()
+    if not _may_begin(request, config):
+        return ExitCode.DONE
+    stop = _follow(config, context.file, counters, once=request.once, dry=request.dry)
+    if request.once and stop.is_set():
+        return _stopped(_STOPPED_AT_SOURCE)
+    return _code(request, has_failed(counters))
+
+
+def _may_begin(request: Publish, config: Config) -> bool:
+    """Return True unless the publisher is disabled."""
+    tune_collector()
+    if warning := ignored_option(config):
+        _log.warning("%s", warning)
+    is_disabled = config.publisher.publisher_disabled and not request.dry
+    if is_disabled:
+        _log.warning(NOTHING_PUBLISHED)
+    return not is_disabled
+
+
+def _code(request: Publish, failed: bool) -> ExitCode:
+    is_reported = request.once and not request.allow_refused
+    return ExitCode.FAILED if is_reported and failed else ExitCode.DONE
+
+
+def _print_documents(config: Config, counters: Counters) -> None:
+    """Print the documents that would be sent."""
+    with open_unlocked(config, counters) as opened:
+        refuse_post_poll(config, opened.log.table)
+        for document in dry_run(opened):
+            sys.stdout.write(document if document.endswith("\n") else document + "\n")
+        warn_of_loopback(opened, counters.rows_loopback, "would be marked")
 
 
 def _refuse_other_configuration(config: Config, context: CommandContext) -> None:

@@ -4,20 +4,17 @@ dropped (spec/event-log.md 13.4).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from typing import Final
 
-from eventlog.cli.context import (
-    CommandContext,
-    confirm,
-    print_json,
-    reading,
-    result,
-    session,
-    table,
-)
+from eventlog.cli.command import CommandResult
+from eventlog.cli.context import CommandContext, confirm, end_change, reading, session, table
 from eventlog.cli.known_consumer import unknown_consumer
-from eventlog.cli.stopping import COMMITTING, DONE, if_stopped
+from eventlog.cli.repair.consumers import Drop, Reset
 from eventlog.config.kinds import BEGIN
+from eventlog.config.load import Config
 from eventlog.errors import ConfigError, ConsumerRuns
 from eventlog.publisher.declared import find_log
 from eventlog.publisher.inspect import consumer_statuses
@@ -28,104 +25,86 @@ from eventlog.sql.port import OpenLog, Purpose
 from eventlog.sql.readers import consumers as lines
 
 
-def run_consumers_list(context: CommandContext, *, as_json: bool) -> None:
-    """Run ``eventlog consumers list``: the parameters are its argument and options."""
+def run_list(context: CommandContext, request: object) -> CommandResult:
+    """Run ``eventlog consumers list``."""
     config = context.config()
     with reading(config, Purpose.MONITOR) as db:
         log = find_log(db, config)
         found = consumer_statuses(log, config.publisher.event_time_zone)
-    if as_json:
-        print_json({"log": str(log), "consumers": [one.as_data() for one in found]})
-        return
+    data = {"log": str(log), "consumers": [one.as_data() for one in found]}
     if not found:
-        result(f"log {log}: no consumer is registered")
-        return
-    table(
+        return CommandResult(data, f"log {log}: no consumer is registered")
+    rows = [
         (
-            "consumer",
-            "runs",
-            "began",
-            "rows behind",
-            "oldest",
-            "being delivered",
-            "done up to",
-            "ranges",
-            "moved",
-            "snapshot",
-            "classes",
-            "sink",
-        ),
-        [
-            (
-                one.name,
-                "yes" if one.runs else "no",
-                one.begins,
-                one.rows_behind,
-                None if one.oldest_seconds is None else age(one.oldest_seconds),
-                one.events_in_flight,
-                one.done_up_to,
-                one.ranges,
-                f"{age(one.still_seconds)} ago" if one.moved else "never",
-                None if one.snapshot is None else one.snapshot.in_words,
-                None if one.start is None else lines.in_words(one.start.classes),
-                None if one.start is None else one.start.sink,
-            )
-            for one in found
-        ],
+            one.name,
+            "yes" if one.runs else "no",
+            one.begins,
+            one.rows_behind,
+            None if one.oldest_seconds is None else age(one.oldest_seconds),
+            one.events_in_flight,
+            one.done_up_to,
+            one.ranges,
+            f"{age(one.still_seconds)} ago" if one.moved else "never",
+            None if one.snapshot is None else one.snapshot.in_words,
+            None if one.start is None else lines.in_words(one.start.classes),
+            None if one.start is None else one.start.sink,
+        )
+        for one in found
+    ]
+    return CommandResult(data, partial(table, _COLUMNS, rows))
+
+
+_COLUMNS: Final = (
+    *("consumer", "runs", "began", "rows behind", "oldest", "being delivered", "done up to"),
+    *("ranges", "moved", "snapshot", "classes", "sink"),
+)
+
+
+def run_reset(context: CommandContext, request: Reset) -> CommandResult:
+    """Run ``eventlog consumers reset``."""
+    config = context.config()
+    name, dry = request.name, request.dry
+    try:
+        begins = BEGIN.parse(request.start_from)
+    except ValueError as error:
+        raise ConfigError(f"--start-from {request.start_from}: write {BEGIN.legal}") from error
+    again = f"again ({begins})"
+    with _taken(config, request, "Consumer {} of the log {} starts " + f"{again}.") as log:
+        lines.reset(log, name, begins, config.publisher.event_time_zone)
+    starts = "would start" if dry else "starts"
+    return CommandResult(
+        {"log": str(log), "consumer": name, "begins": begins, "dry_run": dry},
+        f"log {log}: consumer {name} {starts} {again}",
+        is_confirmation=not dry,
     )
 
 
-def run_consumers_reset(
-    context: CommandContext, name: str, start_from: str, *, yes: bool, dry: bool, as_json: bool
-) -> None:
-    """Run ``eventlog consumers reset``: the parameters are its argument and options."""
+def run_drop(context: CommandContext, request: Drop) -> CommandResult:
+    """Run ``eventlog consumers drop``."""
     config = context.config()
-    try:
-        begins = BEGIN.parse(start_from)
-    except ValueError as error:
-        raise ConfigError(f"--start-from {start_from}: write {BEGIN.legal}") from error
-    with session(config, Purpose.RESET) as db:
-        log = find_log(db, config)
-        _take(log, name)
-        if not dry:
-            confirm(f"Consumer {name} of the log {log} starts again ({begins}).", yes=yes)
-        delete_entries_of(log, name)
-        lines.reset(log, name, begins, config.publisher.event_time_zone)
-        _end(log, dry=dry)
-    if as_json:
-        print_json({"log": str(log), "consumer": name, "begins": begins, "dry_run": dry})
-    elif dry or not context.quiet:
-        starts = "would start" if dry else "starts"
-        result(f"log {log}: consumer {name} {starts} again ({begins})")
-
-
-def run_consumers_drop(
-    context: CommandContext, name: str, *, yes: bool, dry: bool, as_json: bool
-) -> None:
-    """Run ``eventlog consumers drop``: the parameters are its argument and options."""
-    config = context.config()
-    with session(config, Purpose.RESET) as db:
-        log = find_log(db, config)
-        _take(log, name)
-        if not dry:
-            confirm(f"This deletes consumer {name} of the log {log}.", yes=yes)
-        delete_entries_of(log, name)
+    name, dry = request.name, request.dry
+    with _taken(config, request, "This deletes consumer {} of the log {}.") as log:
         lines.forget(log, name)
-        _end(log, dry=dry)
-    if as_json:
-        print_json({"log": str(log), "consumer": name, "dry_run": dry})
-    elif dry or not context.quiet:
-        result(f"log {log}: consumer {name} {'would be' if dry else 'is'} deleted")
+    return CommandResult(
+        {"log": str(log), "consumer": name, "dry_run": dry},
+        f"log {log}: consumer {name} {'would be' if dry else 'is'} deleted",
+        is_confirmation=not dry,
+    )
 
 
-def _end(log: OpenLog, *, dry: bool) -> None:
-    """End the transaction; with ``dry`` nothing of it stays."""
-    if dry:
-        log.connection.rollback()
-        return
-    if_stopped(COMMITTING)
-    log.commit()
-    if_stopped(DONE)
+@contextmanager
+def _taken(config: Config, request: Reset | Drop, loss: str) -> Iterator[OpenLog]:
+    """Yield the log while the consumer cannot start, without its deliveries; then commit unless
+    dry. ``loss`` is the sentence that names what is lost, with places for consumer and log.
+    """
+    with session(config, Purpose.RESET) as db:
+        log = find_log(db, config)
+        _take(log, request.name)
+        if not request.dry:
+            confirm(loss.format(request.name, log), yes=request.yes)
+        delete_entries_of(log, request.name)
+        yield log
+        end_change(log, dry=request.dry)
 
 
 def _take(log: OpenLog, name: str) -> None:

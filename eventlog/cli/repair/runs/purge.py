@@ -4,24 +4,15 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
-import click
-
-from eventlog.cli.context import (
-    CommandContext,
-    confirm,
-    note,
-    print_json,
-    progress,
-    result,
-    session,
-)
+from eventlog.cli.command import CommandResult
+from eventlog.cli.context import CommandContext, confirm, note, progress, session
+from eventlog.cli.repair.purge import Purge, parse_age
 from eventlog.cli.stopping import DONE, NOTHING, if_stopped
 from eventlog.config.load import Config
 from eventlog.core.clock import sleep
@@ -44,28 +35,16 @@ from eventlog.publisher.upkeep import (
 from eventlog.sql.log import Purged, check_purge_rights, purge_cutoff
 from eventlog.sql.port import OpenLog, Purpose
 
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_REMOVED: Final = {True: "would be removed", False: "removed"}
+"""What has happened, by --dry-run."""
 
 
-def run_purge(
-    context: CommandContext,
-    age: str | None,
-    size: int,
-    pause: float,
-    table: str | None,
-    *,
-    yes: bool,
-    dry: bool,
-    as_json: bool,
-) -> None:
-    """Run ``eventlog purge``: the parameters are its argument and options."""
-    if table is not None:
-        if age is not None:
-            raise click.UsageError("--finish goes without --older-than: it drops one table")
-        _finish(context, table, yes=yes, dry=dry, as_json=as_json)
-        return
-    config = context.config()
-    limit, older = _limit(config, age)
+def run_purge(context: CommandContext, request: Purge) -> CommandResult:
+    """Run ``eventlog purge``."""
+    config, dry = context.config(), request.dry
+    if request.table is not None:
+        return _finish(config, request, request.table)
+    limit, older = _limit(config, request.age)
     with session(config, Purpose.PURGE) as db:
         log = find_log(db, config)
         if not dry:
@@ -78,72 +57,75 @@ def run_purge(
             confirm(
                 f"This removes from the log {log} all rows of status S and W {older} (before "
                 f"{cutoff}), and their error rows.",
-                yes=yes,
+                yes=request.yes,
             )
         detached = _detached(log)
         max_bytes = config.database.keep_bytes
         leaves, to_check = _purge_leaves(log, event_time, to_check, max_bytes, dry=dry)
+        removed = Counter(
+            checked=sum(one.rows + one.moved for one in leaves),
+            rows=sum(one.rows for one in leaves),
+            error_lines=0,
+            batches=0,
+        )
+        kept: Counter[str] = Counter()
         # Rows that were logged after the start are too new.
         batches = purge_batches(
             log,
             to_check,
-            size,
+            request.size,
             event_time,
             to_the_end=config.publisher.handle_future_events,
             dry=dry,
         )
-        removed = dict.fromkeys(("checked", "rows", "error_lines", "batches"), 0)
-        kept: Counter[str] = Counter()
         done = to_check.first - 1
-        with progress(
-            "Purge", to_check.last - done, context.quiet or as_json, "record_ids"
-        ) as advance:
-            for batch in _each_committed(log, batches, pause):
-                removed["rows"] += batch.removed
+        span = to_check.last - done
+        with progress("Purge", span, context.hides_progress, "record_ids") as advance:
+            for batch in _each_counted(log, batches, request, removed, "rows"):
                 removed["checked"] += batch.rows_checked
                 kept.update(batch.kept)
-                removed["batches"] += 1
-                _if_purge_stopped(removed, leaves, dry=dry)
                 advance(batch.last - done)
                 done = batch.last
-        error_lines = purge_error_lines(log, size, event_time, error_time, dry=dry)
-        for batch in _each_committed(log, error_lines, pause):
-            removed["error_lines"] += batch.removed
-            removed["batches"] += 1
-            _if_purge_stopped(removed, leaves, dry=dry)
+        errors = purge_error_lines(log, request.size, event_time, error_time, dry=dry)
+        for _ in _each_counted(log, errors, request, removed, "error_lines"):
+            pass
     if_stopped(NOTHING if dry else DONE)
-    removed["rows"] += sum(one.rows for one in leaves)
-    removed["checked"] += sum(one.rows + one.moved for one in leaves)
-    gone = [one for one in leaves if not one.why_kept]
-    held_back = next((one for one in leaves if one.why_kept), None)
-    if as_json:
-        of_leaves = {
-            "leaves": len(gone),
-            "kept_leaf": held_back and {"name": held_back.leaf.name, "reason": held_back.why_kept},
-        }
-        print_json(
-            {"log": str(log), "dry_run": dry, "cutoff": cutoff, **removed, "kept": dict(kept)}
-            | (of_leaves if log.table.is_partitioned else {})
-            | ({"detached": detached} if detached else {})
+    data = {"log": str(log), "dry_run": dry, "cutoff": cutoff, **removed, "kept": dict(kept)}
+    lines = [*_lines_of_leaves(leaves, dry=dry), *_lines(data)]
+    if log.table.is_partitioned:
+        data["leaves"] = sum(not one.why_kept for one in leaves)
+        data["kept_leaf"] = next(
+            ({"name": one.leaf.name, "reason": one.why_kept} for one in leaves if one.why_kept),
+            None,
         )
-    elif not context.quiet:
-        verb = "would be removed" if dry else "removed"
-        if gone:
-            result(f"{len(gone)} {'leaf' if len(gone) == 1 else 'leaves'} {verb}")
-        if held_back is not None:
-            result(f"leaf {held_back.leaf.name} stays: {held_back.why_kept}")
-        result(
-            f"log {log}, before {cutoff}: {removed['rows']:,} of "
-            f"{number_of(removed['checked'], 'row')} {verb}, "
-            f"{number_of(removed['error_lines'], 'error row')} {verb}"
-        )
-        for name, number in kept.items():
-            result(f"{number_of(number, 'row')} kept for consumer {name}, still to process")
+    if detached:
+        data["detached"] = detached
+    return CommandResult(data, "\n".join(lines), is_confirmation=True)
 
 
-def _finish(context: CommandContext, name: str, *, yes: bool, dry: bool, as_json: bool) -> None:
+def _lines_of_leaves(leaves: Sequence[LeafPurge], *, dry: bool) -> Iterator[str]:
+    """Yield what people see about the leaves."""
+    kept = [one for one in leaves if one.why_kept]
+    if gone := len(leaves) - len(kept):
+        yield f"{gone} {'leaf' if gone == 1 else 'leaves'} {_REMOVED[dry]}"
+    for one in kept[:1]:
+        yield f"leaf {one.leaf.name} stays: {one.why_kept}"
+
+
+def _lines(data: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what people see about the rows."""
+    verb = _REMOVED[data["dry_run"]]
+    yield (
+        f"log {data['log']}, before {data['cutoff']}: {data['rows']:,} of "
+        f"{number_of(data['checked'], 'row')} {verb}, "
+        f"{number_of(data['error_lines'], 'error row')} {verb}"
+    )
+    for name, number in data["kept"].items():
+        yield f"{number_of(number, 'row')} kept for consumer {name}, still to process"
+
+
+def _finish(config: Config, request: Purge, name: str) -> CommandResult:
     """Drop a table that was a leaf of the log and that no purge has recorded."""
-    config = context.config()
     with session(config, Purpose.PURGE) as db:
         log = find_log(db, config)
         means = means_to_partition(log)
@@ -151,23 +133,27 @@ def _finish(context: CommandContext, name: str, *, yes: bool, dry: bool, as_json
         check_purge_rights(log)
         unprocessed = detached_leaf(log, name).unprocessed or 0
         log.commit()
-        if not dry:
+        rows = f"{number_of(unprocessed, 'row')} that are not of status S or W"
+        put_back, what = None, "would be dropped"
+        if not request.dry:
             confirm(
-                f"This drops the table {name}, which was a leaf of the log {log}. It has "
-                f"{number_of(unprocessed, 'row')} that are not of status S or W, which are first "
-                "put back into the log, unless the log has them.",
-                yes=yes,
+                f"This drops the table {name}, which was a leaf of the log {log}. It has {rows}, "
+                "which are first put back into the log, unless the log has them.",
+                yes=request.yes,
             )
-        put_back = None if dry else in_turn(log, partial(finish_leaf, log, means, name))
-    report = {"log": str(log), "dry_run": dry, "table": name, "unprocessed": unprocessed}
-    if as_json:
-        print_json(report | {"put_back": put_back})
-    elif not context.quiet:
-        what = "would be dropped" if dry else f"dropped, {number_of(put_back or 0, 'row')} put back"
-        result(
-            f"log {log}, table {name} with {number_of(unprocessed, 'row')} that are not of status "
-            f"S or W: {what}"
-        )
+            put_back = in_turn(log, partial(finish_leaf, log, means, name))
+            what = f"dropped, {number_of(put_back, 'row')} put back"
+    return CommandResult(
+        {
+            "log": str(log),
+            "dry_run": request.dry,
+            "table": name,
+            "unprocessed": unprocessed,
+            "put_back": put_back,
+        },
+        f"log {log}, table {name} with {rows}: {what}",
+        is_confirmation=True,
+    )
 
 
 def _detached(log: OpenLog) -> list[str]:
@@ -195,19 +181,6 @@ def _limit(config: Config, age: str | None) -> tuple[timedelta, str]:
     if keep_bytes is not None:
         return timedelta.max, f"of the oldest leaves, to keep_bytes = {keep_bytes:,}"
     raise ConfigError("give --older-than AGE, or set keep_days or keep_bytes in [database]")
-
-
-def _if_purge_stopped(
-    removed: Mapping[str, int], leaves: Sequence[LeafPurge], *, dry: bool
-) -> None:
-    """Set the sentence of a purge that a signal stops from now on."""
-    if dry:
-        return
-    rows = removed["rows"] + sum(one.rows for one in leaves)
-    if_stopped(
-        f"{number_of(rows, 'row')} and {number_of(removed['error_lines'], 'error row')} were "
-        "removed; run the same command again to remove the rest"
-    )
 
 
 def _purge_leaves(
@@ -256,25 +229,21 @@ def _purge_leaves(
     return found, to_check._replace(last=min(to_check.last, last))
 
 
-def _each_committed(log: OpenLog, batches: Iterator[Purged], pause: float) -> Iterator[Purged]:
-    """Yield the batches, each committed, ``pause`` seconds apart."""
+def _each_counted(
+    log: OpenLog, batches: Iterable[Purged], request: Purge, removed: Counter[str], what: str
+) -> Iterator[Purged]:
+    """Yield the batches, each committed and counted, with the pause between two of them."""
     for batch in batches:
         log.commit()
+        removed[what] += batch.removed
+        removed["batches"] += 1
+        if not request.dry:
+            if_stopped(
+                f"{number_of(removed['rows'], 'row')} and "
+                f"{number_of(removed['error_lines'], 'error row')} were removed; run the same "
+                "command again to remove the rest"
+            )
         yield batch
-        if pause:
-            sleep(pause)
+        if request.pause:
+            sleep(request.pause)
     log.commit()
-
-
-def parse_age(text: str) -> timedelta:
-    """Return the span of time of a text such as ``30d``. Raises ConfigError."""
-    match = re.fullmatch(r"\s*([0-9]{1,9})\s*([smhdw])\s*", text, re.ASCII)
-    if match is None:
-        raise ConfigError(
-            f"--older-than {text}: write a number and its unit, such as 30d, 12h, 90m, 45s or 2w"
-        )
-    try:
-        return timedelta(**{_UNITS[match[2]]: int(match[1])})
-    except OverflowError:
-        message = f"--older-than {text}: no log is that old; write 30d or the like"
-        raise ConfigError(message) from None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Never
 
 from eventlog.cli.command import CommandResult
-from eventlog.cli.context import reading, result, shown_commands, table, transaction
+from eventlog.cli.context import CommandContext, reading, result, shown_commands, table, transaction
 from eventlog.cli.known_consumer import consumer_row
 from eventlog.cli.repair.requeue import Requeue
 from eventlog.config.load import Config
@@ -46,8 +46,9 @@ class _Requeued(NamedTuple):
     """A sentence on the directory that claims rows."""
 
 
-def run_requeue(config: Config, request: Requeue) -> CommandResult:
-    """Run ``eventlog requeue`` with the consumer that the request is for."""
+def run_requeue(context: CommandContext, request: Requeue, config: Config) -> CommandResult:
+    """Run ``eventlog requeue``."""
+    request = request.of_consumer(config.of_log.consumer)
     way = _by_status
     if request.consumer is not None:
         way = _of_consumer
@@ -77,6 +78,17 @@ def run_requeue(config: Config, request: Requeue) -> CommandResult:
         show,
         ExitCode.FAILED if refused_rows else ExitCode.DONE,
         notes=[*_notes(requeued, commands)],
+    )
+
+
+def run_requeue_of_source(context: CommandContext, request: Requeue, config: Config) -> Never:
+    """Refuse ``eventlog requeue`` for a followed source."""
+    source = config.source
+    raise ConfigError(
+        f"requeue needs the rows of a log, but {config.sources['source.type']} = "
+        f"{source.type} is followed, which has no queue. The table "
+        f"{source.options.position_table}_error has what was refused, and `eventlog errors` "
+        "shows it. To send rows again, change them at the source"
     )
 
 

@@ -14,7 +14,9 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
-from eventlog.cli.context import CommandContext, note, print_json, progress, result, session
+from eventlog.cli.command import CommandResult
+from eventlog.cli.context import CommandContext, note, progress, session
+from eventlog.cli.repair.resync import Resync
 from eventlog.cli.stopping import COMMITTING, DONE, NOTHING, if_stopped
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, ObjectClass
@@ -83,42 +85,27 @@ class Report:
         self.problems += islice(sentences, max(0, SHOWN - len(self.problems)))
 
 
-def run_resync(
-    context: CommandContext,
-    class_name: str,
-    keys: tuple[str, ...],
-    keys_file: Path | None,
-    where: str | None,
-    rate: float | None,
-    size: int,
-    *,
-    deletes: bool,
-    as_update: bool,
-    resume: bool,
-    restart: bool,
-    dry: bool,
-    as_json: bool,
-) -> ExitCode:
-    """Run ``eventlog resync``: the parameters are its argument and options."""
-    if sum((bool(keys), keys_file is not None, where is not None, deletes)) > 1:
-        raise ConfigError("give only one of --key, --keys, --where and --deletes")
-    if keys and (resume or restart):
-        raise ConfigError("--key runs in one transaction: there is nothing to resume or to restart")
-    if resume and restart:
-        raise ConfigError("give --resume to continue or --restart to start over, not both")
-    event_type = _type_to_write(deletes=deletes, as_update=as_update)
+def run_resync(context: CommandContext, request: Resync) -> CommandResult:
+    """Run ``eventlog resync``."""
+    dry, keys_file = request.dry, request.keys_file
     digest = None if keys_file is None else fingerprint(keys_file)
-    with _opened(context.config(), class_name, resumable=not keys) as opened, ExitStack() as files:
-        selection = Selection(opened.cls.name, event_type, where, digest)
-        report = Report(opened.cls.name, int(event_type), dry_run=dry)
+    config = context.config()
+    with (
+        _opened(config, request.class_name, resumable=not request.keys) as opened,
+        ExitStack() as files,
+    ):
+        selection = Selection(opened.cls.name, request.event_type, request.where, digest)
+        report = Report(opened.cls.name, int(request.event_type), dry_run=dry)
         started = monotonic()
-        if keys:
-            _write_named(opened, selection, keys, report)
+        if request.keys:
+            _write_named(opened, selection, request.keys, report)
         else:
-            line = batches.begin(opened.log, selection, resume=resume, restart=restart)
+            line = batches.begin(
+                opened.log, selection, resume=request.resume, restart=request.restart
+            )
             report.resumed_at = line.position
-            most = batch_size(size, rate)
-            if deletes:
+            most = batch_size(request.size, request.rate)
+            if request.deletes:
                 write, total = _deleted_writer(opened, line, report, most, files)
             else:
                 write, total = _batch_writer(opened, selection, line, keys_file, report, most)
@@ -127,23 +114,22 @@ def run_resync(
             else:
                 opened.log.commit()
                 # The size of a whole class is an estimate.
-                unit = "objects" if keys_file or deletes else "objects or so"
-                label, hidden = f"resync {opened.cls.name}", context.quiet or as_json
-                with progress(label, total, hidden, unit) as advance:
-                    _run(opened, selection, write, rate, report, advance)
+                unit = "objects" if keys_file or request.deletes else "objects or so"
+                label = f"resync {opened.cls.name}"
+                with progress(label, total, context.hides_progress, unit) as advance:
+                    _run(opened, selection, write, request.rate, report, advance)
         report.seconds = monotonic() - started
     if_stopped(NOTHING if dry else DONE)
-    _show(report, as_json, context.quiet)
-    return ExitCode.FAILED if report.has_gaps else ExitCode.DONE
-
-
-def _type_to_write(*, deletes: bool, as_update: bool) -> EventType:
-    """Return the type of the rows that a resync writes. Raises ConfigError."""
-    if deletes and as_update:
-        raise ConfigError("--deletes writes rows of type 4: leave --as-update out")
-    if deletes:
-        return EventType.DELETE_ROW
-    return EventType.UPDATE_ROW_QUERY_BACK if as_update else EventType.INSERT_ROW_QUERY_BACK
+    after = "" if report.resumed_at is None else f" after {report.resumed_at}"
+    return CommandResult(
+        asdict(report),
+        f"{number_of(report.rows, 'row')} of type {report.event_type} "
+        f"{'would be written' if dry else 'written'} for {report.class_name}{after} in "
+        f"{report.seconds:.1f} s",
+        ExitCode.FAILED if report.has_gaps else ExitCode.DONE,
+        is_confirmation=True,
+        notes=[*_problems(report), *(() if context.quiet else _searched(report))],
+    )
 
 
 def fingerprint(path: Path) -> str:
@@ -356,14 +342,14 @@ def _run(
             if seconds and not batch.is_last:
                 sleep(seconds)
     except KeyboardInterrupt:
-        _show_problems(report)
+        _note_problems(report)
         if_stopped(
             f"{number_of(report.rows, 'row')} written to the log; run the same command with "
             "--resume to continue from there"
         )
         raise
     except BaseException:
-        _show_problems(report)
+        _note_problems(report)
         note(
             f"stopped after {number_of(report.rows, 'row')}; run the same command with --resume to "
             "continue from there"
@@ -383,34 +369,29 @@ def _count(conn: Connection, write: WriteBatch, position: str | None, report: Re
     conn.rollback()
 
 
-def _show(report: Report, as_json: bool, quiet: bool) -> None:
-    _show_problems(report)
-    if as_json:
-        print_json(asdict(report))
-    elif not quiet:
-        after = "" if report.resumed_at is None else f" after {report.resumed_at}"
-        done = "would be written" if report.dry_run else "written"
-        result(
-            f"{number_of(report.rows, 'row')} of type {report.event_type} {done} for "
-            f"{report.class_name}{after} in {report.seconds:.1f} s"
-        )
-    if report.compared is None or quiet:
+def _searched(report: Report) -> Iterator[str]:
+    """Yield what a search for deleted objects could find."""
+    if report.compared is None:
         return
     if report.known_since is None:
-        note(
+        yield (
             f"the log has no rows of {report.class_name}, so it does not show which objects were "
             "deleted: compare the receiver's objects with the table"
         )
     else:
-        note(
+        yield (
             f"{number_of(report.compared, 'key')} checked, from rows of the log since "
             f"{report.known_since}; deleted objects whose rows were never in the log, or were "
             "removed (purge, delete_from_log), are not found"
         )
 
 
-def _show_problems(report: Report) -> None:
-    for problem in report.problems:
-        note(problem)
+def _problems(report: Report) -> Iterator[str]:
+    yield from report.problems
     if (more := report.missing + report.invalid_lines - len(report.problems)) > 0:
-        note(f"... and {more:,} more (keys without object, lines without key)")
+        yield f"... and {more:,} more (keys without object, lines without key)"
+
+
+def _note_problems(report: Report) -> None:
+    for problem in _problems(report):
+        note(problem)

@@ -8,15 +8,16 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from datetime import UTC
-from pathlib import Path
+from functools import partial
 from typing import Final
 
-from eventlog.cli.consumer_option import config_for
-from eventlog.cli.context import CommandContext, note, print_json, progress, result, table
+from eventlog.cli.command import CommandResult
+from eventlog.cli.context import CommandContext, note, progress, result, table
+from eventlog.cli.repair.verify import Verify
 from eventlog.cli.stopping import DONE, NOTHING, if_stopped
+from eventlog.config.load import Config
 from eventlog.conversion import read_map
 from eventlog.errors import number_of
-from eventlog.exit_codes import ExitCode
 from eventlog.files.atomic import check_parent, remove_file, whole_file
 from eventlog.sql.doctor import age
 from eventlog.verify.comparison import ColumnDifference
@@ -31,62 +32,49 @@ _WORDS: Final = {
 }
 
 
-def run_verify(
-    context: CommandContext,
-    classes: tuple[str, ...],
-    target: str | None,
-    format: str | None,
-    map_file: Path | None,
-    consumer: str | None,
-    wait: float,
-    max_rows_per_second: float | None,
-    size: int,
-    state: Path | None,
-    repaired: str | None,
-    limit: int,
-    report: Path | None,
-    *,
-    show_values: bool,
-    as_json: bool,
-) -> ExitCode:
-    """Run ``eventlog verify``: the parameters are its argument and options."""
-    if report is not None:
-        check_parent(report)
+def run_verify(context: CommandContext, request: Verify, config: Config) -> CommandResult:
+    """Run ``eventlog verify``."""
+    repaired = request.repaired
+    if request.report is not None:
+        check_parent(request.report)
         # If this verification fails, no file must have the result of an earlier one.
-        remove_file(report)
-    config = config_for(context, consumer)
-    map = None if map_file is None else read_map(map_file)
-    options = VerifyOptions(wait, size, max_rows_per_second)
-    with closing(open_target(config, target, map, format)) as opened, ExitStack() as shown:
+        remove_file(request.report)
+    map = None if request.map_file is None else read_map(request.map_file)
+    options = VerifyOptions(request.wait, request.size, request.max_rows_per_second)
+    with (
+        closing(open_target(config, request.target, map, request.format)) as opened,
+        ExitStack() as shown,
+    ):
 
         def started(total: int) -> Callable[[int], None]:
-            return shown.enter_context(
-                progress("verify", total, context.quiet or as_json, "objects or so")
-            )
+            bar = progress("verify", total, context.hides_progress, "objects or so")
+            return shown.enter_context(bar)
 
         if_stopped(
             "nothing was changed, and nothing is reported; "
             + (
                 "run it again to begin from the start, or with --state FILE to save the progress"
-                if state is None
-                else f"run the same command again to continue from the progress in {state}"
+                if request.state is None
+                else f"run the same command again to continue from the progress in {request.state}"
             )
         )
-        found = run_verification(config, opened, classes, options, state=state, started=started)
-    found.shows_values = found.shows_values or show_values
+        found = run_verification(
+            config, opened, request.classes, options, state=request.state, started=started
+        )
+    found.shows_values = found.shows_values or request.show_values
     if repaired is not None and found.differences:
         if_stopped("some of the differing objects may be written to the log; verify again")
         repair(config, found, surplus=repaired == "surplus")
     if_stopped(NOTHING if repaired is None else DONE)
     data = found.as_data()
-    if report is not None:
-        with whole_file(str(report)) as file:
+    if request.report is not None:
+        with whole_file(str(request.report)) as file:
             file.write(json.dumps(data, ensure_ascii=False, indent=2).encode() + b"\n")
-    if as_json:
-        print_json(data)
-    elif not context.quiet:
-        _show(found, repaired, limit)
-    return found.exit_code
+    show = partial(_show, found, repaired, request.limit)
+    return CommandResult(data, show, found.exit_code, is_confirmation=True)
+
+
+run_verify_of_source = run_verify
 
 
 def _show(report: VerifyReport, repaired: str | None, limit: int) -> None:
