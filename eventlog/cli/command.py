@@ -37,7 +37,7 @@ class Request:
 
     def run(self, context: CommandContext) -> Any:
         """Do it, and return a CommandResult, or an exit code, or None."""
-        return self.runner()(context, self)
+        return self.runner()(context, self, context.config())
 
     def runner(self, address: str = "") -> Any:
         """Return the function that runs it, for a followed source if ``address`` is the end of its
@@ -57,7 +57,7 @@ _SETTINGS: Final = {
 
 class AddressedRequest(Request):
     """A request to the log or to the followed source, whichever is configured; the run for a source
-    is ``run_NAME_of_source``. Both get the configuration.
+    is ``run_NAME_of_source``.
     """
 
     overriding: Iterable[str] = _SETTINGS

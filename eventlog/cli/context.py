@@ -138,10 +138,20 @@ def name_option(
 
 
 FILE: Final = click.Path(path_type=Path)
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="Print the result as JSON, for programs."
-)
-sql_option = click.option("--sql", "as_sql", is_flag=True, help="Print the SQL without running it.")
+
+
+def flag_option(*declarations: str, help: str) -> Callable[[Any], Any]:
+    """Return the decorator of an option without a value."""
+    return click.option(*declarations, is_flag=True, help=help)
+
+
+def dry_option(help: str) -> Callable[[Any], Any]:
+    """Return the decorator of ``--dry-run``."""
+    return flag_option("--dry-run", "dry", help=help)
+
+
+json_option = flag_option("--json", "as_json", help="Print the result as JSON, for programs.")
+sql_option = flag_option("--sql", "as_sql", help="Print the SQL without running it.")
 master_option = click.option(
     "--master", metavar="URL", help="Spark master.  [default: spark-submit's, else local[*]]"
 )
@@ -152,9 +162,7 @@ source_option = name_option(
     metavar="SOURCE",
     help="The source to publish: {names}. Overrides source.type.",
 )
-yes_option = click.option(
-    "--yes", "-y", is_flag=True, help="Do not ask for confirmation, even on a terminal."
-)
+yes_option = flag_option("--yes", "-y", help="Do not ask for confirmation, even on a terminal.")
 
 
 def limit_option(what: str, default: int, *more: str) -> Callable[[Any], Any]:
@@ -239,6 +247,28 @@ def reading(config: Config, purpose: Purpose | None = None) -> Iterator[OpenData
     """
     with session(config, purpose, writes=False) as db, db.connection.begin():
         yield db
+
+
+@contextmanager
+def changing_log(config: Config, purpose: Purpose | None = None) -> Iterator[OpenLog]:
+    """Open the configured log in a session that the caller commits. ``purpose`` is that of
+    ``session``. Raises DatabaseError, NoLogTable.
+    """
+    from eventlog.publisher.declared import find_log
+
+    with session(config, purpose) as db:
+        yield find_log(db, config)
+
+
+@contextmanager
+def reading_log(config: Config, purpose: Purpose | None = None) -> Iterator[OpenLog]:
+    """Open the configured log in a read-only transaction. ``purpose`` is that of ``session``.
+    Raises DatabaseError, NoLogTable.
+    """
+    from eventlog.publisher.declared import find_log
+
+    with reading(config, purpose) as db:
+        yield find_log(db, config)
 
 
 def end_change(log: OpenLog, *, dry: bool) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from eventlog.cli.context import reading
+from eventlog.cli.context import reading_log
 from eventlog.config.load import Config
 from eventlog.core.options import names_hint
 from eventlog.errors import ConfigError
-from eventlog.publisher.declared import find_log
 from eventlog.sql.port import OpenLog
 from eventlog.sql.readers import ConsumerRow, has_table, read_consumer, read_consumers
 
@@ -14,8 +13,8 @@ from eventlog.sql.readers import ConsumerRow, has_table, read_consumer, read_con
 def check_consumer(config: Config, consumer: str | None) -> None:
     """Raise ConfigError if the log does not have the consumer of the option, unless it is None."""
     if consumer is not None:
-        with reading(config) as db:
-            consumer_row(find_log(db, config), consumer)
+        with reading_log(config) as log:
+            consumer_row(log, consumer)
 
 
 def consumer_row(log: OpenLog, name: str) -> ConsumerRow:

@@ -9,14 +9,14 @@ import click
 
 from eventlog.cli import command
 from eventlog.cli.command import Request
+from eventlog.cli.context import CommandContext, flag_option
 
 
 @click.option("--keep", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
               help="Work in this directory and leave database, documents "
               "and eventlog.toml there.")  # fmt: skip
-@click.option(
+@flag_option(
     "--no-backlog",
-    is_flag=True,
     help="Leave out the last part, which needs Spark and most of the time.",
 )
 @dataclass(frozen=True)
@@ -29,6 +29,10 @@ class Demo(Request):
 
     keep: Path | None
     no_backlog: bool
+
+    def run(self, context: CommandContext) -> None:
+        """Run it without a configuration."""
+        self.runner()(context, self)
 
 
 demo = command(Demo)

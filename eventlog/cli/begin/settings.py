@@ -20,6 +20,7 @@ from eventlog.cli.context import (
     DEFAULT_FILE,
     FILE,
     CommandContext,
+    flag_option,
     json_option,
     note,
     reading,
@@ -47,13 +48,15 @@ SELF_EXPLAINING: Final = (BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL, WEB
 """The kinds whose default values already show what is legal."""
 
 
-@click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
+@flag_option("--force", help="Overwrite the file if it exists.")
 @click.option("--from-driver", type=FILE, metavar="FILE",
               help="Import the exported configuration (XML) of the vendor's "
               "JDBC driver.")  # fmt: skip
-@click.option("--tables", "fill", is_flag=True,
-              help="Write a [[watch]] for each table of the database "
-              "that has a primary key.")  # fmt: skip
+@flag_option(
+    "--tables",
+    "fill",
+    help="Write a [[watch]] for each table of the database that has a primary key.",
+)
 @json_option
 @dataclass(frozen=True)
 class Init(Request):

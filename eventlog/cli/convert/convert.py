@@ -31,6 +31,7 @@ from eventlog.cli.context import (
     FILE,
     CommandContext,
     error_line,
+    flag_option,
     json_option,
     master_of,
     master_option,
@@ -70,16 +71,18 @@ _map_option = click.option(
     metavar="FORMAT", help="Format of OUT: {names}.",
 )  # fmt: skip
 @_map_option
-@click.option(
+@flag_option(
     "--strict",
-    is_flag=True,
     help=f"End with {ExitCode.NO} if anything is lost; stop at the first input that cannot be read "
     "or written.",
 )
 @json_option
-@click.option("--spark", "on_spark", is_flag=True,
-              help="Convert many captures with Spark: IN and OUT are directories, and each capture "
-              "in IN is one task.")  # fmt: skip
+@flag_option(
+    "--spark",
+    "on_spark",
+    help="Convert many captures with Spark: IN and OUT are directories, and each capture "
+    "in IN is one task.",
+)
 @master_option
 @click.argument("source", metavar="IN")
 @click.argument("target", metavar="OUT")
@@ -287,9 +290,8 @@ def _progress(quiet: bool) -> Iterator[Callable[[Report], None]]:
 
 @_from_option
 @_map_option
-@click.option(
+@flag_option(
     "--strict",
-    is_flag=True,
     help=f"End with {ExitCode.NO} if anything is lost; stop at the first input that cannot be "
     "read.",
 )

@@ -9,7 +9,7 @@ import click
 from eventlog.cli import command
 from eventlog.cli.command import AddressedRequest
 from eventlog.cli.consumer_option import consumer_option
-from eventlog.cli.context import json_option, limit_option, source_option
+from eventlog.cli.context import flag_option, json_option, limit_option, source_option
 from eventlog.cli.inspect.health_lines import SHOWN
 from eventlog.sql.doctor import Limits
 
@@ -46,8 +46,7 @@ status = command(Status)
 @click.option(
     "--ignore", multiple=True, metavar="CODE", help="Leave out findings with this code; repeatable."
 )
-@click.option("--receiver", is_flag=True,
-              help="Only check that the receiver is reachable; no change is sent.")  # fmt: skip
+@flag_option("--receiver", help="Only check that the receiver is reachable; no change is sent.")
 @consumer_option
 @json_option
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import click
 from eventlog.cli import command
 from eventlog.cli.command import AddressedRequest
 from eventlog.cli.consumer_option import consumer_option
-from eventlog.cli.context import source_option
+from eventlog.cli.context import flag_option, source_option
 
 url_option = click.option(
     "--url", metavar="URL", help="The monitor of a publisher.  [default: that of monitor.listen]"
@@ -17,10 +17,9 @@ url_option = click.option(
 
 
 @url_option
-@click.option(
+@flag_option(
     "--database",
     "from_database",
-    is_flag=True,
     help="Read from the database even if a monitor is configured.",
 )
 @click.option("--interval", type=click.FloatRange(min=0.2), default=2.0, metavar="SECONDS",

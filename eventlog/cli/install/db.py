@@ -8,7 +8,7 @@ import click
 
 from eventlog.cli import Group
 from eventlog.cli.command import Request
-from eventlog.cli.context import json_option, sql_option, yes_option
+from eventlog.cli.context import dry_option, flag_option, json_option, sql_option, yes_option
 from eventlog.sql import SUPPORTED
 
 dialect_option = click.option("--dialect", "dialect_name", type=click.Choice(SUPPORTED),
@@ -22,9 +22,8 @@ def db() -> None:
 
 
 @click.argument("revision", default="head")
-@click.option(
+@flag_option(
     "--existing-log",
-    is_flag=True,
     help="Create only the internal tables, for a log that exists already.",
 )
 @click.option("--tablespace", metavar="NAME", help="Oracle: tablespace of the tables.")
@@ -115,14 +114,10 @@ db.command()(Unpartition)
 
 
 @click.argument("revision")
-@click.option(
-    "--existing-log", is_flag=True, help="With --sql: keep a log that eventlog did not create."
-)
-@click.option(
-    "--force", is_flag=True, help="Continue even if rows wait to be published. They are lost."
-)
+@flag_option("--existing-log", help="With --sql: keep a log that eventlog did not create.")
+@flag_option("--force", help="Continue even if rows wait to be published. They are lost.")
 @yes_option
-@click.option("--dry-run", "dry", is_flag=True, help="Show what would be dropped; drop nothing.")
+@dry_option("Show what would be dropped; drop nothing.")
 @sql_option
 @json_option
 @dialect_option

@@ -9,7 +9,7 @@ import click
 
 from eventlog.cli import Group
 from eventlog.cli.command import Request
-from eventlog.cli.context import FILE, json_option, sql_option, yes_option
+from eventlog.cli.context import FILE, dry_option, flag_option, json_option, sql_option, yes_option
 from eventlog.cli.install.db import dialect_option
 from eventlog.exit_codes import ExitCode
 from eventlog.sql import LOCK_TIMEOUT
@@ -30,7 +30,7 @@ def triggers() -> None:
 
 @sql_option
 @json_option
-@click.option("--check", is_flag=True, help=f"End with {ExitCode.NO} if there is something to do.")
+@flag_option("--check", help=f"End with {ExitCode.NO} if there is something to do.")
 @dataclass(frozen=True)
 class Plan(Request):
     """Show what `triggers apply` would do, table by table, and why; nothing is changed.
@@ -43,12 +43,7 @@ class Plan(Request):
 
 
 @yes_option
-@click.option(
-    "--dry-run",
-    "dry",
-    is_flag=True,
-    help="Show what would be done, as `plan` does; change nothing.",
-)
+@dry_option("Show what would be done, as `plan` does; change nothing.")
 @sql_option
 @json_option
 @_lock_timeout
@@ -68,14 +63,10 @@ class Apply(Request):
     lock_timeout: float
 
 
-@click.option(
-    "--drop-log", is_flag=True, help="Also drop the log with its rows and internal tables."
-)
-@click.option(
-    "--force", is_flag=True, help="With --drop-log: continue even if rows wait. They are lost."
-)
+@flag_option("--drop-log", help="Also drop the log with its rows and internal tables.")
+@flag_option("--force", help="With --drop-log: continue even if rows wait. They are lost.")
 @yes_option
-@click.option("--dry-run", "dry", is_flag=True, help="Show what would be dropped; drop nothing.")
+@dry_option("Show what would be dropped; drop nothing.")
 @sql_option
 @json_option
 @_lock_timeout
@@ -94,9 +85,7 @@ class Drop(Request):
     lock_timeout: float
 
 
-@click.option(
-    "--sql", "as_sql", is_flag=True, help="Print the full SQL of the triggers and their functions."
-)
+@flag_option("--sql", "as_sql", help="Print the full SQL of the triggers and their functions.")
 @json_option
 @dialect_option
 @click.option("--catalog", "catalog_file", type=FILE, metavar="FILE",

@@ -11,7 +11,15 @@ import click
 
 from eventlog.cli import Group
 from eventlog.cli.command import Request
-from eventlog.cli.context import FILE, json_option, master_option, name_option
+from eventlog.cli.context import (
+    FILE,
+    CommandContext,
+    dry_option,
+    flag_option,
+    json_option,
+    master_option,
+    name_option,
+)
 from eventlog.config.settings import DEFAULT_FORMAT
 from eventlog.files.compression import COMPRESSIONS
 from eventlog.registry import FORMATS
@@ -41,6 +49,13 @@ def backlog() -> None:
 
     Between run and mark the rows are claimed: publishers skip them and later rows of their objects.
     """
+
+
+class _BacklogRequest(Request):
+    def run(self, context: CommandContext) -> Any:
+        # The configured format is replaced: messages need Kafka where they are published,
+        # but this job writes files.
+        return self.runner()(context, self, context.config(format__type=DEFAULT_FORMAT))
 
 
 _out_option = click.option(
@@ -85,9 +100,11 @@ _acknowledge_option = click.option(
     metavar="KEY=VALUE",
     help="A setting of Spark; repeatable.",
 )
-@click.option("--mark", is_flag=True,
-              help="When all documents are complete, mark exactly the rows that were read, as "
-              "`backlog mark` does.")  # fmt: skip
+@flag_option(
+    "--mark",
+    help="When all documents are complete, mark exactly the rows that were read, as "
+    "`backlog mark` does.",
+)
 @click.option("--file-layout", type=click.Choice(_FILE_LAYOUTS), metavar="LAYOUT",
               help="File layout: lines, documents (one file per document) or parquet (one row per "
               "event); Qlik messages: lines; change tables: parquet, csv or json.  "
@@ -99,13 +116,12 @@ _acknowledge_option = click.option(
 @_partition_rows_option
 @_connections_option
 @_acknowledge_option
-@click.option(
+@flag_option(
     "--no-claim",
-    is_flag=True,
     help="Claim no rows: publishers send them as well, and nothing can be marked.",
 )
 @json_option
-class Run(Request):
+class Run(_BacklogRequest):
     """Convert all rows of status N to files: the events that `publish` would send, in the same
     order.
 
@@ -121,12 +137,10 @@ class Run(Request):
 @_out_option
 @_connections_option
 @_acknowledge_option
-@click.option(
-    "--dry-run", "dry", is_flag=True, help="Count the rows that would be marked; mark nothing."
-)
+@dry_option("Count the rows that would be marked; mark nothing.")
 @json_option
 @dataclass(frozen=True)
-class Mark(Request):
+class Mark(_BacklogRequest):
     """Mark exactly the rows whose documents DIR holds, once the receiver has them.
 
     Each file is first compared with what was written. After a kill, run the command again: it
@@ -143,7 +157,7 @@ class Mark(Request):
 @_partition_rows_option
 @json_option
 @dataclass(frozen=True)
-class Estimate(Request):
+class Estimate(_BacklogRequest):
     """Print the rows, parts and bytes of the backlog, and the times to expect. Starts no Spark."""
 
     master: str | None
@@ -151,16 +165,11 @@ class Estimate(Request):
 
 
 @_out_option
-@click.option("--force", is_flag=True, help="Release the rows even if marking has started.")
-@click.option(
-    "--dry-run",
-    "dry",
-    is_flag=True,
-    help="Count what would be given back; change nothing.",
-)
+@flag_option("--force", help="Release the rows even if marking has started.")
+@dry_option("Count what would be given back; change nothing.")
 @json_option
 @dataclass(frozen=True)
-class Release(Request):
+class Release(_BacklogRequest):
     """Give the rows that DIR claims back to the publisher; its files are then no longer valid."""
 
     out: str

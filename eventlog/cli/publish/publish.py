@@ -9,17 +9,14 @@ import click
 from eventlog.cli import command
 from eventlog.cli.command import AddressedRequest
 from eventlog.cli.consumer_option import consumer_option
-from eventlog.cli.context import name_option, source_option
+from eventlog.cli.context import dry_option, flag_option, name_option, source_option
 from eventlog.registry import FORMATS
 
 
-@click.option("--once", is_flag=True, help="Send what the queue holds now, then end.")
-@click.option(
-    "--dry-run", "dry", is_flag=True, help="Print the documents; record, mark and send nothing."
-)
-@click.option(
+@flag_option("--once", help="Send what the queue holds now, then end.")
+@dry_option("Print the documents; record, mark and send nothing.")
+@flag_option(
     "--allow-refused",
-    is_flag=True,
     help="With --once, end with 0 although rows were refused or invalid, or a class is "
     "not published.",
 )

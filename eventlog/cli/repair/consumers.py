@@ -8,7 +8,7 @@ import click
 
 from eventlog.cli import Group
 from eventlog.cli.command import Request
-from eventlog.cli.context import json_option, yes_option
+from eventlog.cli.context import dry_option, json_option, yes_option
 from eventlog.core.start_time import EXAMPLE
 
 
@@ -33,7 +33,7 @@ class List(Request):
     help=f"Where it starts: latest, earliest, snapshot, a record_id or a time such as {EXAMPLE}.",
 )
 @yes_option
-@click.option("--dry-run", "dry", is_flag=True, help="Show where it would start; change nothing.")
+@dry_option("Show where it would start; change nothing.")
 @json_option
 @dataclass(frozen=True)
 class Reset(Request):
@@ -49,7 +49,7 @@ class Reset(Request):
 
 @click.argument("name")
 @yes_option
-@click.option("--dry-run", "dry", is_flag=True, help="Show what would be deleted; delete nothing.")
+@dry_option("Show what would be deleted; delete nothing.")
 @json_option
 @dataclass(frozen=True)
 class Drop(Request):

@@ -11,7 +11,7 @@ import click
 
 from eventlog.cli import command
 from eventlog.cli.command import Request
-from eventlog.cli.context import json_option, yes_option
+from eventlog.cli.context import dry_option, json_option, yes_option
 from eventlog.errors import ConfigError
 
 
@@ -29,7 +29,7 @@ from eventlog.errors import ConfigError
               help="Drop a table that was a leaf of the log and that no purge has recorded. Its "
               "unprocessed rows are put back into the log first.")  # fmt: skip
 @yes_option
-@click.option("--dry-run", "dry", is_flag=True, help="Count what would be removed; remove nothing.")
+@dry_option("Count what would be removed; remove nothing.")
 @json_option
 @dataclass(frozen=True)
 class Purge(Request):

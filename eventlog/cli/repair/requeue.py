@@ -10,7 +10,7 @@ import click
 from eventlog.cli import command
 from eventlog.cli.command import AddressedRequest
 from eventlog.cli.consumer_option import consumer_option
-from eventlog.cli.context import json_option
+from eventlog.cli.context import dry_option, flag_option, json_option
 from eventlog.errors import ConfigError
 
 
@@ -20,19 +20,16 @@ from eventlog.errors import ConfigError
     metavar="STATUSES",
     help="Status of the rows, of E, F, W, S.  [default: E,F]",
 )
-@click.option(
+@flag_option(
     "--loopback",
-    is_flag=True,
     help="Rows of status S of the publisher's own user, which were not published.",
 )
 @click.option("--ids", metavar="IDS", help="Only these record_ids, such as 1,2,5-9.")
 @consumer_option
 @click.option("--event-id", "event_ids", metavar="ID", multiple=True,
               help="Only this object of the consumer's snapshot; repeatable.")  # fmt: skip
-@click.option("--force", is_flag=True, help="Also requeue rows that would restore an old value.")
-@click.option(
-    "--dry-run", "dry", is_flag=True, help="Count what would be put back; change nothing."
-)
+@flag_option("--force", help="Also requeue rows that would restore an old value.")
+@dry_option("Count what would be put back; change nothing.")
 @json_option
 @dataclass(frozen=True)
 class Requeue(AddressedRequest):

@@ -9,7 +9,7 @@ import click
 
 from eventlog.cli import command
 from eventlog.cli.command import Request
-from eventlog.cli.context import FILE, json_option
+from eventlog.cli.context import FILE, dry_option, flag_option, json_option
 from eventlog.errors import ConfigError
 from eventlog.model import EventType
 
@@ -29,14 +29,12 @@ from eventlog.model import EventType
     metavar="SQL",
     help="Objects whose rows meet this condition, which is used in SQL unchanged.",
 )
-@click.option(
+@flag_option(
     "--deletes",
-    is_flag=True,
     help="Deletes (type 4) for objects that have rows in the log but no longer exist.",
 )
-@click.option(
+@flag_option(
     "--as-update",
-    is_flag=True,
     help="Write rows of type 6 (update row) in place of 5 (insert row).",
 )
 @click.option(
@@ -48,11 +46,9 @@ from eventlog.model import EventType
 )
 @click.option("--batch", "size", type=click.IntRange(1, 1_000_000), default=1000, metavar="ROWS",
               help="Rows that one transaction writes.")  # fmt: skip
-@click.option("--resume", is_flag=True, help="Continue where the same command stopped.")
-@click.option(
-    "--restart", is_flag=True, help="Start over, although the same command has not ended."
-)
-@click.option("--dry-run", "dry", is_flag=True, help="Count what would be written; write nothing.")
+@flag_option("--resume", help="Continue where the same command stopped.")
+@flag_option("--restart", help="Start over, although the same command has not ended.")
+@dry_option("Count what would be written; write nothing.")
 @json_option
 @dataclass(frozen=True)
 class Resync(Request):

@@ -9,24 +9,22 @@ import click
 from eventlog.cli import command
 from eventlog.cli.command import AddressedRequest
 from eventlog.cli.consumer_option import consumer_option
-from eventlog.cli.context import json_option, source_option, yes_option
+from eventlog.cli.context import dry_option, flag_option, json_option, source_option, yes_option
 
 
 @click.argument("event_ids", metavar="[EVENT_ID]...", nargs=-1)
 @click.option(
     "--reason", required=True, metavar="REASON", help="Reason for the error row, with your name."
 )
-@click.option("--parked", is_flag=True, help="Give up all events that are parked.")
-@click.option(
-    "--refused", "of_refused", is_flag=True, help="Skip refused rows; they are not sent again."
-)
+@flag_option("--parked", help="Give up all events that are parked.")
+@flag_option("--refused", "of_refused", help="Skip refused rows; they are not sent again.")
 @click.option("--ids", metavar="IDS", help="With --refused: only these record_ids, such as 1,5-9.")
 @click.option(
     "--class", "class_name", metavar="CLASS", help="With --parked or --refused: only this class."
 )
 @consumer_option
 @yes_option
-@click.option("--dry-run", "dry", is_flag=True, help="Show what would be skipped; change nothing.")
+@dry_option("Show what would be skipped; change nothing.")
 @json_option
 @source_option
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import click
 from eventlog.cli import command
 from eventlog.cli.command import AddressedRequest
 from eventlog.cli.consumer_option import consumer_option
-from eventlog.cli.context import FILE, json_option, limit_option, name_option
+from eventlog.cli.context import FILE, flag_option, json_option, limit_option, name_option
 from eventlog.registry import FORMATS
 
 _SHOWN: Final = 20
@@ -66,9 +66,7 @@ _SHOWN: Final = 20
     help="Write different and missing objects to the log again, as resync does; with =surplus, "
     "also delete objects that only the target has.",
 )
-@click.option(
-    "--show-values", is_flag=True, help="Show values, not hashes.  [default: monitor.show_values]"
-)
+@flag_option("--show-values", help="Show values, not hashes.  [default: monitor.show_values]")
 @limit_option("objects to list of each kind", _SHOWN)
 @click.option("--report", type=FILE, metavar="FILE", help="Write the report to FILE, as JSON.")
 @json_option

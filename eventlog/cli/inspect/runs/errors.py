@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from eventlog.cli.command import CommandResult
-from eventlog.cli.context import CommandContext, note, reading, shown_commands, table
+from eventlog.cli.context import CommandContext, note, reading_log, shown_commands, table
 from eventlog.cli.inspect.errors import Errors
 from eventlog.cli.known_consumer import consumer_row
 from eventlog.config.load import Config
-from eventlog.publisher.declared import catalog_if_readable, find_log, loopback_user_of
+from eventlog.publisher.declared import catalog_if_readable, loopback_user_of
 from eventlog.publisher.inspect import read_refusals, refusals_data
 from eventlog.publisher.inspect.refusals import Refusals
 from eventlog.publisher.stream.open_source import source_failures
@@ -20,15 +20,14 @@ from eventlog.sql.port import Purpose
 def run_errors(context: CommandContext, request: Errors, config: Config) -> CommandResult:
     """Run ``eventlog errors`` for a log."""
     consumer = config.of_log.consumer
-    with reading(config, Purpose.MONITOR) as db:
-        log = find_log(db, config)
+    with reading_log(config, Purpose.MONITOR) as log:
         if consumer is not None:
             consumer_row(log, consumer)
         groups = read_refusals(
             log,
             request.limit,
             consumer or "",
-            own_user=loopback_user_of(db, config),
+            own_user=loopback_user_of(log.db, config),
             catalog=catalog_if_readable(log, config),
         )
     data = {"log": str(log), "errors": refusals_data(groups)}

@@ -21,9 +21,9 @@ from eventlog.sql.connect import new_log
 from eventlog.sql.log_table import split_name
 
 
-def run_schema(context: CommandContext, request: Schema) -> None:
+def run_schema(context: CommandContext, request: Schema, config: Config) -> None:
     """Run ``eventlog schema``."""
-    class_name, config = request.class_name, context.config()
+    class_name = request.class_name
     _, catalog = _watched(config)
     classes = {cls.name: cls for cls in catalog.classes}
     known = match_name(class_name, classes)
@@ -36,9 +36,9 @@ def run_schema(context: CommandContext, request: Schema) -> None:
     print_json(schema_of(classes[known], catalog.schema, encoding, settings.dataschema))
 
 
-def run_catalog(context: CommandContext, _request: object) -> None:
+def run_catalog(context: CommandContext, request: object, config: Config) -> None:
     """Run ``eventlog catalog``."""
-    database, classes = _watched(context.config())
+    database, classes = _watched(config)
     names = {
         table.name
         for cls in classes.classes

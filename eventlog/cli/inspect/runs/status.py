@@ -16,7 +16,7 @@ import click
 
 from eventlog.cli.begin.settings import print_settings
 from eventlog.cli.command import CommandResult, report
-from eventlog.cli.context import CommandContext, error_line, reading, result, table
+from eventlog.cli.context import CommandContext, error_line, reading_log, result, table
 from eventlog.cli.inspect.health_lines import COLOURS, in_words, print_health, when_sent
 from eventlog.cli.inspect.runs.source_status import status_of_source
 from eventlog.cli.inspect.status import Doctor
@@ -41,7 +41,6 @@ from eventlog.publisher.context import (
 from eventlog.publisher.declared import (
     can_try,
     differences,
-    find_log,
     planned_triggers,
     retention_of,
     try_receiver,
@@ -109,10 +108,10 @@ def _next(read: Callable[[], CommandResult], interval: float) -> CommandResult:
 def _status_of_log(config: Config, limit: int) -> CommandResult:
     """Return the status of the log; people see at most ``limit`` events being delivered."""
     consumer = config.of_log.consumer
-    with reading(config, Purpose.MONITOR) as db:
-        log, zone = find_log(db, config), config.publisher.event_time_zone
+    with reading_log(config, Purpose.MONITOR) as log:
+        zone = config.publisher.event_time_zone
         known = publishing_status(
-            log, consumer, zone, differences(db, config), retention_of(config)
+            log, consumer, zone, differences(log.db, config), retention_of(config)
         )
         if consumer is None:
             known |= {"rows": count_by_status(log)}

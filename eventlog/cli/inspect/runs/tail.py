@@ -11,13 +11,13 @@ from eventlog.cli.context import CommandContext, error_line, note, result
 from eventlog.cli.inspect.runs.monitor import LEVELS, Read, Sent, monitor_url, read_monitor
 from eventlog.cli.inspect.tail import Tail
 from eventlog.cli.stopping import UNTIL_STOPPED, if_stopped
+from eventlog.config.load import Config
 from eventlog.core.clock import sleep
 from eventlog.errors import ConfigError, MonitorUnavailable, number_of
 
 
-def run_tail(context: CommandContext, request: Tail) -> None:
+def run_tail(context: CommandContext, request: Tail, config: Config) -> None:
     """Run ``eventlog tail``."""
-    config = context.config()
     if (url := monitor_url(config, request.url)) is None:
         raise ConfigError(
             "tail needs the monitor of a running publisher, since the database does not keep what "

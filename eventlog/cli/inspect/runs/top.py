@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from eventlog.cli.context import CommandContext, reading
+from eventlog.cli.context import CommandContext, reading_log
 from eventlog.cli.inspect.runs.monitor import LEVELS, Read, Status, monitor_url, read_monitor
 from eventlog.cli.inspect.runs.source_status import source_health
 from eventlog.cli.inspect.runs.status import publishing_status
@@ -22,7 +22,7 @@ from eventlog.config.load import Config
 from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import EventlogError
 from eventlog.publisher.context import QUEUE_CAP, Differences, SnapshotProgress
-from eventlog.publisher.declared import CAPTURE_INTERVAL, differences, find_log, retention_of
+from eventlog.publisher.declared import CAPTURE_INTERVAL, differences, retention_of
 from eventlog.publisher.monitor.status import HIDDEN, shape
 from eventlog.publisher.stream.open_source import source_status
 from eventlog.sql.doctor import age
@@ -83,10 +83,10 @@ def run_top(context: CommandContext, request: Top, config: Config) -> None:
 
     def read() -> Status:
         nonlocal compared
-        with reading(config, Purpose.MONITOR) as db:
-            log, zone = find_log(db, config), config.publisher.event_time_zone
+        with reading_log(config, Purpose.MONITOR) as log:
+            zone = config.publisher.event_time_zone
             if compared is None or monotonic() > compared[0] + CAPTURE_INTERVAL:
-                compared = monotonic(), differences(db, config)
+                compared = monotonic(), differences(log.db, config)
             consumer = config.of_log.consumer
             return shape(
                 **publishing_status(

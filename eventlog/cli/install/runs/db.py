@@ -12,13 +12,13 @@ from eventlog.cli.command import CommandResult
 from eventlog.cli.context import (
     CommandContext,
     changing,
+    changing_log,
     confirm,
     end_change,
     engine_of,
     note,
     reading,
     sees_terminal,
-    session,
     table,
 )
 from eventlog.cli.install.db import Downgrade, Partition, Unpartition, Upgrade
@@ -52,9 +52,8 @@ _PARTITIONING: Final = (
 )
 
 
-def run_upgrade(context: CommandContext, request: Upgrade) -> CommandResult | None:
+def run_upgrade(context: CommandContext, request: Upgrade, config: Config) -> CommandResult | None:
     """Run ``eventlog db upgrade``."""
-    config = context.config()
     upgrade = partial(
         migrations.upgrade,
         revision=request.revision,
@@ -81,9 +80,8 @@ def run_upgrade(context: CommandContext, request: Upgrade) -> CommandResult | No
     )
 
 
-def run_current(context: CommandContext, request: object) -> CommandResult:
+def run_current(context: CommandContext, request: object, config: Config) -> CommandResult:
     """Run ``eventlog db current``."""
-    config = context.config()
     engine, _ = engine_of(config)
     set_purpose(engine, Purpose.MONITOR)
     reached, newest = migrations.current(engine, **names(config)), migrations.heads()
@@ -96,12 +94,10 @@ def run_current(context: CommandContext, request: object) -> CommandResult:
     )
 
 
-def run_epoch(context: CommandContext, request: object) -> CommandResult:
+def run_epoch(context: CommandContext, request: object, config: Config) -> CommandResult:
     """Run ``eventlog db start-epoch``."""
-    config = context.config()
-    with session(config, Purpose.EPOCH) as db:
-        log = find_log(db, config)
-        db.begin_publishing()
+    with changing_log(config, Purpose.EPOCH) as log:
+        log.db.begin_publishing()
         server = log.server_parts()
         lock_within(ledger_of(log), LOCK_WAIT)
         if running := [one.name for one in read_consumers(log) if log.is_consumer_locked(one.name)]:
@@ -120,15 +116,13 @@ def run_epoch(context: CommandContext, request: object) -> CommandResult:
     )
 
 
-def run_partition(context: CommandContext, request: Partition) -> CommandResult:
+def run_partition(context: CommandContext, request: Partition, config: Config) -> CommandResult:
     """Run ``eventlog db partition``."""
-    config = context.config()
-    with session(config) as db:
-        log = find_log(db, config)
+    with changing_log(config) as log:
         means = means_to_partition(log)
         if means.leaves(log):
             raise ConfigError(f"the log {log} is partitioned already: nothing to do")
-        reached = migrations.current(db.connection, **names(config))
+        reached = migrations.current(log.connection, **names(config))
         refuse_to_partition(log, means, is_ours=migrations.drops_log(reached, "base"))
         lock_all_readers(log)
         first, last = extent(log) or (1, 0)
@@ -146,11 +140,9 @@ def run_partition(context: CommandContext, request: Partition) -> CommandResult:
     )
 
 
-def run_unpartition(context: CommandContext, request: Unpartition) -> CommandResult:
+def run_unpartition(context: CommandContext, request: Unpartition, config: Config) -> CommandResult:
     """Run ``eventlog db unpartition``."""
-    config = context.config()
-    with session(config) as db:
-        log = find_log(db, config)
+    with changing_log(config) as log:
         means = means_to_partition(log)
         if not means.leaves(log):
             raise ConfigError(f"the log {log} is not partitioned by eventlog: nothing to do")
@@ -168,9 +160,11 @@ def run_unpartition(context: CommandContext, request: Unpartition) -> CommandRes
     )
 
 
-def run_downgrade(context: CommandContext, request: Downgrade) -> CommandResult | None:
+def run_downgrade(
+    context: CommandContext, request: Downgrade, config: Config
+) -> CommandResult | None:
     """Run ``eventlog db downgrade``."""
-    config, revision = context.config(), request.revision
+    revision = request.revision
     if request.as_sql:
         whose = offline(config, request.dialect_name)
         migrations.downgrade(

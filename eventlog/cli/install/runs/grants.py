@@ -5,13 +5,14 @@ from __future__ import annotations
 from eventlog.cli.command import CommandResult
 from eventlog.cli.context import CommandContext, note, reading
 from eventlog.cli.install.grants import Grants
+from eventlog.config.load import Config
 from eventlog.publisher.inspect import grants_for
 from eventlog.sql.port import Purpose
 
 
-def run_grants(context: CommandContext, request: Grants) -> CommandResult:
+def run_grants(context: CommandContext, request: Grants, config: Config) -> CommandResult:
     """Run ``eventlog grants``."""
-    config, role = context.config(), request.role
+    role = request.role
     with reading(config) as db:
         statements = grants_for(db, config, role, Purpose(request.purpose))
         is_missing = db.has_user(db.dialect.spelled(role)) is False

@@ -18,6 +18,7 @@ from eventlog.cli.context import (
     error_line,
     note,
     reading,
+    reading_log,
     result,
     sees_terminal,
     table,
@@ -76,9 +77,8 @@ _SIGNS: Final = {
 }
 
 
-def run_plan(context: CommandContext, request: Plan) -> ExitCode:
+def run_plan(context: CommandContext, request: Plan, config: Config) -> ExitCode:
     """Run ``eventlog triggers plan``."""
-    config = context.config()
     with reading(config, Purpose.MONITOR) as db:
         planned = _plan_with_loopback(db, config, without_log=True)
 
@@ -101,9 +101,9 @@ def run_plan(context: CommandContext, request: Plan) -> ExitCode:
     return ExitCode.NO if request.check and planned.differences and not planned.refused else refused
 
 
-def run_apply(context: CommandContext, request: Apply) -> ExitCode:
+def run_apply(context: CommandContext, request: Apply, config: Config) -> ExitCode:
     """Run ``eventlog triggers apply``."""
-    config, dry = context.config(), request.dry
+    dry = request.dry
     if dry or request.as_sql:
         with reading(config) as db:
             planned = _plan_with_loopback(db, config, without_log=True)
@@ -228,9 +228,9 @@ def _unwatched(planned: TriggerPlan) -> str:
     )
 
 
-def run_drop(context: CommandContext, request: Drop) -> CommandResult | None:
+def run_drop(context: CommandContext, request: Drop, config: Config) -> CommandResult | None:
     """Run ``eventlog triggers drop``."""
-    config, drop_log, timeout = context.config(), request.drop_log, request.lock_timeout
+    drop_log, timeout = request.drop_log, request.lock_timeout
 
     def planned_drop(db: OpenDatabase) -> TriggerPlan:
         planned = triggers_of(db.dialect).plan_drop(db.connection, find_log(db, config).table)
@@ -285,14 +285,13 @@ def _confirm_drop(planned: TriggerPlan, log: str | None) -> None:
         confirm(f"This drops {'; and '.join(goes)}.", yes=False)
 
 
-def run_list(context: CommandContext, request: List) -> CommandResult | None:
+def run_list(context: CommandContext, request: List, config: Config) -> CommandResult | None:
     """Run ``eventlog triggers list``."""
     if request.dialect_name is not None and request.catalog_file is not None:
-        _print_compiled(context, load_dialect(request.dialect_name), request.catalog_file)
+        _print_compiled(config, load_dialect(request.dialect_name), request.catalog_file)
         return None
-    config = context.config()
-    with reading(config, Purpose.MONITOR) as db:
-        installed = triggers_of(db.dialect).installed(db.connection, find_log(db, config).table)
+    with reading_log(config, Purpose.MONITOR) as log:
+        installed = triggers_of(log.dialect).installed(log.connection, log.table)
     if request.as_sql:
         for function in dict.fromkeys(
             one.function_sql for one in installed if one.function_sql is not None
@@ -312,12 +311,11 @@ def run_list(context: CommandContext, request: List) -> CommandResult | None:
     return CommandResult([one._asdict() for one in installed], show)
 
 
-def _print_compiled(context: CommandContext, dialect: Dialect, catalog_file: Path) -> None:
+def _print_compiled(config: Config, dialect: Dialect, catalog_file: Path) -> None:
     """Print the script that makes the declared triggers, without connecting to a database.
 
     Raises ConfigError.
     """
-    config = context.config()
     try:
         database = database_from_json(read_catalog(catalog_file))
     except ConfigError as error:

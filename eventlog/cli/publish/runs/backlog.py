@@ -15,13 +15,12 @@ from eventlog.cli.context import CommandContext, master_of, note, result, spark_
 from eventlog.cli.publish.backlog import Estimate, Mark, Release, Run
 from eventlog.cli.stopping import DONE, if_stopped
 from eventlog.config.load import Config
-from eventlog.config.settings import DEFAULT_FORMAT
 from eventlog.conversion import read_map
 from eventlog.errors import ConfigError, number_of
 from eventlog.publisher.context import remarks
 
 
-def run_run(context: CommandContext, request: Run) -> CommandResult:
+def run_run(context: CommandContext, request: Run, config: Config) -> CommandResult:
     """Run ``eventlog backlog run``."""
     spark = spark_module("eventlog.spark.backlog.backlog")
     chosen, map_file = request.chosen, request.chosen["options"]
@@ -36,9 +35,6 @@ def run_run(context: CommandContext, request: Run) -> CommandResult:
             "quiet": context.quiet,
         }
     )
-    # The configured format is replaced: messages need Kafka where they are published,
-    # but this job writes files.
-    config = context.config(format__type=DEFAULT_FORMAT)
     if not context.quiet:
         note("Starting Spark, which takes some seconds")
     with _watched(config, job.out, job.format) as progress:
@@ -46,38 +42,38 @@ def run_run(context: CommandContext, request: Run) -> CommandResult:
     return _result(report, job.out, no_claim=job.no_claim)
 
 
-def run_mark(context: CommandContext, request: Mark) -> CommandResult:
+def run_mark(context: CommandContext, request: Mark, config: Config) -> CommandResult:
     """Run ``eventlog backlog mark``."""
     spark, out = spark_module("eventlog.spark.backlog.backlog"), request.out
-    job = context.config(format__type=DEFAULT_FORMAT), out, request.acknowledge, request.connections
+    job = config, out, request.acknowledge, request.connections
     if request.dry:
         rows = spark.count_to_mark(*job)
         return CommandResult(
             {"directory": _shown(out), "rows": rows, "dry_run": True},
             f"{number_of(rows, 'row')} would be marked",
         )
-    with _watched(job[0], out, "") as progress:
+    with _watched(config, out, "") as progress:
         report = spark.mark_finished(*job, quiet=context.quiet, **progress)
     return _result(report, out, no_claim=False)
 
 
-def run_estimate(context: CommandContext, request: Estimate) -> CommandResult:
+def run_estimate(context: CommandContext, request: Estimate, config: Config) -> CommandResult:
     """Run ``eventlog backlog estimate``."""
     expected = spark_module("eventlog.spark.backlog.preflight").estimate(
-        context.config(format__type=DEFAULT_FORMAT),
+        config,
         master_of(request.master),
         request.partition_rows,
     )
     return CommandResult(asdict(expected), partial(_print_estimate, expected))
 
 
-def run_release(context: CommandContext, request: Release) -> CommandResult:
+def run_release(context: CommandContext, request: Release, config: Config) -> CommandResult:
     """Run ``eventlog backlog release``."""
     dry = request.dry
     if not dry:
         if_stopped("the rows may still be claimed; run the same command again")
     released = spark_module("eventlog.spark.backlog.claim").release(
-        context.config(format__type=DEFAULT_FORMAT), request.out, force=request.force, dry=dry
+        config, request.out, force=request.force, dry=dry
     )
     given, then = ("would be given", "would no longer be") if dry else ("given", "is no longer")
     return CommandResult(

@@ -10,13 +10,19 @@ from functools import partial
 from typing import Final
 
 from eventlog.cli.command import CommandResult
-from eventlog.cli.context import CommandContext, confirm, end_change, reading, session, table
+from eventlog.cli.context import (
+    CommandContext,
+    changing_log,
+    confirm,
+    end_change,
+    reading_log,
+    table,
+)
 from eventlog.cli.known_consumer import unknown_consumer
 from eventlog.cli.repair.consumers import Drop, Reset
 from eventlog.config.kinds import BEGIN
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError, ConsumerRuns
-from eventlog.publisher.declared import find_log
 from eventlog.publisher.inspect import consumer_statuses
 from eventlog.publisher.ledger import LOCK_WAIT, try_within
 from eventlog.sql.doctor import age
@@ -25,11 +31,9 @@ from eventlog.sql.port import OpenLog, Purpose
 from eventlog.sql.readers import consumers as lines
 
 
-def run_list(context: CommandContext, request: object) -> CommandResult:
+def run_list(context: CommandContext, request: object, config: Config) -> CommandResult:
     """Run ``eventlog consumers list``."""
-    config = context.config()
-    with reading(config, Purpose.MONITOR) as db:
-        log = find_log(db, config)
+    with reading_log(config, Purpose.MONITOR) as log:
         found = consumer_statuses(log, config.publisher.event_time_zone)
     data = {"log": str(log), "consumers": [one.as_data() for one in found]}
     if not found:
@@ -60,9 +64,8 @@ _COLUMNS: Final = (
 )
 
 
-def run_reset(context: CommandContext, request: Reset) -> CommandResult:
+def run_reset(context: CommandContext, request: Reset, config: Config) -> CommandResult:
     """Run ``eventlog consumers reset``."""
-    config = context.config()
     name, dry = request.name, request.dry
     try:
         begins = BEGIN.parse(request.start_from)
@@ -79,9 +82,8 @@ def run_reset(context: CommandContext, request: Reset) -> CommandResult:
     )
 
 
-def run_drop(context: CommandContext, request: Drop) -> CommandResult:
+def run_drop(context: CommandContext, request: Drop, config: Config) -> CommandResult:
     """Run ``eventlog consumers drop``."""
-    config = context.config()
     name, dry = request.name, request.dry
     with _taken(config, request, "This deletes consumer {} of the log {}.") as log:
         lines.forget(log, name)
@@ -97,8 +99,7 @@ def _taken(config: Config, request: Reset | Drop, loss: str) -> Iterator[OpenLog
     """Yield the log while the consumer cannot start, without its deliveries; then commit unless
     dry. ``loss`` is the sentence that names what is lost, with places for consumer and log.
     """
-    with session(config, Purpose.RESET) as db:
-        log = find_log(db, config)
+    with changing_log(config, Purpose.RESET) as log:
         _take(log, request.name)
         if not request.dry:
             confirm(loss.format(request.name, log), yes=request.yes)

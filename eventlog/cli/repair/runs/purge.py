@@ -11,13 +11,12 @@ from functools import partial
 from typing import Any, Final
 
 from eventlog.cli.command import CommandResult
-from eventlog.cli.context import CommandContext, confirm, note, progress, session
+from eventlog.cli.context import CommandContext, changing_log, confirm, note, progress
 from eventlog.cli.repair.purge import Purge, parse_age
 from eventlog.cli.stopping import DONE, NOTHING, if_stopped
 from eventlog.config.load import Config
 from eventlog.core.clock import sleep
 from eventlog.errors import ConfigError, LogInUse, number_of
-from eventlog.publisher.declared import find_log
 from eventlog.publisher.upkeep import (
     Extent,
     LeafPurge,
@@ -39,14 +38,13 @@ _REMOVED: Final = {True: "would be removed", False: "removed"}
 """What has happened, by --dry-run."""
 
 
-def run_purge(context: CommandContext, request: Purge) -> CommandResult:
+def run_purge(context: CommandContext, request: Purge, config: Config) -> CommandResult:
     """Run ``eventlog purge``."""
-    config, dry = context.config(), request.dry
+    dry = request.dry
     if request.table is not None:
         return _finish(config, request, request.table)
     limit, older = _limit(config, request.age)
-    with session(config, Purpose.PURGE) as db:
-        log = find_log(db, config)
+    with changing_log(config, Purpose.PURGE) as log:
         if not dry:
             check_purge_rights(log)
         event_time, error_time = purge_cutoff(log, config.publisher.event_time_zone, limit)
@@ -126,8 +124,7 @@ def _lines(data: Mapping[str, Any]) -> Iterator[str]:
 
 def _finish(config: Config, request: Purge, name: str) -> CommandResult:
     """Drop a table that was a leaf of the log and that no purge has recorded."""
-    with session(config, Purpose.PURGE) as db:
-        log = find_log(db, config)
+    with changing_log(config, Purpose.PURGE) as log:
         means = means_to_partition(log)
         refuse_unless_owner(log, means)
         check_purge_rights(log)

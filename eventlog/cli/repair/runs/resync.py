@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection
 
 from eventlog.cli.command import CommandResult
-from eventlog.cli.context import CommandContext, note, progress, session
+from eventlog.cli.context import CommandContext, changing_log, note, progress
 from eventlog.cli.repair.resync import Resync
 from eventlog.cli.stopping import COMMITTING, DONE, NOTHING, if_stopped
 from eventlog.config.load import Config
@@ -25,7 +25,7 @@ from eventlog.errors import BadTableKey, ConfigError, DatabaseError, DatabaseUna
 from eventlog.exit_codes import ExitCode
 from eventlog.files.text import spooled
 from eventlog.model import EventType
-from eventlog.publisher.declared import class_named, find_log, read_catalog
+from eventlog.publisher.declared import class_named, read_catalog
 from eventlog.sql import resync as batches
 from eventlog.sql.port import Addition, OpenLog, Purpose, ResyncBatch, Selection, as_database_errors
 from eventlog.sql.resync import Unfinished, WriteBatch
@@ -85,11 +85,10 @@ class Report:
         self.problems += islice(sentences, max(0, SHOWN - len(self.problems)))
 
 
-def run_resync(context: CommandContext, request: Resync) -> CommandResult:
+def run_resync(context: CommandContext, request: Resync, config: Config) -> CommandResult:
     """Run ``eventlog resync``."""
     dry, keys_file = request.dry, request.keys_file
     digest = None if keys_file is None else fingerprint(keys_file)
-    config = context.config()
     with (
         _opened(config, request.class_name, resumable=not request.keys) as opened,
         ExitStack() as files,
@@ -161,8 +160,7 @@ def read_lines(
 
 @contextmanager
 def _opened(config: Config, class_name: str, *, resumable: bool) -> Iterator[Opened]:
-    with session(config, Purpose.RESYNC) as db:
-        log = find_log(db, config)
+    with changing_log(config, Purpose.RESYNC) as log:
         catalog = read_catalog(log, config)
         cls = class_named(catalog, class_name)
         if resumable:

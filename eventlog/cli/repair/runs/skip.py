@@ -12,11 +12,11 @@ from functools import partial
 from eventlog.cli.command import CommandResult
 from eventlog.cli.context import (
     CommandContext,
+    changing_log,
     confirm,
     end_change,
     note,
     result,
-    session,
     shown_commands,
 )
 from eventlog.cli.known_consumer import consumer_row
@@ -26,7 +26,7 @@ from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog
 from eventlog.core.rows.event_ids import record_id_of
 from eventlog.errors import ConfigError, number_of
-from eventlog.publisher.declared import catalog_if_readable, class_named, find_log, read_catalog
+from eventlog.publisher.declared import catalog_if_readable, class_named, read_catalog
 from eventlog.publisher.inspect import (
     Skipped,
     objects_of,
@@ -44,8 +44,7 @@ def run_skip(context: CommandContext, request: Skip, config: Config) -> CommandR
     """Run ``eventlog skip`` for a log."""
     consumer, why = request.consumer or config.of_log.consumer, _why(request)
     catalog, class_name = None, request.class_name
-    with session(config, Purpose.SKIP) as db:
-        log = find_log(db, config)
+    with changing_log(config, Purpose.SKIP) as log:
         if class_name is not None:
             catalog = read_catalog(log, config)
             class_name = class_named(catalog, class_name).name
