@@ -10,12 +10,11 @@ import gc
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -447,24 +446,35 @@ class _LazyGroup(Group):
 # --- running a command ----------------------------------------------------------------------------
 
 
-def _settings(assignments: Sequence[str], **named: str | None) -> dict[str, str]:
-    """Return the flags as ``section.key`` -> text.
+_OVERRIDES: Final = {
+    "database_url": "database.url",
+    "schema": "database.schema_name",
+    "log_table": "database.log_table",
+}
+"""The settings that options of all commands override."""
 
-    Raises ConfigError for a ``--set`` that is not an assignment.
+
+def _with_option(context: CommandContext, name: str, value: Any) -> CommandContext:
+    """Return the context with an option of all commands. Raises ConfigError for a ``--set`` that is
+    not an assignment.
     """
-    flags: dict[str, str] = {}
-    for assignment in assignments:
-        name, equals, value = assignment.partition("=")
-        if not equals:
-            raise ConfigError(
-                f"--set {assignment}: write it as SECTION.KEY=VALUE, such as "
-                "publisher.batch_size=10"
-            )
-        flags[name.strip()] = value
-    flags.update(
-        {name.replace("__", "."): value for name, value in named.items() if value is not None}
-    )
-    return flags
+    if name == "assignments":
+        return context.with_flags(dict(map(_assignment, value)))
+    if name in _OVERRIDES:
+        return context.with_flags({_OVERRIDES[name]: value})
+    if name == "verbose":
+        value += context.verbose
+    return replace(context, **{name: value})
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    """Return a ``--set`` as ``section.key`` and text."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ConfigError(
+            f"--set {text}: write it as SECTION.KEY=VALUE, such as publisher.batch_size=10"
+        )
+    return name.strip(), value
 
 
 def _settings_of(
@@ -515,16 +525,7 @@ def _settings_of(
               "their traceback.")  # fmt: skip
 @click.version_option(__version__, prog_name="eventlog", message="%(prog)s %(version)s")
 @click.pass_context
-def cli(
-    ctx: click.Context,
-    config_file: Path | None,
-    database_url: str | None,
-    schema: str | None,
-    log_table: str | None,
-    assignments: tuple[str, ...],
-    quiet: bool,
-    verbose: int,
-) -> None:
+def cli(ctx: click.Context, /, **given: Any) -> None:
     """Publish what database triggers log, and convert changes between formats.
 
     Begin with `eventlog init`. `eventlog demo` runs a demonstration, `eventlog doctor` finds
@@ -533,14 +534,11 @@ def cli(
     Settings come from eventlog.toml. EVENTLOG_<SECTION>_<KEY> in the environment overrides them,
     and flags override both.
     """
-    configure_logging(LogSettings(), quiet=quiet, verbose=verbose)
-    flags = _settings(
-        assignments,
-        database__url=database_url,
-        database__schema_name=schema,
-        database__log_table=log_table,
-    )
-    ctx.obj = CommandContext(config_file, flags, quiet, verbose)
+    ctx.obj = CommandContext(None, {})
+    for name, value in ({"assignments": given["assignments"]} | given).items():  # the weakest first
+        if value is not None:
+            ctx.obj = _with_option(ctx.obj, name, value)
+    configure_logging(LogSettings(), quiet=ctx.obj.quiet, verbose=ctx.obj.verbose)
 
 
 @cache
@@ -548,7 +546,7 @@ def _trailing_options() -> tuple[click.Option, ...]:
     """Return the options of all commands as a command accepts them after its name."""
     options = []
     for option in cli.params:
-        if isinstance(option, click.Option) and option.name in _TRAILING:
+        if isinstance(option, click.Option) and option.expose_value:
             trailing = copy(option)
             # The variable counts once, before the command.
             trailing.hidden, trailing.expose_value, trailing.envvar = True, False, None
@@ -557,23 +555,9 @@ def _trailing_options() -> tuple[click.Option, ...]:
     return tuple(options)
 
 
-_TRAILING: Final[Mapping[str, Callable[[CommandContext, Any], CommandContext]]] = {
-    "config_file": lambda context, file: replace(context, config_file=file),
-    "database_url": lambda context, url: context.with_flags(_settings((), database__url=url)),
-    "schema": lambda context, name: context.with_flags(_settings((), database__schema_name=name)),
-    "log_table": lambda context, name: context.with_flags(_settings((), database__log_table=name)),
-    "assignments": lambda context, given: context.with_flags(_settings(given)),
-    "quiet": lambda context, quiet: replace(context, quiet=quiet),
-    "verbose": lambda context, count: replace(context, verbose=context.verbose + count),
-}
-"""For each option of all commands, the function that applies it to the context of the command
-before it.
-"""
-
-
 def _take_trailing(ctx: click.Context, option: click.Parameter, value: Any) -> None:
     if value and not ctx.resilient_parsing:
-        ctx.obj = _TRAILING[option.name or ""](ctx.obj, value)
+        ctx.obj = _with_option(ctx.obj, option.name or "", value)
         configure_logging(LogSettings(), quiet=ctx.obj.quiet, verbose=ctx.obj.verbose)
 
 

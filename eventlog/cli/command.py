@@ -49,9 +49,9 @@ class Request:
 
 
 _SETTINGS: Final = {
-    "source": "source__type",
-    "consumer": "source__consumer",
-    "format_name": "format__type",
+    "source": "source.type",
+    "consumer": "source.consumer",
+    "format_name": "format.type",
 }
 
 
@@ -66,7 +66,7 @@ class AddressedRequest(Request):
 
     def run(self, context: CommandContext) -> Any:
         flags = {_SETTINGS[name]: getattr(self, name, None) for name in self.overriding}
-        config = context.config(**flags)
+        config = context.with_flags(flags).config()
         if config.follows and self.consumer is not None:
             raise ConfigError("--consumer is for a log; a followed source has no consumers")
         return self.runner("_of_source" if config.follows else "")(context, self, config)

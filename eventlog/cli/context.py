@@ -56,26 +56,22 @@ class CommandContext:
         """True if the result on standard output is all that is asked for."""
         return self.quiet or self.as_json
 
-    def with_flags(self, flags: Mapping[str, str]) -> CommandContext:
-        """Return the context with further settings, which override its own."""
-        return replace(self, flags={**self.flags, **flags})
+    def with_flags(self, flags: Mapping[str, str | None]) -> CommandContext:
+        """Return the context with further settings, which override its own; None = not given."""
+        given = {name: value for name, value in flags.items() if value is not None}
+        return replace(self, flags={**self.flags, **given})
 
     @property
     def file(self) -> Path | None:
         """The configuration file that is read, None without one."""
         return self.config_file or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
 
-    def config(self, **flags: str | None) -> Config:
-        """Return the configuration, with a command's flags (``publisher__batch_size="10"``) over
-        the global ones.
+    def config(self) -> Config:
+        """Return the configuration.
 
         Without --config, eventlog.toml is read if it exists. Prints warnings. Raises ConfigError.
         """
-        path = self.file
-        of_command = {
-            name.replace("__", "."): value for name, value in flags.items() if value is not None
-        }
-        config = load(path, os.environ, {**self.flags, **of_command})
+        config = load(self.file, os.environ, self.flags)
         configure_logging(
             config.log, quiet=self.quiet, verbose=self.verbose, log=config.publication
         )

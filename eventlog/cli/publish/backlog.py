@@ -55,7 +55,8 @@ class _BacklogRequest(Request):
     def run(self, context: CommandContext) -> Any:
         # The configured format is replaced: messages need Kafka where they are published,
         # but this job writes files.
-        return self.runner()(context, self, context.config(format__type=DEFAULT_FORMAT))
+        config = context.with_flags({"format.type": DEFAULT_FORMAT}).config()
+        return self.runner()(context, self, config)
 
 
 _out_option = click.option(
