@@ -8,7 +8,7 @@ from functools import partial
 
 from eventlog.cli.command import CommandResult
 from eventlog.cli.context import result, table
-from eventlog.cli.inspect.health_lines import in_words, print_health, when_sent
+from eventlog.cli.inspect.health_lines import in_words, print_events, print_health
 from eventlog.core.clock import utc_now
 from eventlog.errors import number_of
 from eventlog.publisher.run import Facts, Health, judge
@@ -67,14 +67,8 @@ def _print_source(status: SourceStatus, moved_seconds: float | None, limit: int)
         result(f"after it: {status.behind.number} {status.behind.unit}")
     if status.unknown is not None:
         result(f"how much follows it is unknown: {status.unknown}")
-    if status.waiting:
-        result(f"{number_of(len(status.waiting), 'event')} {when_sent(status.publisher_runs)}:")
-        table(
-            ("document", "event-id", "table", "key", "attempts", "last answer"),
-            status.waiting[:limit],
-        )
-        if (more := len(status.waiting) - limit) > 0:
-            result(f"... and {more} more (--limit {len(status.waiting)}, or --json, lists all)")
+    headings = ("document", "event-id", "table", "key", "attempts", "last answer")
+    print_events(headings, status.waiting, status.publisher_runs, limit)
     if status.failures is None:
         result("what failed is unknown: this user may not read it")
     if status.failures:

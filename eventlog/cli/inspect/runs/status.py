@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Final
@@ -17,7 +17,7 @@ import click
 from eventlog.cli.begin.settings import print_settings
 from eventlog.cli.command import CommandResult, report
 from eventlog.cli.context import CommandContext, error_line, reading_log, result, table
-from eventlog.cli.inspect.health_lines import COLOURS, in_words, print_health, when_sent
+from eventlog.cli.inspect.health_lines import COLOURS, in_words, print_events, print_health
 from eventlog.cli.inspect.runs.source_status import status_of_source
 from eventlog.cli.inspect.status import Doctor
 from eventlog.cli.inspect.status import Status as StatusRequest
@@ -31,10 +31,8 @@ from eventlog.errors import ConfigError, DatabaseError, ReceiverUnavailable, num
 from eventlog.exit_codes import ExitCode
 from eventlog.model import Status
 from eventlog.publisher.context import (
-    NO_RETENTION,
     Differences,
     Measured,
-    Retention,
     SnapshotProgress,
     measure_queue,
 )
@@ -109,10 +107,7 @@ def _status_of_log(config: Config, limit: int) -> CommandResult:
     """Return the status of the log; people see at most ``limit`` events being delivered."""
     consumer = config.of_log.consumer
     with reading_log(config, Purpose.MONITOR) as log:
-        zone = config.publisher.event_time_zone
-        known = publishing_status(
-            log, consumer, zone, differences(log.db, config), retention_of(config)
-        )
+        known = publishing_status(log, config, differences(log.db, config))
         if consumer is None:
             known |= {"rows": count_by_status(log)}
     status = shape(**known)
@@ -120,30 +115,24 @@ def _status_of_log(config: Config, limit: int) -> CommandResult:
 
 
 def publishing_status(
-    log: OpenLog,
-    consumer: str | None,
-    event_time_zone: str,
-    differ: Differences,
-    retention: Retention = NO_RETENTION,
-    cap: int | None = None,
+    log: OpenLog, config: Config, differ: Differences, cap: int | None = None
 ) -> dict[str, Any]:
-    """Return the status of a log's publisher from the database, by the names of the monitor's
-    status: its health, whether it runs, the rows in the queue, the events being delivered, the rows
-    that wait for the marks of a backlog job, None if there are no such rows, and the state of the
-    consumers.
+    """Return the status of a log's publisher, or of the configured consumer, from the database, by
+    the names of the monitor's status: its health, whether it runs, the rows in the queue, the
+    events being delivered, the rows that wait for the marks of a backlog job, None if there are no
+    such rows, and the state of the consumers.
 
-    ``differ`` is how the triggers differ from the declared ones. ``retention`` is what purges have
-    to obey. ``consumer`` names the consumer to
-    report on in place of the publisher, with its waiting rows if it is registered. ``cap`` is the
-    most rows of the publisher's queue to count; None = all.
+    ``differ`` is how the triggers differ from the declared ones. ``cap`` is the most rows of the
+    publisher's queue to count; None = all.
     """
+    consumer, event_time_zone = config.of_log.consumer, config.publisher.event_time_zone
     ledger = ledger_of(log, consumer)
     deliveries, claim = read_recorded(log, ledger.consumer)
     consumers = consumer_statuses(log, event_time_zone)
     in_flight = _events_in_delivery(log, deliveries)
     measured = replace(Measured.read(log, ledger.consumer), consumers=consumers)
     if consumer is None:
-        measured = with_retention(log, retention, event_time_zone, measured)
+        measured = with_retention(log, retention_of(config), event_time_zone, measured)
     runs = is_at_work(log, ledger.consumer)
     measured = _with_queue(log, consumer, event_time_zone, cap, measured)
     snapshot = measured.oldest_snapshot
@@ -241,7 +230,8 @@ def _events_in_delivery(log: OpenLog, deliveries: Iterable[Delivery]) -> list[di
 
 def _print_status(status: Mapping[str, Any], consumer: str | None, limit: int) -> None:
     _print_queue(status, consumer)
-    _print_in_flight(status["in_flight"], status["publisher_runs"], limit)
+    events = [tuple(event[name] for name in _IN_FLIGHT) for event in status["in_flight"]]
+    print_events(tuple(_IN_FLIGHT.values()), events, status["publisher_runs"], limit)
     if status["backlog"] is not None:
         result(f"{status['backlog']}:")
         for way_out in CLAIM_WAYS_OUT:
@@ -302,20 +292,6 @@ _IN_FLIGHT: Final = {
     "answer": "last answer",
 }
 """The fields of an event in flight, each with the head of its column."""
-
-
-def _print_in_flight(
-    events: Sequence[Mapping[str, Any]], publisher_runs: bool | None, limit: int
-) -> None:
-    if not events:
-        return
-    result(f"{number_of(len(events), 'event')} {when_sent(publisher_runs)}:")
-    table(
-        tuple(_IN_FLIGHT.values()),
-        [tuple(event[name] for name in _IN_FLIGHT) for event in events[:limit]],
-    )
-    if len(events) > limit:
-        result(f"... and {len(events) - limit} more (--limit {len(events)}, or --json, lists all)")
 
 
 def _print_consumer(one: Mapping[str, Any]) -> None:

@@ -22,7 +22,7 @@ from eventlog.config.load import Config
 from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import EventlogError
 from eventlog.publisher.context import QUEUE_CAP, Differences, SnapshotProgress
-from eventlog.publisher.declared import CAPTURE_INTERVAL, differences, retention_of
+from eventlog.publisher.declared import CAPTURE_INTERVAL, differences
 from eventlog.publisher.monitor.status import HIDDEN, shape
 from eventlog.publisher.stream.open_source import source_status
 from eventlog.sql.doctor import age
@@ -84,15 +84,9 @@ def run_top(context: CommandContext, request: Top, config: Config) -> None:
     def read() -> Status:
         nonlocal compared
         with reading_log(config, Purpose.MONITOR) as log:
-            zone = config.publisher.event_time_zone
             if compared is None or monotonic() > compared[0] + CAPTURE_INTERVAL:
                 compared = monotonic(), differences(log.db, config)
-            consumer = config.of_log.consumer
-            return shape(
-                **publishing_status(
-                    log, consumer, zone, compared[1], retention_of(config), QUEUE_CAP
-                )
-            )
+            return shape(**publishing_status(log, config, compared[1], QUEUE_CAP))
 
     _show(request, config, read)
 
