@@ -1,9 +1,9 @@
 """An output directory that appears whole, names its owner, and can be taken over by a later run.
 
 ``_STARTED`` is written first and ``_SUCCESS`` last; in between the directory is not complete.
-``resume`` checks whether a run may begin in a directory, and ``begin`` begins it. Each file gets
-its final name only when it is whole. ``finish`` verifies every file and writes the manifest, then
-``_SUCCESS``.
+``job_directory`` checks whether a run may begin in a directory, and removes what a failed run has
+left. Each file gets its final name only when it is whole. ``JobDirectory.finish`` verifies every
+file and writes the manifest, then ``_SUCCESS``.
 """
 
 from __future__ import annotations
@@ -310,7 +310,7 @@ class Directory:
         return found.hexdigest()
 
 
-# --- begin, resume, finish ------------------------------------------------------------------------
+# --- resume, begin, finish ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,80 +385,105 @@ def resume(
     return None
 
 
-def begin(directory: Directory, owner: Owner, outputs: Collection[str], job: str = "") -> None:
-    """Record the owner of the directory, and empty it: the files of an unfinished run are deleted.
-    ``outputs`` are the files that will be written.
+@dataclass(slots=True)
+class JobDirectory:
+    """A directory in which a job works. ``job_directory`` opens it."""
 
-    ``job`` is the name of the run, which ``job_in`` returns.
+    directory: Directory
+    owner: Owner
+    known: Mapping[str, Any] | None = None
+    """The manifest of a finished directory, None if the job has not finished there."""
+    is_begun: bool = False
+    """True from the beginning of the run until it is about to finish."""
+
+    def begin(self, outputs: Collection[str], job: str = "") -> None:
+        """Record the owner of the directory, and empty it: the files of an unfinished run are
+        deleted. A finished directory becomes unfinished, without a change of its content.
+
+        ``outputs`` are the files that will be written. ``job`` is the name of the run, which
+        ``job_in`` returns.
+        """
+        directory, self.is_begun = self.directory, True
+        if self.known is not None:
+            self._start(outputs, job)
+            directory.delete(SUCCESS)
+        else:
+            directory.make()
+            names = directory.names()
+            self._start({*outputs, *_outputs(_recorded(directory, names))}, job)
+            for name in sorted(names):
+                if name != _STARTED:
+                    directory.delete(name)
+        directory.make(TEMPORARY)
+
+    def finish(
+        self,
+        manifest: Mapping[str, Any],
+        files: Mapping[str, int | None],
+        before_success: Callable[[str], None] | None = None,
+    ) -> None:
+        """Verify that every file or folder exists, write the manifest, and then ``_SUCCESS``.
+        Raises ConfigError.
+
+        ``files`` has their names, with the known sizes. ``before_success`` is called with the
+        SHA-256 of the manifest when only ``_SUCCESS`` is missing.
+        """
+        directory, self.is_begun = self.directory, False
+        there = directory.sizes(files)
+        for name, size in files.items():
+            if name not in there or (size is not None and there[name] != size):
+                raise ConfigError(
+                    f"{name} is missing in {directory.location}, or has another size than when it "
+                    "was written. Give a directory that the driver and all workers reach under the "
+                    "same name"
+                )
+        directory.delete(TEMPORARY)
+        folders = sorted(_folders_of(files))
+        for folder in folders:
+            directory.sync(folder)
+        outputs = [name for name in folders if "/" not in name and not self.owner.is_own(name)]
+        identity = {"manifest_format": _MANIFEST_FORMAT, **self.owner.identity}
+        content = (
+            json.dumps({**identity, **manifest, "folders": outputs}, indent=1) + "\n"
+        ).encode()
+        directory.write(MANIFEST, content)
+        directory.sync()
+        if before_success is not None:
+            before_success(sha256(content).hexdigest())
+        directory.write(SUCCESS, b"")
+        directory.sync()
+        directory.delete(_STARTED)
+
+    def _start(self, outputs: Collection[str], job: str) -> None:
+        value = {**self.owner.identity, "job": job, "outputs": sorted(outputs)}
+        self.directory.write(_STARTED, json.dumps(value).encode())
+
+
+@contextmanager
+def job_directory(
+    directory: Directory, owner: Owner, outputs: Collection[str] = ()
+) -> Iterator[JobDirectory]:
+    """Yield the directory for a job, which may ``begin`` and ``finish`` in it while the block runs.
+
+    If the job fails, its temporary files are deleted, which may be as large as the output. If it
+    fails for its options, a new directory is emptied, so that another job may use it. Raises
+    ConfigError as ``resume`` does.
     """
-    directory.make()
-    names = directory.names()
-    _start(directory, owner, {*outputs, *_outputs(_recorded(directory, names))}, job)
-    for name in sorted(names):
-        if name != _STARTED:
-            directory.delete(name)
-    directory.make(TEMPORARY)
-
-
-def reopen(directory: Directory, owner: Owner, outputs: Collection[str]) -> None:
-    """Make a finished directory unfinished, without changing its content."""
-    _start(directory, owner, outputs)
-    directory.delete(SUCCESS)
-    directory.make(TEMPORARY)
-
-
-def abandon(directory: Directory) -> None:
-    """Empty a directory in which a run began, so that another job may use it."""
-    for name in sorted(directory.names(), key=_STARTED.__eq__):
-        directory.delete(name)
-
-
-def finish(
-    directory: Directory,
-    owner: Owner,
-    manifest: Mapping[str, Any],
-    files: Mapping[str, int | None],
-    before_success: Callable[[str], None] | None = None,
-) -> None:
-    """Verify that every file or folder exists, write the manifest, and then ``_SUCCESS``. Raises
-    ConfigError.
-
-    ``files`` has their names, with the known sizes. ``before_success`` is called with the SHA-256
-    of the manifest when only ``_SUCCESS`` is missing.
-    """
-    there = directory.sizes(files)
-    for name, size in files.items():
-        if name not in there or (size is not None and there[name] != size):
-            raise ConfigError(
-                f"{name} is missing in {directory.location}, or has another size than when it was "
-                "written. Give a directory that the driver and all workers reach under the same "
-                "name"
-            )
-    directory.delete(TEMPORARY)
-    folders = sorted(_folders_of(files))
-    for folder in folders:
-        directory.sync(folder)
-    outputs = [name for name in folders if "/" not in name and not owner.is_own(name)]
-    value = {"manifest_format": _MANIFEST_FORMAT, **owner.identity, **manifest, "folders": outputs}
-    content = (json.dumps(value, indent=1) + "\n").encode()
-    directory.write(MANIFEST, content)
-    directory.sync()
-    if before_success is not None:
-        before_success(sha256(content).hexdigest())
-    directory.write(SUCCESS, b"")
-    directory.sync()
-    directory.delete(_STARTED)
+    opened = JobDirectory(directory, owner, resume(directory, owner, outputs))
+    try:
+        yield opened
+    except BaseException as error:
+        is_new = isinstance(error, ConfigError) and opened.known is None
+        with suppress(OSError, EventlogError):
+            for name in sorted(directory.names(), key=_STARTED.__eq__) if opened.is_begun else ():
+                if is_new or name == TEMPORARY:
+                    directory.delete(name)
+        raise
 
 
 def job_in(directory: Directory) -> str:
     """Return the name of the run that began the directory; empty if none did."""
     return str(_recorded(directory, directory.names()).get("job", ""))
-
-
-def _start(directory: Directory, owner: Owner, outputs: Collection[str], job: str = "") -> None:
-    directory.write(
-        _STARTED, json.dumps({**owner.identity, "job": job, "outputs": sorted(outputs)}).encode()
-    )
 
 
 def _is_finished(names: Collection[str]) -> bool:

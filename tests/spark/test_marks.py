@@ -29,7 +29,8 @@ from shared import in_ci
 from eventlog.errors import EventlogError, PublisherAlreadyRunning
 from eventlog.publisher.context.context import Counters
 from eventlog.publisher.declared.opening import open_context
-from eventlog.spark.backlog import backlog, claim
+from eventlog.spark.backlog import claim
+from eventlog.spark.directory import JobDirectory
 
 _LATE = (
     f"INSERT INTO {LOG} (event_type, table_name, table_key, column_name, new_value) VALUES (1, "
@@ -64,13 +65,13 @@ def test_a_row_committed_late_inside_the_range_is_not_marked_and_is_published_la
         early.exec_driver_sql(_LATE, ("idu=2",))
         early.commit()
         (late_id,) = late.exec_driver_sql(f"SELECT max(record_id) FROM {LOG}").one()
-        finish = backlog.finish
+        finish = JobDirectory.finish
 
         def commit_then_finish(*arguments: object) -> None:
             late.commit()  # after the snapshot, before the marks
             finish(*arguments)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(backlog, "finish", commit_then_finish)
+        monkeypatch.setattr(JobDirectory, "finish", commit_then_finish)
         out = tmp_path / "out"
         report = convert(config_of(log), out, mark=True)
     late_id = min(i for i, letter in statuses(log).items() if letter == "N")

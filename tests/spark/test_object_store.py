@@ -27,7 +27,7 @@ from shared import execute, url_of
 from eventlog import cli
 from eventlog.errors import ConfigError
 from eventlog.spark.backlog import job as jobs
-from eventlog.spark.directory import SUCCESS, Directory, Owner, begin, finish, job_in, resume
+from eventlog.spark.directory import SUCCESS, Directory, JobDirectory, Owner, job_in, resume
 
 OWNER = Owner("backlog job", {"log": "hr.eventlog"}, lambda said: f"documents of {said['log']}")
 
@@ -96,18 +96,20 @@ def test_an_unfinished_job_starts_over_and_a_finished_job_is_resumed(
     store: Store,
 ) -> None:
     directory = Directory(store.uri("halved"))
-    begin(directory, OWNER, (), "job1")
+    JobDirectory(directory, OWNER).begin((), "job1")
     jobs.write_run(directory, 1, [jobs.Blob(jobs.EVENTS, 1, 7, b"content")])  # and killed
 
     directory = Directory(store.uri("halved"))
     assert resume(directory, OWNER) is None
-    begin(directory, OWNER, (), "job2")
+    JobDirectory(directory, OWNER).begin((), "job2")
     assert job_in(directory) == "job2"
     run = jobs.write_run(directory, 1, [jobs.Blob(jobs.EVENTS, 1, 7, b"content")])
     assert [blob.content for blob in jobs.read_run(directory, run)] == [b"content"]
     directory.write("_ids/part-000001-job2.parquet", b"ids")
     told: list[str] = []
-    finish(directory, OWNER, {"job": "job2"}, {"_ids/part-000001-job2.parquet": 3}, told.append)
+    JobDirectory(directory, OWNER).finish(
+        {"job": "job2"}, {"_ids/part-000001-job2.parquet": 3}, told.append
+    )
     assert told == [directory.sha256("_manifest.json")]
     known = resume(Directory(store.uri("halved")), OWNER)
     assert known is not None
@@ -120,8 +122,8 @@ def test_without_boto3_an_empty_folder_object_remains_and_the_directory_is_resum
 ) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
     directory = Directory(store.uri("bare"))
-    begin(directory, OWNER, (), "job1")
-    finish(directory, OWNER, {"job": "job1"}, {})
+    JobDirectory(directory, OWNER).begin((), "job1")
+    JobDirectory(directory, OWNER).finish({"job": "job1"}, {})
     assert store.keys("bare") == {SUCCESS, "_manifest.json", ""}
     assert resume(Directory(store.uri("bare")), OWNER) is not None
 
@@ -145,7 +147,7 @@ def test_a_store_that_does_not_answer_is_reported_without_its_keys(
 def test_keys_in_the_uri_are_in_no_message_and_no_file(store: Store) -> None:
     directory = Directory(store.uri("masked"))
     assert "cret" not in directory.location
-    begin(directory, OWNER, (), "job1")
+    JobDirectory(directory, OWNER).begin((), "job1")
     directory.write("_manifest.json", json.dumps({"log": "fin.eventlog"}).encode())
     directory.write(SUCCESS, b"")
     with pytest.raises(ConfigError) as refused:

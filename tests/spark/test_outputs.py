@@ -21,7 +21,7 @@ from backlog_job import (
 )
 
 from eventlog.errors import ConfigError
-from eventlog.spark.backlog import backlog
+from eventlog.spark.directory import JobDirectory
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_an_unfinished_job_is_discarded_and_starts_over(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(backlog, "finish", die)
+        patch.setattr(JobDirectory, "finish", die)
         with pytest.raises(KeyboardInterrupt):
             convert(config_of(full_log), out, mark=True, partition_rows=400)
     assert files_of(out)

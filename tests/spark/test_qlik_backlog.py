@@ -46,8 +46,8 @@ from eventlog.qlik.messages.publish import class_columns
 from eventlog.qlik.sequence import WriterState, next_sequence, sequence_at, time_prefix
 from eventlog.qlik.tables.change_tables import refuse
 from eventlog.registry import format_named
-from eventlog.spark.backlog import backlog
 from eventlog.spark.backlog.backlog import Report as BacklogReport
+from eventlog.spark.directory import JobDirectory
 from eventlog.spark.frames.change_frame import change_of
 from eventlog.spark.frames.change_tables import read_change_table
 from eventlog.spark.frames.messages import read_messages
@@ -263,7 +263,7 @@ def test_an_unfinished_job_starts_over_and_a_finished_job_only_marks(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(backlog, "finish", die)
+        patch.setattr(JobDirectory, "finish", die)
         with pytest.raises(KeyboardInterrupt):
             convert(config_of(log), out, format="qlik-change-table", options=partitioned, mark=True)
     assert not (out / "_SUCCESS").exists()

@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -24,7 +24,7 @@ from eventlog.config.load import Config
 from eventlog.core.arguments import PATH_OR_URL, Kind, check_arguments
 from eventlog.core.clock import executor, monotonic, random_hex, utc_now
 from eventlog.core.rows.event_ids import raised_at
-from eventlog.errors import ConfigError, EventlogError, FormatError, number_of
+from eventlog.errors import ConfigError, FormatError, number_of
 from eventlog.files.compression import COMPRESSIONS
 from eventlog.publisher.context import Context, Counters, JobProgress, warn_of_loopback
 from eventlog.publisher.declared import class_names, class_schema, open_context, with_tables
@@ -63,11 +63,10 @@ from eventlog.spark.backlog.write import IDS, REPORT_SCHEMA, Recorded, write_par
 from eventlog.spark.directory import (
     MANIFEST,
     SUCCESS,
-    TEMPORARY,
     Directory,
+    JobDirectory,
     Owner,
-    begin,
-    finish,
+    job_directory,
     resume,
 )
 from eventlog.spark.log_source import (
@@ -185,18 +184,18 @@ def run(config: Config, request: Request) -> Report:
                 open_context(config, Counters(), purpose=Purpose.BACKLOG, lock_wait=LOCK_WAIT)
             )
             settings = _settings(config, request, context)
-            manifest = _finished(context, directory)
-            is_resumed = manifest is not None
             converted = began
-            if manifest is not None:
-                _refuse_other_settings(directory, manifest, settings, request.acknowledge)
-            else:
-                if not request.no_claim:
-                    refuse_if_claimed(context, directory)
-                directory.make_writable()
-                with _without_temporary(directory):
-                    manifest = _convert(config, request, context, directory, settings)
-                converted = monotonic()
+            with job_directory(directory, _owner(context)) as opened:
+                is_resumed = opened.known is not None
+                if opened.known is not None:
+                    manifest = _manifest_in(directory, opened.known)
+                    _refuse_other_settings(directory, manifest, settings, request.acknowledge)
+                else:
+                    if not request.no_claim:
+                        refuse_if_claimed(context, directory)
+                    directory.make_writable()
+                    manifest = _convert(config, request, context, opened, settings)
+                    converted = monotonic()
         marked = None
         if request.mark:
             marked = mark(
@@ -255,12 +254,13 @@ def _to_mark(
     if settings that determine the marks have changed.
     """
     directory = Directory(str(out))
-    manifest = _finished(context, directory)
-    if manifest is None:
+    known = resume(directory, _owner(context))
+    if known is None:
         raise ConfigError(
             f"{directory.location} has no {SUCCESS}, so its files are not complete. "
             "Convert the rows with `eventlog backlog run --out` first"
         )
+    manifest = _manifest_in(directory, known)
     config = replace(config, format=replace(config.format, type=manifest.format))
     asked = {
         name: value for name, value in manifest.settings.items() if name.startswith(OF_COMMAND)
@@ -295,19 +295,6 @@ def _with_note(note: str) -> Iterator[None]:
         raise
 
 
-@contextmanager
-def _without_temporary(directory: Directory) -> Iterator[None]:
-    """Delete the temporary files of the stages, which are as large as the output, if the block
-    fails.
-    """
-    try:
-        yield
-    except BaseException:
-        with suppress(OSError, EventlogError):
-            directory.delete(TEMPORARY)
-        raise
-
-
 def _owner(context: Context) -> Owner:
     """Return the owner of an output directory: a backlog job of this log."""
     log, database = str(context.log), describe(context.log.connection.engine.url)
@@ -336,13 +323,8 @@ def _settings(config: Config, request: Request, context: Context) -> dict[str, s
     )
 
 
-def _finished(context: Context, directory: Directory) -> Manifest | None:
-    """Return the manifest of a finished directory, None if a job may begin there. Raises
-    ConfigError as ``eventlog.spark.directory.resume`` does.
-    """
-    value = resume(directory, _owner(context))
-    if value is None:
-        return None
+def _manifest_in(directory: Directory, value: Mapping[str, Any]) -> Manifest:
+    """Return the manifest of a finished directory. Raises ConfigError."""
     try:
         return manifest_of(value)
     except (KeyError, TypeError) as error:
@@ -398,10 +380,10 @@ def _convert(
     config: Config,
     request: Request,
     context: Context,
-    directory: Directory,
+    opened: JobDirectory,
     settings: Mapping[str, str],
 ) -> Manifest:
-    started = utc_now()
+    started, directory = utc_now(), opened.directory
     kind = output_format(request.format)
     file_layout = request.file_layout or kind.file_layouts[0]
     output = Output(
@@ -447,13 +429,13 @@ def _convert(
             started=started,
             before=_before(request, output, rows, context.epoch),
         )
-        begin(directory, _owner(context), kind.folders(job), job.name)
+        opened.begin(kind.folders(job), job.name)
         directory.make(IDS)
         recorded, before = write_recorded(job, directory, deliveries)
         job = replace(job, before=before)
         reports = _run_job(spark, job, request) if parts else []
     return _finish(
-        context, directory, job, recorded, reports, settings, None if request.no_claim else extent
+        context, opened, job, recorded, reports, settings, None if request.no_claim else extent
     )
 
 
@@ -555,7 +537,7 @@ def _nowhere(_number: int) -> None:
 
 def _finish(
     context: Context,
-    directory: Directory,
+    opened: JobDirectory,
     job: Job,
     recorded: Recorded,
     reports: Sequence[PartReport],
@@ -563,16 +545,16 @@ def _finish(
     extent: Extent | None,
 ) -> Manifest:
     deliveries, delivery_files, _ = recorded
+    directory = opened.directory
     files = [*delivery_files, *(file for report in reports for file in report.files)]
     state = max([job.before.state, *(sequence.WriterState(*report.state) for report in reports)])
     sizes: dict[str, int | None] = {file.name: file.bytes for file in files}
     written = [*(delivery.ids for delivery in deliveries), *(report.ids for report in reports)]
     others = output_format(job.output.format).finish(job, directory, files, state)
-    owner = _owner(context)
     manifest = Manifest(
         job=job.name,
         settings=settings,
-        **owner.identity,
+        **opened.owner.identity,
         snapshot=job.snapshot,
         started=job.started.isoformat(timespec="seconds"),
         finished=utc_now().isoformat(timespec="seconds"),
@@ -590,7 +572,7 @@ def _finish(
             claim_rows(context, directory, manifest, sha256, extent)
 
     named = sizes | dict.fromkeys([*written, *others])
-    finish(directory, owner, asdict(manifest), named, before_success)
+    opened.finish(asdict(manifest), named, before_success)
     return manifest
 
 

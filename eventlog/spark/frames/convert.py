@@ -40,16 +40,7 @@ from eventlog.exit_codes import ExitCode
 from eventlog.model import Change
 from eventlog.publisher.context import JobProgress
 from eventlog.registry import format_named
-from eventlog.spark.directory import (
-    TEMPORARY,
-    Directory,
-    Owner,
-    abandon,
-    begin,
-    finish,
-    reopen,
-    resume,
-)
+from eventlog.spark.directory import TEMPORARY, Directory, Owner, job_directory
 from eventlog.spark.frames.captures import Capture, captures
 from eventlog.spark.frames.sorting import Read, work_on
 from eventlog.spark.session.arguments import check_pandas
@@ -189,26 +180,18 @@ def convert(
         "options": _digest({"strict": strict, **options}),
     }
     owner = Owner("conversion", identity, _described)
-    directory = Directory(job.target)
-    known = resume(directory, owner, outputs)
-    if known is not None:
-        waiting, kept = _left(waiting, [CaptureReport(**one) for one in known["captures"]])
-        if not waiting:
-            return Conversion(tuple(kept), resumed=True)
-    session = open_session(master, "eventlog convert", running=spark)
-    if known is None:
-        begin(directory, owner, outputs)
-    else:
-        reopen(directory, owner, outputs)
-    try:
+    with job_directory(Directory(job.target), owner, outputs) as directory:
+        if directory.known is not None:
+            reports = [CaptureReport(**one) for one in directory.known["captures"]]
+            waiting, kept = _left(waiting, reports)
+            if not waiting:
+                return Conversion(tuple(kept), resumed=True)
+        session = open_session(master, "eventlog convert", running=spark)
+        directory.begin(outputs)
         done = sorted([*kept, *_run(session, job, waiting)], key=lambda report: report.name)
         _check(done, strict)
-    except ConfigError:
-        if known is None:
-            abandon(directory)  # so that the command can be run again with corrected options
-        raise
-    written = {report.output: None for report in done if report.failed is None}
-    finish(directory, owner, {"captures": [asdict(report) for report in done]}, written)
+        written = {report.output: None for report in done if report.failed is None}
+        directory.finish({"captures": [asdict(report) for report in done]}, written)
     return Conversion(tuple(done), resumed=False)
 
 
