@@ -9,7 +9,7 @@ written here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -471,65 +471,41 @@ def _guard(
     *,
     reads_rows: bool,
 ) -> dict[str, object]:
-    """Return SQL texts for drifted.sql.j2: the facts on which the function relies, and how it finds
+    """Return the values of drifted.sql.j2: the facts on which the function relies, and how it finds
     the key if these facts have changed.
 
     ``own`` are the columns of the table, ``key`` the columns that make the key of an object.
     ``others`` are further tables that the function reads, with their columns. ``reads_rows`` means
     that the function reads fields of OLD and NEW.
     """
-    place = facts.place_of(triggers)
+    place, others = facts.place_of(triggers), list(others)
     is_child = isinstance(triggers, ChildTriggers)
-    others = list(others)
-
-    def array(texts: Iterable[str]) -> str:
-        return f"ARRAY[{', '.join(map(literal, texts))}]::pg_catalog.text[]"
-
-    call = qualified(place[0], fits_name(function))
-
-    def names_of(columns: Sequence[Column]) -> str:
-        return array(column.name for column in columns)
-
-    def fits(relation: str, columns: Sequence[Column], caller: str = "NULL") -> str:
-        return (
-            f"{call}({relation}, NULL, {names_of(columns)}, "
-            f"{array(map(type_name, columns))}, {caller})"
-        )
-
-    def constant(table: TableName) -> str:
-        return f"{literal(qualified(*table))}::pg_catalog.regclass"
-
-    caller = literal(f"{qualified(place[0], function)}()")
     may_repeat = isinstance(triggers, ClassTriggers) and triggers.may_repeat
-    names_itself = may_repeat or is_child or triggers.table.partitioned or bool(others)
+    fits_function = qualified(place[0], fits_name(function))
     values_by_type, value_of_others = key_values_by_type("changed_row.<column>")
-    table = literal(qualified(*place))
     return {
-        "table": table,
-        "schema": literal(place[0]),
-        "name": literal(place[1]),
-        "owner": literal(qualified(*facts.owner_of(triggers)))
+        "table": qualified(*place),
+        "schema": place[0],
+        "name": place[1],
+        "owner": qualified(*facts.owner_of(triggers))
         if isinstance(triggers, ChildTriggers)
-        else "NULL",
+        else "",
         "is_partitioned": triggers.table.partitioned,
         "may_repeat": may_repeat,
         "has_view_names": any(
             one.name != two.name for one, two in zip(triggers.key, triggers.log_key, strict=True)
         ),
-        "fits_function": literal(call + FITS_ARGUMENTS),
+        "fits_function": fits_function,
+        "fits_signature": fits_function + FITS_ARGUMENTS,
         # A partition has the trigger of its root. So the check also receives the trigger function,
         # since the name of the root does not identify the partition.
-        "fits": fits(constant(place), own, caller if triggers.table.partitioned else "NULL"),
-        "types_at_first": f"{call}(NULL, {table}, {names_of(own)}, NULL, {caller})"
-        if reads_rows
-        else "",
-        "fits_renamed": "" if names_itself else fits("TG_RELID::pg_catalog.regclass", own),
-        "others": [
-            {"table": literal(qualified(*table)), "fits": fits(constant(table), columns)}
-            for table, columns in others
-        ],
-        "key_names": names_of(key),
-        "key_labels": names_of(triggers.log_key),
+        "caller": f"{qualified(place[0], function)}()",
+        "names_itself": may_repeat or is_child or triggers.table.partitioned or bool(others),
+        "reads_rows": reads_rows,
+        "own": own,
+        "key": key,
+        "log_key": triggers.log_key,
+        "others": [(qualified(*table), columns) for table, columns in others],
         "values_by_type": values_by_type,
         "value_of_others": value_of_others,
     }
@@ -542,54 +518,7 @@ def _class_body(
     function: str,
     by_statement: frozenset[str],
 ) -> str:
-    place, quote = facts.place_of(triggers), quote_function(facts.log)
-    table = relation(place[0], triggers.table)
-
-    def key_of(refs: Sequence[str]) -> str:
-        return key_text(triggers.log_key, refs, quote)
-
-    def stands(refs: Sequence[str], and_also: str | None = None) -> str:
-        """Return an SQL condition that is true if a row ``standing`` with this key exists.
-        ``and_also`` is a further condition on the row.
-        """
-        conditions = [
-            f"{field('standing', column)} {_equality(facts, place, column)} {ref}"
-            for column, ref in zip(triggers.key, refs, strict=True)
-        ]
-        if not all(map(is_one_spelling, triggers.key)):
-            text = key_of(fields("standing", triggers.key))
-            conditions.append(
-                f'({text}) COLLATE pg_catalog."C" = ({key_of(refs)}) COLLATE pg_catalog."C"'
-            )
-        if and_also is not None:
-            conditions.append(and_also)
-        return f"EXISTS (SELECT FROM {table} AS standing WHERE {' AND '.join(conditions)})"
-
-    def type_of_gone(refs: Sequence[str]) -> str:
-        """Return SQL of the event type to log for a key that a row no longer has; another row may
-        have the key now.
-        """
-        return f"CASE WHEN {stands(refs)} THEN 6 ELSE 4 END" if triggers.may_repeat else "4"
-
-    def owned(child: ChildTriggers) -> tuple[str, str]:
-        """Return SQL of a child table, and of the condition on its rows ``child_row`` that belong
-        to the OLD row.
-        """
-        child_place = facts.place_of(child)
-        conditions = (
-            _same(
-                facts,
-                place,
-                key,
-                field("OLD", key),
-                child_place,
-                column,
-                field("child_row", column),
-            )
-            for key, column in zip(child.key, child.owner_columns, strict=True)
-        )
-        return relation(child_place[0], child.table), " AND ".join(conditions)
-
+    place = facts.place_of(triggers)
     return _rendered(
         "class_body.sql.j2",
         log=_log_for(facts.log, triggers.class_name),
@@ -602,8 +531,11 @@ def _class_body(
             [(facts.place_of(child), child.owner_columns) for child in moving],
             reads_rows=by_statement != frozenset(_OPERATIONS),
         ),
-        table=table,
-        moving=[owned(child) for child in moving],
+        table=relation(place[0], triggers.table),
+        moving=[
+            (relation(facts.place_of(child)[0], child.table), _pairs(facts, place, child))
+            for child in moving
+        ],
         columns=triggers.columns,
         names=triggers.log_names,
         insert_type=int(triggers.insert_type),
@@ -618,39 +550,18 @@ def _class_body(
         and {column.name for column in triggers.key} != set(triggers.table.primary_key),
         is_nullable=triggers.is_nullable,
         key=triggers.key,
-        key_of=key_of,
-        stands=stands,
-        type_of_gone=type_of_gone,
+        log_key=triggers.log_key,
+        quote=quote_function(facts.log),
+        equality=[_equality(facts, place, column) for column in triggers.key],
+        is_one_spelling=all(map(is_one_spelling, triggers.key)),
         is_there=all_there,
-        key_is_changed=" OR ".join(map(_column_is_changed, triggers.key)),
-        is_large=_is_large(triggers),
+        large=[
+            number
+            for number, column in enumerate(triggers.columns)
+            if triggers.insert_type == 1 and column.type.kind is Kind.BINARY
+        ],
+        max_bytes=triggers.watch.max_binary_bytes,
     )
-
-
-def _is_large(triggers: ClassTriggers) -> Callable[..., str]:
-    """Return the function that returns an SQL condition: a value is too large to be logged
-    (spec/triggers.md 6.2). The SQL is "" if no value can be too large.
-
-    A row of the server holds at most 1 GiB, and an update logs both values in base64, so a value
-    near that size would fail the statement. No value can be too large if no value is logged. The
-    function's arguments are SQL of the columns before and after, or only of the columns of a new
-    row.
-    """
-
-    def large(ref: str) -> str:
-        return f"pg_catalog.octet_length({ref}) > {triggers.watch.max_binary_bytes}"
-
-    def is_large(*rows: Sequence[str]) -> str:
-        conditions: list[str] = []
-        for place, column in enumerate(triggers.columns if triggers.insert_type == 1 else ()):
-            refs = [row[place] for row in rows]
-            if column.type.kind is Kind.BINARY:
-                too_large = " OR ".join(map(large, refs))
-                is_other = f" AND {is_changed(column, *refs)}" if len(refs) == 2 else ""
-                conditions.append(f"({too_large}){is_other}")
-        return " OR ".join(conditions)
-
-    return is_large
 
 
 def _child_body(
@@ -658,31 +569,6 @@ def _child_body(
 ) -> str:
     child = facts.place_of(triggers)
     owner_place = facts.owner_of(triggers)
-    quote = quote_function(facts.log)
-    table, owner = relation(child[0], triggers.table), relation(owner_place[0], triggers.owner)
-    pairs = list(zip(triggers.key, triggers.owner_columns, strict=True))
-    is_one = triggers.is_spelled_alike(is_one_spelling)
-
-    def key_of_owner(row: str) -> str:
-        return key_text(triggers.log_key, fields(row, triggers.key), quote)
-
-    def owns(refs: Sequence[str]) -> str:
-        return " AND ".join(
-            _same(facts, owner_place, key, field("owner", key), child, column, ref)
-            for (key, column), ref in zip(pairs, refs, strict=True)
-        )
-
-    def key_of(refs: Sequence[str]) -> str:
-        """Return SQL of the key of the row's owner, NULL if it has none."""
-        key = key_text(triggers.own_key, refs, quote)
-        # Equal keys may be spelled differently ('ABC' and 'abc'): the owner's spelling counts, if
-        # the owner exists already.
-        return key if is_one else f"COALESCE({standing(refs)}, {key})"
-
-    def standing(refs: Sequence[str]) -> str:
-        """Return SQL of the key of the row's owner if the owner exists, otherwise NULL."""
-        return f"(SELECT {key_of_owner('owner')} FROM {owner} AS owner WHERE {owns(refs)} LIMIT 1)"  # noqa: S608 - identifiers
-
     return _rendered(
         "child_body.sql.j2",
         log=_log_for(facts.log, triggers.class_name),
@@ -695,7 +581,7 @@ def _child_body(
             [(owner_place, triggers.key)],
             reads_rows=not by_statement,
         ),
-        table=table,
+        table=relation(child[0], triggers.table),
         event_type=int(triggers.event_type),
         by_value=triggers.by_value,
         attribute=triggers.attribute,
@@ -703,36 +589,38 @@ def _child_body(
         is_partitioned=triggers.table.partitioned,
         owner_columns=triggers.owner_columns,
         column=triggers.column,
-        key_of=key_of,
-        standing=standing,
-        owner_is_changed=" OR ".join(map(_column_is_changed, triggers.owner_columns)),
+        owner=relation(owner_place[0], triggers.owner),
+        key=triggers.key,
+        log_key=triggers.log_key,
+        own_key=triggers.own_key,
+        quote=quote_function(facts.log),
+        pairs=_pairs(facts, owner_place, triggers),
+        is_one_spelling=triggers.is_spelled_alike(is_one_spelling),
     )
 
 
-def _same(
-    facts: Facts,
-    owner: TableName,
-    key: Column,
-    key_ref: str,
-    child: TableName,
-    column: Column,
-    ref: str,
-) -> str:
-    """Return an SQL condition that is true if the key column of an owner and the column of a child
-    that refers to it are equal.
+def _pairs(
+    facts: Facts, owner: TableName, triggers: ChildTriggers
+) -> list[tuple[Column, Column, str | None]]:
+    """Return each key column of an owner with the column of a child that refers to it, and the
+    operator that compares them; None = their texts are compared.
     """
-    by_key = facts.foreign_keys.get((*child, column.name, *owner, key.name))
-    if by_key is not None:
-        return f"{key_ref} {by_key} {ref}"
-    if key.type.sql == column.type.sql:
-        return f"{key_ref} {_equality(facts, owner, key)} {ref}"
-    if Kind.OTHER not in (key.type.kind, column.type.kind):
-        return f"{key_ref} OPERATOR(pg_catalog.=) {ref}"
-    texts = (
-        f'({value_text(one, sql)}) COLLATE pg_catalog."C"'
-        for one, sql in ((key, key_ref), (column, ref))
-    )
-    return " = ".join(texts)
+    child = facts.place_of(triggers)
+
+    def operator(key: Column, column: Column) -> str | None:
+        by_key = facts.foreign_keys.get((*child, column.name, *owner, key.name))
+        if by_key is not None:
+            return by_key
+        if key.type.sql == column.type.sql:
+            return _equality(facts, owner, key)
+        if Kind.OTHER not in (key.type.kind, column.type.kind):
+            return "OPERATOR(pg_catalog.=)"
+        return None
+
+    return [
+        (key, column, operator(key, column))
+        for key, column in zip(triggers.key, triggers.owner_columns, strict=True)
+    ]
 
 
 def _equality(facts: Facts, table: TableName, column: Column) -> str:
@@ -746,10 +634,6 @@ def _log_for(log: LogTable, class_name: str) -> dict[str, str]:
         **trigger_words(log, class_name, new_time(is_zoned=log.has_zoned_time)),
         "now_type": now_type,
     }
-
-
-def _column_is_changed(column: Column) -> str:
-    return is_changed(column, field("OLD", column), field("NEW", column))
 
 
 # --- templates ------------------------------------------------------------------------------------
@@ -773,6 +657,8 @@ _rendered: Final = template_renderer(
     filters={"identifier": quote_identifier, "literal": literal, "dollar_quoted": _dollar_quoted},
     globals={
         "is_changed": is_changed,
+        "key_text": key_text,
+        "type_names": partial(map, type_name),
         "value_text": value_text,
         "field": field,
         "fields": fields,
