@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection
 from typing import Final
 
-# No group is possessive: before Python 3.11.5 such a group takes a part of what it does not match.
+# No group is possessive: before Python 3.11.5 it takes a part of what it does not match.
 _FRAGMENT: Final = re.compile(
     r"""
     (?P<comment> --[^\n]*+ | /\*)

@@ -18,7 +18,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from eventlog.model import AttributeSteps, Event, Op, Operation, Step
 
 # Any number of a group that is never given up: so a long value takes no memory for what is tried
-# next. Before Python 3.11.5 such a group takes a part of what it does not match.
+# next. Before Python 3.11.5 it also takes a part of what it does not match.
 _ANY = "*+" if sys.version_info >= (3, 11, 5) else "*"
 # Characters of XML 1.0 other than those that are written as references, and without the carriage
 # return, which a parser changes.
