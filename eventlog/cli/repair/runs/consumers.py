@@ -73,6 +73,7 @@ def run_reset(context: CommandContext, request: Reset, config: Config) -> Comman
         raise ConfigError(f"--start-from {request.start_from}: write {BEGIN.legal}") from error
     again = f"again ({begins})"
     with _taken(config, request, "Consumer {} of the log {} starts " + f"{again}.") as log:
+        delete_entries_of(log, name)
         lines.reset(log, name, begins, config.publisher.event_time_zone)
     starts = "would start" if dry else "starts"
     return CommandResult(
@@ -86,6 +87,7 @@ def run_drop(context: CommandContext, request: Drop, config: Config) -> CommandR
     """Run ``eventlog consumers drop``."""
     name, dry = request.name, request.dry
     with _taken(config, request, "This deletes consumer {} of the log {}.") as log:
+        delete_entries_of(log, name)
         lines.forget(log, name)
     return CommandResult(
         {"log": str(log), "consumer": name, "dry_run": dry},
@@ -96,14 +98,13 @@ def run_drop(context: CommandContext, request: Drop, config: Config) -> CommandR
 
 @contextmanager
 def _taken(config: Config, request: Reset | Drop, loss: str) -> Iterator[OpenLog]:
-    """Yield the log while the consumer cannot start, without its deliveries; then commit unless
-    dry. ``loss`` is the sentence that names what is lost, with places for consumer and log.
+    """Yield the log while the consumer cannot start; then commit unless dry. ``loss`` is the
+    sentence that names what is lost, with places for consumer and log.
     """
     with changing_log(config, Purpose.RESET) as log:
         _take(log, request.name)
         if not request.dry:
             confirm(loss.format(request.name, log), yes=request.yes)
-        delete_entries_of(log, request.name)
         yield log
         end_change(log, dry=request.dry)
 
