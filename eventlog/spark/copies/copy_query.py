@@ -222,6 +222,23 @@ def _rows_read(spark: SparkSession, checkpoint: str | Path, number: int) -> str:
 # --- the query ------------------------------------------------------------------------------------
 
 
+def _refuse(on_type_change: str, options: Mapping[str, str], *, history: bool) -> None:
+    """Raise ConfigError for arguments of ``live_copy`` that contradict each other."""
+    if refused := {"class", "config", "start_from"} & options.keys():
+        raise ConfigError(
+            f"option {refused.pop()} cannot be given to live_copy, which sets it: a copy begins "
+            "with the class as it is now. Remove the option"
+        )
+    if on_type_change not in (ERROR, RELOAD):
+        raise ConfigError(f"on_type_change = {on_type_change!r}: use {ERROR!r} or {RELOAD!r}")
+    if history and on_type_change == RELOAD:
+        raise ConfigError(
+            'on_type_change="reload" cannot be used with history=True: the rows already in the '
+            "history have no values of the new type. Leave it out; the error of a refused change "
+            "then describes what to do"
+        )
+
+
 def live_copy(
     spark: SparkSession,
     config: str | Path,
@@ -262,19 +279,7 @@ def live_copy(
         keep=(keep, SPAN),
     )
     check_trigger("live_copy", trigger)
-    if refused := {"class", "config", "start_from"} & options.keys():
-        raise ConfigError(
-            f"option {refused.pop()} cannot be given to live_copy, which sets it: a copy begins "
-            "with the class as it is now. Remove the option"
-        )
-    if on_type_change not in (ERROR, RELOAD):
-        raise ConfigError(f"on_type_change = {on_type_change!r}: use {ERROR!r} or {RELOAD!r}")
-    if history and on_type_change == RELOAD:
-        raise ConfigError(
-            'on_type_change="reload" cannot be used with history=True: the rows already in the '
-            "history have no values of the new type. Leave it out; the error of a refused change "
-            "then describes what to do"
-        )
+    _refuse(on_type_change, options, history=history)
     if context_of(spark) is None:
         raise ConfigError(
             "live_copy cannot run in a session of Spark Connect, whose server would write the "
