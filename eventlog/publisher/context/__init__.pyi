@@ -1,11 +1,9 @@
 from .conditions import KINDS as KINDS
 from .conditions import LINES_READ as LINES_READ
 from .context import LOOPBACK_WAYS_OUT as LOOPBACK_WAYS_OUT
-from .context import NO_RETENTION as NO_RETENTION
 from .context import Context as Context
 from .context import Counters as Counters
 from .context import PublisherOptions as PublisherOptions
-from .context import Retention as Retention
 from .context import Used as Used
 from .context import closing_summary as closing_summary
 from .context import has_failed as has_failed

@@ -8,6 +8,7 @@ from .explanation import explain_object as explain_object
 from .explanation import explanation_data as explanation_data
 from .grants import grants_for as grants_for
 from .key_explanation import explain_key as explain_key
+from .refusals import Refusals as Refusals
 from .refusals import objects_of as objects_of
 from .refusals import read_refusals as read_refusals
 from .refusals import refusals_data as refusals_data

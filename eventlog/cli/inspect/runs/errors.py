@@ -11,8 +11,7 @@ from eventlog.cli.inspect.errors import Errors
 from eventlog.cli.known_consumer import consumer_row
 from eventlog.config.load import Config
 from eventlog.publisher.declared import catalog_if_readable, loopback_user_of
-from eventlog.publisher.inspect import read_refusals, refusals_data
-from eventlog.publisher.inspect.refusals import Refusals
+from eventlog.publisher.inspect import Refusals, read_refusals, refusals_data
 from eventlog.publisher.stream.open_source import source_failures
 from eventlog.sql.port import Purpose
 
