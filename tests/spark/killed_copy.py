@@ -22,8 +22,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyiceberg.catalog.sql
-import pyiceberg.io.pyarrow  # noqa: F401 - loaded once, not by each driver
 from test_live_copy_batches import PAY, A, Rows, Source, batch_of, changes_of, delta_in, iceberg_in
 
 from eventlog.spark.copies import copy_query
@@ -140,4 +138,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    # Loaded once, not by each driver.
+    import pyiceberg.catalog.sql
+    import pyiceberg.io.pyarrow  # noqa: F401
+
     main()
