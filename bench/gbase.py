@@ -32,7 +32,7 @@ COLUMNS = (
     "code char(10), name varchar(40,0), note varchar(80,0)"
 )
 AIM = 150_000
-PIECE = 1 << 16
+FRAGMENT = 1 << 16
 
 
 def main() -> None:
@@ -58,7 +58,7 @@ def decoding(rows: int, rounds: int) -> None:
     """Rows a second to Change, of processor time."""
     written = WriteOptions(tables={"app.item": COLUMNS}, labels={1: "shop:app.item"})
     data = b"".join(write_stream(changes(rows), written, Report()))
-    fragments = [data[at : at + PIECE] for at in range(0, len(data), PIECE)]
+    fragments = [data[at : at + FRAGMENT] for at in range(0, len(data), FRAGMENT)]
     best = float("inf")
     for _ in range(rounds):
         reader = StreamReader(ReadOptions(labels={1: "shop:app.item"}, keys={"item": ["id"]}))

@@ -259,14 +259,14 @@ def write(
         whole_file(target) as file,
     ):
 
-        def fragments_of(change: Change, event_id: str) -> list[Any]:
+        def pieces_of(change: Change, event_id: str) -> list[Any]:
             object_class = class_of_change(catalog, change)
-            fragment = writer.fragment_of(with_key(change, object_class), event_id, object_class)
-            return [] if fragment is None else [fragment]
+            piece = writer.piece_of(with_key(change, object_class), event_id, object_class)
+            return [] if piece is None else [piece]
 
-        fragments = written(format.counting(changes, report), fragments_of, report)
+        pieces = written(format.counting(changes, report), pieces_of, report)
         size = BATCH_SIZE.default if writer.is_framed else 1
-        while batch := list(islice(fragments, size)):
+        while batch := list(islice(pieces, size)):
             file.write(writer.body_of(batch))
 
 

@@ -46,7 +46,9 @@ _OF_FORMATS: Final = (
     f"{_ENDED} if nothing could be converted; {ExitCode.NO} with `--strict`; otherwise "
     f"{ExitCode.DONE}, and the report counts what was skipped"
 )
-_AGAIN: Final = "Capture again. If the error repeats, report it with the bytes of the row."
+_AGAIN: Final = (
+    "Record the stream again. If the error repeats, report it with the bytes of the row."
+)
 _CONVERTING: Final = ("convert", "decode", "backlog run", "publish --from")
 _IN_REPORTS: Final = (
     "the report of a conversion and its lines on skipped input; for a followed source "
@@ -85,7 +87,7 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
                 "Run `eventlog db upgrade`, or correct `log_table`, `schema_name` or `column_map`.",
             ),
             "log_in_use": ErrorText(
-                "Another session uses the log, so its partitions cannot be changed now.",
+                "Another session uses the log, so its leaves cannot be changed now.",
                 "Let the session that the message names end its transaction, and run the command "
                 "again.",
             ),
@@ -324,24 +326,25 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
             ),
             "duplicate_begin": ErrorText(
                 "A transaction begins while another with its id is open.",
-                'Read the capture once and from its start, or set `duplicate_begin = "replace"`.',
+                'Read the stream once and from its start, or set `duplicate_begin = "replace"`.',
             ),
             "framing": ErrorText(
                 "Bytes of the input are not a record of the stream.",
-                "Read the capture from its start, and its files in order.",
+                "Read the stream from its start, and its files in order.",
             ),
             "orphan_record": ErrorText(
                 'A record belongs to a transaction that did not begin, and `orphans = "error"`.',
-                'Begin the capture before the transaction begins, or set `orphans = "skip"`.',
+                'Begin the stream before the transaction begins, or set `orphans = "skip"`.',
             ),
             "row_length": ErrorText(
                 "The bytes of a row are fewer or more than its columns require.",
                 "Set `size_order` and `varchar_prefix` as the server writes them, and read the "
-                "capture from its start.",
+                "stream from its start.",
             ),
             "schema_mismatch": ErrorText(
                 "The columns of a table description (TABSCHEM) disagree with its own counts.",
-                "Capture again. If the error repeats, report it with the bytes of the record.",
+                "Record the stream again. If the error repeats, report it with the bytes of the "
+                "record.",
             ),
             "session_dead": ErrorText(
                 "The server ended the CDC session.",
@@ -353,17 +356,17 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
             ),
             "truncated_stream": ErrorText(
                 "The stream ends inside a record.",
-                "Read the capture together with the file that continues it, or copy the capture "
+                "Read the stream together with the file that continues it, or copy the stream "
                 "again.",
             ),
             "unknown_type": ErrorText(
                 "A column has a type that the stream's format lacks.",
-                "Exclude the table from the capture.",
+                "Exclude the table from the stream.",
             ),
             "unreadable_row": ErrorText(
                 "A row does not fit the description of its table.",
                 "Read the rows with the description that precedes them in the stream: read the "
-                "capture from its start.",
+                "stream from its start.",
             ),
         },
     ),
@@ -494,8 +497,8 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
         page="docs/guides/spark.md",
         codes={
             "capture_failed": ErrorText(
-                "A capture cannot be converted; the message names it and the reason.",
-                "Follow the message about the capture; without --strict the other captures are "
+                "An input cannot be converted; the message names it and the reason.",
+                "Follow the message about the input; without --strict the other inputs are "
                 "converted nevertheless.",
             ),
             "columns_changed": ErrorText(

@@ -21,7 +21,7 @@ An error has its own class only if code catches it by class. The other errors of
      |    |__ PublisherAlreadyRunning the log is already being published
      |    |    |__ ConsumerRuns another process already runs as this consumer
      |    |    |__ LostSession  the session that this publisher lost still holds its lock
-     |    |__ LogInUse         another session uses the log: its partitions stay as they are
+     |    |__ LogInUse         another session uses the log: its leaves stay as they are
      |    |__ SnapshotOutdated a table was altered after the snapshot that reads it was taken
      |    |__ DatabaseUnavailable     the connection is lost, or the server asks to try again
      |         |__ ServerUnavailable  the server cannot be reached
@@ -178,7 +178,7 @@ class PublisherAlreadyRunning(DatabaseError):
 
 
 class LogInUse(DatabaseError):
-    """Another session uses the log, or one of its leaves, so that its partitions cannot be changed
+    """Another session uses the log, or one of its leaves, so that its leaves cannot be changed
     now (spec/event-log.md 14).
     """
 

@@ -34,7 +34,7 @@ FORMATS: Final = "eventlog.formats"
 SINKS: Final = "eventlog.sinks"
 SOURCES: Final = "eventlog.sources"
 
-_BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
+BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
     FORMATS: {
         "xds": "eventlog.xds.format:FORMAT",
         "eventlog": "eventlog.log.format:FORMAT",
@@ -112,7 +112,7 @@ def source_named(name: str) -> Any:
 
 def check_name(group: str, name: str) -> None:
     """Raise ConfigError unless the group has the name. The name's object is not imported."""
-    if name not in _BUILT_IN[group] and name not in _brought(group):
+    if name not in BUILT_IN[group] and name not in installed_entries(group):
         raise _unknown(group, name)
 
 
@@ -140,17 +140,17 @@ def check_format(name: str, *methods: str) -> None:
 
 def is_own(group: str, name: str) -> bool:
     """Return True if a name of a group is built in."""
-    return name in _BUILT_IN[group]
+    return name in BUILT_IN[group]
 
 
 def own_names(group: str) -> tuple[str, ...]:
     """Return the built-in names of a group."""
-    return tuple(_BUILT_IN[group])
+    return tuple(BUILT_IN[group])
 
 
 def names(group: str) -> tuple[str, ...]:
     """Return the names of a group: the built-in names, then those of packages."""
-    return (*_BUILT_IN[group], *_brought(group))
+    return (*BUILT_IN[group], *installed_entries(group))
 
 
 def installed(group: str) -> Iterator[tuple[str, Any]]:
@@ -161,16 +161,16 @@ def installed(group: str) -> Iterator[tuple[str, Any]]:
         try:
             yield name, named(group, name)
         except ConfigError:
-            if name in _BUILT_IN[group]:
+            if name in BUILT_IN[group]:
                 raise
 
 
 def named(group: str, name: str) -> Any:
     """Return the object of a name of a group. Raises ConfigError."""
-    place = _BUILT_IN[group].get(name)
+    place = BUILT_IN[group].get(name)
     if place is not None:
         return _at(place)
-    entry = _brought(group).get(name)
+    entry = installed_entries(group).get(name)
     if entry is None:
         raise _unknown(group, name)
     found = _loaded(group, entry)
@@ -191,7 +191,7 @@ def _unknown(group: str, name: str) -> ConfigError:
         message += f"; {nearest(name, known)}"
     if (package := _KNOWN_PACKAGES[group].get(name)) is not None:
         return ConfigError(f"{message}; install the package {package}, which provides {name}")
-    others = [_KINDS[other] for other in _BUILT_IN if other != group and name in names(other)]
+    others = [_KINDS[other] for other in BUILT_IN if other != group and name in names(other)]
     if others:
         message += f"; {name} is the name of a {others[0]}"
     return ConfigError(message)
@@ -201,7 +201,7 @@ def _unknown(group: str, name: str) -> ConfigError:
 
 
 @cache
-def _brought(group: str) -> Mapping[str, EntryPoint]:
+def installed_entries(group: str) -> Mapping[str, EntryPoint]:
     """Return the entry points of a group by name. An entry point is left out, with a warning, if
     its name is built in or used by another package.
     """
@@ -215,7 +215,7 @@ def _brought(group: str) -> Mapping[str, EntryPoint]:
     brought: dict[str, EntryPoint] = {}
     for entry in entries:
         first = brought.get(entry.name)
-        if entry.name in _BUILT_IN[group]:
+        if entry.name in BUILT_IN[group]:
             _log.warning(
                 "the package %s has a %s named %r, which is a built-in name of eventlog; "
                 "eventlog uses the built-in one",
@@ -284,8 +284,8 @@ def plugin_error(error: Exception) -> PluginError | None:
     """
     brought = [
         (_root(entry), _package(entry), f"{_KINDS[group]} {entry.name}")
-        for group in _BUILT_IN
-        for entry in _brought(group).values()
+        for group in BUILT_IN
+        for entry in installed_entries(group).values()
     ]
     places = [
         (str(frame.f_globals.get("__name__")), line)
@@ -349,7 +349,7 @@ def _root(entry: EntryPoint) -> str:
     return entry.module if root == "eventlog" else root
 
 
-_broken: Final[dict[tuple[str, str], ConfigError]] = {}
+refused_entries: Final[dict[tuple[str, str], ConfigError]] = {}
 """The errors of plug-ins that could not be loaded, by group and name. Loading is tried only once,
 and the failure is logged as a warning.
 """
@@ -359,7 +359,7 @@ def _loaded(group: str, entry: EntryPoint) -> Any:
     """Return the object of an entry point, or the error if it cannot be loaded or does not belong
     to the group.
     """
-    if (known := _broken.get((group, entry.name))) is not None:
+    if (known := refused_entries.get((group, entry.name))) is not None:
         return known
     try:
         found = entry.load()
@@ -373,7 +373,7 @@ def _loaded(group: str, entry: EntryPoint) -> Any:
     refusal = ConfigError(
         f"{kind} {entry.name!r} of the package {package} cannot be used: {why}; fix or remove it"
     )
-    _broken[group, entry.name] = refusal
+    refused_entries[group, entry.name] = refusal
     return refusal
 
 

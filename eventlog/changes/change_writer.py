@@ -1,4 +1,4 @@
-"""The base of writers that make their fragments from a ``Change`` only. It is the shortest way to
+"""The base of writers that make their pieces from a ``Change`` only. It is the shortest way to
 write a new format.
 """
 
@@ -25,9 +25,9 @@ from eventlog.model import EventResult, Level
 
 class ChangeWriter(EventWriter[P], Generic[P]):
     """A writer that converts each event to a ``Change`` and writes that. A format's writer extends
-    it with ``fragment_of`` and ``body``.
+    it with ``piece_of`` and ``body``.
 
-    If ``fragment_of`` raises FormatError or RowError, only that event is refused.
+    If ``piece_of`` raises FormatError or RowError, only that event is refused.
     """
 
     needs = frozenset({Need.TIMES})
@@ -53,15 +53,13 @@ class ChangeWriter(EventWriter[P], Generic[P]):
                 text_of_first_row(event, users),
             )
             try:
-                fragment = self.fragment_of(
-                    read(event, time, user), event.sent_id, event.object_id[0]
-                )
+                piece = self.piece_of(read(event, time, user), event.sent_id, event.object_id[0])
             except (FormatError, RowError) as error:
                 written.append(EventResult(Level.ERROR, str(error)))
                 continue
             written.append(
                 EventResult(Level.ERROR, "the format cannot represent it")
-                if fragment is None
-                else fragment
+                if piece is None
+                else piece
             )
         return written

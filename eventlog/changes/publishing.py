@@ -1,7 +1,7 @@
 """The base of the writers, which turn events into the documents that sinks send.
 
-A format's ``publish`` returns an ``EventWriter``. The writer makes a *fragment* of each event, and
-combines the fragments of a document: into a body of bytes, or into records of Kafka.
+A format's ``publish`` returns an ``EventWriter``. The writer makes a *piece* of each event, and
+combines the pieces of a document: into a body of bytes, or into records of Kafka.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ P = TypeVar("P")
 
 class EventWriter(ABC, Generic[P]):
     """A writer of events as documents. A format's writer extends it with ``write``, ``body`` and
-    ``fragment_of``, and overrides the defaults that differ.
+    ``piece_of``, and overrides the defaults that differ.
     """
 
     media_type: str = "application/octet-stream"
@@ -112,14 +112,14 @@ class EventWriter(ABC, Generic[P]):
     """
     needs: frozenset[Need] = frozenset()
     is_framed: ClassVar[bool] = False
-    """True if a body is more than the concatenation of its fragments."""
+    """True if a body is more than the concatenation of its pieces."""
     is_text: ClassVar[bool] = True
     """True if bodies are text in UTF-8."""
     is_single: bool = False
     """True if a document holds one event."""
     in_records: bool = False
-    fragments_are_records: ClassVar[bool] = False
-    """True if a fragment is the records of its event, which have their own keys."""
+    pieces_are_records: ClassVar[bool] = False
+    """True if a piece is the records of its event, which have their own keys."""
     joins_new_key: ClassVar[bool] = False
     """True if a change of a row's key is one event, False if it is a delete and an insert."""
 
@@ -127,7 +127,7 @@ class EventWriter(ABC, Generic[P]):
     def write(
         self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]
     ) -> list[P | EventResult]:
-        """Return the fragment of each event, or an error result for an event that the format cannot
+        """Return the piece of each event, or an error result for an event that the format cannot
         hold.
 
         Every event must have an operation. Raises ReceiverUnavailable if a registry does not
@@ -135,46 +135,46 @@ class EventWriter(ABC, Generic[P]):
         """
 
     @abstractmethod
-    def body(self, fragments: Sequence[P]) -> bytes:
-        """Return the body that holds these fragments, at least one."""
+    def body(self, pieces: Sequence[P]) -> bytes:
+        """Return the body that holds these pieces, at least one."""
 
-    def body_of(self, fragments: Sequence[P]) -> bytes:
-        """Return ``body`` of these fragments. Raises WrongResult if it is not bytes."""
-        body = self.body(fragments)
+    def body_of(self, pieces: Sequence[P]) -> bytes:
+        """Return ``body`` of these pieces. Raises WrongResult if it is not bytes."""
+        body = self.body(pieces)
         check_result(self.body, body, bytes, "bytes")
         return body
 
-    def fragments(
+    def pieces(
         self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]
     ) -> list[P | EventResult]:
-        """Return the fragments that ``write`` makes of the events. Raises WrongResult unless that
-        is one fragment of each event.
+        """Return the pieces that ``write`` makes of the events. Raises WrongResult unless that
+        is one piece of each event.
         """
         written = self.write(catalog, delivery, events)
-        check_result(self.write, written, list | tuple, "a list of fragments")
+        check_result(self.write, written, list | tuple, "a list of pieces")
         if len(written) != len(events):
             raise WrongResult(
                 self.write,
-                f"returned {len(written)} fragments of {len(events)} events; one of each event is "
+                f"returned {len(written)} pieces of {len(events)} events; one of each event is "
                 "needed",
             )
         return written
 
-    def records(self, key: bytes, fragment: P) -> tuple[KafkaRecord, ...]:
+    def records(self, key: bytes, piece: P) -> tuple[KafkaRecord, ...]:
         """Return the records of an event. ``key`` is its association."""
-        return (KafkaRecord(None, key, self.body_of([fragment]).rstrip(b"\n")),)
+        return (KafkaRecord(None, key, self.body_of([piece]).rstrip(b"\n")),)
 
     def records_of(
-        self, fragments: Sequence[P | EventResult], keys: Callable[[], Iterable[bytes]]
+        self, pieces: Sequence[P | EventResult], keys: Callable[[], Iterable[bytes]]
     ) -> Sequence[tuple[KafkaRecord, ...] | EventResult]:
         """Return the records of each event, or its error result. ``keys`` returns the associations
         and is called only if they are needed.
         """
-        if self.fragments_are_records:
-            return cast("Sequence[tuple[KafkaRecord, ...] | EventResult]", fragments)
+        if self.pieces_are_records:
+            return cast("Sequence[tuple[KafkaRecord, ...] | EventResult]", pieces)
         return [
-            fragment if isinstance(fragment, EventResult) else self.records(key, fragment)
-            for key, fragment in zip(keys(), fragments, strict=True)
+            piece if isinstance(piece, EventResult) else self.records(key, piece)
+            for key, piece in zip(keys(), pieces, strict=True)
         ]
 
     def document(
@@ -187,7 +187,7 @@ class EventWriter(ABC, Generic[P]):
         """Return the document with these events. ``document`` is its number in the delivery. Raises
         as ``write`` does.
         """
-        ids, written = sent_ids(events), self.fragments(catalog, delivery, events)
+        ids, written = sent_ids(events), self.pieces(catalog, delivery, events)
         if self.in_records:
             records = self.records_of(
                 written, lambda: [association_of(event).encode() for event in events]
@@ -200,9 +200,9 @@ class EventWriter(ABC, Generic[P]):
                 records,
                 lambda: tuple(map(public_event, events)),
             )
-        fragments = [one for one in written if not isinstance(one, EventResult)]
+        pieces = [one for one in written if not isinstance(one, EventResult)]
         refused: dict[str, EventResult] = {}
-        if len(fragments) < len(written):
+        if len(pieces) < len(written):
             refused = {
                 event_id: one
                 for event_id, one in zip(ids, written, strict=True)
@@ -217,21 +217,19 @@ class EventWriter(ABC, Generic[P]):
             delivery.number,
             document_no,
             ids,
-            self.body_of(fragments) if fragments else b"",
+            self.body_of(pieces) if pieces else b"",
             (),
             lambda: tuple(map(public_event, events)),
-            self.media_type_of(fragments),
-            self.headers_of(fragments),
+            self.media_type_of(pieces),
+            self.headers_of(pieces),
             refused,
         )
 
     # --- the changes of a followed source ---
 
     @abstractmethod
-    def fragment_of(
-        self, change: Change, event_id: str, object_class: ObjectClass | None
-    ) -> P | None:
-        """Return the fragment of a change, None if the format writes no fragment for it. The caller
+    def piece_of(self, change: Change, event_id: str, object_class: ObjectClass | None) -> P | None:
+        """Return the piece of a change, None if the format writes no piece for it. The caller
         passes changes in order.
 
         ``object_class`` is the class of the change's table, None = unknown. Raises FormatError and
@@ -250,18 +248,18 @@ class EventWriter(ABC, Generic[P]):
         earlier.
         """
 
-    def shown(self, fragment: P) -> str:
+    def shown(self, piece: P) -> str:
         """Return the event as text, for the record of a refused event and for people."""
-        return self.body_of([fragment]).decode("utf-8", "backslashreplace")
+        return self.body_of([piece]).decode("utf-8", "backslashreplace")
 
-    # --- about fragments ---
+    # --- about pieces ---
 
-    def media_type_of(self, fragments: Sequence[P]) -> str:
-        """Return the media type of the body of these fragments."""
+    def media_type_of(self, pieces: Sequence[P]) -> str:
+        """Return the media type of the body of these pieces."""
         return self.media_type
 
-    def headers_of(self, fragments: Sequence[P]) -> tuple[tuple[str, str], ...]:
-        """Return the headers that go with the body of these fragments."""
+    def headers_of(self, pieces: Sequence[P]) -> tuple[tuple[str, str], ...]:
+        """Return the headers that go with the body of these pieces."""
         return ()
 
     def preview(self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]) -> str:
@@ -272,7 +270,7 @@ class EventWriter(ABC, Generic[P]):
             f"# {one.message}\n"
             if isinstance(one, EventResult)
             else self.body_of([one]).decode("utf-8", "backslashreplace")
-            for one in self.fragments(catalog, delivery, events)
+            for one in self.pieces(catalog, delivery, events)
         )
 
     def first(self, delivery_no: int, before: str, raised: datetime | None) -> str:
@@ -290,7 +288,7 @@ class EventWriter(ABC, Generic[P]):
         return type(self).first is not EventWriter.first
 
     def forget(self) -> None:
-        """Take note that fragments since the last flush may not have reached the receiver."""
+        """Take note that pieces since the last flush may not have reached the receiver."""
 
     def close(self) -> None:
         """Release the writer's resources, such as the connection to a registry."""
@@ -304,10 +302,10 @@ class NoWriter(EventWriter[None]):
     ) -> list[EventResult | None]:
         return [None] * len(events)
 
-    def body(self, fragments: Sequence[None]) -> bytes:
+    def body(self, pieces: Sequence[None]) -> bytes:
         return b""
 
-    def fragment_of(self, change: Change, event_id: str, object_class: ObjectClass | None) -> None:
+    def piece_of(self, change: Change, event_id: str, object_class: ObjectClass | None) -> None:
         return None
 
 

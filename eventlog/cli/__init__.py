@@ -22,7 +22,7 @@ from click.shell_completion import CompletionItem
 
 from eventlog import __version__
 from eventlog.cli.command import CommandResult, Request, report
-from eventlog.cli.context import FILE, CommandContext, configure_logging, error_line
+from eventlog.cli.context import FILE, CommandContext, configure_logging, report_error
 from eventlog.cli.stopping import sentence_if_stopped, stopped_by_signals
 from eventlog.config.settings import LogSettings
 from eventlog.errors import ConfigError, EventlogError
@@ -292,7 +292,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "convert": {
         "eventlog convert --from gbase --to jsonl capture.cdc changes.jsonl": (
-            "a capture as lines of JSON"
+            "a stream as lines of JSON"
         ),
         "eventlog convert --from jsonl --to xds - - < changes.jsonl": "from a pipe to a pipe",
     },
@@ -578,11 +578,11 @@ def run(arguments: Sequence[str]) -> ExitCode:
         click.echo(error.format_message(), err=True)
         return ExitCode.USAGE
     except click.ClickException as error:
-        error_line(_usage_error(error))
+        report_error(_usage_error(error))
         return ExitCode(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         if sentence := sentence_if_stopped():
-            error_line(f"stopped: {sentence}")
+            report_error(f"stopped: {sentence}")
         return ExitCode.STOPPED
     except BrokenPipeError:
         # The program that read the output has ended, so the interpreter must not flush the rest.
@@ -592,7 +592,7 @@ def run(arguments: Sequence[str]) -> ExitCode:
         if with_traceback:
             traceback.print_exc()
         for message in getattr(error, "refusals", ()) or (_message(error),):
-            error_line(message, code=getattr(error, "code", ""))
+            report_error(message, code=getattr(error, "code", ""))
         return getattr(error, "exit_code", ExitCode.FAILED)
     return ExitCode(result) if isinstance(result, int) else ExitCode.DONE
 

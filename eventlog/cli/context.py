@@ -317,7 +317,7 @@ def configure_logging(settings: LogSettings, *, quiet: bool, verbose: int, log: 
     level = "debug" if verbose else settings.level
     if quiet and settings.level != "error":
         level = "warning"
-    formatter: logging.Formatter = _TextLines("%(asctime)s %(levelname)s %(message)s")
+    formatter: logging.Formatter = TextLines("%(asctime)s %(levelname)s %(message)s")
     if settings.format == "json":
         formatter = _JsonLines(log)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
@@ -338,7 +338,7 @@ def _own_handlers() -> list[logging.StreamHandler[Any]]:
     ]
 
 
-class _TextLines(logging.Formatter):
+class TextLines(logging.Formatter):
     """The formatter of lines for people, with the time in UTC and the code of an error. It escapes
     control characters, since the name of a table may hold any character.
     """
@@ -384,7 +384,7 @@ class _JsonLines(logging.Formatter):
         return visible(json.dumps(line, ensure_ascii=False))  # visible escapes, as in JSON
 
 
-def error_line(message: str, *, code: str = "") -> None:
+def report_error(message: str, *, code: str = "") -> None:
     """Write the one line that reports why a command failed, with the error's code if it has one."""
     if any(isinstance(handler.formatter, _JsonLines) for handler in _own_handlers()):
         logging.getLogger("eventlog").error("%s", _one_line(message), extra={"code": code})
@@ -533,7 +533,7 @@ def confirm(what: str, *, yes: bool) -> None:
         return
     note(what)
     if not click.confirm("Go on?", err=True):
-        error_line("not confirmed: nothing was changed")
+        report_error("not confirmed: nothing was changed")
         raise click.exceptions.Exit(ExitCode.FAILED)
 
 

@@ -19,8 +19,8 @@ def check_consumer(config: Config, consumer: str | None) -> None:
 
 def consumer_row(log: OpenLog, name: str) -> ConsumerRow:
     """Return the row of a consumer in ``<log>_consumer``. Raises ConfigError."""
-    if has_table(log) and (line := read_consumer(log, name)) is not None:
-        return line
+    if has_table(log) and (entry := read_consumer(log, name)) is not None:
+        return entry
     raise unknown_consumer(log, name)
 
 

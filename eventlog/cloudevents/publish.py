@@ -95,47 +95,45 @@ class CloudEventWriter(EventWriter[CloudEvent]):
                 written.append(EventResult(Level.ERROR, str(error)))
         return written
 
-    def body(self, fragments: Sequence[CloudEvent]) -> bytes:
+    def body(self, pieces: Sequence[CloudEvent]) -> bytes:
         if self.mode == BINARY:
-            (event,) = fragments
+            (event,) = pieces
             return event.data_bytes()
-        return batch_line(fragments) if self.mode == BATCHED else _lines(fragments)
+        return batch_line(pieces) if self.mode == BATCHED else _lines(pieces)
 
-    def media_type_of(self, fragments: Sequence[CloudEvent]) -> str:
+    def media_type_of(self, pieces: Sequence[CloudEvent]) -> str:
         return {BINARY: DATA_TYPE, BATCHED: BATCHED_TYPE}.get(self.mode, STRUCTURED_TYPE)
 
-    def headers_of(self, fragments: Sequence[CloudEvent]) -> tuple[tuple[str, str], ...]:
+    def headers_of(self, pieces: Sequence[CloudEvent]) -> tuple[tuple[str, str], ...]:
         if self.mode != BINARY:
             return ()
         # The attributes of the event (HTTP protocol binding 1.0.2, 3.1.3).
-        attributes = fragments[0].attributes()
+        attributes = pieces[0].attributes()
         return tuple((f"ce-{name}", _in_header(value)) for name, value in attributes.items())
 
-    def records(self, key: bytes, fragment: CloudEvent) -> tuple[KafkaRecord, ...]:
+    def records(self, key: bytes, piece: CloudEvent) -> tuple[KafkaRecord, ...]:
         """Return a record of Kafka protocol binding 1.0.2: binary content mode (3.2), or structured
         (3.3).
         """
         if self.mode != BINARY:
             headers = ((_CONTENT_TYPE, STRUCTURED_TYPE.encode()),)
-            return (KafkaRecord(None, key, fragment.whole_bytes(), headers),)
-        attributes = (
-            (f"ce_{name}", value.encode()) for name, value in fragment.attributes().items()
-        )
+            return (KafkaRecord(None, key, piece.whole_bytes(), headers),)
+        attributes = ((f"ce_{name}", value.encode()) for name, value in piece.attributes().items())
         return (
             KafkaRecord(
-                None, key, fragment.data_bytes(), ((_CONTENT_TYPE, DATA_TYPE.encode()), *attributes)
+                None, key, piece.data_bytes(), ((_CONTENT_TYPE, DATA_TYPE.encode()), *attributes)
             ),
         )
 
-    def fragment_of(
+    def piece_of(
         self, change: Change, event_id: str, object_class: ObjectClass | None
     ) -> CloudEvent:
         key = change.key
         subject = None if key is None else association_text(change, key, object_class)
         return self._event_of(change, event_id, subject, object_class)
 
-    def shown(self, fragment: CloudEvent) -> str:
-        return fragment.whole_bytes().decode()
+    def shown(self, piece: CloudEvent) -> str:
+        return piece.whole_bytes().decode()
 
     def preview(self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]) -> str:
         """Return the events as lines, in whatever mode they are sent."""

@@ -58,7 +58,7 @@ def _check_attributes(event: Any) -> None:
         raise FormatError(f"a CloudEvent must be a JSON object, not {type(event).__name__}")
     if "specversion" not in event and "operation" in event and "class" in event:
         raise FormatError(
-            "the data of an event without its attributes, as in binary mode; capture the events in "
+            "the data of an event without its attributes, as in binary mode; record the events in "
             "structured mode"
         )
     for name in ("specversion", "id", "source", "type"):

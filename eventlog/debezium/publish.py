@@ -41,11 +41,11 @@ def write_options(options: PublishOptions, publishing: Publishing) -> WriteOptio
 
 
 class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
-    """A writer of events as change events. A fragment is the records of an event; a body has their
+    """A writer of events as change events. A piece is the records of an event; a body has their
     values, one on each line, without tombstones.
     """
 
-    fragments_are_records = True
+    pieces_are_records = True
 
     def __init__(self, options: PublishOptions, publishing: Publishing) -> None:
         self.in_records = publishing.in_records
@@ -61,7 +61,7 @@ class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
         self._records: EventRecords | None = None
         self._changes = EnvelopeWriter(self._options, publishing.catalog, count=self._count)
 
-    def fragment_of(
+    def piece_of(
         self, change: Change, event_id: str, object_class: ObjectClass | None
     ) -> tuple[KafkaRecord, ...]:
         return tuple(self._changes.records(change._replace(position=event_id), object_class))
@@ -83,13 +83,11 @@ class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
             for event in events
         ]
 
-    def body(self, fragments: Sequence[tuple[KafkaRecord, ...]]) -> bytes:
-        return b"".join(
-            line_of(record, self._lines) for fragment in fragments for record in fragment
-        )
+    def body(self, pieces: Sequence[tuple[KafkaRecord, ...]]) -> bytes:
+        return b"".join(line_of(record, self._lines) for piece in pieces for record in piece)
 
-    def media_type_of(self, fragments: Sequence[tuple[KafkaRecord, ...]]) -> str:
-        return "application/json" if len(fragments) == 1 else "application/x-ndjson"
+    def media_type_of(self, pieces: Sequence[tuple[KafkaRecord, ...]]) -> str:
+        return "application/json" if len(pieces) == 1 else "application/x-ndjson"
 
 
 class EventRecords:

@@ -33,8 +33,8 @@ from eventlog.model import Change, Lob, Value
 _CHUNK: Final = 1 << 18
 
 
-class _Capture:
-    """A capture: a file of records, or a directory whose files continue one another in the order of
+class _Stream:
+    """A stream: a file of records, or a directory whose files continue one another in the order of
     their names.
     """
 
@@ -44,21 +44,21 @@ class _Capture:
         self._located: FormatError | None = None
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes of the capture in bounded fragments.
+        """Yield the bytes of the stream in bounded fragments.
 
         Raises FormatError if a file cannot be read.
         """
         at = 0
         try:
-            for file in source_files(Path(self._source), "file of a capture"):
+            for file in source_files(Path(self._source), "file of a stream"):
                 self._begun.append((at, file))
-                with file.open("rb") as capture:
-                    while data := capture.read(_CHUNK):
+                with file.open("rb") as stream:
+                    while data := stream.read(_CHUNK):
                         at += len(data)
                         yield data
         except OSError as error:
             raise FormatError(
-                f"the capture {self._source} cannot be read: {error.strerror}"
+                f"the stream {self._source} cannot be read: {error.strerror}"
             ) from error
 
     def with_location(self, error: FormatError) -> FormatError:
@@ -95,18 +95,18 @@ class GbaseFormat(Format):
     is_written_later = True
 
     def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
-        """Yield the changes of a capture; its last byte counts as the end of the stream.
+        """Yield the changes of a stream; its last byte counts as the end of the stream.
 
         ``report`` has the counters of the specification; rows that cannot be read are reported and
         skipped. Raises FormatError, ConfigError.
         """
-        capture = _Capture(source)
+        stream = _Stream(source)
         reader = StreamReader(
-            options, on_invalid_row=lambda error: report.skip(capture.with_location(error))
+            options, on_invalid_row=lambda error: report.skip(stream.with_location(error))
         )
         try:
-            with capture.locating():
-                for data in capture.chunks():
+            with stream.locating():
+                for data in stream.chunks():
                     yield from reader.feed(data)
                 reader.finish()
         finally:
@@ -157,16 +157,16 @@ _COLUMN: Final = 2 * _HEX_SHOWN + 3
 
 
 def listing_of(source: str, options: Mapping[str, Any], report: Report) -> Iterator[str]:
-    """Yield a capture as annotated text (see ``listing``). Each row that cannot be read is listed
+    """Yield a stream as annotated text (see ``listing``). Each row that cannot be read is listed
     as far as it is known, then reported and skipped.
 
     Raises FormatError, ConfigError.
     """
-    capture = _Capture(source)
+    stream = _Stream(source)
     chosen = parse_options(ReadOptions, options, "the gbase reader")
-    with capture.locating():
+    with stream.locating():
         yield from listing(
-            capture.chunks(), chosen, lambda error: report.skip(capture.with_location(error))
+            stream.chunks(), chosen, lambda error: report.skip(stream.with_location(error))
         )
 
 

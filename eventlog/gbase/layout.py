@@ -292,7 +292,7 @@ class Layouts(dict[int, Layout]):
     def __missing__(self, label: int) -> Layout:
         raise FormatError(
             f"a row has the label {label}, which no TABSCHEM record has described: read the "
-            "capture from its start",
+            "stream from its start",
             code="schema_missing",
         )
 

@@ -74,8 +74,8 @@ class Committed:
 
 
 class StreamReader:
-    """A reader of one stream: ``feed`` takes bytes in pieces of any size, ``finish`` declares the
-    end.
+    """A reader of one stream: ``feed`` takes bytes in fragments of any size, ``finish`` declares
+    the end.
 
     ``counters`` count skipped and odd records, under the names of the specification. ``on_idle`` is
     called at each TIMEOUT record with the sequence of the last data. ``on_invalid_row`` is called
@@ -283,7 +283,7 @@ class StreamReader:
         if self._options.orphans == "error" and not self._restarted:
             raise FormatError(
                 f"{RECORD_NAMES[number]} belongs to transaction {tx}, which has not begun: read "
-                "the capture from its start, or set orphans = skip",
+                "the stream from its start, or set orphans = skip",
                 code="orphan_record",
             )
         self.counters["orphan_records"] += 1

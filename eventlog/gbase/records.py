@@ -63,10 +63,10 @@ DEFAULT_MAX_RECORD: Final = 1 << 20
 
 
 class Framer:
-    """Splits a stream into records: ``feed`` takes bytes in pieces of any size, ``finish`` declares
-    the end.
+    """Splits a stream into records: ``feed`` takes bytes in fragments of any size, ``finish``
+    declares the end.
 
-    It keeps at most one record of ``max_record`` bytes and the last piece of data in memory.
+    It keeps at most one record of ``max_record`` bytes and the last fragment of data in memory.
     ``offset`` is where the next record begins in the stream.
     """
 
@@ -112,7 +112,7 @@ class Framer:
         if self._rest:
             error = FormatError(
                 f"the stream ends inside the record at offset {self.offset}, after "
-                f"{len(self._rest)} bytes of it: the capture was cut off, or continues in another "
+                f"{len(self._rest)} bytes of it: the stream was cut off, or continues in another "
                 "file",
                 code="truncated_stream",
             )

@@ -15,9 +15,7 @@ from typing import Any, Final, TypeVar
 from eventlog.changes.format import Block, Format, Report
 from eventlog.changes.losses import Loss
 from eventlog.core.catalog import Database
-from eventlog.core.options import (
-    parse_all_options,
-)
+from eventlog.core.options import parse_all_options
 from eventlog.errors import ConfigError, FormatError, with_location
 from eventlog.files import tabular
 from eventlog.files.atomic import directory_of, whole_path
@@ -156,7 +154,7 @@ class LinterFormat(Format):
     def output_place(self, name: str, options: Mapping[str, Any]) -> str:
         if options.get("attrs") is not None:
             raise ConfigError(
-                "the writer's option attrs names one file, but each capture needs a separate file: "
+                "the writer's option attrs names one file, but each input needs a separate file: "
                 "remove the option"
             )
         return super().output_place(name, options)

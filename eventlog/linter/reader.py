@@ -536,8 +536,8 @@ class QueueReader:
         decode = self._codec.decode
         typ = row.typ
         try:
-            old = _values_of(decode, target.attrs, part1)
-            new = _values_of(decode, target.attrs, part2) if typ == UPDATE else None
+            old = values_of(decode, target.attrs, part1)
+            new = values_of(decode, target.attrs, part2) if typ == UPDATE else None
         except Exception as error:
             if self._options.on_row_error == "error":
                 name = full_name(target.schema, target.table)
@@ -558,7 +558,7 @@ class QueueReader:
         return old, {**old, name: None}, frozenset({name})
 
 
-def _values_of(
+def values_of(
     decode: Callable[[TableAttrs, bytes], dict[str, Value]], attrs: TableAttrs, image: bytes
 ) -> dict[str, Value]:
     """Return the values that a codec reads from an image. Raises WrongResult."""

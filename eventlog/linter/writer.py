@@ -195,7 +195,7 @@ class QueueWriter:
         report: Report | None = None,
         address: int = first_address(),
     ) -> None:
-        self._options = options = options or WriterOptions()
+        self.options = options = options or WriterOptions()
         self._report = report or Report(strict=True)
         codec = row_codec(options.codec, options.charset)
         if codec is None:
@@ -223,7 +223,7 @@ class QueueWriter:
         self._report.refuse_nothing()
 
     def _transaction(self, changes: Sequence[Change]) -> Iterator[DispatchRow]:
-        last, channel = changes[-1], self._options.channel
+        last, channel = changes[-1], self.options.channel
         number = None
         for change in changes:
             try:
@@ -278,7 +278,7 @@ class QueueWriter:
                     (change.schema or "") if owner is None else owner,
                     change.table if table is None else table,
                 )
-                for server, owner, table in self._options.destinations
+                for server, owner, table in self.options.destinations
             ]
             for destination in destinations:
                 for column, text in zip(
@@ -310,7 +310,7 @@ class QueueWriter:
     def _operation(self, change: Change, attrs: TableAttrs) -> tuple[int, list[bytes]]:
         """Return TYP and parts of a change."""
         images = whole_images(
-            change, attrs.names, self._options.complete, needs_before=True, count=self._report.count
+            change, attrs.names, self.options.complete, needs_before=True, count=self._report.count
         )
         rows = [self._row(image, change, attrs) for image in images]
         parts = [self._image(row, change, attrs) for row in rows]
@@ -350,7 +350,7 @@ class QueueWriter:
 
     def _deletes(self, change: Change, attrs: TableAttrs) -> list[tuple[int, list[bytes]]]:
         """Return TYP and parts of each DELETE that is written for a TRUNCATE."""
-        if self._options.truncate == "error":
+        if self.options.truncate == "error":
             raise NotExpressible(
                 f"TRUNCATE of {full_name(change.schema, change.table)}: a Linter queue has no such "
                 "operation; set truncate = deletes to write one DELETE for each row that was "
@@ -361,7 +361,7 @@ class QueueWriter:
 
     def _remember(self, attrs: TableAttrs, old: Row | None, new: dict[str, Value] | None) -> None:
         """Remember the rows that exist, for the DELETEs of a later TRUNCATE."""
-        if self._options.truncate != "deletes":
+        if self.options.truncate != "deletes":
             return
         rows = self._known.setdefault(attrs.tabnum, {})
         key = attrs.key or tuple(sorted(attrs.names))

@@ -1,4 +1,4 @@
-"""eventlog on Spark: backlogs, captures, changes and change tables as DataFrames.
+"""eventlog on Spark: backlogs, inputs, changes and change tables as DataFrames.
 
 The names in ``__all__`` are public (docs/reference/api.md). They are imported at their first use,
 so that ``import eventlog.spark`` does not need PySpark. No public name may equal the name of a
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from eventlog.spark.copies.delta_copy import delta
     from eventlog.spark.copies.iceberg_copy import iceberg
     from eventlog.spark.data_sources import register
-    from eventlog.spark.frames.change_frame import read_captures
+    from eventlog.spark.frames.change_frame import read_inputs
     from eventlog.spark.frames.change_tables import (
         find_change_tables,
         live_view,
         read_change_table,
         read_rows,
     )
-    from eventlog.spark.frames.convert import convert as convert_captures
+    from eventlog.spark.frames.convert import convert as convert_inputs
     from eventlog.spark.frames.messages import read_messages, write_messages
     from eventlog.spark.session.session import SparkFailed
 
@@ -37,7 +37,7 @@ __all__ = [
     "BacklogRequest",
     "SparkFailed",
     "as_of",
-    "convert_captures",
+    "convert_inputs",
     "delta",
     "find_change_tables",
     "history",
@@ -45,8 +45,8 @@ __all__ = [
     "live_copy",
     "live_view",
     "mark_backlog",
-    "read_captures",
     "read_change_table",
+    "read_inputs",
     "read_messages",
     "read_rows",
     "register",
@@ -61,7 +61,7 @@ _MODULES: Final = {
     "BacklogRequest": ("backlog.backlog", "Request"),
     "SparkFailed": ("session.session", "SparkFailed"),
     "as_of": ("copies.copy_history", "as_of"),
-    "convert_captures": ("frames.convert", "convert"),
+    "convert_inputs": ("frames.convert", "convert"),
     "delta": ("copies.delta_copy", "delta"),
     "iceberg": ("copies.iceberg_copy", "iceberg"),
     "history": ("copies.copy_history", "history"),
@@ -71,7 +71,7 @@ _MODULES: Final = {
     "verify_history": ("copies.copy_verification", "verify_history"),
     "live_view": ("frames.change_tables", "live_view"),
     "mark_backlog": ("backlog.backlog", "mark_finished"),
-    "read_captures": ("frames.change_frame", "read_captures"),
+    "read_inputs": ("frames.change_frame", "read_inputs"),
     "read_change_table": ("frames.change_tables", "read_change_table"),
     "read_messages": ("frames.messages", "read_messages"),
     "read_rows": ("frames.change_tables", "read_rows"),

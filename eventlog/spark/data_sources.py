@@ -29,13 +29,13 @@ def register(spark: SparkSession) -> None:
     check_arguments("register", spark=(spark, SESSION))
     workers = worker_python(spark)
     if workers is not None:
-        _check_python(*workers)
+        check_python(*workers)
     spark.dataSource.register(log_source(spark))
     spark.dataSource.register(ChangesDataSource)
 
 
 @cache
-def _check_python(command: str, path: str) -> None:
+def check_python(command: str, path: str) -> None:
     """Raise ConfigError if the Python of workers cannot import the sources.
 
     ``path`` is the list of directories that Spark puts before its PYTHONPATH. Nothing is checked if

@@ -2,7 +2,7 @@
 
 Partitions are ranges of record_ids with about equal numbers of rows; one database session reads
 each partition as Arrow batches, in record_id order. With ``snapshot`` all of them read the same
-snapshot.
+database snapshot.
 """
 
 from __future__ import annotations
@@ -244,9 +244,9 @@ class _LogReader(DataSourceReader):
             if "snapshot" in self.options:
                 if not dialect.shares_snapshots:
                     raise ConfigError(
-                        f"sessions of {dialect.name} cannot share a snapshot. Leave out the option "
-                        "snapshot; rows that are committed after the partitions were made are not "
-                        "read in any case"
+                        f"sessions of {dialect.name} cannot share a database snapshot. Leave out "
+                        "the option snapshot; rows that are committed after the partitions were "
+                        "made are not read in any case"
                     )
                 db.join_snapshot(self.options["snapshot"])
             table = locate_log(

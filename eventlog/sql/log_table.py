@@ -140,7 +140,9 @@ class LogTable:
 
     @property
     def resync_table(self) -> str:
-        """The name ``<log>_resync`` of the table with the positions of unfinished resyncs."""
+        """The name ``<log>_resync`` of the table with the keys that unfinished resyncs have
+        reached.
+        """
         return self._internal_table("_resync", self.max_identifier)
 
     @property

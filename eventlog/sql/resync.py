@@ -1,11 +1,11 @@
-"""Write objects into the log again, in batches, with a position that survives if the process is
-killed (spec/event-log.md 11).
+"""Write objects into the log again, in batches; the key reached is recorded, so that a killed
+process can continue (spec/event-log.md 11).
 
-The position is in ``<log>_resync``, one row per unfinished resync, and is updated in the
+The key reached is in ``<log>_resync``, one row per unfinished resync, and is updated in the
 transaction that writes the rows: wherever a process is killed, no object is left out and none is
-written twice. Each batch locks the row and reads the position again, so two processes that run the
-same resync share the work. The row is deleted with the last batch. The log itself cannot store the
-position, since its last row may be published and deleted at any time.
+written twice. Each batch locks the row and reads the key reached again, so two processes that run
+the same resync share the work. The row is deleted with the last batch. The log itself cannot store
+the key reached, since its last row may be published and deleted at any time.
 
 Deleted objects are found by the rows of the log: ``history``, ``known``, ``write_deleted``.
 """
@@ -35,7 +35,7 @@ from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.open_writers import wait_for, writers_to_await
 from eventlog.sql.port.quoted_names import quoted, schema_of
 from eventlog.sql.port.rights import Part, Right
-from eventlog.sql.triggers.gaps import Gap
+from eventlog.sql.triggers.uncaptured import Uncaptured
 
 COLUMNS: Final = ("digest", "class_name", "selection", "started", "position", "rows_written")
 """The columns of ``<log>_resync``."""
@@ -49,38 +49,40 @@ class Unfinished(NamedTuple):
     """An unfinished resync. ``selection`` is in words; ``rows`` is the number written so far."""
 
     selection: str
-    position: str | None
+    reached: str | None
     rows: int
 
 
 WriteBatch = Callable[[Connection, str | None], ResyncBatch]
-"""A function that writes the rows of one batch after a position, None = from the beginning."""
+"""A function that writes the rows of one batch after the key reached, None = from the beginning."""
 
 
 def check_table(log: OpenLog) -> None:
-    """Raise LogTableError if the log has no table of positions yet."""
+    """Raise LogTableError if the log has no table of unfinished resyncs yet."""
     if not log.may_have(log.table.resync_table):
         raise LogTableError(
             f"the log {log} has no table {log.table.resync_table}, where a resync records its "
-            "position: create it with `eventlog db upgrade`, or with `eventlog db upgrade "
+            "key reached: create it with `eventlog db upgrade`, or with `eventlog db upgrade "
             "--existing-log` if another program made the log"
         )
 
 
 def unfinished(log: OpenLog, class_name: str) -> list[Unfinished]:
     """Return the unfinished resyncs of a class, oldest first."""
-    return _lines(log, _table(log.table).c.class_name == class_name)
+    return _entries(log, _table(log.table).c.class_name == class_name)
 
 
 def find(log: OpenLog, selection: Selection) -> Unfinished | None:
     """Return the row of this resync, None if there is none."""
-    return next(iter(_lines(log, _is(log.table, selection))), None)
+    return next(iter(_entries(log, _is(log.table, selection))), None)
 
 
-def _lines(log: OpenLog, condition: sa.ColumnElement[bool]) -> list[Unfinished]:
+def _entries(log: OpenLog, condition: sa.ColumnElement[bool]) -> list[Unfinished]:
     table = _table(log.table)
-    lines = sa.select(table.c.selection, table.c.position, table.c.rows_written).where(condition)
-    return [Unfinished(*line) for line in log.connection.execute(lines.order_by(table.c.started))]
+    entries = sa.select(table.c.selection, table.c.position, table.c.rows_written).where(condition)
+    return [
+        Unfinished(*entry) for entry in log.connection.execute(entries.order_by(table.c.started))
+    ]
 
 
 @lru_cache(maxsize=32)
@@ -100,17 +102,17 @@ def begin(log: OpenLog, selection: Selection, *, resume: bool, restart: bool) ->
     true, or if there is no row to resume from.
     """
     table = _table(log.table)
-    line = find(log, selection)
+    entry = find(log, selection)
     if resume:
-        if line is None:
+        if entry is None:
             raise ConfigError(_nothing_to_resume(log, selection))
-        return line
-    if line is not None:
+        return entry
+    if entry is not None:
         if not restart:
             raise ConfigError(
                 f"a resync of {selection.class_name} ({selection}) is not finished: "
-                f"{number_of(line.rows, 'row')} written, {_place(line.position)}; continue it with "
-                "--resume, or begin again with --restart"
+                f"{number_of(entry.rows, 'row')} written, {_place(entry.reached)}; continue it "
+                "with --resume, or begin again with --restart"
             )
         log.connection.execute(sa.delete(table).where(_is(log.table, selection)))
     values = {
@@ -124,14 +126,14 @@ def begin(log: OpenLog, selection: Selection, *, resume: bool, restart: bool) ->
 
 def _nothing_to_resume(log: OpenLog, selection: Selection) -> str:
     others = [
-        line
-        for line in unfinished(log, selection.class_name)
-        if not line.selection.startswith(_DUE)
+        entry
+        for entry in unfinished(log, selection.class_name)
+        if not entry.selection.startswith(_DUE)
     ]
     if not others:
         return f"there is no unfinished resync of {selection.class_name}: remove --resume"
     named = "; ".join(
-        f"{other.selection} ({number_of(other.rows, 'row')}, {_place(other.position)})"
+        f"{other.selection} ({number_of(other.rows, 'row')}, {_place(other.reached)})"
         for other in others
     )
     return (
@@ -140,8 +142,8 @@ def _nothing_to_resume(log: OpenLog, selection: Selection) -> str:
     )
 
 
-def _place(position: str | None) -> str:
-    return "at its beginning" if position is None else f"up to {position}"
+def _place(reached: str | None) -> str:
+    return "at its beginning" if reached is None else f"up to {reached}"
 
 
 def run(log: OpenLog, selection: Selection, write_batch: WriteBatch) -> Iterator[ResyncBatch]:
@@ -151,20 +153,20 @@ def run(log: OpenLog, selection: Selection, write_batch: WriteBatch) -> Iterator
     resync.
     """
     table = _table(log.table)
-    position = sa.select(table.c.position).where(_is(log.table, selection)).with_for_update()
+    reached = sa.select(table.c.position).where(_is(log.table, selection)).with_for_update()
     while True:
         with log.connection.begin():
-            line = log.connection.execute(position).first()
-            if line is None:
+            entry = log.connection.execute(reached).first()
+            if entry is None:
                 return
-            batch = write_batch(log.connection, line.position)
+            batch = write_batch(log.connection, entry.position)
             if batch.is_last:
                 if batch.is_complete:
                     _settle(log, selection)
                 log.connection.execute(sa.delete(table).where(_is(log.table, selection)))
             else:
                 moved = {
-                    "position": batch.position,
+                    "position": batch.reached,
                     "rows_written": table.c.rows_written + batch.rows,
                 }
                 log.connection.execute(
@@ -218,18 +220,18 @@ class Due(NamedTuple):
         return hashlib.sha256(f"{_DUE}{self.selection.digest}".encode()).hexdigest()
 
 
-def due_for(gaps: Iterable[Gap]) -> list[Due]:
-    """Return the resyncs that send the changes in these gaps, without duplicates."""
+def due_for(uncaptured: Iterable[Uncaptured]) -> list[Due]:
+    """Return the resyncs that send these uncaptured changes, without duplicates."""
     due: dict[Selection, Due] = {}
-    for gap in gaps:
+    for change in uncaptured:
         types = [
-            *([EventType.INSERT_ROW_QUERY_BACK] if gap.objects else []),
-            *([EventType.DELETE_ROW] if gap.deletes else []),
+            *([EventType.INSERT_ROW_QUERY_BACK] if change.objects else []),
+            *([EventType.DELETE_ROW] if change.deletes else []),
         ]
         for event_type in types or [EventType.UPDATE_ROW_QUERY_BACK]:
-            where = None if event_type is EventType.DELETE_ROW else gap.where
-            selection = Selection(gap.class_name, event_type, where)
-            due.setdefault(selection, Due(selection, gap.reason, gap.column))
+            where = None if event_type is EventType.DELETE_ROW else change.where
+            selection = Selection(change.class_name, event_type, where)
+            due.setdefault(selection, Due(selection, change.reason, change.column))
     return [one for one in due.values() if not _is_part(one.selection, due)]
 
 
@@ -264,11 +266,11 @@ def note_due(log: OpenLog, due: Iterable[Due]) -> None:
 def due_now(log: OpenLog) -> list[Due]:
     """Return the due resyncs, oldest first."""
     table = _table(log.table)
-    lines = sa.select(table.c.class_name, table.c.selection).where(
+    entries = sa.select(table.c.class_name, table.c.selection).where(
         table.c.selection.startswith(_DUE)
     )
     found = []
-    for class_name, content in log.connection.execute(lines.order_by(table.c.started)):
+    for class_name, content in log.connection.execute(entries.order_by(table.c.started)):
         what = json.loads(content.removeprefix(_DUE))
         found.append(
             Due(
@@ -284,7 +286,7 @@ class LogRead(NamedTuple):
     """A resync of deleted objects that is due or unfinished: it looks for their keys in the log."""
 
     class_name: str
-    position: int
+    reached: int
     """The record_id up to which it has read the log."""
     is_due: bool
 
@@ -293,7 +295,7 @@ class LogRead(NamedTuple):
         state = "is due" if self.is_due else "is not finished"
         return (
             f"the resync of deleted objects of {self.class_name} {state}, and reads the log from "
-            f"record_id {self.position + 1} on"
+            f"record_id {self.reached + 1} on"
         )
 
 
@@ -308,10 +310,10 @@ def reads_of_log(log: OpenLog) -> list[LogRead]:
         if one.selection.event_type is is_delete
     ]
     table = _table(log.table)
-    lines = sa.select(table.c.digest, table.c.class_name, table.c.position)
+    entries = sa.select(table.c.digest, table.c.class_name, table.c.position)
     begun = [
-        LogRead(class_name, int(position or 0), is_due=False)
-        for digest, class_name, position in log.connection.execute(lines.order_by(table.c.started))
+        LogRead(class_name, int(reached or 0), is_due=False)
+        for digest, class_name, reached in log.connection.execute(entries.order_by(table.c.started))
         if digest == Selection(class_name, is_delete).digest
     ]
     return [*begun, *due]

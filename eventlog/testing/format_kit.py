@@ -163,7 +163,7 @@ def test_the_same_delivery_gives_the_same_bytes_after_a_restart(format_case: For
     assert list(before.event_ids) == ["1", "2", "3"]
 
 
-def test_each_event_has_one_fragment_and_fragments_are_in_the_order_of_events(
+def test_each_event_has_one_piece_and_pieces_are_in_the_order_of_events(
     format_case: FormatCase,
 ) -> None:
     classes = samples.catalog()
@@ -172,6 +172,6 @@ def test_each_event_has_one_fragment_and_fragments_are_in_the_order_of_events(
     first = together.first(1, "", None)
     assert bool(first) is (Need.NUMBERS in together.needs)
     delivery = samples.DeliverySample(1, first, samples.origins(written))
-    fragments = together.write(classes, delivery, written)
-    assert fragments == [alone.write(classes, delivery, [event])[0] for event in written]
-    assert len(set(map(repr, fragments))) == len(written)
+    pieces = together.write(classes, delivery, written)
+    assert pieces == [alone.write(classes, delivery, [event])[0] for event in written]
+    assert len(set(map(repr, pieces))) == len(written)

@@ -121,7 +121,7 @@ class HttpClient:
             )
         self._credentials = dict(credentials or {})
         self._secrets = secrets
-        self._timeout, self._max_answer_bytes = timeout, max_response_bytes
+        self.timeout, self._max_answer_bytes = timeout, max_response_bytes
         self._idle: deque[_Connection] = deque()
 
     def request(
@@ -182,7 +182,7 @@ class HttpClient:
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
     ) -> tuple[_Connection, http.client.HTTPResponse]:
         """Send a request, and wait for the head of the response."""
-        deadline = monotonic() + self._timeout
+        deadline = monotonic() + self.timeout
         idle = self._pop_idle()
         if idle is not None:
             with contextlib.suppress(ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
@@ -243,7 +243,7 @@ class HttpClient:
             why, in_short = self.clean(str(failed), 1000), self.clean(failed.in_short, 1000)
             is_sent = failed.is_sent
         except TimeoutError:
-            why = f"no whole answer within {self._timeout:g} s{_hint(self._section, 'timeout')}"
+            why = f"no whole answer within {self.timeout:g} s{_hint(self._section, 'timeout')}"
         except ssl.SSLError as error:
             why = f"TLS failed: {self.clean(str(error.reason or error))}"
             # A server that refuses our certificate may close only after the request.

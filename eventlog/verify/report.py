@@ -175,7 +175,7 @@ class VerifyReport:
     """``publisher``, or the name of a consumer."""
     target: str
     begun: datetime
-    """The time of the first snapshot by the database's clock."""
+    """The time of the first database snapshot by the database's clock."""
     classes: dict[str, ClassReport] = field(default_factory=dict)
     """The numbers of objects of each class: ``equal``, ``different``, ``missing``, ``surplus``,
     ``known_different``, ``in_motion``.
@@ -197,8 +197,8 @@ class VerifyReport:
     bound), and the ``reason``.
     """
     foreign: list[str] = field(default_factory=list)
-    """The foreign tables that were read. They have no snapshot, so their objects may have changed
-    since the rows of the log were read.
+    """The foreign tables that were read. They have no database snapshot, so their objects may have
+    changed since the rows of the log were read.
     """
     losses: dict[str, str] = field(default_factory=dict)
     """The number of values that the target leaves out or changes by design, by ``class.column``."""

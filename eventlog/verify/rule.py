@@ -40,9 +40,10 @@ class UndoneRows:
     """The rows of a log that its publisher, or a consumer, has not done (spec/verify.md 1.2). The
     objects that they name are in ``motion``.
 
-    ``begin``, ``read_new`` and ``read_done`` are called within ``Snapshots.read``, which may call
-    them again. A snapshot that does not show all rows of the log still shows none that does not
-    exist, so rows are added immediately, but forgotten only when the snapshot is proven.
+    ``begin``, ``read_new`` and ``read_done`` are called within ``DatabaseSnapshots.read``, which
+    may call them again. A database snapshot that does not show all rows of the log still shows none
+    that does not exist, so rows are added immediately, but forgotten only when the snapshot is
+    proven.
     """
 
     log: OpenLog
@@ -59,7 +60,7 @@ class UndoneRows:
     is_protected: bool = False
     """True if rows that this object has not seen yet cannot be removed from the log."""
     seen: FollowedSet = field(default_factory=FollowedSet)
-    """The record_ids that a snapshot has shown, or that will never be used."""
+    """The record_ids that a database snapshot has shown, or that will never be used."""
     rows: RecordSet = field(default_factory=RecordSet)
     """The rows that are not done, whether they name an object of a class or not."""
     _removed: int = 0
@@ -88,7 +89,7 @@ class UndoneRows:
         return utc_now(self.log.connection, self.log.dialect)
 
     def read_new(self) -> None:
-        """Read the rows that this snapshot is the first to show.
+        """Read the rows that this database snapshot is the first to show.
 
         Raises DatabaseError if rows may have been removed that were never seen.
         """
@@ -114,8 +115,8 @@ class UndoneRows:
         """Read which rows the reader has done by now, and the rows that were queued for it again.
         Return a function that forgets the done rows.
 
-        The set of undone rows may be older than the snapshot: it may then still contain rows that
-        are done by now, which does no harm. So a long search is not repeated soon, unless
+        The set of undone rows may be older than the database snapshot: it may then still contain
+        rows that are done by now, which does no harm. So a long search is not repeated soon, unless
         ``at_once`` is set.
         """
         if not at_once and monotonic() < self._forget_at:
@@ -136,8 +137,8 @@ class UndoneRows:
         return partial(self._keep, RecordSet(0, undone), self._objects_in_flight())
 
     def close_gaps(self) -> None:
-        """Stop searching for rows in gaps that will never be filled. Call it between two snapshots.
-        It only saves time: otherwise each snapshot searches these gaps again.
+        """Stop searching for rows in gaps that will never be filled. Call it between two database
+        snapshots. It only saves time: otherwise each snapshot searches these gaps again.
         """
         if consumers.is_followable(self.log):
             self.seen.poll(self.log)
@@ -154,19 +155,19 @@ class UndoneRows:
         return self._done_by_consumer() if self.consumer else None
 
     def _done_by_consumer(self) -> RecordSet:
-        line = consumers.read_consumer(self.log, self.consumer)
-        if line is None:
+        entry = consumers.read_consumer(self.log, self.consumer)
+        if entry is None:
             raise ConfigError(
                 f"the log {self.log} has no consumer {self.consumer!r}: give the name of a "
                 "consumer that `eventlog consumers list` shows"
             )
-        if line.loaded is not None:
+        if entry.loaded is not None:
             raise ConfigError(
                 f"the snapshot of consumer {self.consumer!r} is not complete, so its target cannot "
                 "equal the source: verify again when `eventlog consumers list` shows no snapshot"
             )
-        line.done.discard(line.requeued.rows)
-        return line.done
+        entry.done.discard(entry.requeued.rows)
+        return entry.done
 
     def _objects_in_flight(self) -> Sequence[ObjectName]:
         """Return the objects of a consumer's snapshot that have no answer yet. Their rows count as

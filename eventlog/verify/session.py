@@ -30,8 +30,8 @@ from eventlog.publisher.sinks.objects import ObjectOptions
 from eventlog.registry import format_named
 from eventlog.sql import SUPPORTED, resync
 from eventlog.sql.connect.connection import connect, dialect_of, will_write
+from eventlog.sql.log.database_snapshots import DatabaseSnapshots
 from eventlog.sql.log.internal_tables import delete_entries_of
-from eventlog.sql.log.snapshots import Snapshots
 from eventlog.sql.log.verifications import LastVerification, write_verification
 from eventlog.sql.port.driver_errors import as_database_errors
 from eventlog.sql.port.log_operations import Selection
@@ -49,7 +49,7 @@ from eventlog.verify.verification import Progress, Verification, VerifyOptions
 
 _CONSUMER: Final = "verify-"
 """The prefix of the names of consumers that verifications register."""
-_SAVED_EACH: Final = 5.0
+SAVED_EACH: Final = 5.0
 """The seconds between two saves of the progress."""
 _AT_ONCE: Final = 1_000
 """The most rows that a repair writes in one transaction."""
@@ -164,7 +164,7 @@ def run_verification(
             target.done,
             is_protected,
         )
-        snapshots = Snapshots(log, options.wait)
+        snapshots = DatabaseSnapshots(log, options.wait)
         begun = snapshots.read(undone.begin)
         report = VerifyReport(str(log), context.ledger.consumer or "publisher", str(target), begun)
         report.shows_values = config.monitor.show_values
@@ -244,7 +244,7 @@ def _expected(context: Context, classes: Sequence[ObjectClass]) -> int:
 @contextmanager
 def _kept_rows(config: Config, log: OpenLog) -> Iterator[bool]:
     """Register a consumer until the block ends, so that no row is removed from the log before a
-    snapshot has shown it. Yields False if the log does not support consumers.
+    database snapshot has shown it. Yields False if the log does not support consumers.
 
     Raises ConfigError if rows would be deleted then.
     """
@@ -295,7 +295,7 @@ def _saver(state: Path) -> Callable[[Progress], None]:
 
     def save(progress: Progress) -> None:
         nonlocal saved
-        if monotonic() < saved + _SAVED_EACH:
+        if monotonic() < saved + SAVED_EACH:
             return
         saved = monotonic()
         report = progress.report
@@ -305,7 +305,7 @@ def _saver(state: Path) -> Callable[[Progress], None]:
             "target": report.target,
             "begun": report.begun.isoformat(),
             "class": progress.class_name,
-            "position": progress.position,
+            "position": progress.reached,
             "equal": {name: one.equal for name, one in report.classes.items()},
             "unproven": [
                 (one.class_name, one.after, one.through, one.reason) for one in report.unproven

@@ -1,9 +1,9 @@
 """One verification: rounds over the classes until each object is decided or the time has run out
 (spec/verify.md 1.1; its proof is spec/verify.md 2).
 
-A round reads the rows of some objects in the target, and then, on one snapshot of the source, the
-rows of the same objects and the rows of the log that the reader had not done before the target was
-read. Objects without such a row are decided.
+A round reads the rows of some objects in the target, and then, on one database snapshot of the
+source, the rows of the same objects and the rows of the log that the reader had not done before the
+target was read. Objects without such a row are decided.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from eventlog.errors import DatabaseError, SnapshotOutdated
 from eventlog.model import EventType, Status, unpadded
 from eventlog.publisher.context.context import Context
 from eventlog.publisher.inspect.refusals import refused
+from eventlog.sql.log.database_snapshots import REST, DatabaseSnapshots, database_snapshot
 from eventlog.sql.log.rows import SKIPPED, extent
-from eventlog.sql.log.snapshots import REST, Snapshots, snapshot
 from eventlog.sql.port.log_operations import (
     ANY_STATUS,
     FindKeys,
@@ -57,7 +57,7 @@ _MAX_ROWS: Final = 5
 _AT_ONCE: Final = 1_000
 """The most rows of the log whose times are read with one statement."""
 _EXPLAINED: Final = 500_000
-"""The most record_ids that are read in one snapshot to explain differences."""
+"""The most record_ids that are read in one database snapshot to explain differences."""
 _SEVERAL: Final = "the target has several rows of this key"
 _BEFORE_ALL: Final[ObjectName] = ("", "")
 
@@ -71,7 +71,7 @@ class Progress(NamedTuple):
     """The progress of a verification, from which it can continue after a stop."""
 
     class_name: str
-    position: str | None
+    reached: str | None
     """The last key of the class that was read; None = nothing of the class was read yet."""
     report: VerifyReport
     waiting: Callable[[], Iterator[ObjectName]]
@@ -132,7 +132,7 @@ class Verification:
     """A verification of a target, on the session of a context that nobody else uses."""
 
     context: Context
-    snapshots: Snapshots
+    snapshots: DatabaseSnapshots
     undone: UndoneRows
     motion: Motion
     target: Target
@@ -157,25 +157,25 @@ class Verification:
         Raises DatabaseError and ConfigError.
         """
         log = self.context.log
-        with snapshot(log):
+        with database_snapshot(log):
             for cls in classes:
                 self._sources[cls.name] = self._source(cls)
         self.target.pin(classes)
         names = [cls.name for cls in classes]
         start = names.index(place[0]) if place is not None and place[0] in names else 0
         for number, name in enumerate(names[start:]):
-            position = place[1] if place is not None and number == 0 else None
+            reached = place[1] if place is not None and number == 0 else None
             source = self._sources[name]
             if source.ranges is None:
-                self._walk(source, position)
+                self.walk(source, reached)
                 self._find_surplus(source)
             elif (lookups := source.ranges.lookups) is None:
-                self._walk_ranges(source, source.ranges, position)
+                self._walk_ranges(source, source.ranges, reached)
             else:
-                if position is None:
+                if reached is None:
                     self._find_missing(source, source.ranges, lookups)
-                self._walk_target(source, source.ranges, lookups, position)
-        self._wait(classes)
+                self._walk_target(source, source.ranges, lookups, reached)
+        self.wait(classes)
         self._end()
 
     def _source(self, cls: ObjectClass) -> _ClassSource:
@@ -209,12 +209,12 @@ class Verification:
 
     # --- the first round ---
 
-    def _walk_ranges(self, source: _ClassSource, ranges: _Ranges, position: str | None) -> None:
+    def _walk_ranges(self, source: _ClassSource, ranges: _Ranges, reached: str | None) -> None:
         """Compare all objects of a class that the source or the target has, after a key. Both are
         read once. Only the databases compare keys, since their order may be that of a collation.
         """
         log, size, width = self.context.log, self.options.batch, ranges.keys.width
-        behind = None if position is None else ranges.keys.values_of(position)
+        behind = None if reached is None else ranges.keys.values_of(reached)
         is_end, number, earlier = False, 0, None
         while not is_end:
             # Where a range begins, no earlier one began, unless one side's index is corrupt.
@@ -315,11 +315,11 @@ class Verification:
         return [(key, row) for key, row in named if key not in waiting]
 
     def _walk_target(
-        self, source: _ClassSource, ranges: _Ranges, lookups: _Lookups, position: str | None
+        self, source: _ClassSource, ranges: _Ranges, lookups: _Lookups, reached: str | None
     ) -> None:
         """Compare all objects of a class that the target has, after a key."""
         size, width = self.options.batch, ranges.keys.width
-        behind = None if position is None else ranges.keys.values_of(position)
+        behind = None if reached is None else ranges.keys.values_of(reached)
         while there := ranges.read_target(behind, None, size):
             is_last, before, behind = len(there) < size, behind, there[-1][:width]
             if self.motion.has_waiting:
@@ -394,15 +394,15 @@ class Verification:
             [(ranges.keys.text_of(row), None, row_of_entries(names, row[width:])) for row in rows],
         )
 
-    def _walk(self, source: _ClassSource, position: str | None) -> None:
+    def walk(self, source: _ClassSource, reached: str | None) -> None:
         """Compare all objects of a class that the source has, after a key."""
         log, size = self.context.log, self.options.batch
         is_last = False
         while not is_last:
             try:
-                keys = self.snapshots.read(partial(log.keys_after, source.walk, position, size))
+                keys = self.snapshots.read(partial(log.keys_after, source.walk, reached, size))
             except SnapshotOutdated as error:
-                self._leave_out(source, error, position, None)
+                self._leave_out(source, error, reached, None)
                 return
             if not keys:
                 return
@@ -411,12 +411,12 @@ class Verification:
             try:
                 here, forget = self._read_objects(source, keys)
             except SnapshotOutdated as error:
-                self._leave_out(source, error, position, keys[-1])
+                self._leave_out(source, error, reached, keys[-1])
             else:
                 self._judge(source, [(key, here.get(key), there.get(key)) for key in keys])
                 forget()
-            position = keys[-1]
-            self._save(source, position)
+            reached = keys[-1]
+            self._save(source, reached)
             self._pace(len(keys))
 
     def _find_surplus(self, source: _ClassSource) -> None:
@@ -523,7 +523,7 @@ class Verification:
     def _leave_out(
         self, source: _ClassSource, error: SnapshotOutdated, after: str | None, through: str | None
     ) -> None:
-        """Report a range of keys whose snapshots were not proven (spec/verify.md 1.4)."""
+        """Report a range of keys whose database snapshots were not proven (spec/verify.md 1.4)."""
         self.report.leave_out(Unproven(source.cls.name, after, through, str(error)))
 
     def _read_done(self) -> Callable[[], None]:
@@ -532,8 +532,8 @@ class Verification:
         """
         return _nothing if self.target.is_pinned else self.undone.read_done()
 
-    def _save(self, source: _ClassSource, position: str) -> None:
-        self.save(Progress(source.cls.name, position, self.report, self.motion.all_waiting))
+    def _save(self, source: _ClassSource, reached: str) -> None:
+        self.save(Progress(source.cls.name, reached, self.report, self.motion.all_waiting))
 
     def _pace(self, objects: int, *, keys: int = 0) -> None:
         """End a part in which so many objects, and keys alone, were read."""
@@ -547,7 +547,7 @@ class Verification:
 
     # --- later rounds ---
 
-    def _wait(self, classes: Sequence[ObjectClass]) -> None:
+    def wait(self, classes: Sequence[ObjectClass]) -> None:
         """Compare again the objects that were not decided, or that differed once."""
         until = monotonic() + self.options.wait
         late_rounds = 0
@@ -642,7 +642,7 @@ class Verification:
     def _explain(self) -> None:
         """Add to each difference the newest rows that name its object and, if the newest one shows
         why the object must differ, the reason (spec/verify.md 3.2). The log is read once, in parts,
-        so that no snapshot stays open for long.
+        so that no database snapshot stays open for long.
         """
         log, catalog = self.context.log, self.context.catalog
         wanted = {one.name: one for one in self.report.differences}
@@ -650,7 +650,7 @@ class Verification:
         first, last = extent(log) or (1, 0)
         for start in range(first, last + 1, _EXPLAINED):
             window = replace(ANY_STATUS, gaps=((start, min(last, start + _EXPLAINED - 1)),))
-            with snapshot(log):
+            with database_snapshot(log):
                 for part in log.read_fields(window, _FIELDS):
                     for record_id, status, perpetrator, table_name, table_key in part:
                         name = object_named(catalog, table_name, table_key)
@@ -659,13 +659,13 @@ class Verification:
                             rows = newest.setdefault(name, [])
                             rows.append((int(record_id), unpadded(status), perpetrator))
                             del rows[:-_MAX_ROWS]
-        lines, _ = refused(log, consumer=self.context.ledger.consumer)
+        entries, _ = refused(log, consumer=self.context.ledger.consumer)
         log.commit()
         for name, rows in newest.items():
             record_id, status, perpetrator = rows[-1]
             one = wanted[name]
             one.record_ids = [number for number, _, _ in rows]
-            code = lines[record_id].code if record_id in lines else ""
+            code = entries[record_id].code if record_id in entries else ""
             if not one.fault:
                 one.reason = self._reason(status, perpetrator, code)
 

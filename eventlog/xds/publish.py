@@ -17,7 +17,7 @@ MEDIA_TYPE = "application/xml; charset=utf-8"
 
 
 class XdsWriter(EventWriter[str]):
-    """A writer of events as XDS documents. A fragment is an event's element. ``indent`` applies to
+    """A writer of events as XDS documents. A piece is an event's element. ``indent`` applies to
     documents that have a file each.
     """
 
@@ -45,18 +45,18 @@ class XdsWriter(EventWriter[str]):
     ) -> list[str]:
         return list(map(write_outgoing, events))
 
-    def body(self, fragments: Sequence[str]) -> bytes:
+    def body(self, pieces: Sequence[str]) -> bytes:
         if self._is_line:
-            return line_form(fragments, self._header).encode()
-        return file_form(fragments, self._header, self._indent).encode()
+            return line_form(pieces, self._header).encode()
+        return file_form(pieces, self._header, self._indent).encode()
 
     def preview(self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]) -> str:
-        fragments = self.write(catalog, delivery, events)
+        pieces = self.write(catalog, delivery, events)
         if self.in_records:
-            return "".join(self.body([fragment]).decode() for fragment in fragments)
-        return self.body(fragments).decode()
+            return "".join(self.body([piece]).decode() for piece in pieces)
+        return self.body(pieces).decode()
 
-    def fragment_of(
+    def piece_of(
         self, change: Change, event_id: str, object_class: ObjectClass | None
     ) -> str | None:
         events = change_to_events(change, event_id, self._catalog, self._writing)

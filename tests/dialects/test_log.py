@@ -233,18 +233,18 @@ def test_deliveries_are_numbered_once(log: Log) -> None:
     assert next_number(opened_log(conn, table)) > second
 
 
-def test_error_lines_keep_their_words(log: Log) -> None:
+def test_error_rows_keep_their_words(log: Log) -> None:
     first = log.ids()[0]
     add_errors(
         opened_log(log.conn, log.table), [(first, "bad_value", "what \0 \ud800 it was: ä 😀")]
     )
-    (line,) = read_errors(opened_log(log.conn, log.table), first)
-    assert line.code == "bad_value"
-    assert "it was: ä 😀" in line.message
-    assert abs(line.error_time - datetime.now(UTC).replace(tzinfo=None)) < timedelta(minutes=1)
+    (entry,) = read_errors(opened_log(log.conn, log.table), first)
+    assert entry.code == "bad_value"
+    assert "it was: ä 😀" in entry.message
+    assert abs(entry.error_time - datetime.now(UTC).replace(tzinfo=None)) < timedelta(minutes=1)
 
 
-def test_error_lines_tell_under_which_number_a_row_goes_again(log: Log) -> None:
+def test_error_rows_tell_under_which_number_a_row_goes_again(log: Log) -> None:
     conn, table = log.conn, log.table
     add_errors(
         opened_log(conn, table), [(7, "receiver", "no"), (8, "receiver", "no")], "", {7: "7.3"}
@@ -256,7 +256,7 @@ def test_error_lines_tell_under_which_number_a_row_goes_again(log: Log) -> None:
     assert read_attempts(opened_log(conn, table)) == {7: 3, 9: 2}
 
 
-def test_old_rows_are_purged_with_their_error_lines(log: Log) -> None:
+def test_old_rows_are_purged_with_their_error_rows(log: Log) -> None:
     conn, table = log.conn, log.table
     first, *_, last = log.ids()
     log.dialect.open(conn).log(table).mark("S", [(first, first + 3)])

@@ -70,7 +70,7 @@ def publish(config: Config, steps: Steps) -> None:
     )
     steps.around(
         position.TablePosition,
-        "_write",
+        "write",
         before="before the position is written",
         after="before the position is committed",
     )

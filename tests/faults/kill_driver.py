@@ -68,10 +68,13 @@ def fsynced(file: Any) -> str:
 def publish(config: Config, steps: Steps) -> None:
     steps.around(os, "link", after="the directory is owned")
     steps.around(cycle, "read_window", after="the window is read")
-    steps.around(ledger, "record_delivery", after="the line is written")
-    steps.around(cycle, "_deliver", before="the line is committed", after="the delivery has ended")
+    steps.around(ledger, "record_delivery", after="the entry is written")
+    steps.around(cycle, "deliver", before="the entry is committed", after="the delivery has ended")
     steps.around(
-        sending, "_send", before="before a document is sent", after="after a document is sent"
+        sending,
+        "send_document",
+        before="before a document is sent",
+        after="after a document is sent",
     )
     steps.around(files, "sync_file", before="before a file is fsynced", after=fsynced)
     steps.around(
@@ -88,12 +91,12 @@ def publish(config: Config, steps: Steps) -> None:
         after="after the state is put",
     )
     steps.around(
-        marks, "replace_content", before="rows are marked", after="a part of the line is struck"
+        marks, "replace_content", before="rows are marked", after="a part of the entry is struck"
     )
-    steps.around(PostgresLog, "end_delivery", before="rows are marked", after="the line is struck")
-    steps.around(ledger, "delete_entry", before="rows are marked", after="the line is struck")
+    steps.around(PostgresLog, "end_delivery", before="rows are marked", after="the entry is struck")
+    steps.around(ledger, "delete_entry", before="rows are marked", after="the entry is struck")
     steps.around(
-        marks.DeliveryProgress, "_write", before="before the marks", after="the marks are committed"
+        marks.DeliveryProgress, "write", before="before the marks", after="the marks are committed"
     )
     with open_to_publish(config, Counters()) as context:
         daemon.publish_once(context, open_sink(config, sys.stdout))

@@ -141,9 +141,9 @@ def consume(
 def the_set(engine: sa.Engine, name: str = "search") -> tuple[int, list[tuple[int, int]]]:
     with engine.connect() as conn:
         dialect = load_dialect(engine.dialect.name)
-        line = consumers.read_consumer(opened_log(conn, new_log(dialect, None, "eventlog")), name)
-    assert line is not None
-    return line.done.floor, line.done.ranges
+        entry = consumers.read_consumer(opened_log(conn, new_log(dialect, None, "eventlog")), name)
+    assert entry is not None
+    return entry.done.floor, entry.done.ranges
 
 
 def written_sets(engine: sa.Engine) -> list[dict[str, str]]:
@@ -409,20 +409,20 @@ def test_who_holds_the_lock_and_has_written_nothing_yet_is_not_relied_on(
 def test_of_a_set_of_many_ranges_what_has_joined_it_is_written(
     pg_log: sa.Engine, writer: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventlog.publisher.ledger.ledger._SMALL", 2)
-    late, sink, lines = writer(), Collecting(), []
+    monkeypatch.setattr("eventlog.publisher.ledger.ledger.SMALL", 2)
+    late, sink, entries = writer(), Collecting(), []
     with opened(consumer(pg_log)) as context:
         state = recover(context)
         for number in range(7):
             late.execute(ROW.format(1, f"late {number}"))
             write(pg_log, 2)
             run_cycle(PublisherSession(context, state, sink))
-            lines.append(written_sets(pg_log))
+            entries.append(written_sets(pg_log))
             with pg_log.connect() as conn:
-                line = consumers.read_consumer(context.log.on(conn), "search")
-            assert line is not None
-            assert line.done.spans == [(one, one) for one in range(2, 2 * number + 3, 2)]
-    assert lines[2:] == [
+                entry = consumers.read_consumer(context.log.on(conn), "search")
+            assert entry is not None
+            assert entry.done.spans == [(one, one) for one in range(2, 2 * number + 3, 2)]
+    assert entries[2:] == [
         [{"whole": "[0,2,0,2,0]"}, {"recent": "[0,6,0]"}],
         [{"whole": "[0,2,0,2,0]"}, {"recent": "[0,6,0,2,0]"}],
         [{"whole": "[0,2,0,2,0,2,0,2,0,2,0]"}],
@@ -982,8 +982,8 @@ def test_of_a_set_of_many_ranges_only_later_rows_that_are_done_count(
     write(log, 1, 1, 2, 2)
     with opened(consumer(log)) as context:
         done = RecordSet(0, [(1, 1), (3, 4), *((one, one) for one in range(6, 6006, 2))])
-        line = consumers.SetEntries("search")
-        consumers.write_done(context.log, line, done)
+        entry = consumers.SetEntries("search")
+        consumers.write_done(context.log, entry, done)
         context.log.connection.commit()
     code, said, _ = command("requeue", "--consumer", "search", "--ids", "1-4", "--json")
     told = json.loads(said)
@@ -1330,7 +1330,7 @@ def test_as_many_documents_of_a_snapshot_as_concurrency_allows_are_sent_at_the_s
 def test_a_snapshot_that_was_cut_off_continues_after_its_last_chunk(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventlog.publisher.send.snapshot_chunks._MAX_KEYS", 2)
+    monkeypatch.setattr("eventlog.publisher.send.snapshot_chunks.MAX_KEYS", 2)
     fill(log, 5)
     config = consumer(log, start_from="snapshot")
     seen: list[str] = []
@@ -1357,7 +1357,7 @@ def test_a_snapshot_that_was_cut_off_continues_after_its_last_chunk(
 def test_a_snapshot_whose_class_has_got_another_key_begins_the_class_again(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventlog.publisher.send.snapshot_chunks._MAX_KEYS", 2)
+    monkeypatch.setattr("eventlog.publisher.send.snapshot_chunks.MAX_KEYS", 2)
     fill(log, 3)
     config = consumer(log, start_from="snapshot")
     seen: list[str] = []
@@ -1377,7 +1377,7 @@ def test_a_snapshot_whose_class_has_got_another_key_begins_the_class_again(
 def test_an_object_of_a_snapshot_that_gets_retry_waits_alone_and_its_changes_wait_for_it(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventlog.publisher.send.snapshot_chunks._MAX_KEYS", 2)
+    monkeypatch.setattr("eventlog.publisher.send.snapshot_chunks.MAX_KEYS", 2)
     fill(log, 3)
     tries: list[str] = []
     refuses = True
@@ -1413,7 +1413,7 @@ def test_an_object_that_the_receiver_fails_for_does_not_hold_a_snapshot(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch, max_attempts: int
 ) -> None:
     """Also where the consumer is killed all the time."""
-    monkeypatch.setattr("eventlog.publisher.send.snapshot_chunks._MAX_KEYS", 8)
+    monkeypatch.setattr("eventlog.publisher.send.snapshot_chunks.MAX_KEYS", 8)
     fill(log, 24)
     arrived: dict[str, str] = {}
     culprit = ""
@@ -1639,7 +1639,7 @@ def test_an_object_of_a_snapshot_is_a_read_for_debezium(log: sa.Engine) -> None:
 def test_numbers_grow_from_chunk_to_chunk_and_to_the_log_though_the_clock_goes_back(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventlog.publisher.send.snapshot_chunks._MAX_KEYS", 1)
+    monkeypatch.setattr("eventlog.publisher.send.snapshot_chunks.MAX_KEYS", 1)
     fill(log, 2)
     numbers: list[str] = []
 
@@ -1787,8 +1787,8 @@ def test_a_row_that_a_purge_removes_meanwhile_is_not_asked_for_again(pg_log: sa.
 
     def requeue() -> None:
         with open_unlocked(configuration(pg_log), Counters()) as context:
-            (line,) = consumers.read_consumers(context.log)
-            asked.append(consumers.requeue_for(context.log, line, [(1, 2)]).set_back)
+            (entry,) = consumers.read_consumers(context.log)
+            asked.append(consumers.requeue_for(context.log, entry, [(1, 2)]).set_back)
             context.log.commit()
 
     with open_unlocked(configuration(pg_log), Counters()) as purging:

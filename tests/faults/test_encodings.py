@@ -160,7 +160,7 @@ def test_a_window_takes_three_statements(western: Foreign) -> None:
 def test_without_the_servers_codec_the_rows_are_found_by_halves(
     western: Foreign, monkeypatch: pytest.MonkeyPatch, codec: str | None
 ) -> None:
-    monkeypatch.setattr(unreadable, "_codec_of", lambda encoding: codec)
+    monkeypatch.setattr(unreadable, "codec_of", lambda encoding: codec)
     config = western.installed()
     western.add(
         *((f"'{key}'", western.bad if key in (3, 4, 9) else western.good) for key in range(12))
@@ -192,7 +192,7 @@ def test_a_value_that_is_read_back_makes_only_its_own_row_invalid(western: Forei
 def test_a_snapshot_has_every_object_that_can_be_read(
     western: Foreign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eventlog.publisher.send.snapshot_chunks._MAX_KEYS", 2)
+    monkeypatch.setattr("eventlog.publisher.send.snapshot_chunks.MAX_KEYS", 2)
     western.installed()
     western.add(
         ("'a'", western.good),
@@ -223,7 +223,7 @@ def test_a_resync_logs_every_object_whatever_its_key(western: Foreign, size: int
         position, ended = None, False
         while not ended:
             batch = context.log.write_batch(walk, position, size)
-            position, ended = batch.position, batch.is_last
+            position, ended = batch.reached, batch.is_last
             context.log.commit()
     assert new_values(published(config)) == {"a": "a", "c": "c"}
     assert sorted(statuses(western.engine).values()) == ["E", "E", "S", "S"]

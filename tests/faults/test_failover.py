@@ -322,7 +322,7 @@ def test_a_snapshot_that_was_put_back_while_the_publisher_was_dead_needs_a_new_e
 
 
 def test_what_is_recorded_in_delivery_keeps_its_id_over_a_failover(first: Server) -> None:
-    """Its rows were there when its line was written: the receiver may know it."""
+    """Its rows were there when its entry was written: the receiver may know it."""
     receiver, second = Receiver(), first.standby("b")
     sent: list[str] = []
 

@@ -188,9 +188,9 @@ def test_consumers_that_begin_at_latest_while_the_log_is_changed_get_each_row_th
     sent: list[int] = []
     send = DeliveryProgress.send
 
-    def recorded(line: DeliveryProgress, number: int, events: Sequence[Outgoing]) -> Answer:
+    def recorded(entry: DeliveryProgress, number: int, events: Sequence[Outgoing]) -> Answer:
         sent.extend(record_id for event in events for record_id in event.ids)
-        return send(line, number, events)
+        return send(entry, number, events)
 
     monkeypatch.setattr(DeliveryProgress, "send", recorded)
     config = consumer(log, tmp_path)

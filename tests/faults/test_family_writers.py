@@ -398,7 +398,7 @@ def test_a_reader_that_reads_the_locks_before_the_highest_row_misses_rows(
 def test_a_reader_without_the_prepared_transactions_misses_rows(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(of_family, "_prepared", lambda conn, dialect: [])
+    monkeypatch.setattr(of_family, "prepared_transactions", lambda conn, dialect: [])
     if place.root.dialect.name == "mysql":  # it keeps the lock for a while
         pytest.skip("MySQL shows a copy of the lock of a prepared transaction")
     with place.log() as log:
@@ -463,7 +463,7 @@ def test_a_server_whose_locks_are_not_shown_is_refused_also_while_a_reader_runs(
 def test_a_transaction_from_before_the_locks_were_switched_on_is_waited_for(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(of_family, "_PATIENCE", 1.0)
+    monkeypatch.setattr(of_family, "PATIENCE", 1.0)
     execute(place.root, INSTRUMENT.format("NO"))
     with place.writer("BEGIN", INSERT) as mine:
         execute(place.root, INSTRUMENT.format("YES"))

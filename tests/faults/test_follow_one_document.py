@@ -30,7 +30,7 @@ PATIENCE = 120.0
 
 
 class Objects:
-    """A capture of ``number`` objects, each inserted and then updated twice."""
+    """A stream of ``number`` objects, each inserted and then updated twice."""
 
     def __init__(self, directory: Path, number: int) -> None:
         path, server = directory / "capture.cdc", new_server()

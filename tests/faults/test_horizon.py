@@ -181,7 +181,7 @@ def test_deliveries_of_a_consumer_leave_nothing_that_later_ones_walk_over(log: s
         before = blocks(context, "eventlog_consumer")
         assert events(log, context, state, sink) < 60
         assert polls(context, state, sink) < 10
-        # A look at its line, a delivery, an event and a poll each, whatever was sent.
+        # A look at its entry, a delivery, an event and a poll each, whatever was sent.
         looks = 4 * AT_ONCE + 2
         assert blocks(context, "eventlog_consumer") - before <= 2 * looks
 
@@ -235,7 +235,7 @@ def test_a_publisher_that_runs_takes_what_is_requeued_at_once(
 def test_rows_that_are_set_to_n_by_hand_are_found_by_a_search(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch, max_found: int
 ) -> None:
-    monkeypatch.setattr(ledger, "_MAX_FOUND", max_found)
+    monkeypatch.setattr(ledger, "MAX_FOUND", max_found)
     sink = Collecting()
     write(log, 1, 2, 3, event_type=2)
     with opened(configuration(log)) as context:
@@ -257,7 +257,7 @@ def test_an_insert_stays_one_event_however_many_rows_are_set_to_n_by_hand(
     """The receiver would take a second add for the whole object. Gaps of the set that are close
     together are read as one, so the rest of the rows must be many.
     """
-    monkeypatch.setattr(ledger, "_MAX_FOUND", 4)
+    monkeypatch.setattr(ledger, "MAX_FOUND", 4)
     sink = Collecting()
     write(log, *(key for key in range(200) for _ in "abc"))
     with opened(configuration(log)) as context:

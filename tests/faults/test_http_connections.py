@@ -49,7 +49,7 @@ def connected(sink: HttpSink) -> None:
     there is.
     """
     sink.send(document())
-    sink._client._timeout = 0.5
+    sink.client.timeout = 0.5
 
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(WARNING)

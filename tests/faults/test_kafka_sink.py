@@ -346,7 +346,7 @@ def test_what_was_handed_over_before_kafka_went_away_is_not_marked(
 
     execute(database, *(f"INSERT INTO usr (idu) VALUES ({n})" for n in range(1, 5)))
     sink = KafkaSink(brokers.brokers, "t")
-    sink._transmitter = Full(brokers.brokers)
+    sink.transmitter = Full(brokers.brokers)
     with pytest.raises(ReceiverUnavailable, match="no room"):
         publish(configure(publisher={"batch_size": 1}), sink)
     assert set(statuses(database).values()) == {"N"}
@@ -390,8 +390,8 @@ def test_a_batch_that_the_brokers_refuse_is_sent_again_record_by_record(brokers:
             return {1: "malformed", 2: "malformed"} if b"2" in batch and len(batch) > 1 else (
                 {0: "malformed"} if b"2" in batch else refused)  # fmt: skip
 
-    sink._transmitter.close()
-    sink._transmitter = Refusing(brokers.brokers)
+    sink.transmitter.close()
+    sink.transmitter = Refusing(brokers.brokers)
     event_ids = ("1", "2", "3", "4")
     records = tuple((KafkaRecord("t", None, event_id.encode()),) for event_id in event_ids)
     assert sink.send(Document(1, 1, event_ids, b"", records)) == Answer(is_pending=True)

@@ -106,7 +106,7 @@ class Publisher:
         return told
 
     def look(self) -> None:
-        """No event-id means two sets of rows, in the line or in a document."""
+        """No event-id means two sets of rows, in the entry or in a document."""
         for (content,) in fetch(self.database, "SELECT content FROM eventlog_inflight"):
             for event in decode(0, content).events():
                 made_of = list(event.ids), list(event.dropped), event.attempts
@@ -238,7 +238,7 @@ def test_killed_at_any_step_everything_is_published_and_no_event_id_has_two_mean
     assert set(steps) >= {
         "the owner's file is fsynced",
         "the directory is owned",
-        "the line is committed",
+        "the entry is committed",
         "before a document is sent",
         "after a document is sent",
         "after a file is fsynced",
@@ -246,7 +246,7 @@ def test_killed_at_any_step_everything_is_published_and_no_event_id_has_two_mean
         "after a file is renamed",
         "before the marks",
         "rows are marked",
-        "the line is struck",
+        "the entry is struck",
         "the marks are committed",
     }
 

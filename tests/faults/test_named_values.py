@@ -97,10 +97,10 @@ def test_triggers_of_an_earlier_version_log_as_before_until_they_are_replaced(
     database: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
 ) -> None:
     execute(database, *TABLES)
-    rendered = compile._rendered
+    rendered = compile.rendered
     with monkeypatch.context() as patch:
         patch.setattr(
-            compile, "_rendered", lambda *a, **named: compile._former(rendered(*a, **named))
+            compile, "rendered", lambda *a, **named: compile.as_formerly(rendered(*a, **named))
         )
         published(database, tmp_path)
     execute(database, f"INSERT INTO job VALUES {VALUES}")

@@ -164,7 +164,7 @@ def test_a_row_that_is_set_to_n_by_hand_draws_no_epoch(
 def test_a_younger_row_with_a_lower_number_of_a_cache_draws_no_epoch(
     filled_database: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(published, "_INTERVAL", 0.0)
+    monkeypatch.setattr(published, "INTERVAL", 0.0)
     with filled_database(make_log) as engine:
         execute(engine, "ALTER SEQUENCE eventlog_record_id_seq CACHE 10")
         used, sink = Used(), Collecting()

@@ -348,7 +348,7 @@ def test_nothing_is_marked_while_the_store_is_unavailable_and_all_is_when_it_is_
     ):
         monkeypatch.setattr(
             objects_sink.ObjectStore,
-            "_write",
+            "write_object",
             lambda *_: (_ for _ in ()).throw(OSError("curlCode: 7")),
         )
         with pytest.raises(ReceiverUnavailable):
@@ -409,7 +409,7 @@ def test_killed_at_any_step_every_event_is_in_one_object(
         "after the state is put",
         "before an object is put",
         "after an object is put",
-        "the line is committed",
+        "the entry is committed",
         "rows are marked",
         "the marks are committed",
     }

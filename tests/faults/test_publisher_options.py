@@ -266,7 +266,7 @@ def test_rows_that_are_gone_while_they_wait_for_a_retry_are_reported_once(
     write(log, 1, 2)
     thief = Thief(engine=log, level=Level.RETRY)
     with open_context(configuration(log), Counters()) as context:
-        for _ in range(2):  # the second process knows of the delivery by its line
+        for _ in range(2):  # the second process knows of the delivery by its entry
             with suppress(EventlogError):
                 publish_once(context, thief)
         assert context.counters.rows_missing == 1

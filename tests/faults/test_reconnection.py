@@ -99,13 +99,13 @@ def test_a_connection_that_is_lost_while_the_log_is_read_is_no_lack_of_rights(
     database: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_log(database)
-    read: Callable[..., Any] = locate._columns
+    read: Callable[..., Any] = locate.columns_of
 
     def read_columns(db: OpenDatabase, *rest: Any) -> Any:
         execute(database, f"SELECT pg_terminate_backend({db.session_id()})")
         return read(db, *rest)
 
-    monkeypatch.setattr(locate, "_columns", read_columns)
+    monkeypatch.setattr(locate, "columns_of", read_columns)
     with pytest.raises(DatabaseUnavailable) as raised, opened(configuration(database)):
         pytest.fail("it was opened")
     assert "grant" not in str(raised.value).lower()

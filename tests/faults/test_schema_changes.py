@@ -439,7 +439,7 @@ def test_triggers_whose_log_was_moved_are_named_and_replaced_and_writes_pass_aga
             "they are applied",
         )
     }
-    assert (len(plan.changes), plan.gaps) == (3, ())
+    assert (len(plan.changes), plan.uncaptured) == (3, ())
     install(config)
     assert (triggers_in(database), plan_of(config).changes) == (list(names), ())
     execute(database, *writes)

@@ -160,10 +160,10 @@ class Failing(EventWriter[bytes]):
             raise self.error
         return [f"{class_name_of(event)} {event.event_id}\n".encode() for event in events]
 
-    def body(self, fragments: Sequence[bytes]) -> bytes:
-        return b"".join(fragments)
+    def body(self, pieces: Sequence[bytes]) -> bytes:
+        return b"".join(pieces)
 
-    def fragment_of(self, change: Change, event_id: str, object_class: ObjectClass | None) -> bytes:
+    def piece_of(self, change: Change, event_id: str, object_class: ObjectClass | None) -> bytes:
         raise NotImplementedError
 
 

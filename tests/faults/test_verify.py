@@ -21,16 +21,7 @@ import sqlalchemy as sa
 import verified
 from publishers import install
 from shared import Run, fetch, url_of, wait_until
-from verified import (
-    WAYS,
-    content,
-    document,
-    publish_once,
-    published,
-    read_by,
-    run,
-    writing,
-)
+from verified import WAYS, content, document, publish_once, published, read_by, run, writing
 
 from eventlog import Publisher
 from eventlog.config.load import load
@@ -501,7 +492,7 @@ def test_a_verification_that_was_stopped_continues_and_finds_what_it_had_found(
     source: sa.Engine, copy: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     read_by(monkeypatch, TableTarget, way)
-    monkeypatch.setattr(sessions, "_SAVED_EACH", 0.0)
+    monkeypatch.setattr(sessions, "SAVED_EACH", 0.0)
     run(copy, "UPDATE item SET name = 'wrong' WHERE id IN (2, 290)")
     state = tmp_path / "progress"
     config = load(document(source), {})
@@ -551,13 +542,13 @@ def test_an_object_that_a_consumer_was_asked_to_send_again_is_in_motion(
     if is_first:
         assert run(*request)[0] == 0
     else:
-        wait = Verification._wait
+        wait = Verification.wait
 
         def requested(self: Verification, *given: Any) -> None:
             assert run(*request)[0] == 0
             wait(self, *given)
 
-        monkeypatch.setattr(Verification, "_wait", requested)
+        monkeypatch.setattr(Verification, "wait", requested)
     verified.run(copy, "UPDATE item SET name = 'wrong' WHERE id = 1")
     report = verify(config, url_of(copy), environ={}, options=VerifyOptions(wait=0.1))
     assert [(one.class_name, one.key) for one in report.in_motion] == [("item", "id=1")]

@@ -239,7 +239,7 @@ def settings(source: sa.Engine, directory: Path) -> str:
 def test_a_verification_that_was_stopped_keeps_the_ranges_that_were_not_compared(
     source: sa.Engine, copy: sa.Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(sessions, "_SAVED_EACH", 0.0)
+    monkeypatch.setattr(sessions, "SAVED_EACH", 0.0)
     config, state, parts = load(document(source), {}), tmp_path / "progress", iter(range(9))
 
     def compared() -> VerifyReport:
@@ -321,13 +321,13 @@ def test_a_foreign_table_that_was_read_is_named_by_the_report(
     monkeypatch.setattr(UndoneRows, "read_new", read_new)
     report = compare(source, copy)
     assert found(report) == DAMAGES
-    assert report.foreign == ["public.far is a foreign table, which has no snapshot"]
+    assert report.foreign == ["public.far is a foreign table, which has no database snapshot"]
 
 
 def test_explain_reads_an_object_again_whose_table_is_rewritten_meanwhile(
     source: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, times = key_explanation._deciding_row, iter([1])
+    real, times = key_explanation.deciding_row, iter([1])
 
     def row(*arguments: Any) -> Any:
         found = real(*arguments)
@@ -335,7 +335,7 @@ def test_explain_reads_an_object_again_whose_table_is_rewritten_meanwhile(
             run(source, REWRITES)
         return found
 
-    monkeypatch.setattr(key_explanation, "_deciding_row", row)
+    monkeypatch.setattr(key_explanation, "deciding_row", row)
     config = load(document(source), {})
     (answer,) = key_explanation.explain_key(config, "id=7", planned_triggers)
     assert "the table has no such object now" not in answer.sentences

@@ -137,7 +137,7 @@ def refuse_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     def walk(*args: Any) -> None:
         raise AssertionError("the class was compared by its keys")
 
-    monkeypatch.setattr(Verification, "_walk", walk)
+    monkeypatch.setattr(Verification, "walk", walk)
 
 
 @pytest.mark.parametrize("examples", EXAMPLES)

@@ -151,7 +151,7 @@ def test_nobody_notifies_while_no_publisher_sleeps(
 def test_nobody_notifies_while_changes_flow(
     log: sa.Engine, listener: sa.PoolProxiedConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(waiting, "_FLOWING", LONG)
+    monkeypatch.setattr(waiting, "FLOWING", LONG)
     inbox = Inbox()
     with publishing(configuration(log, polling_interval=LONG), inbox):
         wait_until(lambda: sleeps(log), "the publisher sleeps")

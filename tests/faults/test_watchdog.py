@@ -136,9 +136,9 @@ def test_a_publisher_that_hangs_gives_no_sign_until_it_gets_on(
 def test_a_publisher_of_a_source_that_is_no_log_is_watched_over_too(
     log: sa.Engine, tmp_path: Path, manager: Manager
 ) -> None:
-    (tmp_path / "captures").mkdir()
+    (tmp_path / "streams").mkdir()
     source = {
-        "source__path": tmp_path / "captures",
+        "source__path": tmp_path / "streams",
         "source__position_url": f"sqlite:///{tmp_path}/position.db",
     }
     with process(log, tmp_path / "documents", "--from", "gbase", **QUICK, **source) as running:  # type: ignore[arg-type]

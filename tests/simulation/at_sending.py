@@ -15,8 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from entries import RecordedEvent, Request, events_in_position, events_of_entry, seconds_of
 from excuses import Excuse
-from lines import RecordedEvent, Request, events_in_position, events_of_entry, seconds_of
 from replicas import class_of
 from scheduler import BEGIN
 

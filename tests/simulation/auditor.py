@@ -8,7 +8,7 @@ It models what each event-id means: the committed rows that it stands for. Safet
 - a process ends by an error of ours, or not at all.
 
 Liveness, at the end, after the last fault: each committed row was applied, needed no event, or has
-a line that says why not; nothing waits without a reason; receivers have what the tables have.
+an error row that says why not; nothing waits without a reason; receivers have what the tables have.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 import once
 from application import KEYS, OWN_USER
 from at_sending import FOLLOWER, AtSending
+from entries import Request, Rows, rows_in_flight
 from excuses import Excuse
-from lines import Request, Rows, rows_in_flight
 from replicas import Key, Replica, class_of, object_of
 from scheduler import BEGIN
 
@@ -105,7 +105,7 @@ class Auditor:
         self._lacks_reset: set[str] = set()
         self._snapshots: dict[str, str] = {}
         """When the consumer of a receiver began, by the first event of its snapshot."""
-        """The consumers whose line is of before a reset since an older copy was put back."""
+        """The consumers whose entry is of before a reset since an older copy was put back."""
         self.unsure: set[Key] = set()
         """The objects of which the database lost changes that a receiver has."""
         self.given_up: set[tuple[str, Key]] = set()
@@ -330,7 +330,7 @@ class Auditor:
         meaning = _meaning(event.event_id)
         lost: set[tuple[str, int]] = set()
         if self.is_restored and not self._is_recorded(receiver, rows):
-            # It was in the air when the copy without its line was put back, or comes from a process
+            # It was in the air when the copy without its entry was put back, or comes from a process
             # that has the old file open, and may have begun an epoch there.
             lost = {
                 (receiver, row) for row in rows if self._applied.get((receiver, row)) != meaning
@@ -412,7 +412,7 @@ class Auditor:
         """Check that no row brings back what a newer one has changed, also of objects of which an
         event was refused: ``requeue`` sends no stale row (docs/spec/event-log.md 11).
 
-        What comes under an epoch of before a restore, and stands in no line, comes from a process
+        What comes under an epoch of before a restore, and stands in no entry, comes from a process
         that still has the old file open: the copy does not know of it.
         """
         is_of_before = any(_epoch(event_id) in epochs for epochs, _ in self._left)
@@ -851,13 +851,13 @@ class Auditor:
             self._world.fail(f"rows are left N: {left}")
         told_from = self._world.told_from
         which = "" if told_from is None else f"AND entry_no <= {told_from}"
-        lines = [
+        entries = [
             *ask("SELECT * FROM eventlog_inflight WHERE kind = 'delivery' LIMIT 3"),
             *ask("SELECT * FROM eventlog_state WHERE kind = 'claim' LIMIT 3"),
             *ask(f"SELECT * FROM eventlog_state WHERE kind = 'request' {which} LIMIT 3"),
         ]
-        if lines:
-            self._world.fail(f"entries in flight, claims or requests are left: {lines}")
+        if entries:
+            self._world.fail(f"entries in flight, claims or requests are left: {entries}")
         if unexplained := ask(
             "SELECT record_id FROM eventlog WHERE status IN ('E', 'F') AND record_id NOT IN "
             "(SELECT record_id FROM eventlog_error WHERE consumer IS NULL) LIMIT 10"
@@ -870,13 +870,13 @@ class Auditor:
         has_changed = replace(application.shape, columns=()).has_changed
         if has_changed or application.former_columns:  # what was logged before triggers apply
             codes |= {"unknown_column", "bad_table_key"}
-        lines = ask("SELECT record_id, code, message FROM eventlog_error")
+        entries = ask("SELECT record_id, code, message FROM eventlog_error")
         bad = [
-            line
-            for line in lines
-            if line[1] not in codes and not (line[0] == 0 and line[1] == "unknown_table")
+            entry
+            for entry in entries
+            if entry[1] not in codes and not (entry[0] == 0 and entry[1] == "unknown_table")
         ]
-        is_needed = any(line[1] in ("unknown_column", "bad_table_key") for line in lines)
+        is_needed = any(entry[1] in ("unknown_column", "bad_table_key") for entry in entries)
         self._excuse(Excuse.INVALID_AFTER_CHANGE, is_needed)
         if bad and not self._world.refuses_values:
             self._world.fail(f"rows became bad: {bad[:5]}")
@@ -887,7 +887,7 @@ class Auditor:
         if noted < removed:
             self._world.fail(f"row {removed} was removed, and the log notes {noted} as the highest")
         self._audit_rows()
-        self._audit_error_lines()
+        self._audit_error_rows()
         self.audit_replicas()
 
     def _audit_rows(self) -> None:
@@ -973,7 +973,7 @@ class Auditor:
                 )
                 return
 
-    def _audit_error_lines(self) -> None:
+    def _audit_error_rows(self) -> None:
         """Check that the error rows are those of the answers: no more than there were refusals, of
         the rows and the consumers that were refused, and one at least for each row that is refused
         now.
@@ -1115,14 +1115,14 @@ class Auditor:
 
     def _audit_requests(self, name: str, passed_over: set[int]) -> None:
         """Check that a consumer sent again what it was asked for, found that it needs no event, or
-        has a line since then that says why not. A purge removes none of these rows before."""
+        has an error row since then that says why not. A purge removes none of these rows before."""
         begun_at = self._began_at.get(name, 0.0)
         there = {row for (row,) in self._ask("SELECT record_id FROM eventlog")}
         newest_lines = "SELECT record_id, max(rowid) FROM written_lines WHERE code {} 'requeued' AND consumer = ? GROUP BY record_id"
         asked, failed = (
             dict(self._ask(newest_lines.format(operator), name)) for operator in ("=", "<>")
         )
-        refused = {row for row, line in failed.items() if row in asked and line > asked[row]}
+        refused = {row for row, entry in failed.items() if row in asked and entry > asked[row]}
         for told, at, before in self._ask(
             "SELECT rows, at, removed FROM asked_rows WHERE name = ?", name
         ):
@@ -1166,7 +1166,7 @@ class Auditor:
 
     def _lacks_a_beginning(self, name: str) -> bool:
         """Return True if a consumer began now, at a record_id, or with what the log still held
-        after a purge, or if its line is of before its receiver began with nothing."""
+        after a purge, or if its entry is of before its receiver began with nothing."""
         if name in self._lacks_reset:
             return True
         begun = self._ask(

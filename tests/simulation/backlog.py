@@ -2,7 +2,7 @@
 (docs/spec/event-log.md 8.6).
 
 What a job converts is what a publisher would send at that moment. So a publisher empties a copy of
-the database, once, and what it sends there is the directory. The line of the directory, and its
+the database, once, and what it sends there is the directory. The entry of the directory, and its
 marks, are written as the job writes them.
 """
 
@@ -68,7 +68,7 @@ class Directory:
             letters = dict(copy.execute("SELECT record_id, status FROM eventlog"))
         copy.close()
         made.letters = {row: letters[row] for row in waiting if letters[row] == "S"}
-        made._write_line(max(waiting))
+        made._write_entry(max(waiting))
         world.tell(
             f"a backlog job holds the rows up to {max(waiting)}, in {len(made.events)} events"
         )
@@ -77,8 +77,8 @@ class Directory:
     def _collect(self, body: bytes, events: Sequence[Event]) -> None:
         self.events += events
 
-    def _write_line(self, last: int) -> None:
-        line = {
+    def _write_entry(self, last: int) -> None:
+        entry = {
             "line_format": 1, "job": "job", "directory": "directory", "manifest": "0" * 64,
             "since": "2023-11-14 22:13:20", "last": last, "rows": len(self.letters), "deliveries": self.deliveries,
             "writers": sorted(self.world.application.late), "is_marking": False,
@@ -93,7 +93,7 @@ class Directory:
             run("DELETE FROM eventlog_delivery")
             run(
                 "INSERT INTO eventlog_state (entry_no, kind, content) VALUES (?, 'claim', ?)",
-                (self.number, json.dumps(line, separators=(",", ":"))),
+                (self.number, json.dumps(entry, separators=(",", ":"))),
             )
             run("COMMIT")
 
@@ -119,13 +119,13 @@ class Directory:
         def act() -> None:
             run = self.world.application.session.execute
             run("BEGIN IMMEDIATE")
-            (line,) = run(
+            (entry,) = run(
                 "SELECT content FROM eventlog_state WHERE entry_no = ?", (self.number,)
             ).fetchone()
-            line = json.dumps({**json.loads(line), "is_marking": True}, separators=(",", ":"))
+            entry = json.dumps({**json.loads(entry), "is_marking": True}, separators=(",", ":"))
             run(
                 "UPDATE eventlog_state SET content = ? WHERE entry_no = ?",
-                (line, self.number),
+                (entry, self.number),
             )
             for delivery in self.deliveries:
                 run("DELETE FROM eventlog_inflight WHERE entry_no = ?", (delivery,))

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import TYPE_CHECKING
 
-from lines import Rows
+from entries import Rows
 from plans import CONSUMERS
 from replicas import Replica
 from scheduler import BEGIN

@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from application import OWN_USER
-from lines import Request
+from entries import Request
 from read_commands import done_of_consumers
 
 from eventlog.publisher.ledger.delivery import decode

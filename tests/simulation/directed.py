@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from entries import rows_in_flight
 from followed import JOINS_NEW_KEY
-from lines import rows_in_flight
 from plans import CONSUMERS
 from read_commands import done_of_consumers
 from replicas import Replica

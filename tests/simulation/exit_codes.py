@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from lines import may_mean, rows_in_flight
+from entries import may_mean, rows_in_flight
 
 from eventlog.exit_codes import ExitCode
 
@@ -79,7 +79,7 @@ def _has_no_such_consumer(ended: Ended) -> bool:
 
 
 def _is_not_in_flight(ended: Ended) -> bool:
-    """Return True if no line in flight has the first row of the event under its epoch, but for
+    """Return True if no in-flight entry has the first row of the event under its epoch, but for
     those that a backlog job has claimed."""
     event_id = ended.words[1]
     row = int(event_id.partition(".")[0])

@@ -395,14 +395,14 @@ class Followed:
         def document(output: StreamOutput, *numbers: Any) -> Any:
             *_, events = numbers
             for event in events:
-                self.is_written(event.sent_id, output.writer, event.fragment)
+                self.is_written(event.sent_id, output.writer, event.piece)
             found = made(output, *numbers)
             if not events[0].objects:
                 self._truncates[found.body] = events[0].sent_id
             return found
 
         with (
-            patch.dict(registry._BUILT_IN[registry.SOURCES], {TYPE: place}),
+            patch.dict(registry.BUILT_IN[registry.SOURCES], {TYPE: place}),
             patch.object(ChangesSource, "followed", self),
             patch.object(follow.Run, "send", sent),
             patch.object(follow.Run, "settle", settled),
@@ -417,15 +417,15 @@ class Followed:
         if skipped := self._skipped.intersection(event_ids):
             self.fail(f"{sorted(skipped)} were skipped, and are sent")
 
-    def is_written(self, event_id: str, writer: Any, fragment: Any) -> None:
+    def is_written(self, event_id: str, writer: Any, piece: Any) -> None:
         """Check that the format writes the same of an event each time, also when the event was
         recorded: its numbers, and its values to the last digit.
         """
         if writer.in_records:  # MD comes again after a restart
-            fragment = fragment[-1:]
-            content = " ".join(str(record.value) for record in fragment)
+            piece = piece[-1:]
+            content = " ".join(str(record.value) for record in piece)
         else:
-            content = _PROCESSED.sub("", writer.shown(fragment))
+            content = _PROCESSED.sub("", writer.shown(piece))
         self._world.auditor.checks += 1
         before = self._contents.setdefault(event_id, content)
         if before != content:

@@ -397,9 +397,9 @@ def _sending(world: World, send: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _BOUNDS = {
-    "keys of a chunk": (snapshot_chunks, "_MAX_KEYS"),
-    "ranges of a small set": (ledger, "_SMALL"),
-    "rows shown at once": (followed_set, "_MAX_SHOWN"),
+    "keys of a chunk": (snapshot_chunks, "MAX_KEYS"),
+    "ranges of a small set": (ledger, "SMALL"),
+    "rows shown at once": (followed_set, "MAX_SHOWN"),
 }
 
 
@@ -489,10 +489,10 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
     the product, by the names of ``_BOUNDS``, that are to be others."""
     random.seed(seed)
     told_options, told_send = opening.publisher_options, marks.DeliveryProgress.send
-    add_outcomes, answer_idle = marks.Marks.add_outcomes, marks.DeliveryProgress._answer_idle
-    told_rebuilt, told_record = marks.DeliveryProgress._rebuilt, cycle._record_new
+    add_outcomes, answer_idle = marks.Marks.add_outcomes, marks.DeliveryProgress.answer_idle
+    told_rebuilt, told_record = marks.DeliveryProgress.rebuilt, cycle.record_new
     told_put_back, told_build, told_cut = (
-        cycle._put_back,
+        cycle.put_back,
         cycle.build_recorded,
         marks.DeliveryProgress.cut,
     )
@@ -513,30 +513,30 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         task = world.scheduler.current
         return told if task is None else replace(told, **task.process.start.get("bounds", {}))
 
-    def send(line: Any, document_no: int, events: Any) -> Any:
+    def send(progress: Any, document_no: int, events: Any) -> Any:
         if world.converting is None:
             of_rows = [event for event in events if event.ids]  # an object of a snapshot has none
-            context = line._context
+            context = progress.context
             auditor.sends(context.ledger.consumer, of_rows)
             at_sending.sends(
                 context.ledger.consumer,
-                line.delivery_no,
+                progress.delivery_no,
                 document_no,
                 events,
                 is_single=context.output.is_single,
             )
         else:
             world.converting.meanings.append(events)
-        answer = told_send(line, document_no, events)
-        if world.converting is None and not line._context.output.is_single:
-            consumer = line._context.ledger.consumer
-            at_sending.has_name(consumer, line.delivery_no, document_no, events)
+        answer = told_send(progress, document_no, events)
+        if world.converting is None and not progress.context.output.is_single:
+            consumer = progress.context.ledger.consumer
+            at_sending.has_name(consumer, progress.delivery_no, document_no, events)
         return answer
 
-    def rebuilt(line: Any, number: int, build: Any) -> Any:
-        events = told_rebuilt(line, number, build)
-        if line._context.ledger.consumer:
-            auditor.builds(line._context.ledger.consumer, events)
+    def rebuilt(progress: Any, number: int, build: Any) -> Any:
+        events = told_rebuilt(progress, number, build)
+        if progress.context.ledger.consumer:
+            auditor.builds(progress.context.ledger.consumer, events)
         return events
 
     def recorded(session: Any, *args: Any, **kwargs: Any) -> Any:
@@ -557,12 +557,12 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         at_sending.recovers(context.ledger.consumer, context.options.retry_max)
         return state
 
-    def cut(line: Any, document_no: int, events: Any) -> Any:
-        parts = told_cut(line, document_no, events)
+    def cut(progress: Any, document_no: int, events: Any) -> Any:
+        parts = told_cut(progress, document_no, events)
         before = {event.event_id: event.attempts for event in events}
         now = [(event.event_id, event.attempts) for _, part in parts for event in part]
         new = [(event_id, number) for event_id, number in now if number > before[event_id]]
-        at_sending.has_new_numbers(line.delivery_no, new)
+        at_sending.has_new_numbers(progress.delivery_no, new)
         return parts
 
     def put_back(session: Any, delivery: Any) -> Any:
@@ -576,19 +576,19 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         else:
             world.converting.idle += rows
 
-    def settle(line: Any, document_no: int, events: Any, judged: Any) -> Any:
-        auditor.gives_up(line._context.ledger.consumer, [event for _, event in judged.given_up])
-        if judged.answered and not line._context.output.is_single:
+    def settle(progress: Any, document_no: int, events: Any, judged: Any) -> Any:
+        auditor.gives_up(progress.context.ledger.consumer, [event for _, event in judged.given_up])
+        if judged.answered and not progress.context.output.is_single:
             names = [event.event_id for event in events]
-            consumer = line._context.ledger.consumer
-            at_sending.is_answered(consumer, line.delivery_no, document_no, names)
-        full = told_settle(line, document_no, events, judged)
+            consumer = progress.context.ledger.consumer
+            at_sending.is_answered(consumer, progress.delivery_no, document_no, names)
+        full = told_settle(progress, document_no, events, judged)
         behind = [(event.event_id, event.attempts + 1) for _, event in judged.behind]
-        at_sending.has_new_numbers(line.delivery_no, behind)
+        at_sending.has_new_numbers(progress.delivery_no, behind)
         return full
 
-    def save(line: Any) -> None:
-        told_save(line)
+    def save(progress: Any) -> None:
+        told_save(progress)
         at_sending.is_recorded()
 
     def outcomes(self: Any, several: Any) -> None:
@@ -601,9 +601,9 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         auditor.is_invalid(invalid)
         told_invalid(self, invalid)
 
-    def idle(line: Any, number: int, events: Any) -> None:
+    def idle(progress: Any, number: int, events: Any) -> None:
         needs_no_event([row for event in events for row in event.ids])
-        answer_idle(line, number, events)
+        answer_idle(progress, number, events)
 
     with ExitStack() as stack:
         stack.enter_context(clock.simulated(Machine(world, seed)))
@@ -652,15 +652,15 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         put(opening, "publisher_options", options)
         put(publisher, "reported_liveness", observed)
         put(daemon, "recover", recover)
-        put(cycle, "_record_new", recorded)
+        put(cycle, "record_new", recorded)
         put(cycle, "build_recorded", built)
-        put(cycle, "_put_back", put_back)
+        put(cycle, "put_back", put_back)
         put(marks.DeliveryProgress, "send", send)
-        put(marks.DeliveryProgress, "_rebuilt", rebuilt)
+        put(marks.DeliveryProgress, "rebuilt", rebuilt)
         put(marks.DeliveryProgress, "cut", cut)
         put(marks.DeliveryProgress, "settle", settle)
         put(marks.DeliveryProgress, "save", save)
-        put(marks.DeliveryProgress, "_answer_idle", idle)
+        put(marks.DeliveryProgress, "answer_idle", idle)
         put(marks.Marks, "add_outcomes", outcomes)
         put(marks.Marks, "add_invalid", add_invalid)
         yield

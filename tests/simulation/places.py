@@ -130,7 +130,7 @@ PLACES = (
         "a class that is unavailable within a snapshot",
         "A snapshot comes to a class whose table is not there, and waits for it.",
         "unavailable_in_snapshot",
-        Watched(snapshot_chunks, "_wait"),
+        Watched(snapshot_chunks, "wait_for_class"),
     ),
     Place(
         "an event of a consumer that is skipped",
@@ -200,7 +200,7 @@ PLACES = (
         "a fatal answer",
         "The receiver answers fatal, and the publisher ends.",
         "answer_fatal",
-        Watched(sending, "_settle", lambda ended, *_: ended.result is DeliveryResult.FATAL),
+        Watched(sending, "settle_answer", lambda ended, *_: ended.result is DeliveryResult.FATAL),
     ),
     Place(
         "deletes that a resync writes",
@@ -236,7 +236,7 @@ PLACES = (
         "a TRUNCATE of a source",
         "A followed source reads that its table was emptied.",
         "truncate_source",
-        Watched(follow.Run, "_add_events", lambda _, __, read: read.change.op is ChangeOp.TRUNCATE),
+        Watched(follow.Run, "add_events", lambda _, __, read: read.change.op is ChangeOp.TRUNCATE),
     ),
     Place(
         "a recorded document of a stream",
@@ -254,7 +254,7 @@ PLACES = (
         "a new key of a source that has to wait",
         "A followed source reads that a row gets the key of another one, whose events wait.",
         "move_keys_in_source",
-        Watched(Pending, "_park_last", lambda _, __, event: len(event.queues) > 1),
+        Watched(Pending, "park_last", lambda _, __, event: len(event.queues) > 1),
         share=0.3,
     ),
     Place(

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from lines import Request
+from entries import Request
 from replicas import Key, class_of
 
 from eventlog.core.ranges import RecordSet, decode

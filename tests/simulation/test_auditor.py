@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from at_sending import AtSending
 from disk import Disk
+from entries import events_in_position, events_of_entry, seconds_of
 from excuses import ENOUGH, Excuse, too_often
-from lines import events_in_position, events_of_entry, seconds_of
 from scheduler import Process, Scheduler
 
 from eventlog.core.rows.events import Outgoing

@@ -9,8 +9,8 @@ from difflib import unified_diff
 from pathlib import Path
 
 import pytest
+from entries import Request, Rows, sets_of
 from faulty import INTERLEAVED, OF_SIMULATION, Change, DoesNotApply, Fault, changed_files, faults
-from lines import Request, Rows, sets_of
 from reach import is_reached, touched_spans
 
 HERE = Path(__file__).parent

@@ -35,9 +35,9 @@ from auditor import Auditor
 from backlog import Directory
 from core import live_with_a_core
 from disk import Disk
+from entries import Rows, sets_of
 from followed import NAME as FOLLOWER
 from followed import Followed
-from lines import Rows, sets_of
 from machine import Stop, Watching, installed
 from operators import STEPS, take
 from plans import OF_FORMATS, Plan, draw_options

@@ -1,4 +1,4 @@
-"""A conversion that stands still in its second capture if HELD_CONVERSION_TARGET is set.
+"""A conversion that stands still in its second input if HELD_CONVERSION_TARGET is set.
 
 As a program: ``claimed_conversion.py SOURCE TARGET``, for a test that kills it.
 """
@@ -22,7 +22,7 @@ HELD: str = "HELD_CONVERSION_TARGET"
 
 
 def complete(schema: str | None, table: str, key: Any) -> Any:
-    """The row of a key; never, when the first capture is there."""
+    """The row of a key; never, when the first input is there."""
     while HELD in os.environ and Path(os.environ[HELD], "a").exists():
         time.sleep(0.1)
     return loss_formats.complete(schema, table, key)

@@ -80,18 +80,18 @@ def instead_of_spark(monkeypatch: pytest.MonkeyPatch, tasks: Callable[[Job], obj
         tasks(job)
         return []
 
-    monkeypatch.setattr(backlog, "_run_job", run_job)
+    monkeypatch.setattr(backlog, "run_job", run_job)
 
 
 def before_spark(monkeypatch: pytest.MonkeyPatch, change: Callable[[], None]) -> None:
     """Run a change when a job has its snapshot, before its tasks."""
-    run_job = backlog._run_job
+    run_job = backlog.run_job
 
     def changed(spark: SparkSession, job: Job, request: Any) -> list[PartReport]:
         change()
         return run_job(spark, job, request)
 
-    monkeypatch.setattr(backlog, "_run_job", changed)
+    monkeypatch.setattr(backlog, "run_job", changed)
 
 
 CHANGES = {
@@ -250,7 +250,7 @@ def test_between_two_batches_a_task_locks_no_table(
         return built
 
     monkeypatch.setattr(fold.Builder, "blobs", unlocked)
-    monkeypatch.setattr(fold, "_BATCH_ROWS", 7)
+    monkeypatch.setattr(fold, "BATCH_ROWS", 7)
     instead_of_spark(monkeypatch, read_in_process)
     convert(config_of(waiting), tmp_path / "out", no_claim=True)
     assert len(calls) > 3 * USERS / 7
@@ -270,7 +270,7 @@ def test_batches_leave_out_no_row_of_a_part(
                 rows = chain.from_iterable(fold.read_batches(session, part, fields))
                 read.extend(record_id for (record_id,) in rows)
 
-    monkeypatch.setattr(fold, "_BATCH_ROWS", size)
+    monkeypatch.setattr(fold, "BATCH_ROWS", size)
     instead_of_spark(monkeypatch, ids_of)
     convert(config_of(waiting), tmp_path / "out", no_claim=True, partition_rows=25)
     assert read == sorted(statuses(waiting))

@@ -253,13 +253,13 @@ def test_a_first_group_that_is_long_open_is_read_to_its_end_in_few_steps(
 ) -> None:
     log_rows(log, [(i, 2, "app", "usr", f"idu={i}", "fname", None, "x") for i in range(1, 301)])
     steps: list[int] = []
-    whole = ChangeLog._without_open
+    whole = ChangeLog.without_open
 
     def counted(self: ChangeLog, log: Any, rows: Any, last: int) -> Any:
         steps.append(last)
         return whole(self, log, rows, last)
 
-    monkeypatch.setattr(ChangeLog, "_without_open", counted)
+    monkeypatch.setattr(ChangeLog, "without_open", counted)
     engine = Engine(reader_of(config=config, maxRowsPerBatch=4), tmp_path / "q")
     assert ids_of(engine.rest()) == [[i] for i in range(1, 301)]
     assert len(steps) < 10
@@ -550,15 +550,15 @@ def test_a_checkpoint_of_something_else_is_refused(config: str) -> None:
 
 def line_of(log: sa.Engine, name: str = "lake") -> Any:
     with log.connect() as connection:
-        line = read_consumer(
+        entry = read_consumer(
             opened_log(
                 connection,
                 locate_log(open_database(connection), name="eventlog", schema=SCHEMA),
             ),
             name,
         )
-    assert line is not None
-    return line.done
+    assert entry is not None
+    return entry.done
 
 
 def test_a_second_query_of_a_consumer_is_refused(log: sa.Engine, config: str) -> None:

@@ -140,7 +140,7 @@ def test_marks_that_have_begun_are_not_abandoned_by_accident(
     log_rows(log, random_rows(300, seed=73))
     out, config = tmp_path / "out", config_of(log)
     with monkeypatch.context() as patch:
-        patch.setattr(claim, "_mark_rows", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(claim, "mark_rows", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             convert(config, out, mark=True)
     assert publish(config) == []

@@ -27,10 +27,10 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_java_gets_the_archive_that_was_made_for_its_version(environment: Path) -> None:
     environment.write_bytes(b"classes")
-    assert session._archive_option("17.0.15") == ""  # nothing shows that it is whole
+    assert session.archive_option("17.0.15") == ""  # nothing shows that it is whole
     environment.with_suffix(".size").write_text("7")
-    assert f'"-XX:SharedArchiveFile={environment}"' in session._archive_option("17.0.15")
-    assert session._archive_option("17.0.16") == ""
+    assert f'"-XX:SharedArchiveFile={environment}"' in session.archive_option("17.0.15")
+    assert session.archive_option("17.0.16") == ""
 
 
 _IN_PREFIX = "import sys; sys.prefix = sys.argv[1]; "

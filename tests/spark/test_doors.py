@@ -59,7 +59,7 @@ def test_workers_of_another_python_that_has_eventlog_serve(
     another.chmod(0o755)
     workers = worker_python(spark)
     assert workers is not None
-    sources._check_python(str(another), workers[1])
+    sources.check_python(str(another), workers[1])
 
 
 def test_a_log_is_a_table_of_the_catalogue(

@@ -137,7 +137,7 @@ def test_a_command_that_fails_while_it_marks_prints_how_to_mark_the_other_rows(
     def fail(*_: object) -> None:
         raise DatabaseError("the server has gone")
 
-    monkeypatch.setattr(claim, "_write", fail)
+    monkeypatch.setattr(claim, "write_marks", fail)
     with pytest.raises(DatabaseError) as failed:
         convert(config_of(log), tmp_path / "out", mark=True)
     assert failed.value.__notes__ == [

@@ -1,4 +1,4 @@
-"""A log of MariaDB or MySQL, from its triggers to Spark: its sessions cannot share a snapshot, and
+"""A log of MariaDB or MySQL, from its triggers to Spark: its sessions cannot share a database snapshot, and
 all parts see the same rows (spec/event-log.md 8.6).
 """
 
@@ -131,14 +131,14 @@ def test_what_is_committed_while_the_job_reads_is_in_no_part_and_is_published_la
         execute(database, "INSERT INTO usr (idu, fname) VALUES (99, 'last')")
         before = statuses(database)
 
-        run_job = backlog._run_job
+        run_job = backlog.run_job
 
         def commit_first(spark: SparkSession, job: Job, request: backlog.Request) -> object:
             late.commit()
             execute(database, changes[2])
             return run_job(spark, job, request)
 
-        monkeypatch.setattr(backlog, "_run_job", commit_first)
+        monkeypatch.setattr(backlog, "run_job", commit_first)
         report = convert(config, tmp_path / "out", mark=True, partition_rows=20)
 
     assert len(report.manifest.parts) > 2
@@ -160,13 +160,13 @@ def test_a_row_changed_by_hand_during_a_job_ends_the_job_and_nothing_is_marked(
     database: sa.Engine, config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change(database, seed=7, number=40)
-    run_job = backlog._run_job
+    run_job = backlog.run_job
 
     def mark_one(spark: SparkSession, job: Job, request: backlog.Request) -> object:
         execute(database, "UPDATE eventlog SET status = 'S' ORDER BY record_id LIMIT 1")
         return run_job(spark, job, request)
 
-    monkeypatch.setattr(backlog, "_run_job", mark_one)
+    monkeypatch.setattr(backlog, "run_job", mark_one)
     with pytest.raises(
         (SparkFailed, DatabaseError),
         match=r"1 row from record_id 1 to .* had status N when the job",
@@ -215,5 +215,7 @@ def test_the_log_is_a_data_source_whose_partitions_see_the_same_rows(
     assert frame.rdd.getNumPartitions() > 3
     execute(database, "UPDATE eventlog SET status = 'E' WHERE record_id < 50")
     assert frame.count() == len([row for row in there if int(row[0]) >= 50])
-    with pytest.raises(Exception, match=r"sessions of (mariadb|mysql) cannot share a snapshot"):
+    with pytest.raises(
+        Exception, match=r"sessions of (mariadb|mysql) cannot share a database snapshot"
+    ):
         reader.option("snapshot", "mariadb-now").load().count()

@@ -21,8 +21,8 @@ from shared import url_of
 from eventlog.errors import ConfigError
 from eventlog.spark import register
 from eventlog.spark.frames import change_frame, change_tables
-from eventlog.spark.frames.captures import captures
-from eventlog.spark.frames.convert import convert as convert_captures
+from eventlog.spark.frames.convert import convert as convert_inputs
+from eventlog.spark.frames.inputs import inputs
 from eventlog.spark.frames.messages import read_messages, write_messages
 from eventlog.spark.session.in_tasks import tune_collector
 from eventlog.spark.session.session import open_session, running_session
@@ -55,16 +55,16 @@ def test_no_function_that_takes_a_session_changes_a_setting_of_it_or_the_job_gro
             lambda: spark.read.format("eventlog").options(**options).load().collect(),
         ),
         ("backlog.run", lambda: convert(config, tables, format="qlik-change-table", mark=True)),
-        ("captures", lambda: captures("qlik-change-table", str(tables), {})),
+        ("captures", lambda: inputs("qlik-change-table", str(tables), {})),
         (
             "convert",
-            lambda: convert_captures(
+            lambda: convert_inputs(
                 "qlik-change-table", "jsonl", str(tables), converted, spark=spark
             ),
         ),
         (
-            "change_frame.read_captures",
-            lambda: change_frame.read_captures(spark, "jsonl", converted).collect(),
+            "change_frame.read_inputs",
+            lambda: change_frame.read_inputs(spark, "jsonl", converted).collect(),
         ),
         (
             "change_tables.read_change_table",
@@ -78,7 +78,7 @@ def test_no_function_that_takes_a_session_changes_a_setting_of_it_or_the_job_gro
         ),
         (
             "write_messages",
-            lambda: write_messages(change_frame.read_captures(spark, "jsonl", converted), messages),
+            lambda: write_messages(change_frame.read_inputs(spark, "jsonl", converted), messages),
         ),
         ("read_messages", lambda: read_messages(spark, messages).collect()),
     ]

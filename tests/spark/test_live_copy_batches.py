@@ -369,7 +369,7 @@ def test_the_rows_that_a_copy_contains_are_found_while_commits_never_pause(
 
     last = put_next()
     monkeypatch.setattr(DeltaTable, "history", beside_a_writer)
-    monkeypatch.setattr(delta_copy, "_COMMITS", (2, 3, None))
+    monkeypatch.setattr(delta_copy, "COMMITS", (2, 3, None))
     done, version = copy.done()
     assert done is not None
     assert done.encode() == RecordSet(last).encode()
@@ -580,7 +580,7 @@ def test_a_large_file_is_not_put_together_with_small_ones(
     put_batch(Source(rows), copy, "query", 0, lambda: batch_of([]))
     (large,) = tmp_path.rglob("*.parquet")
     monkeypatch.setattr(iceberg_files, "MANY_FILES", 4)
-    monkeypatch.setattr(iceberg_files, "_SMALL_BYTES", large.stat().st_size)
+    monkeypatch.setattr(iceberg_files, "SMALL_BYTES", large.stat().st_size)
     insert_rows(copy, range(1, 6))
     copy.clear(dt.timedelta(0))
     assert files_in(tmp_path) == 2

@@ -322,7 +322,7 @@ def test_a_driver_that_ends_between_making_an_iceberg_table_and_its_first_commit
     put = partial(copy_query.put_batch, source, copy, CopyBatch("query", 0), lambda: batch_of([]))
     put()
     with monkeypatch.context() as patched, suppress(Killed):
-        patched.setattr(type(copy), "_with_new_columns", killed)
+        patched.setattr(type(copy), "with_new_columns", killed)
         put(history=kept)
     put(history=kept)
     rows = [row for part in kept.table.rows() for row in part.to_pylist()]

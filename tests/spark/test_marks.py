@@ -122,7 +122,7 @@ def test_marks_that_were_interrupted_are_completed_once(
 ) -> None:
     log_rows(log, random_rows(number, seed=9))
     out = tmp_path / "out"
-    monkeypatch.setattr(claim, "_BATCH_ROWS", number // 6)
+    monkeypatch.setattr(claim, "BATCH_ROWS", number // 6)
     written = []
 
     def write_and_die(*arguments: object) -> int:
@@ -131,12 +131,12 @@ def test_marks_that_were_interrupted_are_completed_once(
             raise EventlogError("killed")
         return write(*arguments)  # type: ignore[arg-type]
 
-    write = claim._write
-    monkeypatch.setattr(claim, "_write", write_and_die)
+    write = claim.write_marks
+    monkeypatch.setattr(claim, "write_marks", write_and_die)
     with pytest.raises(EventlogError, match="killed"):
         convert(config_of(log), out, mark=True, connections=1)
     assert set(statuses(log).values()) > {"N"}
-    monkeypatch.setattr(claim, "_write", write)
+    monkeypatch.setattr(claim, "write_marks", write)
 
     report = convert(config_of(log), out, mark=True)
     assert report.resumed

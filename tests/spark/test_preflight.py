@@ -191,7 +191,7 @@ class Registering:
 def test_cores_are_counted_when_no_more_executors_register(
     monkeypatch: pytest.MonkeyPatch, registered: Sequence[int], cores: int
 ) -> None:
-    monkeypatch.setattr(module, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.01)
     context = Registering(registered)
     session: Any = SimpleNamespace(sparkContext=context)
     with counting_cores(session) as number:

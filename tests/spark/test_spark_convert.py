@@ -1,4 +1,4 @@
-"""Bulk conversion (spark.convert): the same changes as row by row, each capture by itself, whole or
+"""Bulk conversion (spark.convert): the same changes as row by row, each input by itself, whole or
 not at all.
 """
 
@@ -31,9 +31,9 @@ from eventlog.conversion import in_own_options
 from eventlog.errors import ConfigError
 from eventlog.model import Change, LogRow
 from eventlog.registry import format_named
-from eventlog.spark.frames.captures import captures
-from eventlog.spark.frames.change_frame import change_of, read_captures
-from eventlog.spark.frames.convert import CaptureFailed, convert
+from eventlog.spark.frames.change_frame import change_of, read_inputs
+from eventlog.spark.frames.convert import InputFailed, convert
+from eventlog.spark.frames.inputs import inputs
 
 register_pickle_by_value(
     loss_formats
@@ -59,7 +59,7 @@ def options_of(format: str, side: str) -> Any:
 
 
 def make_captures(place: Path, format: str) -> None:
-    """Two captures of a format: directories, or files where a format's files are captures."""
+    """Two inputs of a format: directories, or files where a format's files are inputs."""
     tried = TRIED[LETTER_OF.get(format, "E")]
     for name in ("a", "b"):
         if tried.target in ("tables", "queue"):
@@ -95,7 +95,7 @@ def test_reading_gives_the_rows_of_the_row_by_row_reader(
     spark: SparkSession, source: Path, format: str
 ) -> None:
     make_captures(source, format)
-    frame = read_captures(spark, format, str(source), options_of(format, "reader"))
+    frame = read_inputs(spark, format, str(source), options_of(format, "reader"))
     found = [change_of(row.asDict()) for row in frame.collect()]
     expected = [
         change for path in sorted(source.iterdir()) for change in read_row_by_row(format, path)
@@ -116,7 +116,7 @@ def test_with_the_columns_of_the_table_images_are_structs(
     spark: SparkSession, source: Path
 ) -> None:
     make_captures(source, "qlik-messages")
-    frame = read_captures(
+    frame = read_inputs(
         spark, "qlik-messages", str(source / "a.jsonl"), {"catalog": CATALOG}, columns=ITEM
     )
     assert frame.schema["before"].dataType == ITEM
@@ -169,7 +169,7 @@ def test_a_value_that_a_struct_type_cannot_hold_is_null_and_counted(
     with (tmp_path / "log.jsonl").open("w") as file:
         file.writelines(json.dumps(row._asdict()) + "\n" for row in rows)
     nulled = spark.sparkContext.accumulator(0)
-    frame = read_captures(
+    frame = read_inputs(
         spark,
         "eventlog",
         str(tmp_path / "log.jsonl"),
@@ -200,11 +200,11 @@ def test_each_capture_is_written_as_row_by_row(
     done = convert(
         source_format, target_format, str(source), str(tmp_path / "out"), map, spark=spark
     )
-    assert [one.name for one in done.captures] == ["a", "b"]
+    assert [one.name for one in done.inputs] == ["a", "b"]
     alone = tmp_path / ("alone.xmll" if target_format == "xds" else "alone.jsonl")
     if target_format in ("linter", "qlik-change-table"):
         alone = tmp_path / "alone"
-    for path, one in zip(sorted(source.iterdir()), done.captures, strict=True):
+    for path, one in zip(sorted(source.iterdir()), done.inputs, strict=True):
         report = convert_row_by_row(
             source_format, target_format, str(path), str(alone), map, report=True
         )
@@ -222,9 +222,9 @@ def test_each_capture_is_written_as_row_by_row(
             dict(report.counters),
         )
         shutil.rmtree(alone) if alone.is_dir() else alone.unlink()
-    assert done.report().read == sum(one.read for one in done.captures)
+    assert done.report().read == sum(one.read for one in done.inputs)
     assert sorted(entry.name for entry in (tmp_path / "out").iterdir()) == sorted(
-        ["_SUCCESS", "_manifest.json", *(one.output for one in done.captures)]
+        ["_SUCCESS", "_manifest.json", *(one.output for one in done.inputs)]
     )
 
 
@@ -238,9 +238,9 @@ def test_files_that_continue_one_another_are_one_capture(
     ):  # cut within records; 10 comes after 9
         (source / f"shop.{number}.cdc").write_bytes(data[start : start + 101])
     SAMPLES["G"](source / "hr.cdc")
-    (capture, other) = captures("gbase", str(source), {})
-    assert (capture.name, other.name) == ("hr", "shop")
-    frame = read_captures(spark, "gbase", str(source), TRIED["G"].reader)
+    (input, other) = inputs("gbase", str(source), {})
+    assert (input.name, other.name) == ("hr", "shop")
+    frame = read_inputs(spark, "gbase", str(source), TRIED["G"].reader)
     found = with_extras([change_of(row.asDict()) for row in frame.collect()])
     whole = with_extras(TRIED["G"].read(tmp_path / "whole.cdc"))
     assert found == whole + whole
@@ -256,9 +256,9 @@ def test_the_export_of_a_queue_may_be_in_several_files(
     format_named("linter").write(native, str(source), files, Report(strict=True))
     queue = source / f"dispatch_queue{suffix}"
     queue.rename(source / f"export-1{suffix}")
-    (capture,) = captures("linter", str(source), {})
-    assert [path.name for path in capture.descriptions] == [f"dispatch_attrs{suffix}"]
-    frame = read_captures(spark, "linter", str(source), TRIED["L"].reader)
+    (input,) = inputs("linter", str(source), {})
+    assert [path.name for path in input.descriptions] == [f"dispatch_attrs{suffix}"]
+    frame = read_inputs(spark, "linter", str(source), TRIED["L"].reader)
     assert frame.count() == len(native)
 
 
@@ -306,7 +306,7 @@ def test_directories_of_others_are_not_changed(
     with (source / "b.xmll").open("a") as file:
         file.write("<nds>\n")
     unfinished = tmp_path / "unfinished"
-    with pytest.raises(CaptureFailed):
+    with pytest.raises(InputFailed):
         xds_to_jsonl(spark, source, unfinished, strict=True)
     (unfinished / "mine.txt").write_text("mine")
     with pytest.raises(ConfigError, match=r"contains mine\.txt"):
@@ -323,7 +323,7 @@ def test_an_unconvertible_change_is_skipped_or_stops_the_conversion(
     done = xds_to_jsonl(spark, source, tmp_path / "lenient").report()
     assert (done.read, done.counters) == (12, {"xds": 1})
     assert done.problems[0].startswith("b: ")
-    with pytest.raises(CaptureFailed, match=r"b: .*b\.xmll, line 7"):
+    with pytest.raises(InputFailed, match=r"b: .*b\.xmll, line 7"):
         xds_to_jsonl(spark, source, tmp_path / "strict", strict=True)
     assert not (tmp_path / "strict" / "_SUCCESS").exists()
     with pytest.raises(
@@ -382,7 +382,7 @@ def test_a_worker_that_is_killed_leaves_nothing_and_its_capture_is_converted_aga
     map = {"reader": TRIED["K"].reader, "writer": {**TRIED["G"].writer, "complete": complete}}
     done = convert("qlik-messages", "gbase", str(source), str(tmp_path / "out"), map, spark=spark)
     assert dead.exists()
-    assert [one.written for one in done.captures] == [10, 10]
+    assert [one.written for one in done.inputs] == [10, 10]
     assert sorted(path.name for path in (tmp_path / "out").rglob("*") if path.is_file()) == [
         "_SUCCESS", "_manifest.json", "capture.cdc", "capture.cdc",
     ]  # fmt: skip
@@ -399,7 +399,7 @@ def test_captures_are_named_by_their_files(source: Path, made: list[str], messag
     for name in made:
         (source / name).touch()
     with pytest.raises(ConfigError, match=message):
-        captures("eventlog", str(source), {})
+        inputs("eventlog", str(source), {})
 
 
 def test_numbers_at_the_end_of_names_order_the_files_of_a_capture(source: Path) -> None:
@@ -417,7 +417,7 @@ def test_numbers_at_the_end_of_names_order_the_files_of_a_capture(source: Path) 
     for name in names:
         (source / f"{name}.cdc").touch()
     found = {
-        one.name: [path.stem for path in one.paths] for one in captures("gbase", str(source), {})
+        one.name: [path.stem for path in one.paths] for one in inputs("gbase", str(source), {})
     }
     assert found == {
         "3": ["3", "20"],
@@ -441,5 +441,5 @@ def test_documents_with_numbers_in_their_names_do_not_continue_one_another(sourc
         "later/4.xml",
     ):
         (source / name).touch()
-    found = captures("xds", str(source), {})
+    found = inputs("xds", str(source), {})
     assert [(one.name, len(one.paths)) for one in found] == [("1", 1), ("2", 1), ("later", 2)]

@@ -68,7 +68,7 @@ def test_a_driver_that_is_killed_leaves_an_unfinished_target_and_no_processes(
         convert("qlik-messages", "jsonl", str(source), str(target), spark=spark)
 
     done = claimed_conversion.run(str(source), str(target), spark=spark)
-    assert [one.written for one in done.captures] == [10, 10]
+    assert [one.written for one in done.inputs] == [10, 10]
     map = {"reader": TRIED["K"].reader, "writer": TRIED["G"].completing_writer}
     convert_row_by_row(
         "qlik-messages", "gbase", str(source / "a.jsonl"), str(tmp_path / "alone.cdc"), map

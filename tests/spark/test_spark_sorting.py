@@ -23,9 +23,9 @@ from eventlog.errors import ConfigError, FormatError
 from eventlog.linter.format import write_export
 from eventlog.model import Change, ChangeOp
 from eventlog.registry import format_named
-from eventlog.spark.frames.captures import captures, read_capture
-from eventlog.spark.frames.change_frame import change_of, read_captures
-from eventlog.spark.frames.convert import CaptureFailed, convert
+from eventlog.spark.frames.change_frame import change_of, read_inputs
+from eventlog.spark.frames.convert import InputFailed, convert
+from eventlog.spark.frames.inputs import inputs, read_input
 from eventlog.spark.frames.sorting import sorted_format
 from eventlog.testing.linter_emulator import TABLES, Workload, emulate
 
@@ -45,16 +45,16 @@ def export_in_disorder(directory: Path, seed: int, files: int, suffix: str) -> N
 def both_ways(
     spark: SparkSession, format: str, source: Path, tmp_path: Path, options: Mapping[str, Any]
 ) -> tuple[list[str], list[str]]:
-    """The changes of a capture as lines: converted by Spark, and as the reader sorts it; the
+    """The changes of an input as lines: converted by Spark, and as the reader sorts it; the
     reports are the same.
     """
     done = convert(
         format, "jsonl", str(source), str(tmp_path / "out"), {"reader": options}, spark=spark
     )
-    (converted,) = done.captures
-    (capture,) = captures(format, str(source), options)
+    (converted,) = done.inputs
+    (input,) = inputs(format, str(source), options)
     report = Report()
-    in_memory = [dumps(change) for change in read_capture(capture, format, options, report)]
+    in_memory = [dumps(change) for change in read_input(input, format, options, report)]
     assert (converted.read, converted.counters) == (report.read, dict(report.counters))
     assert sorted(converted.problems) == sorted(report.problems)
     assert converted.read > 5
@@ -90,7 +90,7 @@ def test_several_exports_are_sorted_in_parallel_and_separately(
         spark=spark,
         strict=True,
     )
-    for one in done.captures:
+    for one in done.inputs:
         report = convert_row_by_row(
             "linter",
             "jsonl",
@@ -189,7 +189,7 @@ def test_rows_of_a_log_in_any_order_are_sorted_on_request(
     )
     assert found == in_memory
     shutil.rmtree(tmp_path / "out")
-    with pytest.raises(CaptureFailed, match="ascending record_id order"):
+    with pytest.raises(InputFailed, match="ascending record_id order"):
         convert(
             "eventlog", "jsonl", str(tmp_path / "in"), str(tmp_path / "out"), reader, spark=spark
         )
@@ -197,9 +197,9 @@ def test_rows_of_a_log_in_any_order_are_sorted_on_request(
 
 def test_the_frame_of_changes_is_sorted_as_well(spark: SparkSession, tmp_path: Path) -> None:
     export_in_disorder(tmp_path, seed=4, files=2, suffix=".jsonl")
-    rows = read_captures(spark, "linter", str(tmp_path), CODEC).collect()
-    (capture,) = captures("linter", str(tmp_path), {})
-    in_memory = list(read_capture(capture, "linter", CODEC, Report()))
+    rows = read_inputs(spark, "linter", str(tmp_path), CODEC).collect()
+    (input,) = inputs("linter", str(tmp_path), {})
+    in_memory = list(read_input(input, "linter", CODEC, Report()))
     assert [change_of(row.asDict()).position for row in rows] == [
         change.position for change in in_memory
     ]
@@ -221,7 +221,7 @@ def test_an_unreadable_file_is_reported_for_its_capture(
         {"reader": CODEC},
         spark=spark,
     )
-    bad, good = done.captures
+    bad, good = done.inputs
     assert bad.failed is not None
     assert "SYSLOG_ADDR" in bad.failed
     assert (good.failed, good.written > 5) == (None, True)
@@ -236,8 +236,8 @@ def test_an_unreadable_file_is_reported_for_its_capture(
         )
     with pytest.raises(FormatError, match="contains no"):
         list(
-            read_capture(
-                captures("linter", str(tmp_path / "in"), {})[0]._replace(paths=(tmp_path,)),
+            read_input(
+                inputs("linter", str(tmp_path / "in"), {})[0]._replace(paths=(tmp_path,)),
                 "linter",
                 {},
                 Report(),

@@ -25,9 +25,9 @@ from eventlog.publisher.run.waiting import StopRequest
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.sinks.python import CallableSink
 from eventlog.publisher.stream import Stream as OpenedStream
-from eventlog.publisher.stream.capture_files import CaptureFiles
 from eventlog.publisher.stream.follow import Following, OpenPosition, follow
 from eventlog.publisher.stream.position import Saved, position_table
+from eventlog.publisher.stream.stream_files import StreamFiles
 from eventlog.testing.gbase_emulator import CdcServer, Switches, Work
 from eventlog.testing.gbase_workload import drain, open_session
 from eventlog.xds.publish import XdsWriter
@@ -126,8 +126,8 @@ def following(source: OpenedStream, output: EventWriter[Any] = OUTPUT, **options
     return Following(source, lambda: output, None, PublisherOptions(**chosen), Counters())
 
 
-def files(path: Path, options: ReadOptions = OPTIONS) -> CaptureFiles:
-    return CaptureFiles(path, options, rest=0.01)
+def files(path: Path, options: ReadOptions = OPTIONS) -> StreamFiles:
+    return StreamFiles(path, options, rest=0.01)
 
 
 def position_at(path: Path, source: str = "gbase") -> OpenPosition:

@@ -38,5 +38,5 @@ def installing(directory: Path, patch: pytest.MonkeyPatch) -> Iterator[Install]:
 
 
 def _forget() -> None:
-    registry._brought.cache_clear()
-    registry._broken.clear()
+    registry.installed_entries.cache_clear()
+    registry.refused_entries.clear()

@@ -154,11 +154,11 @@ def api() -> Any:
         (lambda: api().iceberg(None, "item"), "iceberg: the argument catalog is None"),
         (lambda: api().iceberg("shop", ["item"]), "iceberg: the argument table is a value of type "
          "list; give a text"),
-        (lambda: api().read_captures(SESSION, "gbase", None), "read_captures: the argument source "
+        (lambda: api().read_inputs(SESSION, "gbase", None), "read_inputs: the argument source "
          "is None"),
-        (lambda: api().read_captures(SESSION, "gbase", "a", "options.toml"),
-         "read_captures: the argument options is a value of type str; give a dict of options"),
-        (lambda: api().read_captures(SESSION, "gbase", "a", columns=["id"]),
+        (lambda: api().read_inputs(SESSION, "gbase", "a", "options.toml"),
+         "read_inputs: the argument options is a value of type str; give a dict of options"),
+        (lambda: api().read_inputs(SESSION, "gbase", "a", columns=["id"]),
          "the argument columns is a value of type list; give a StructType of the table's columns"),
         (lambda: api().read_messages(SESSION, None), "read_messages: the argument source is None"),
         (lambda: api().write_messages([1], "a"), "write_messages: the argument changes is a value "
@@ -172,8 +172,8 @@ def api() -> Any:
          "run_backlog: the argument config is a value of type str; give a configuration: "
          "eventlog.config.load.load"),
         (lambda: api().mark_backlog({}, "out"), "mark_backlog: the argument config is a value of"),
-        (lambda: api().convert_captures("gbase", "jsonl", None, "out"),
-         "convert_captures: the argument source is None"),
+        (lambda: api().convert_inputs("gbase", "jsonl", None, "out"),
+         "convert_inputs: the argument source is None"),
         (lambda: api().register("spark://here"), "register: the argument spark is a value of type "
          "str; give a SparkSession"),
     ],
@@ -191,7 +191,7 @@ def test_a_place_may_be_a_path(tmp_path: Path) -> None:
     write_changes("jsonl", [], tmp_path / "in")
     assert convert("jsonl", "jsonl", tmp_path / "in", tmp_path / "out").read == 0
     with pytest.raises(ConfigError, match="is inside IN"):
-        api().convert_captures("gbase", "jsonl", tmp_path, tmp_path / "out")
+        api().convert_inputs("gbase", "jsonl", tmp_path, tmp_path / "out")
 
 
 def test_a_frame_that_lacks_columns_is_refused_with_their_names() -> None:
@@ -238,5 +238,5 @@ def test_pandas_that_pyspark_cannot_use_is_named_before_a_job_starts(
         arguments.check_pandas()
         return
     with pytest.raises(ConfigError) as raised:
-        api().read_captures(SESSION, "gbase", "a")
+        api().read_inputs(SESSION, "gbase", "a")
     assert message in str(raised.value)

@@ -13,7 +13,7 @@ from shared import Run
 from eventlog.errors import WrongResult
 from eventlog.linter.codec import row_codec
 from eventlog.linter.dispatch_tables import TableAttrs
-from eventlog.linter.reader import _values_of
+from eventlog.linter.reader import values_of
 from eventlog.model import Answer, Document
 from eventlog.publisher.sinks.python import CallableSink
 
@@ -149,7 +149,7 @@ from eventlog.changes.format import Format
 
 class Writer(ChangeWriter):
     media_type = "text/plain"
-    def fragment_of(self, change, event_id, object_class):
+    def piece_of(self, change, event_id, object_class):
         return b"x"
     {writer}
 
@@ -434,4 +434,4 @@ def test_a_codec_that_returns_no_values_is_named_with_its_line() -> None:
     codec = row_codec(BrokenCodec())
     assert codec is not None
     with pytest.raises(WrongResult, match=r"decode returned a value of type list; a dict of the "):
-        _values_of(codec.decode, TableAttrs(1, ()), b"")
+        values_of(codec.decode, TableAttrs(1, ()), b"")

@@ -21,7 +21,7 @@ from click.testing import CliRunner
 from shared import Run
 
 from eventlog import __version__, cli
-from eventlog.cli.context import _TextLines
+from eventlog.cli.context import TextLines
 from eventlog.cli.inspect.runs.monitor import read_monitor
 from eventlog.errors import (
     ConfigError,
@@ -139,7 +139,7 @@ def test_a_log_line_for_people_ends_with_the_code_of_its_error() -> None:
         "msg": "no answer",
         "code": "receiver_unavailable",
     }
-    line = _TextLines("%(levelname)s %(message)s").format(logging.makeLogRecord(made))
+    line = TextLines("%(levelname)s %(message)s").format(logging.makeLogRecord(made))
     assert line == "ERROR no answer [receiver_unavailable]"
 
 

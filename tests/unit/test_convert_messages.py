@@ -348,18 +348,18 @@ def test_a_directory_of_captures_names_the_file_of_the_record_and_the_place_in_i
 ) -> None:
     data = sample("gbase", "whole.cdc").read_bytes()
     bad = record(INSERT, 36, b"\xff" * 4)(data)
-    Path("captures").mkdir()
+    Path("streams").mkdir()
     for number, at in enumerate(range(0, len(bad), 150), 1):
-        Path(f"captures/{number}.cdc").write_bytes(bad[at : at + 150])
-    Path("captures/_SUCCESS").write_text("no record")
-    code, _, err = run("convert", "--from", "gbase", "--to", "jsonl", "captures", "out.jsonl")
+        Path(f"streams/{number}.cdc").write_bytes(bad[at : at + 150])
+    Path("streams/_SUCCESS").write_text("no record")
+    code, _, err = run("convert", "--from", "gbase", "--to", "jsonl", "streams", "out.jsonl")
     assert code == 0
-    assert "skipped: captures/2.cdc, offset 54: at offset 204 (0xcc) of the stream: column" in err
+    assert "skipped: streams/2.cdc, offset 54: at offset 204 (0xcc) of the stream: column" in err
     Path("none").mkdir()
     code, _, err = run("convert", "--from", "gbase", "--to", "jsonl", "none", "out.jsonl")
     assert (code, err) == (
         1,
-        "eventlog: the directory none contains no file of a capture [invalid_format]\n",
+        "eventlog: the directory none contains no file of a stream [invalid_format]\n",
     )
     code, _, err = run("convert", "--from", "qlik-messages", "--to", "jsonl", "none", "out.jsonl")
     assert (code, err) == (

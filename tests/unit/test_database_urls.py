@@ -118,7 +118,7 @@ def test_advice_names_the_variable_of_the_connection_that_failed(
     name: str, reason: str, secret: str
 ) -> None:
     url = make_url(f"{name}://a@h/d")
-    text = str(connection._not_connected(load_dialect(name), url, Exception(reason), secret))
+    text = str(connection.not_connected(load_dialect(name), url, Exception(reason), secret))
     assert secret in text
     assert "{" not in text
 
@@ -126,6 +126,6 @@ def test_advice_names_the_variable_of_the_connection_that_failed(
 def test_a_password_that_is_part_of_a_drivers_words_does_not_hide_the_advice() -> None:
     url = make_url("postgresql://a:pass@h/d")
     refused = Exception('FATAL: password authentication failed for user "a"')
-    error = connection._not_connected(load_dialect("postgresql"), url, refused, connection.SECRET)
+    error = connection.not_connected(load_dialect("postgresql"), url, refused, connection.SECRET)
     assert "***word authentication failed" in str(error)
     assert connection.SECRET in str(error)

@@ -116,12 +116,12 @@ def snapshot(**facts: Any) -> HeldSnapshot:
 @pytest.mark.parametrize(
     ("facts", "part"),
     [
-        ({}, "session 7 of app (pg_dump) at 10.0.0.9, active, holds a snapshot 2 hours old: dead "
+        ({}, "session 7 of app (pg_dump) at 10.0.0.9, active, holds a database snapshot 2 hours old: dead "
              "rows that 50,000 transactions"),
         ({"seconds": 3599.0}, None),
         ({"transactions": 999}, None),  # it moves, or nothing is written
         ({"seconds": None}, None),
-        ({"seconds": None, "transactions": 1_000_000}, "a snapshot of unknown age"),
+        ({"seconds": None, "transactions": 1_000_000}, "a database snapshot of unknown age"),
         ({"kind": "prepared", "name": "it's"}, "prepared transaction \"it's\", holds"),
         ({"kind": "standby", "pid": 9}, "a standby's query, by session 9"),
         (

@@ -37,8 +37,8 @@ from eventlog.gbase.options import ReadOptions
 from eventlog.model import Answer, Document, Event, EventResult, Level
 from eventlog.publisher.run.waiting import StopRequest
 from eventlog.publisher.stream import Mark, Read
-from eventlog.publisher.stream.capture_files import CaptureFiles
 from eventlog.publisher.stream.follow import follow
+from eventlog.publisher.stream.stream_files import StreamFiles
 
 SUCCESS, WARNING, ERROR, RETRY, FATAL = Level
 
@@ -520,7 +520,7 @@ def test_the_position_stays_before_every_document_that_failed(stream: Stream, pl
     for key in range(1, 41):
         stream.insert(key)
 
-    class Slowly(CaptureFiles):
+    class Slowly(StreamFiles):
         def steps(self, token: Any, *, once: bool) -> Any:
             reached: set[str] = set()
             for step in super().steps(token, once=once):

@@ -288,7 +288,7 @@ def test_a_topic_of_which_nothing_can_be_read_is_not_passed_over(
 def test_too_many_messages_without_schema_stop_the_source(
     brokers: Cluster, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(qlik_messages, "_MAX_UNDECODED", 3)
+    monkeypatch.setattr(qlik_messages, "MAX_UNDECODED", 3)
     send(brokers, "app.item", *[POISON["the prefix of a registry that is not given"]] * 5)
     with pytest.raises(UnknownSchema, match="4 messages"):
         follow(

@@ -32,7 +32,7 @@ from eventlog.publisher.context.observer import Observer
 from eventlog.publisher.run.liveness import liveness_of
 from eventlog.publisher.run.waiting import StopRequest
 from eventlog.publisher.stream import Backlog, BadToken, Mark, Read
-from eventlog.publisher.stream.cdc_stream import CaptureSession
+from eventlog.publisher.stream.cdc_stream import ServerSession
 from eventlog.publisher.stream.dispatch_queue import DispatchQueue
 from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.stream.open_source import following as following_of
@@ -238,12 +238,12 @@ def opened(config: Path, **flags: str) -> Any:
 @pytest.mark.parametrize(
     ("source", "flags", "message"),
     [
-        ({"brokers": "b:1"}, {}, r"source\.brokers has no effect for a capture in files"),
+        ({"brokers": "b:1"}, {}, r"source\.brokers has no effect for a stream in files"),
         ({"server": "s"}, {}, r"source\.server has no effect"),
         (
             {"path": "-", "poll_interval": 1},
             {},
-            r"poll_interval has no effect for a capture on standard input",
+            r"poll_interval has no effect for a stream on standard input",
         ),
         ({}, {"publisher__time_of_day": "06:00:00"}, r"time_of_day applies only to a log.*--once"),
         ({}, {"format__emit_keys": "true"}, r"format\.emit_keys = true applies only to a log"),
@@ -374,7 +374,7 @@ def test_a_database_that_cannot_be_written_is_waited_for_and_nothing_is_sent_mea
 ) -> None:
     stream.insert(1)
     receiver, failed = Receiver(), 0
-    write = TablePosition._write
+    write = TablePosition.write
 
     def refuse(self: TablePosition, *arguments: Any) -> None:
         nonlocal failed
@@ -387,7 +387,7 @@ def test_a_database_that_cannot_be_written_is_waited_for_and_nothing_is_sent_mea
 
     receiver.enough = lambda heard: len(heard.heard) == 2
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TablePosition, "_write", refuse)
+        patch.setattr(TablePosition, "write", refuse)
         follow(following(files(stream.path)), position_at(place), receiver.sink, receiver.stop)
     assert (
         receiver.heard == ["add 1 new"] * 2
@@ -409,7 +409,7 @@ def test_a_place_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     [
         ({}, "0000000b01746018", "not a position of a CDC stream"),
         ({}, {"restart": "xyz", "commit": None}, "not a position of a CDC stream"),
-        ({}, {"restart": "1", "commit": "1", "capture": {}}, "names no place in a capture"),
+        ({}, {"restart": "1", "commit": "1", "capture": {}}, "names no place in a stream"),
         (
             {"type": "linter", "url": "sqlite:///q.db"},
             {"restart": None},
@@ -447,7 +447,7 @@ def test_a_position_that_the_source_cannot_read_is_reported_with_its_place(
 
 
 def test_a_position_of_another_server_is_refused(stream: Stream, place: Path) -> None:
-    source = CaptureSession(
+    source = ServerSession(
         lambda: pytest.fail("not opened"), [Capture(ITEM, ["id"], 111)], "b", files(place).options
     )
     token = {"restart": "000000000000000b", "commit": None, "server": "a"}

@@ -47,15 +47,15 @@ def test_a_file_is_followed_while_it_grows_and_ends_cleanly(stream: Stream, plac
 
 
 def test_files_of_a_directory_continue_one_another(tmp_path: Path, place: Path) -> None:
-    (tmp_path / "captures").mkdir()
+    (tmp_path / "streams").mkdir()
     stream = Stream(tmp_path / "whole.cdc")
     for key in range(1, 21):
         stream.insert(key)
     data = stream.path.read_bytes()
     receiver = Receiver()
-    with running(following(files(tmp_path / "captures")), position_at(place), receiver):
+    with running(following(files(tmp_path / "streams")), position_at(place), receiver):
         for number, start in enumerate(range(0, len(data), 333)):
-            (tmp_path / "captures" / f"{number:03}.cdc").write_bytes(data[start : start + 333])
+            (tmp_path / "streams" / f"{number:03}.cdc").write_bytes(data[start : start + 333])
         wait_until(lambda: len(receiver.heard) == 20)
     assert receiver.heard == [f"add {key} new" for key in range(1, 21)]
 
@@ -83,7 +83,7 @@ def test_a_standby_takes_over_a_position_when_its_publisher_ends(
         wait_until(lambda: receiver.heard == ["add 1 new"])
 
 
-def test_the_position_does_not_go_back_while_a_capture_is_read_again(
+def test_the_position_does_not_go_back_while_a_stream_is_read_again(
     tmp_path: Path, place: Path
 ) -> None:
     stream = Stream(tmp_path / "capture.cdc")

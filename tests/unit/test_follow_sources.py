@@ -46,7 +46,7 @@ from eventlog.linter.reader import ReaderOptions
 from eventlog.model import Change, Level
 from eventlog.publisher.run.waiting import StopRequest
 from eventlog.publisher.stream import Failure, SourceLost, SourceUnavailable
-from eventlog.publisher.stream.cdc_stream import CaptureSession, StandardInput
+from eventlog.publisher.stream.cdc_stream import ServerSession, StandardInput
 from eventlog.publisher.stream.dispatch_queue import DispatchQueue
 from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.stream.open_source import position_of, source_of
@@ -84,8 +84,8 @@ class Server:
 
         return connection, read
 
-    def source(self) -> CaptureSession:
-        return CaptureSession(
+    def source(self) -> ServerSession:
+        return ServerSession(
             self.connect, [Capture(ITEM, ["id", "name"], 111)], "emulator", OPTIONS
         )
 
@@ -371,7 +371,7 @@ def configure(directory: Path, **source: Any) -> Path:
     return path
 
 
-def test_the_command_publishes_a_capture(
+def test_the_command_publishes_a_stream(
     stream: Stream,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
@@ -531,7 +531,7 @@ def test_a_captured_table_bears_the_label_that_the_reader_gives_it(tmp_path: Pat
                   capture={"d:a.b": ["x"], ITEM: ["id", "name"]}), {},
     )  # fmt: skip
     source = source_of(config.source, Report())
-    assert isinstance(source, CaptureSession)
+    assert isinstance(source, ServerSession)
     assert [(capture.table, capture.label) for capture in source.captures] == [
         ("d:a.b", 1),
         (ITEM, 111),

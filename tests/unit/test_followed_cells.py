@@ -77,7 +77,7 @@ CATALOG = {
 READER = {"labels": {"111": ITEM}, "keys": {"app.item": ["id"]}}
 
 
-def capture(directory: Path, _brokers: str) -> dict[str, Any]:
+def gbase_stream(directory: Path, _brokers: str) -> dict[str, Any]:
     stream = Stream(directory / "capture.cdc")
     for op, before, after in ROWS:
         work = stream.begin()
@@ -106,7 +106,7 @@ def topics(directory: Path, brokers: str) -> dict[str, Any]:
 
 
 FEEDS: Mapping[str, Callable[[Path, str], dict[str, Any]]] = {
-    "gbase": capture, "linter": queue, "qlik-messages": topics,
+    "gbase": gbase_stream, "linter": queue, "qlik-messages": topics,
 }  # fmt: skip
 
 
@@ -368,7 +368,7 @@ def written(config: Config, to: Target) -> list[Document]:
 
 
 def moved_and_truncated(directory: Path) -> dict[str, Any]:
-    """A capture in which a row is made, gets another key, and the table is emptied and filled
+    """A stream in which a row is made, gets another key, and the table is emptied and filled
     again.
     """
     stream = Stream(directory / "capture.cdc")

@@ -125,8 +125,8 @@ def test_each_row_is_read_once_when_it_can_be_seen(
     monkeypatch: pytest.MonkeyPatch, most_looks: int, most_shown: int, limit: int | None
 ) -> None:
     monkeypatch.setattr(followed_set, "OLD", 0.0)
-    monkeypatch.setattr(open_writers, "_MAX_MOMENTS", most_looks)
-    monkeypatch.setattr(followed_set, "_MAX_SHOWN", most_shown)
+    monkeypatch.setattr(open_writers, "MAX_MOMENTS", most_looks)
+    monkeypatch.setattr(followed_set, "MAX_SHOWN", most_shown)
     for seed in range(150):
         chance = random.Random(seed)
         database, followed = Database(chance), FollowedSet()

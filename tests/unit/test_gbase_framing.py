@@ -15,7 +15,7 @@ from eventlog.gbase import records
 from eventlog.gbase.records import RECORD_NAMES, Frame, Framer
 
 VECTORS = Path(__file__).parents[1] / "conformance" / "vectors" / "gbase.json"
-CAPTURE = bytes.fromhex(json.loads(VECTORS.read_text(encoding="utf-8"))["streams"][0]["hex"])
+STREAM = bytes.fromhex(json.loads(VECTORS.read_text(encoding="utf-8"))["streams"][0]["hex"])
 READS = (65, 24, 24, 40, 55, 36)
 
 
@@ -27,8 +27,8 @@ def frames(data: bytes, size: int, framer: Framer | None = None) -> list[Frame]:
 
 
 @pytest.mark.parametrize("size", [1, 7, 244])
-def test_the_capture_in_fragments_is_the_same_six_records(size: int) -> None:
-    found = frames(CAPTURE, size)
+def test_the_stream_in_fragments_is_the_same_six_records(size: int) -> None:
+    found = frames(STREAM, size)
     assert [RECORD_NAMES[number] for _, number, _, _ in found] == [
         "TABSCHEM", "TIMEOUT", "TIMEOUT", "BEGINTX", "INSERT", "COMMTX",
     ]  # fmt: skip
@@ -38,26 +38,26 @@ def test_the_capture_in_fragments_is_the_same_six_records(size: int) -> None:
 
 def test_what_lies_after_the_bytes_read_is_ignored() -> None:
     framer, buffer, at, found = Framer(), bytearray(68), 0, []
-    for size in READS:  # one buffer, used repeatedly, as in the capture
-        buffer[:size] = CAPTURE[at : at + size]
+    for size in READS:  # one buffer, used repeatedly, as in the stream
+        buffer[:size] = STREAM[at : at + size]
         at += size
         found += framer.feed(memoryview(buffer)[:size])
-    assert found == frames(CAPTURE, 244)
+    assert found == frames(STREAM, 244)
 
 
 def test_a_stream_cut_at_every_offset_gives_its_complete_records_and_goes_on() -> None:
-    whole = frames(CAPTURE, 244)
-    for cut in range(len(CAPTURE) + 1):
+    whole = frames(STREAM, 244)
+    for cut in range(len(STREAM) + 1):
         framer = Framer()
-        first = list(framer.feed(CAPTURE[:cut]))
+        first = list(framer.feed(STREAM[:cut]))
         assert first == [frame for frame in whole if frame[0] + len(frame[3]) <= cut]
-        assert first + list(framer.feed(CAPTURE[cut:])) == whole
+        assert first + list(framer.feed(STREAM[cut:])) == whole
         framer.finish()
 
 
 def test_the_declared_end_inside_a_record_names_the_bytes_left() -> None:
     framer = Framer()
-    assert len(list(framer.feed(CAPTURE[:130]))) == 4 - 1
+    assert len(list(framer.feed(STREAM[:130]))) == 4 - 1
     with refused("truncated_stream") as caught:
         framer.finish()
     assert caught.value.offset == 113
@@ -73,11 +73,11 @@ def test_what_is_no_record_names_the_offset_after_the_records_before_it(
 ) -> None:
     bad = bytearray(records.control(records.TIMEOUT, 0))
     bad[place : place + 4] = number.to_bytes(4, "big")
-    coming = Framer().feed(CAPTURE + bad)
+    coming = Framer().feed(STREAM + bad)
     assert [next(coming)[0] for _ in READS] == [0, 65, 89, 113, 153, 208]
     with refused("framing") as caught:
         next(coming)
-    assert caught.value.offset == len(CAPTURE)
+    assert caught.value.offset == len(STREAM)
 
 
 def test_a_header_is_refused_before_its_payload_is_waited_for() -> None:
@@ -89,17 +89,17 @@ def test_a_header_is_refused_before_its_payload_is_waited_for() -> None:
 
 def test_records_not_taken_come_with_the_next_feed() -> None:
     framer = Framer()
-    assert next(framer.feed(CAPTURE)) == frames(CAPTURE, 244)[0]
-    assert list(framer.feed(b"")) == frames(CAPTURE, 244)[1:]
+    assert next(framer.feed(STREAM)) == frames(STREAM, 244)[0]
+    assert list(framer.feed(b"")) == frames(STREAM, 244)[1:]
 
 
-@given(st.lists(st.integers(0, len(CAPTURE)), max_size=8))
+@given(st.lists(st.integers(0, len(STREAM)), max_size=8))
 def test_any_cut_gives_the_same_records(cuts: list[int]) -> None:
-    framer, found, ends = Framer(), [], sorted({0, *cuts, len(CAPTURE)})
+    framer, found, ends = Framer(), [], sorted({0, *cuts, len(STREAM)})
     for begin, end in pairwise(ends):
-        found += framer.feed(CAPTURE[begin:end])
+        found += framer.feed(STREAM[begin:end])
     framer.finish()
-    assert found == frames(CAPTURE, 244)
+    assert found == frames(STREAM, 244)
 
 
 def test_a_large_record_byte_by_byte_takes_no_more_than_its_size() -> None:

@@ -14,11 +14,11 @@ from eventlog.testing.gbase_emulator import Switches
 from eventlog.testing.gbase_workload import LABELS, SCENARIOS, play
 
 VECTORS = Path(__file__).parents[1] / "conformance" / "vectors" / "gbase.json"
-CAPTURE = bytes.fromhex(json.loads(VECTORS.read_text(encoding="utf-8"))["streams"][0]["hex"])
+STREAM = bytes.fromhex(json.loads(VECTORS.read_text(encoding="utf-8"))["streams"][0]["hex"])
 
 
-def test_the_capture_reads_like_an_annotated_listing() -> None:
-    lines = list(listing([CAPTURE], ReadOptions(labels={111: "shop:app.t1"})))
+def test_the_stream_reads_like_an_annotated_listing() -> None:
+    lines = list(listing([STREAM], ReadOptions(labels={111: "shop:app.t1"})))
     insert = lines.index("00000099  INSERT of app.t1  transaction 0000000b01746018")
     assert [" ".join(line.split()) for line in lines[insert + 1 : insert + 12]] == [
         "00000099 00000028 header size: 40",
@@ -66,9 +66,9 @@ def lines_until_error(data: bytes, code: str) -> list[str]:
 
 
 def test_what_cannot_be_read_is_reported_where_it_stands_and_raised() -> None:
-    assert lines_until_error(CAPTURE[:130], "truncated_stream")[-1].startswith(
+    assert lines_until_error(STREAM[:130], "truncated_stream")[-1].startswith(
         "00000071  !! truncated_stream: the stream ends inside the record at offset 113"
     )
-    broken = bytearray(CAPTURE)
+    broken = bytearray(STREAM)
     broken[0xA0] = 14  # the payload of the INSERT, one byte less
     assert lines_until_error(bytes(broken), "row_length")[-1].startswith("00000099  !! row_length")

@@ -121,7 +121,7 @@ HOLDS: Final[Mapping[str, tuple[Facts, str]]] = MappingProxyType(
         ),
         "old_snapshot": (
             facts(measured=Measured(oldest_snapshot=SNAPSHOT), snapshot_seconds=7200.0),
-            "a snapshot keeps dead rows of the log from being removed for 2 hours: "
+            "a database snapshot keeps dead rows of the log from being removed for 2 hours: "
             "session 7 of app (report)",
         ),
         "dead_rows": (

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.core.values.json_bytes import JsonText, _plain_text, escaped_json_bytes, json_bytes
+from eventlog.core.values.json_bytes import JsonText, escaped_json_bytes, json_bytes, plain_text
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 VALUES = st.recursive(
@@ -30,7 +30,7 @@ def test_what_is_written_reads_back_as_it_was(value: Any) -> None:
 
 @given(VALUES)
 def test_the_plain_way_means_the_same(value: Any) -> None:
-    plain = _plain_text(value, json.encoder.encode_basestring)
+    plain = plain_text(value, json.encoder.encode_basestring)
     assert repr(json.loads(plain)) == repr(json.loads(json_bytes(value)))
 
 

@@ -80,7 +80,7 @@ def test_files_and_directories_are_written_and_read_back(suffix: str, tmp_path: 
     assert read(tmp_path / "all") == read(tmp_path / f"queue.{suffix}")
 
 
-def test_exports_of_one_queue_in_several_files_are_one_capture(tmp_path: Path) -> None:
+def test_exports_of_one_queue_in_several_files_are_one_input(tmp_path: Path) -> None:
     write(tmp_path / "all")
     whole = read(tmp_path / "all")
     header, *lines = (tmp_path / "all" / "dispatch_queue.csv").read_text().splitlines(keepends=True)

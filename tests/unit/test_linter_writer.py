@@ -176,7 +176,7 @@ def test_names_that_are_too_wide_are_refused(options: dict[str, Any]) -> None:
 
 def test_the_log_goes_on_in_the_next_file() -> None:
     start = (5 << 32) | ((1 << 31) - 70)
-    rows = list(QueueWriter(writer()._options, address=start).rows([item(ChangeOp.INSERT)]))
+    rows = list(QueueWriter(writer().options, address=start).rows([item(ChangeOp.INSERT)]))
     assert [row.syslog_addr for row in rows] == [start, 6 << 32 | 24]
 
 

@@ -43,7 +43,7 @@ MISTAKES: Final[dict[str, tuple[str, str]]] = {
         _ANSWERS, "test_login_page_of_a_proxy_is_a_suspicious_failure"),
     # --- proposals
     "rows of status E without an error row are listed nowhere": (
-        _PROPOSALS, "test_rows_without_an_error_line_are_listed"),
+        _PROPOSALS, "test_rows_without_an_error_row_are_listed"),
     "a command that `errors` prints is refused": (
         _PROPOSALS, "test_every_proposed_command_is_accepted"),
     "the refusal of requeue names neither class nor key": (

@@ -97,7 +97,7 @@ def run_line(run: Run, line: str, *more: str) -> tuple[int, str, str]:
 # --- proposals that are accepted ------------------------------------------------------------------
 
 
-def test_rows_without_an_error_line_are_listed(run: Run, log: Log) -> None:
+def test_rows_without_an_error_row_are_listed(run: Run, log: Log) -> None:
     log((1, "E", "idu=1"), (2, "E", "idu=2"), (3, "S", "idu=3"))
     (group,) = groups(run)
     assert (group["code"], group["rows"], group["newest"]) == ("not_recorded", 2, None)

@@ -102,7 +102,7 @@ def by_qlik_messages(events: Sequence[Outgoing]) -> Written:
 
 
 def by_stream(events: Sequence[Outgoing]) -> Written:
-    """As the stream in Spark makes its rows, and formats of other packages their fragments."""
+    """As the stream in Spark makes its rows, and formats of other packages their pieces."""
     read = outgoing_reader(NAMES, ValueOptions())
     written: Written = {}
     for event in events:

@@ -1,4 +1,4 @@
-"""Formats that number their output: in-flight line, events as Qlik messages (spec/event-log.md 10,
+"""Formats that number their output: in-flight entry, events as Qlik messages (spec/event-log.md 10,
 formats/qlik.md 5).
 """
 

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import make_url
 
 from eventlog.errors import DatabaseError, DatabaseUnavailable, ServerUnavailable
-from eventlog.sql.connect.connection import SECRET, _not_connected
+from eventlog.sql.connect.connection import SECRET, not_connected
 from eventlog.sql.port.driver_errors import load_dialect
 
 AT = 'connection failed: connection to server at "127.0.0.1", port 5432 failed: '
@@ -173,7 +173,7 @@ WAITS = {
 
 def refused(error: BaseException) -> DatabaseError:
     url = make_url("postgresql+psycopg://pub:hunter2@127.0.0.1:5432/d")
-    return _not_connected(load_dialect("postgresql"), url, error, SECRET)
+    return not_connected(load_dialect("postgresql"), url, error, SECRET)
 
 
 @pytest.mark.parametrize(("text", "advice"), ENDS.values(), ids=ENDS)

@@ -48,7 +48,7 @@ def test_names_of_ours_are_known_without_looking_through_packages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        registry, "_brought", lambda group: pytest.fail("packages were looked through")
+        registry, "installed_entries", lambda group: pytest.fail("packages were looked through")
     )
     check_name(FORMATS, "debezium")
     assert format_named("debezium").name == "debezium"

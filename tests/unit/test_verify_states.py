@@ -39,8 +39,8 @@ STEPS = st.one_of(
 def test_each_state_is_that_of_the_last_change(steps: list[tuple[str, Any, Any]]) -> None:
     expected: dict[str, list[Any]] = {}
     with pytest.MonkeyPatch.context() as patch, closing(States({CLASS: ["name"]})) as kept:
-        patch.setattr(states, "_FEW", 3)
-        patch.setattr(states, "_KEPT", 5)
+        patch.setattr(states, "FEW", 3)
+        patch.setattr(states, "KEPT", 5)
         for what, given, name in steps:
             match what:
                 case "put":

@@ -30,13 +30,13 @@ from eventlog.cli.command import CommandResult, Request, report
 from eventlog.cli.context import (
     FILE,
     CommandContext,
-    error_line,
     flag_option,
     json_option,
     master_of,
     master_option,
     name_option,
     note,
+    report_error,
     result,
     spark_module,
     table,
@@ -80,7 +80,7 @@ _map_option = click.option(
 @flag_option(
     "--spark",
     "on_spark",
-    help="Convert many captures with Spark: IN and OUT are directories, and each capture "
+    help="Convert many inputs with Spark: IN and OUT are directories, and each input "
     "in IN is one task.",
 )
 @master_option
@@ -155,8 +155,8 @@ def _convert_by_spark(
     )
     if_stopped(DONE)
     done: Report = converted.report()
-    data = {**_as_data(done), "captures": [asdict(one) for one in converted.captures]}
-    show = partial(_print_captures, converted, target)
+    data = {**_as_data(done), "captures": [asdict(one) for one in converted.inputs]}
+    show = partial(_print_inputs, converted, target)
     report(context, CommandResult(data, show, is_confirmation=True))
     return done
 
@@ -199,17 +199,17 @@ def _judged(report: Report, *, strict: bool) -> ExitCode:
     lost = report.losses() if strict else ""
     if not lost:
         return ExitCode.DONE
-    error_line(f"with --strict, something was lost: {lost}")
+    report_error(f"with --strict, something was lost: {lost}")
     return ExitCode.NO
 
 
-def _print_captures(converted: Any, target: str) -> None:
+def _print_inputs(converted: Any, target: str) -> None:
     if converted.resumed:
         result(f"{target} is already complete")
     _print_report(converted.report())
-    failed = sum(one.failed is not None for one in converted.captures)
+    failed = sum(one.failed is not None for one in converted.inputs)
     also = f", {failed} not converted" if failed else ""
-    result(f"{number_of(len(converted.captures) - failed, 'capture')} in {target}{also}")
+    result(f"{number_of(len(converted.inputs) - failed, 'input')} in {target}{also}")
 
 
 def _as_data(report: Report) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class List(Request):
 @json_option
 @dataclass(frozen=True)
 class Reset(Request):
-    """Reset the consumer NAME to a start position. Its set of done rows and its unfinished
+    """Reset the consumer NAME to a new start. Its set of done rows and its unfinished
     deliveries are deleted.
     """
 

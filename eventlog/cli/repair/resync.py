@@ -56,7 +56,7 @@ class Resync(Request):
     --deletes.
 
     The publisher then sends each object as it is at that time. Each batch is a transaction that
-    also saves the position. After a stop or a kill, --resume continues there and leaves nothing
+    also saves the key reached. After a stop or a kill, --resume continues there and leaves nothing
     out.
 
     --deletes searches the table for the keys that the log has rows of. For each key that no longer

@@ -65,7 +65,7 @@ def json_bytes(value: Any) -> bytes:
         # message, 0.4 us with the copy.
         return b"%b" % orjson.dumps(value, _fragment)
     except TypeError:
-        return _plain_text(value, encode_basestring).encode()
+        return plain_text(value, encode_basestring).encode()
 
 
 def escaped_json_bytes(value: Any) -> bytes:
@@ -75,7 +75,7 @@ def escaped_json_bytes(value: Any) -> bytes:
     try:
         return json_bytes(value)
     except UnicodeEncodeError:
-        return _plain_text(value, encode_basestring_ascii).encode()
+        return plain_text(value, encode_basestring_ascii).encode()
 
 
 def _fragment(value: Any) -> orjson.Fragment:
@@ -84,13 +84,13 @@ def _fragment(value: Any) -> orjson.Fragment:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
-def _plain_text(value: Any, string: Callable[[str], str]) -> str:
+def plain_text(value: Any, string: Callable[[str], str]) -> str:
     """Return the JSON of a value by the standard library; ``string`` writes a text."""
     if isinstance(value, dict):
-        members = [f"{string(name)}:{_plain_text(one, string)}" for name, one in value.items()]
+        members = [f"{string(name)}:{plain_text(one, string)}" for name, one in value.items()]
         return f"{{{','.join(members)}}}"
     if isinstance(value, list | tuple):
-        return f"[{','.join([_plain_text(one, string) for one in value])}]"
+        return f"[{','.join([plain_text(one, string) for one in value])}]"
     if isinstance(value, JsonText):  # only strings contain characters beyond ASCII
         return _BEYOND_ASCII.sub(lambda found: string(found.group())[1:-1], value.text)
     return string(value) if isinstance(value, str) else json.dumps(value, allow_nan=False)

@@ -195,9 +195,9 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         ),
         "old_snapshot": Kind(
             Severity.WARNING,
-            "a snapshot is an hour old with 1,000 transactions since, or of unknown age "
+            "a database snapshot is an hour old with 1,000 transactions since, or of unknown age "
             "with 1,000,000",
-            "a snapshot keeps dead rows of the log from being removed for {age}: {who}",
+            "a database snapshot keeps dead rows of the log from being removed for {age}: {who}",
             "End the session that holds it.",
             ("eventlog doctor",),
         ),

@@ -19,7 +19,7 @@ from eventlog.publisher.context.observer import event_age, moment_of
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.readers.consumers import is_followable
 
-_INTERVAL: Final = 1.0
+INTERVAL: Final = 1.0
 """The least number of seconds between two remembered moments, and between two checks of the
 sequence.
 """
@@ -56,7 +56,7 @@ class Published:
         """Remember that the highest record_id had been drawn by now."""
         now = monotonic()
         last, since = self.moments[-1] if self.moments else (0, float("-inf"))
-        if self.highest <= last or now < since + _INTERVAL:
+        if self.highest <= last or now < since + INTERVAL:
             return
         if len(self.moments) == _MAX_MOMENTS:
             del self.moments[::2]
@@ -81,12 +81,12 @@ class Published:
             self.are_ordered = is_followable(log)
         by_time = self.are_ordered and event_time_zone is not None
         return self._by_sequence(log) or (
-            self._by_time(log, low, event_time_zone or "") if by_time else None
+            self.used_by_time(log, low, event_time_zone or "") if by_time else None
         )
 
     def _by_sequence(self, log: OpenLog) -> str | None:
         now = monotonic()
-        if now < self.checked + _INTERVAL:
+        if now < self.checked + INTERVAL:
             return None
         self.checked = now
         following = log.next_record_id()
@@ -96,7 +96,7 @@ class Published:
             else repeated_number(following, self)
         )
 
-    def _by_time(self, log: OpenLog, low: Sequence[int], event_time_zone: str) -> str | None:
+    def used_by_time(self, log: OpenLog, low: Sequence[int], event_time_zone: str) -> str | None:
         """Find a row that is younger than the moment at which its number had been drawn."""
         now, clock = monotonic(), moment_of(log.due_until(event_time_zone))
         for record_id, event_time in log.read_columns(to_ranges(low), ("record_id", "event_time")):

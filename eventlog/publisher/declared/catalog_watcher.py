@@ -25,7 +25,7 @@ from eventlog.errors import EventlogError
 from eventlog.publisher.context.context import Context, unavailable_in_words
 from eventlog.publisher.send.unwritable import UnwritableClasses
 from eventlog.sql.port.driver_errors import is_refused
-from eventlog.sql.triggers.gaps import column_changes, key_change
+from eventlog.sql.triggers.uncaptured import column_changes, key_change
 
 _log = logging.getLogger("eventlog.publisher")
 

@@ -66,7 +66,7 @@ def _error_of(writer: EventWriter[Any], catalog: Catalog, cls: ObjectClass) -> E
         event = _inserted(cls)
         first = writer.first(1, "", None)
         delivery = Delivery(1, {1: [event]}, first, _ORIGINS)
-        (written,) = writer.fragments(catalog, delivery, [event])
+        (written,) = writer.pieces(catalog, delivery, [event])
         if isinstance(written, EventResult):
             refused.append(EventlogError(written.message))
 

@@ -189,7 +189,7 @@ def open_unlocked(
         refuse_large_ids(log)
         catalog = read_catalog(log, config)
         options = replace(options, classes=wanted_classes(config, catalog))
-        line = read_epoch(log)
+        entry = read_epoch(log)
         connection.commit()
         with closing(event_writer(config, log.table, counters.count_left_out)) as writer:
             context = Context(
@@ -202,7 +202,7 @@ def open_unlocked(
                 reread=lambda: read_catalog(log, config),
                 captured=captured_tables(config, catalog),
             )
-            yield under_epoch(context, line.epoch)
+            yield under_epoch(context, entry.epoch)
 
 
 # --- the epoch (spec/event-log.md 7.4) ------------------------------------------------------------
@@ -215,8 +215,8 @@ def settle_epoch(log: OpenLog, ledger: Ledger, used: Used, server: Mapping[str, 
     The caller has the lock of the log, or of a consumer, by ``ledger``. ``used`` are the numbers of
     the log that this process has used, ``server`` is the server's identification of itself.
     """
-    line = read_epoch(log, is_locked=True)
-    known = line.server
+    entry = read_epoch(log, is_locked=True)
+    known = entry.server
     following = next_given(log)
     reasons = differing(known, server) or differing(used.server, server)
     reasons += _reused_numbers(log, used, following)
@@ -226,7 +226,7 @@ def settle_epoch(log: OpenLog, ledger: Ledger, used: Used, server: Mapping[str, 
         used.given_again = None
         if following is not None:
             forget_removed(log, following)
-        line = line._replace(epoch=epoch)
+        entry = entry._replace(epoch=epoch)
         _log.warning(
             "the log %s may have been put back to an earlier state, by a failover or a restore: "
             "%s. New event-ids carry the epoch %s, so that no event-id means two sets of rows. "
@@ -238,11 +238,11 @@ def settle_epoch(log: OpenLog, ledger: Ledger, used: Used, server: Mapping[str, 
             advice_for_consumers(log),
         )
     elif known.items() < {**known, **server}.items():
-        write_epoch(log, line._replace(server={**known, **server}), is_raise=False)
+        write_epoch(log, entry._replace(server={**known, **server}), is_raise=False)
     _compare_beginning(log, ledger.consumer, used, is_new_epoch=bool(reasons))
     log.commit()
     used.server = server
-    return line.epoch
+    return entry.epoch
 
 
 def _reused_numbers(log: OpenLog, used: Used, following: int | None) -> list[str]:

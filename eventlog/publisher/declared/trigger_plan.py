@@ -106,8 +106,8 @@ def _with_warnings(
     views = _view_references(declared.config, declared.catalog)
     foreign = [
         f"{name}: its rows are those of the foreign table {first_of(list(tables), 3, 'table')}, "
-        "which has no snapshot, so `eventlog verify` and `eventlog backlog run` cannot prove that "
-        "they read them as they were"
+        "which has no database snapshot, so `eventlog verify` and `eventlog backlog run` cannot "
+        "prove that they read them as they were"
         for name, tables in db.foreign_tables(declared.catalog).items()
     ]
     return replace(planned, warnings=(*found, *planned.warnings, *views, *foreign))

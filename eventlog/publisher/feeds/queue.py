@@ -1,12 +1,12 @@
 """Read the next rows of the queue: scan it window by window, as long as the scan is valid
 (spec/event-log.md 8.1, 8.2).
 
-A window that begins at the head of the queue is one snapshot: it contains all rows of an object, or
-the first ones. A later window begins after the rows that its scan has read, so that the rows just
-marked need not be passed over. But a transaction with rows on both sides may commit between two
-windows, and its later rows would overtake the earlier ones. So a scan ends when any transaction
-ends that had written to the log at its beginning. It also ends at the row that was the highest one
-of status N at that time; rows of later transactions come after that row.
+A window that begins at the head of the queue is one database snapshot: it contains all rows of an
+object, or the first ones. A later window begins after the rows that its scan has read, so that the
+rows just marked need not be passed over. But a transaction with rows on both sides may commit
+between two windows, and its later rows would overtake the earlier ones. So a scan ends when any
+transaction ends that had written to the log at its beginning. It also ends at the row that was the
+highest one of status N at that time; rows of later transactions come after that row.
 
 With ``handle_future_events`` the order is by event_time, and only due rows are read.
 
@@ -286,7 +286,7 @@ def read_window(
     polled: Iterator[list[BoundedRow]] | None = None,
 ) -> WindowResult:
     """Read rows of status N from record_id ``first`` on, and fold them into groups that may be sent
-    now. All rows are of one snapshot.
+    now. All rows are of one database snapshot.
 
     Rows in flight and rows of parked objects are passed over: they do not count against the
     window's limit. Reading continues as long as the first group is open. ``last`` is the end of the
@@ -304,7 +304,7 @@ def read_window(
     result = _read_chunks(window, [rows], reader)
     if result is None:
         # In this rare case a new cursor reads from the beginning, since another statement would see
-        # another snapshot.
+        # another database snapshot.
         whole = replace(window, limit=None)
         with closing(context.log.window_chunks(whole, reader.fields, limit)) as chunks:
             reader = WindowReader(context, in_flight, parked)
@@ -491,8 +491,8 @@ def begin_due_scan(context: Context, is_long: bool) -> DueScan:
 def read_due_window(
     context: Context, due: DueScan, in_flight: Container[int], parked: Container[ObjectId]
 ) -> tuple[WindowResult, DueScan | None]:
-    """Read a window of a scan in one snapshot, and fold it; return it with the rest of the scan,
-    None at its end.
+    """Read a window of a scan in one database snapshot, and fold it; return it with the rest of the
+    scan, None at its end.
 
     Groups end at the window's end and none is deferred. But the rest of an insert after the end is
     read, since as a separate add it would replace the object. Rows in flight and rows of parked

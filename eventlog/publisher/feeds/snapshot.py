@@ -33,7 +33,7 @@ class UnfinishedSnapshot:
     """The finished classes."""
     class_name: str | None = None
     """The class that is being read."""
-    position: str | None = None
+    reached: str | None = None
     """The key up to which the class is read, None = from its beginning."""
     objects: int = 0
     """The number of objects that were recorded to be sent."""
@@ -62,7 +62,7 @@ class UnfinishedSnapshot:
         return {
             "done": self.done,
             "class": self.class_name,
-            "position": self.position,
+            "position": self.reached,
             "objects": self.objects,
             "expected": self.expected,
         }

@@ -25,37 +25,37 @@ def consumer_statuses(
     counted for each.
     """
     found = []
-    lines = read_consumers(log)
-    if not lines:
+    entries = read_consumers(log)
+    if not entries:
         return []
     now = log.connection.execute(
         sa.select(sa.literal_column(log.dialect.utc_now, sa.TIMESTAMP()))
     ).scalar_one()
-    for line in lines:
-        done = line.done
-        done.discard(line.requeued.rows)
-        ledger = SetLedger(log, line.name, line.begins, followed=FollowedSet(done))
+    for entry in entries:
+        done = entry.done
+        done.discard(entry.requeued.rows)
+        ledger = SetLedger(log, entry.name, entry.begins, followed=FollowedSet(done))
         measured = measure_queue(log, event_time_zone, most, ledger)
-        deliveries, _ = read_recorded(log, line.name)
-        still = (now - (line.moved or line.begun)).total_seconds()
+        deliveries, _ = read_recorded(log, entry.name)
+        still = (now - (entry.moved or entry.begun)).total_seconds()
         found.append(
             ConsumerStatus(
-                name=line.name,
+                name=entry.name,
                 runs=is_at_work(log, ledger.consumer),
-                begins=line.begins,
-                begun=line.begun,
+                begins=entry.begins,
+                begun=entry.begun,
                 rows_behind=measured.queue_rows or 0,
                 oldest_seconds=measured.oldest_seconds,
                 ranges=len(done.ranges),
                 done_up_to=done.floor,
                 done_top=done.top,
-                moved=line.moved,
+                moved=entry.moved,
                 still_seconds=still,
                 events_in_flight=sum(1 for delivery in deliveries for _ in delivery.events()),
                 snapshot=None
-                if line.loaded is None
-                else UnfinishedSnapshot.from_row(line.begun, line.loaded).progress(),
-                start=line.start,
+                if entry.loaded is None
+                else UnfinishedSnapshot.from_row(entry.begun, entry.loaded).progress(),
+                start=entry.start,
             )
         )
     return found

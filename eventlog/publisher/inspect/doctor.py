@@ -419,8 +419,8 @@ def _has_snapshot_to_send(case: Case) -> bool:
     """
     if case.consumer is None:
         return False
-    line = None if case.missing_rights else read_consumer(case.log, case.consumer)
-    return case.config.of_log.start_from == SNAPSHOT if line is None else line.loaded is not None
+    entry = None if case.missing_rights else read_consumer(case.log, case.consumer)
+    return case.config.of_log.start_from == SNAPSHOT if entry is None else entry.loaded is not None
 
 
 def _columns_read_back(case: Case, cls: ObjectClass, whole_rows: bool) -> Iterator[tuple[str, str]]:
@@ -853,8 +853,8 @@ def _statuses(case: Case) -> Iterator[Finding]:
     statuses = case.ask("statuses", questions.row, sample=case.limits.sample)
     skipped: dict[int, str] = {}
     if not case.log.lacking([(Part.ERROR, Right.SELECT)]):
-        lines, _ = refused(case.log)
-        ids = sorted(row for row, line in lines.items() if line.code == SKIPPED)
+        entries, _ = refused(case.log)
+        ids = sorted(row for row, entry in entries.items() if entry.code == SKIPPED)
         rows = case.log.read_columns(to_ranges(ids), ("record_id", "status")) if ids else []
         skipped = {int(record_id): unpadded(status) for record_id, status in rows}
     yield from findings.judge_statuses(

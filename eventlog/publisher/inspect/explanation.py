@@ -132,7 +132,7 @@ def explanation_data(explanation: Explanation) -> dict[str, Any]:
         "problem": None if explanation.problem is None else explanation.problem._asdict(),
         "in_flight": None if explanation.in_flight is None else explanation.in_flight._asdict(),
         "members": [member._asdict() for member in explanation.members],
-        "errors": [line._asdict() for line in explanation.errors],
+        "errors": [entry._asdict() for entry in explanation.errors],
     }
 
 

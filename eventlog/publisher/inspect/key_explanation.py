@@ -20,8 +20,8 @@ from eventlog.publisher.inspect.doctor import Compare
 from eventlog.publisher.inspect.explanation import explain_as_read
 from eventlog.publisher.ledger.ledger import status_of
 from eventlog.sql import doctor
+from eventlog.sql.log.database_snapshots import DatabaseSnapshots
 from eventlog.sql.log.rows import extent
-from eventlog.sql.log.snapshots import Snapshots
 from eventlog.sql.port import questions
 from eventlog.sql.port.driver_errors import as_database_errors, for_message
 from eventlog.sql.port.log_operations import Window
@@ -66,14 +66,14 @@ def explain_key(
             context.ledger.recover()
             answers = []
             for object_id in _objects(context.catalog, text):
-                row = _deciding_row(context, object_id)
+                row = deciding_row(context, object_id)
                 sentences = [*_sentences(context, config, object_id, row, compare)]
                 record_id = None if row is None else row.record_id
                 name, key = object_id[0].name, object_id[1]
                 answers.append(KeyExplanation(name, key, record_id, sentences))
             return answers
 
-        answers = Snapshots(context.log, _PATIENCE, _SECONDS).read(read)
+        answers = DatabaseSnapshots(context.log, _PATIENCE, _SECONDS).read(read)
     # If several classes have the key, take the classes for which the log has rows.
     found = [one for one in answers if one.record_id is not None]
     return found or answers
@@ -96,7 +96,7 @@ def _objects(catalog: Catalog, text: str) -> list[ObjectId]:
     return objects
 
 
-def _deciding_row(context: Context, object_id: ObjectId) -> LogRow | None:
+def deciding_row(context: Context, object_id: ObjectId) -> LogRow | None:
     """Return the first unpublished row of the object, otherwise its newest row, whether the row
     passes the checks or not.
     """

@@ -85,7 +85,7 @@ class Refused(NamedTuple):
 
     rows: Mapping[int, LogRow]
     """The rows, by record_id."""
-    row_lines: Mapping[int, ErrorRow]
+    row_errors: Mapping[int, ErrorRow]
     """The newest error row of each row that has one."""
     objects: Mapping[str, ErrorRow]
     """The newest error row of each object of a consumer's snapshot, by event-id."""
@@ -106,10 +106,10 @@ class _Plan(NamedTuple):
         if not self.consumer:
             judged = judged_by_status(self.in_flight)
             return plan_of(objects, self.removed, judged, claimed_to=self.claimed_to)
-        line = read_consumer(self.log, self.consumer)
-        if line is None:
+        entry = read_consumer(self.log, self.consumer)
+        if entry is None:
             return ResendPlan([], [], set(), (), self.removed)
-        judged = judged_by_set(line, ids, failed=self.failed, in_flight=self.in_flight)
+        judged = judged_by_set(entry, ids, failed=self.failed, in_flight=self.in_flight)
         return plan_of(objects, self.removed, judged, whole=True)
 
 
@@ -163,15 +163,15 @@ def read_refused(log: OpenLog, most: int = LINES_READ, consumer: str = "") -> Re
     """Return the rows and objects that were refused and not put back since. ``most`` and
     ``consumer`` are those of ``read_refusals``.
     """
-    lines, objects = refused(log, most, consumer)
+    entries, objects = refused(log, most, consumer)
     if consumer:
-        rows = {row.record_id: row for row in log.read_rows(to_ranges(sorted(lines)))}
-        return Refused(rows, {row: lines[row] for row in rows}, objects)
-    without = [row for row in _newest_failed(log, most) if row not in lines]
-    lines = {**lines, **newest_errors_of(log, without)}
-    ids = to_ranges(sorted({*without, *lines}))
+        rows = {row.record_id: row for row in log.read_rows(to_ranges(sorted(entries)))}
+        return Refused(rows, {row: entries[row] for row in rows}, objects)
+    without = [row for row in _newest_failed(log, most) if row not in entries]
+    entries = {**entries, **newest_errors_of(log, without)}
+    ids = to_ranges(sorted({*without, *entries}))
     rows = {row.record_id: row for row in log.read_rows(ids) if unpadded(row.status) in _FAILED}
-    return Refused(rows, {row: line for row, line in lines.items() if row in rows}, objects)
+    return Refused(rows, {row: entry for row, entry in entries.items() if row in rows}, objects)
 
 
 def _newest_failed(log: OpenLog, most: int) -> list[int]:
@@ -189,17 +189,17 @@ def _newest_failed(log: OpenLog, most: int) -> list[int]:
 def refused(
     log: OpenLog, most: int = LINES_READ, consumer: str = ""
 ) -> tuple[dict[int, ErrorRow], dict[str, ErrorRow]]:
-    """Return the newest line of each row, and of each object of a consumer's snapshot, that was not
-    put back since.
+    """Return the newest error row of each row, and of each object of a consumer's snapshot, that
+    was not put back since.
 
     Only the newest ``most`` error rows are read. ``consumer`` as in ``read_refusals``.
     """
     newest: dict[int | str, ErrorRow] = {}
-    for record_id, line in newest_errors(log, most, consumer):
-        newest.setdefault(record_id if line.event_id is None else line.event_id, line)
-    failed = {row: line for row, line in newest.items() if line.code != PUT_BACK}
-    rows = {row: line for row, line in failed.items() if isinstance(row, int)}
-    return rows, {row: line for row, line in failed.items() if isinstance(row, str)}
+    for record_id, entry in newest_errors(log, most, consumer):
+        newest.setdefault(record_id if entry.event_id is None else entry.event_id, entry)
+    failed = {row: entry for row, entry in newest.items() if entry.code != PUT_BACK}
+    rows = {row: entry for row, entry in failed.items() if isinstance(row, int)}
+    return rows, {row: entry for row, entry in failed.items() if isinstance(row, str)}
 
 
 def refusals_data(refusals: Iterable[Refusals]) -> list[dict[str, Any]]:
@@ -232,20 +232,20 @@ def _by_reason(refused: Refused, consumer: str) -> Iterator[tuple[_Kind, str, li
     kinds: dict[_Kind, list[int]] = defaultdict(list)
     for record_id, row in sorted(refused.rows.items()):
         status = Status.ERROR.value if consumer else unpadded(row.status)
-        line = refused.row_lines.get(record_id)
-        code = NOT_RECORDED if line is None else line.code
+        entry = refused.row_errors.get(record_id)
+        code = NOT_RECORDED if entry is None else entry.code
         kinds[code, row.table_name, status].append(record_id)
     for kind, ids in kinds.items():
-        for reasons in _reasons(ids, refused.row_lines):
+        for reasons in _reasons(ids, refused.row_errors):
             yield kind, _message_of(max(reasons, key=_newest_by(refused)), refused), reasons
 
 
-def _reasons(ids: list[int], lines: Mapping[int, ErrorRow]) -> Iterable[list[int]]:
+def _reasons(ids: list[int], entries: Mapping[int, ErrorRow]) -> Iterable[list[int]]:
     found: dict[str, list[int]] = {}
     for patterns in ((_QUOTED,), (_QUOTED, _WITH_DIGIT)):
         found = defaultdict(list)
         for record_id in ids:
-            text = lines[record_id].message if record_id in lines else ""
+            text = entries[record_id].message if record_id in entries else ""
             for pattern in patterns:
                 text = pattern.sub("...", text)
             found[text].append(record_id)
@@ -256,15 +256,15 @@ def _reasons(ids: list[int], lines: Mapping[int, ErrorRow]) -> Iterable[list[int
 
 def _newest_by(refused: Refused) -> Any:
     def key(record_id: int) -> tuple[datetime, int]:
-        line = refused.row_lines.get(record_id)
-        return (datetime.min if line is None else line.error_time), record_id
+        entry = refused.row_errors.get(record_id)
+        return (datetime.min if entry is None else entry.error_time), record_id
 
     return key
 
 
 def _message_of(record_id: int, refused: Refused) -> str:
-    line = refused.row_lines.get(record_id)
-    return _NOT_RECORDED_REASON if line is None else line.message
+    entry = refused.row_errors.get(record_id)
+    return _NOT_RECORDED_REASON if entry is None else entry.message
 
 
 def _refused_rows(
@@ -279,8 +279,8 @@ def _refused_rows(
 ) -> Refusals:
     code, table_name, status = kind
     newest = max(ids, key=_newest_by(refused))
-    line = refused.row_lines.get(newest)
-    time = None if line is None else line.error_time
+    entry = refused.row_errors.get(newest)
+    time = None if entry is None else entry.error_time
     commands = (
         [f"{_requeue(status, consumer, ids)} --dry-run"]
         if judged is None
@@ -290,16 +290,23 @@ def _refused_rows(
 
 
 def _refused_objects(
-    code: str, class_name: str, event_ids: list[str], lines: Mapping[str, ErrorRow], consumer: str
+    code: str, class_name: str, event_ids: list[str], entries: Mapping[str, ErrorRow], consumer: str
 ) -> Refusals:
-    newest = max(event_ids, key=lambda event_id: (lines[event_id].error_time, event_id))
+    newest = max(event_ids, key=lambda event_id: (entries[event_id].error_time, event_id))
     command = f"eventlog requeue --consumer {consumer}"
     if len(event_ids) <= _OBJECTS_NAMED:
         command += "".join(f" --event-id {shlex.quote(event_id)}" for event_id in event_ids)
-    line = lines[newest]
+    entry = entries[newest]
     status = Status.ERROR.value
     return Refusals(
-        code, class_name, status, len(event_ids), line.error_time, newest, line.message, (command,)
+        code,
+        class_name,
+        status,
+        len(event_ids),
+        entry.error_time,
+        newest,
+        entry.message,
+        (command,),
     )
 
 
@@ -329,7 +336,7 @@ def _judge(log: OpenLog, refused: Refused, consumer: str, own_user: str) -> _Jud
             raise
         return None
     claimed_to = 0 if claim is None else claim.last
-    failed = set(refused.row_lines)
+    failed = set(refused.row_errors)
     plan = _Plan(log, consumer, failed, in_flight, claimed_to, removed)
     return _Judged([*objects.values()], plan)
 

@@ -62,8 +62,8 @@ def skip(log: OpenLog, ledger: Ledger, event_id: str, why: str) -> Skipped:
         )
     ledger.write({Status.ERROR: refused, Status.SUCCESS: dropped})
     next_ids = {record_id_of(event.event_id): f"{event.event_id}.{event.attempts + 1}"}
-    lines = [(record_id, SKIPPED, message) for record_id in refused]
-    add_errors(log, lines, ledger.consumer, next_ids)
+    entries = [(record_id, SKIPPED, message) for record_id in refused]
+    add_errors(log, entries, ledger.consumer, next_ids)
     if ledger.consumer:  # statuses do not show a consumer that a row is done
         _remove_from_delivery(log, delivery, event)
     return skipped._replace(rows=len(refused))
@@ -79,7 +79,7 @@ class SkippedRows(NamedTuple):
 def parked_events(
     log: OpenLog, ledger: Ledger, class_name: str | None, catalog: Catalog | None
 ) -> list[str]:
-    """Return the event-ids of the events that are parked, as the lines in flight record them;
+    """Return the event-ids of the events that are parked, as the in-flight entries record them;
     ``class_name`` None = of all classes, by the names of ``catalog``.
     """
     deliveries, _ = read_recorded(log, ledger.consumer)
@@ -121,7 +121,7 @@ def skip_refused(
     ids of which none is a refused row.
     """
     found = read_refused(log, consumer=consumer)
-    skipped = {row for row, line in found.row_lines.items() if line.code == SKIPPED}
+    skipped = {row for row, entry in found.row_errors.items() if entry.code == SKIPPED}
     wanted = None if ids is None else RecordSet(0, ids)
     rows = [
         number
@@ -132,9 +132,9 @@ def skip_refused(
     ]
     objects = [
         event_id
-        for event_id, line in found.objects.items()
+        for event_id, entry in found.objects.items()
         if wanted is None
-        and line.code != SKIPPED
+        and entry.code != SKIPPED
         and class_name in (None, object_text(event_id).partition(".")[0])
     ]
     if not rows and wanted is not None:
@@ -145,8 +145,8 @@ def skip_refused(
             else "no row of --ids is refused: `eventlog errors` lists the refused rows"
         )
     if not dry:
-        lines = [(row, SKIPPED, _with_reason(why, found.row_lines.get(row))) for row in rows]
-        add_errors(log, lines, consumer)
+        entries = [(row, SKIPPED, _with_reason(why, found.row_errors.get(row))) for row in rows]
+        add_errors(log, entries, consumer)
         add_object_errors(
             log,
             [(one, SKIPPED, _with_reason(why, found.objects[one])) for one in objects],
@@ -155,8 +155,8 @@ def skip_refused(
     return SkippedRows(tuple(rows), tuple(objects))
 
 
-def _with_reason(why: str, line: ErrorRow | None) -> str:
-    return why if line is None else f"{why}; it was refused before: {line.code}: {line.message}"
+def _with_reason(why: str, entry: ErrorRow | None) -> str:
+    return why if entry is None else f"{why}; it was refused before: {entry.code}: {entry.message}"
 
 
 def _class_named(catalog: Catalog | None, table_name: str | None) -> str | None:

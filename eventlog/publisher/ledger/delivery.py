@@ -27,10 +27,10 @@ from eventlog.model import Origins
 
 _new: Final = tuple.__new__  # makes a NamedTuple from its fields; _replace takes four times as long
 
-LINE_FORMAT: Final = 1
-"""The format of the lines.
+ENTRY_FORMAT: Final = 1
+"""The format of the entries.
 
-Each line names it, so that an eventlog of another version refuses the line.
+Each entry names it, so that an eventlog of another version refuses the entry.
 """
 
 _MAX_CHARACTERS: Final = 300
@@ -361,17 +361,17 @@ def encode(delivery: Delivery, *, is_plain: bool = False) -> str:
     by the kind: ``{"tries": 2, "answer": "...", "due": "..."}``. ``is_plain`` means that no event
     has an exception, as in nearly all new deliveries, and skips the search.
     """
-    line: dict[str, object] = {"line_format": LINE_FORMAT}
+    entry: dict[str, object] = {"line_format": ENTRY_FORMAT}
     if delivery.epoch:
-        line["epoch"] = delivery.epoch
+        entry["epoch"] = delivery.epoch
     if delivery.first:
-        line["first"] = delivery.first
+        entry["first"] = delivery.first
     if delivery.last_number > max(delivery.documents, default=0):
-        line["last_number"] = delivery.last_number
+        entry["last_number"] = delivery.last_number
     suffix = epoch_suffix(delivery.epoch)
     is_of_snapshot = delivery.is_of_snapshot
     if is_of_snapshot:
-        line["snapshot"] = begun_of(next(delivery.events()).event_id)
+        entry["snapshot"] = begun_of(next(delivery.events()).event_id)
     documents = []
     for number, events in delivery.documents.items():
         document: dict[str, object] = {"number": number}
@@ -390,7 +390,7 @@ def encode(delivery: Delivery, *, is_plain: bool = False) -> str:
         ):
             document["events"] = special
         documents.append(document)
-    return json.dumps(line | {"documents": documents}, separators=(",", ":"))
+    return json.dumps(entry | {"documents": documents}, separators=(",", ":"))
 
 
 def _special(
@@ -416,13 +416,13 @@ def _special(
     return special
 
 
-def refuse_newer(number: int, line: Mapping[str, Any]) -> None:
+def refuse_newer(number: int, entry: Mapping[str, Any]) -> None:
     """Raise DatabaseError for the content of an entry that a newer version wrote, KeyError for an
     entry without a format.
     """
-    if line["line_format"] != LINE_FORMAT:
+    if entry["line_format"] != ENTRY_FORMAT:
         raise DatabaseError(
-            f"in-flight entry {number} is of format {line['line_format']}: a newer version of "
+            f"in-flight entry {number} is of format {entry['line_format']}: a newer version of "
             "eventlog wrote it. Start that version until the entry is processed"
         )
 
@@ -433,31 +433,31 @@ def decode(number: int, content: str) -> Delivery:
     Raises DatabaseError for an entry that cannot be read.
     """
     try:
-        line = json.loads(content)
-        refuse_newer(number, line)
-        epoch = str(line.get("epoch", ""))
+        entry = json.loads(content)
+        refuse_newer(number, entry)
+        epoch = str(entry.get("epoch", ""))
         suffix = epoch_suffix(epoch)
-        begun = line.get("snapshot")
+        begun = entry.get("snapshot")
         documents = {
             int(document["number"]): _read(document, suffix)
             if begun is None
             else _read_objects(document, str(begun))
-            for document in line["documents"]
+            for document in entry["documents"]
         }
         return Delivery(
             number,
             documents,
-            str(line.get("first", "")),
+            str(entry.get("first", "")),
             epoch=epoch,
-            last_number=int(line.get("last_number", 0)),
+            last_number=int(entry.get("last_number", 0)),
             tried={
                 int(document["number"]): tried
-                for document in line["documents"]
+                for document in entry["documents"]
                 if (tried := read_tried(document)) is not None
             },
             parked={
                 documents[int(document["number"])][int(index)].event_id: tried
-                for document in line["documents"]
+                for document in entry["documents"]
                 for index, what in document.get("events", {}).items()
                 if (tried := read_tried(what)) is not None
             },

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from eventlog.core.catalog import ObjectId
 from eventlog.core.ranges import RecordSet, to_ranges
 from eventlog.errors import number_of
-from eventlog.publisher.ledger.delivery import LINE_FORMAT, Delivery, decode, refuse_newer
+from eventlog.publisher.ledger.delivery import ENTRY_FORMAT, Delivery, decode, refuse_newer
 from eventlog.publisher.ledger.ledger import Writers
 from eventlog.sql.log.internal_tables import (
     Entry,
@@ -83,7 +83,7 @@ def encode_claim(claim: BacklogClaim) -> str:
         "writers": None if claim.writers is None else sorted(claim.writers)
     }
     del content["number"]
-    return json.dumps({"line_format": LINE_FORMAT, **content}, separators=(",", ":"))
+    return json.dumps({"line_format": ENTRY_FORMAT, **content}, separators=(",", ":"))
 
 
 def read_claims(log: OpenLog) -> list[BacklogClaim]:

@@ -250,7 +250,7 @@ _SHARE: Final = 100.0
 """A search for rows that were set to N by hand pauses at least this many seconds, and at least this
 many times its own duration.
 """
-_MAX_FOUND: Final = 10_000
+MAX_FOUND: Final = 10_000
 """The most rows that a search removes from the set. If there may be more, the whole set is
 forgotten: otherwise an insert whose rows lie on both sides of the last removed row would become two
 events, and memory must be bounded.
@@ -429,11 +429,11 @@ class StatusLedger:
         """
         begun = monotonic()
         highest = consumers.highest_row(self.log) or 0
-        window = replace(followed.rows, limit=_MAX_FOUND, gaps=tuple(followed.done.spans))
+        window = replace(followed.rows, limit=MAX_FOUND, gaps=tuple(followed.done.spans))
         if (
             # Somebody has removed rows or restored the database, so record_ids may be used again.
             highest < self.highest
-            or len(found := consumers.shown_ids(self.log, window)) == _MAX_FOUND
+            or len(found := consumers.shown_ids(self.log, window)) == MAX_FOUND
         ):
             self.recover()
         else:
@@ -537,7 +537,7 @@ def are_registered(log: OpenLog) -> bool:
 
 # --- a consumer's ---------------------------------------------------------------------------------
 
-_SMALL: Final = 1_000
+SMALL: Final = 1_000
 """A set with at most this many ranges is written as a whole whenever rows are added."""
 
 
@@ -591,16 +591,16 @@ class SetLedger:
         consumers.check_possible(self.log)
 
     def recover(self) -> None:
-        line = consumers.read_consumer(self.log, self.consumer)
+        entry = consumers.read_consumer(self.log, self.consumer)
         # The known writers are forgotten: after a restart of the server a prepared transaction has
         # another name.
         self.followed = FollowedSet(
             consumers.set_of_start(self.log, self.begins, self.event_time_zone)
-            if line is None
-            else line.done
+            if entry is None
+            else entry.done
         )
         self.recent, self.is_changed = None, False
-        self.entries = () if line is None else line.entries
+        self.entries = () if entry is None else entry.entries
 
     def loading(self) -> tuple[datetime, dict[str, Any]] | None:
         return consumers.loading(self.log, self.consumer)
@@ -680,18 +680,18 @@ class SetLedger:
         done, recent = self.followed.done, self.recent
         if recent is not None:
             recent.add(ranges)
-        line = consumers.SetEntries(self.consumer, self.entries)
+        entry = consumers.SetEntries(self.consumer, self.entries)
         ending = consumers.Ending(self.durable_marks, alone)
         if (
             recent is None
             or self.is_changed
-            or len(done.ranges) <= _SMALL
-            or len(recent.ranges) > _SMALL
+            or len(done.ranges) <= SMALL
+            or len(recent.ranges) > SMALL
         ):
-            self.entries = consumers.write_done(self.log, line, done, ended, ending)
+            self.entries = consumers.write_done(self.log, entry, done, ended, ending)
             self.recent, self.is_changed = RecordSet(), False
         else:
-            self.entries = consumers.write_recent(self.log, line, recent, ended, ending)
+            self.entries = consumers.write_recent(self.log, entry, recent, ended, ending)
         return Unmarked()
 
 

@@ -435,8 +435,8 @@ class Activity(Monitored, Observer):
 
     @property
     def oldest_snapshot_age_seconds(self) -> float | None:
-        """The age, at the last measurement, of the oldest snapshot that keeps dead rows from being
-        removed; None if it found none.
+        """The age, at the last measurement, of the oldest database snapshot that keeps dead rows
+        from being removed; None if it found none.
 
         Where the database shows no age, it is the time from the first measurement that saw it.
         """

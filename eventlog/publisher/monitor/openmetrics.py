@@ -43,7 +43,7 @@ _COUNTERS: Final = (
     (
         "rows_invalid",
         "eventlog_rows_invalid",
-        "Rows that failed a check: status E, with a line in the error table.",
+        "Rows that failed a check: status E, with a row in the error table.",
     ),
     (
         "rows_missing",
@@ -337,8 +337,8 @@ class PublisherMetrics(Collector):
         )
         yield (
             "eventlog_oldest_snapshot_age_seconds",
-            "Age of the oldest snapshot that keeps dead rows of the log from being removed; "
-            "0 if there is none.",
+            "Age of the oldest database snapshot that keeps dead rows of the log from being "
+            "removed; 0 if there is none.",
             activity.oldest_snapshot_age_seconds or 0.0,
         )
 

@@ -385,7 +385,7 @@ class Questions:
             )
             explanation = explanation_data(explained)
         explanation["errors"] = [
-            {**line, "error_time": str(line["error_time"])} for line in explanation["errors"]
+            {**entry, "error_time": str(entry["error_time"])} for entry in explanation["errors"]
         ]
         # The row may be the first of its event, whose id then begins with its number.
         of_row = str(row) if explanation["source"] == "nearby" else None
@@ -476,7 +476,7 @@ def _without_values(explanation: Mapping[str, Any]) -> dict[str, Any]:
             }
             for member in explanation["members"]
         ],
-        "errors": [{**line, "message": HIDDEN} for line in explanation["errors"]],
+        "errors": [{**entry, "message": HIDDEN} for entry in explanation["errors"]],
         "answers": [
             {**answer, "message": answer["message"] and HIDDEN} for answer in explanation["answers"]
         ],

@@ -90,7 +90,7 @@ MEMBERS: Final = (
     Members(
         ("oldest_snapshot", "oldest_snapshot_age_seconds"),
         "both",
-        "the oldest snapshot that keeps dead rows",
+        "the oldest database snapshot that keeps dead rows",
     ),
     Members(
         ("dead_rows", "table_bytes", "keep_bytes"),

@@ -112,7 +112,7 @@ class Facts:
     oldest_seconds: float | None = None
     """The age of the oldest row now."""
     snapshot_seconds: float | None = None
-    """The age of the oldest snapshot."""
+    """The age of the oldest database snapshot."""
     differences: Differences = NO_DIFFERENCES
     consumers: Sequence[ConsumerStatus] = ()
     parked: int = 0

@@ -39,7 +39,7 @@ _POLL_PAUSES: Final = (0.05, 1.0)
 transaction open that will not notify. The pauses double.
 """
 
-_FLOWING: Final = 0.03
+FLOWING: Final = 0.03
 """The seconds of rest after an attempt before the publisher sleeps. While changes flow it polls, so
 that writers need not send notifications.
 """
@@ -162,7 +162,7 @@ class Idle:
             self._sleep(self.wake, stop, seconds)
             # This happens in the transaction of the next cycle, since each commit costs time.
             self._give_back(self.wake)
-        elif self._rested < _FLOWING:
+        elif self._rested < FLOWING:
             rest = rest_after(monotonic() - self._begun, cpu_time() - self._used)
             self._rested += rest
             self.wake.was_notified(connection)  # this drops what other readers were sent
@@ -206,7 +206,7 @@ def rest_after(worked: float, used: float) -> float:
     """Return the seconds to rest while changes flow, after so many seconds of work that have used
     so many seconds of CPU.
     """
-    return min(_FLOWING, max(_MIN_REST, used / _SHARE - worked))
+    return min(FLOWING, max(_MIN_REST, used / _SHARE - worked))
 
 
 def begin_idle(context: Context) -> Idle:

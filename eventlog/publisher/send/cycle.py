@@ -386,7 +386,7 @@ def _send_new(session: PublisherSession, delivery: Delivery) -> Delivered:
     progress = DeliveryProgress(
         context, delivery, session.sink, state.parking, None, state.suspects, state.clock
     )
-    return _deliver(session, delivery, progress)
+    return deliver(session, delivery, progress)
 
 
 def _send_again(session: PublisherSession, delivery: Delivery) -> Delivered:
@@ -396,7 +396,7 @@ def _send_again(session: PublisherSession, delivery: Delivery) -> Delivered:
     # This is done once for all documents: no answer has arrived yet that would have to be saved
     # before an error.
     session.check.before_read_back()
-    delivery = _put_back(session, delivery)
+    delivery = put_back(session, delivery)
     context.log.commit()
     session.before_delivery()
     times = delivery.origins.event_times
@@ -417,10 +417,10 @@ def _send_again(session: PublisherSession, delivery: Delivery) -> Delivered:
     progress = DeliveryProgress(
         context, delivery, session.sink, state.parking, build, state.suspects, state.clock
     )
-    return _deliver(session, delivery, progress)
+    return deliver(session, delivery, progress)
 
 
-def _put_back(session: PublisherSession, delivery: Delivery) -> Delivery:
+def put_back(session: PublisherSession, delivery: Delivery) -> Delivery:
     """Return a recorded delivery with a new attempt number for each event that an operator has
     skipped and whose rows were set back to N before its next attempt. The number is recorded,
     because the receiver may have applied the event under the previous number, and the event may
@@ -457,9 +457,7 @@ def _announce(context: Context, delivery: Delivery, times: Mapping[int, str | No
         context.observer.delivery_begins(delivery.info(), event_times)
 
 
-def _deliver(
-    session: PublisherSession, delivery: Delivery, progress: DeliveryProgress
-) -> Delivered:
+def deliver(session: PublisherSession, delivery: Delivery, progress: DeliveryProgress) -> Delivered:
     """Send the documents of a delivery, and keep the unanswered rest in the state."""
     context, state = session.context, session.state
     begun = monotonic()
@@ -563,7 +561,7 @@ def _prepare(
     if events:
         is_plain = not special and not context.attempts
         alone = not without_event and not marks.has_any
-        delivery = _record_new(session, events, origins, is_plain=is_plain, alone=alone)
+        delivery = record_new(session, events, origins, is_plain=is_plain, alone=alone)
         if delivery is None:
             return None
         if current_rows:
@@ -578,7 +576,7 @@ def _prepare(
     return Prepared(delivery)
 
 
-def _record_new(
+def record_new(
     session: PublisherSession,
     events: Sequence[Outgoing],
     origins: Origins,

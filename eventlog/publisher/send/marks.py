@@ -245,7 +245,7 @@ class DeliveryProgress:
         self._clock = clock or DatabaseClock(context.log.connection, context.log.dialect)
         self.options, self.counters, self.parking = context.options, context.counters, parking
         self.delivery_no, self.recorded = delivery.number, delivery
-        self._context, self._sink, self._whole, self._build = context, sink, delivery, build
+        self.context, self._sink, self._whole, self._build = context, sink, delivery, build
         self._built: dict[int, Delivery] = {}
         self._left = dict(delivery.documents)
         self._waiting = frozenset(delivery.waiting)
@@ -270,14 +270,14 @@ class DeliveryProgress:
             if self._build is not None:
                 if all_wait(events, self._waiting, self.parking):
                     continue
-                events = self._rebuilt(number, self._build)
+                events = self.rebuilt(number, self._build)
                 if events and not is_renumbered and self._has_unavailable(number):
                     unsent = deque(self._renumber([number, *unsent]))
                     number, is_renumbered = unsent.popleft(), True
             if idle := [event for event in events if event.operation is None]:
-                self._answer_idle(number, idle)
+                self.answer_idle(number, idle)
                 events = [event for event in events if event.operation is not None]
-            if self._context.output.is_single:
+            if self.context.output.is_single:
                 yield from ((number, [event]) for event in events)
             elif events:
                 yield number, events
@@ -286,7 +286,7 @@ class DeliveryProgress:
         tried = self._whole.tried.get(document_no)
         return tried if is_part(tried) else None
 
-    def _rebuilt(self, number: int, build: Callable[[Delivery], Delivery]) -> Sequence[Outgoing]:
+    def rebuilt(self, number: int, build: Callable[[Delivery], Delivery]) -> Sequence[Outgoing]:
         """Build a document of the recorded delivery, and return its events of available classes
         whose objects do not wait.
         """
@@ -321,7 +321,7 @@ class DeliveryProgress:
     def _is_waiting(self, event: Outgoing) -> bool:
         return self.parking.is_waiting(event.object_id)
 
-    def _answer_idle(self, number: int, idle: Sequence[Outgoing]) -> None:
+    def answer_idle(self, number: int, idle: Sequence[Outgoing]) -> None:
         """Settle the events of a document whose rows have no effect: they need no answer."""
         done = {event.event_id for event in idle}
         self._left[number] = [event for event in self._left[number] if event.event_id not in done]
@@ -335,7 +335,7 @@ class DeliveryProgress:
 
     def send(self, document_no: int, events: Sequence[Outgoing]) -> Answer:
         return send_document(
-            self._context,
+            self.context,
             self._sink,
             self._built.get(document_no, self._whole),
             document_no,
@@ -346,7 +346,7 @@ class DeliveryProgress:
         self, document_no: int, events: Sequence[Outgoing]
     ) -> list[tuple[int, Sequence[Outgoing]]]:
         """Make the halves of a document separate documents, as ``DocumentSender`` defines it. A new
-        event-id is in the line before anything is sent under it.
+        event-id is in the entry before anything is sent under it.
         """
         left, _ = cut(self._whole._replace(documents=self._left), document_no, events)
         self._left = dict(left.documents)
@@ -414,11 +414,11 @@ class DeliveryProgress:
         marks = Marks(self.counters)
         for result, events in as_flushed(self._unmarked, refused, self.counters):
             marks.add_answered(events, result)
-        self._write(marks)
+        self.write(marks)
         self._unmarked, self._marked_at = [], monotonic()
-        self._context.observer.marked(self._marked_at - begun)
+        self.context.observer.marked(self._marked_at - begun)
 
-    def _write(self, marks: Marks) -> None:
+    def write(self, marks: Marks) -> None:
         """Write the marks and the rest of the delivery in one transaction."""
         # The rows of the log are dropped from memory. They are read again when the delivery is sent
         # again, which may be much later.
@@ -428,11 +428,11 @@ class DeliveryProgress:
         )
         for sent_ids, tried in self._failed:
             rest = _with_failure(rest, sent_ids, tried)
-        log = self._context.log
+        log = self.context.log
         # This happens only once: the entry of a finished delivery may contain a consumer's set by
         # now.
         is_over = not rest.documents and bool(self.recorded.documents)
-        marks.write(self._context, self.delivery_no if is_over else None)
+        marks.write(self.context, self.delivery_no if is_over else None)
         if rest.documents and self._is_changed:
             replace_content(log, EntryKind.DELIVERY, self.delivery_no, encode(rest))
         log.commit()

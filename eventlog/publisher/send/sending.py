@@ -1,7 +1,7 @@
 """Send documents, judge the answers, park objects whose events are sent again later
 (spec/event-log.md 8.4), for logs and streams.
 
-A ``DocumentSender`` sends the documents and records the answers: the in-flight line of a log, or
+A ``DocumentSender`` sends the documents and records the answers: the in-flight entry of a log, or
 the position of a stream.
 
 This is a hot path: every event passes through ``_judge``. An answer without statuses, the most
@@ -267,7 +267,7 @@ def deliver(
         judged = _judge(events, answer)
         if sender.suspects is not None and not _is_retry_of_all(answer):
             sender.suspects.answered(events)
-        settled = _settle(document_no, judged, answer, sender)
+        settled = settle_answer(document_no, judged, answer, sender)
         if (
             why := sender.settle(document_no, events, judged)
         ) and settled.result is DeliveryResult.DONE:
@@ -302,7 +302,7 @@ def _send_halves(
     until such an event is alone: one culprit among n events costs at most 2 log2 n further
     requests.
 
-    A half is sent once the earlier results are in the line, so that a crash repeats only the rest.
+    A half is sent once the earlier results are in the entry, so that a crash repeats only the rest.
     The first half is settled before the second is sent: the events of an object keep their order,
     and those of an object that begins to wait are not sent with the other halves.
     """
@@ -312,7 +312,7 @@ def _send_halves(
         part = _to_send_now(sender, number, part)
         if not part:
             continue
-        answer = _send(sender, number, part)
+        answer = send_document(sender, number, part)
         _count_sent(sender.counters, answer)
         if _refusal(part, answer) is not None:
             parts[:0] = sender.cut(number, part)
@@ -360,9 +360,9 @@ def _returned(
             if not events:
                 continue
             if threads is None:
-                yield number, events, _send(sender, number, events)
+                yield number, events, send_document(sender, number, events)
             else:
-                in_progress[threads.submit(_send, sender, number, events)] = number, events
+                in_progress[threads.submit(send_document, sender, number, events)] = number, events
         while in_progress:
             yield from _completed_sends(in_progress)
     finally:
@@ -398,7 +398,7 @@ def _completed_sends(
         yield *in_progress.pop(future), future.result()
 
 
-def _send(
+def send_document(
     sender: DocumentSender[E], number: int, events: Sequence[E]
 ) -> Answer | ReceiverUnavailable:
     begun = monotonic()
@@ -495,7 +495,7 @@ def _judge(events: Sequence[E], answer: Answer) -> Judged[E]:
     return Judged(list(answered.items()), retried, behind)
 
 
-def _settle(
+def settle_answer(
     document_no: int, judged: Judged[E], answer: Answer, sender: DocumentSender[E]
 ) -> Delivered:
     """Count the answers to one document, park the objects of events that got retry, and return how

@@ -1,7 +1,7 @@
 """Record the snapshot at the beginning of a consumer, chunk by chunk (spec/event-log.md 13.3).
 
 A chunk becomes a delivery, which is recorded before it is sent like any other, but whose events
-name objects instead of rows. The same transaction moves the position past the chunk. After a crash
+name objects instead of rows. The same transaction records the key reached. After a crash
 the recorded events are sent again, with the same event-ids and numbers and the present values. When
 ``eventlog requeue`` requests refused objects, they are sent again in the same way.
 """
@@ -39,7 +39,7 @@ from eventlog.sql.triggers import triggers_of
 _log = logging.getLogger("eventlog.publisher")
 
 
-_MAX_KEYS: Final = 1000
+MAX_KEYS: Final = 1000
 """The most objects of a chunk."""
 
 
@@ -58,7 +58,7 @@ class Chunk(NamedTuple):
 
 
 def record_chunk(session: PublisherSession, loading: UnfinishedSnapshot) -> Chunk:
-    """Record the next chunk, and move the position past it.
+    """Record the next chunk, and the key reached.
 
     Ends the transaction. Errors as for ``run_cycle``.
     """
@@ -66,19 +66,19 @@ def record_chunk(session: PublisherSession, loading: UnfinishedSnapshot) -> Chun
     other_keys = _keys_of_other_names(context, loading)
     object_class = _class_to_read(context, loading, other_keys)
     if loading.class_name in other_keys:
-        return _wait(context, loading, other_keys[loading.class_name])
+        return wait_for_class(context, loading, other_keys[loading.class_name])
     if object_class is None:
         return _without_class(context, loading)
     asked = _asked(context, loading, object_class)
     keys, unreadable = (
         _keys(context, loading, object_class)
         if asked is None
-        else WalkedKeys(list(asked)[:_MAX_KEYS])
+        else WalkedKeys(list(asked)[:MAX_KEYS])
     )
     if not keys:
         _add_unreadable(context, loading, object_class, [key for _, key in unreadable])
         loading.done.append(object_class.name)
-        loading.class_name = loading.position = None
+        loading.class_name = loading.reached = None
         _save(context, loading)
         return Chunk(None, _MORE)
     marks = Marks(context.counters)
@@ -87,7 +87,7 @@ def record_chunk(session: PublisherSession, loading: UnfinishedSnapshot) -> Chun
     keys = list(built)
     passed = [key for place, key in unreadable if place < len(keys)]
     _add_unreadable(context, loading, object_class, passed)
-    loading.position, loading.objects = keys[-1], loading.objects + len(keys)
+    loading.reached, loading.objects = keys[-1], loading.objects + len(keys)
     if loading.again is not None:
         sent = {event_ids[key] for key in keys}
         loading.again = [one for one in loading.again if one not in sent]
@@ -105,15 +105,15 @@ def _add_unreadable(
     context: Context, loading: UnfinishedSnapshot, object_class: ObjectClass, keys: Sequence[str]
 ) -> None:
     """Add an error row for each of these objects, whose keys cannot be read."""
-    lines = []
+    entries = []
     for key in keys:
         try:
             check_unicode(key)
         except BadValue as error:
             event_id = snapshot_id(loading.begun, object_class.name, key)
-            lines.append((without_surrogates(event_id), error.code, str(error)))
-    context.counters.rows_invalid += len(lines)
-    add_object_errors(context.log, lines, context.ledger.consumer)
+            entries.append((without_surrogates(event_id), error.code, str(error)))
+    context.counters.rows_invalid += len(entries)
+    add_object_errors(context.log, entries, context.ledger.consumer)
 
 
 def _save(context: Context, loading: UnfinishedSnapshot) -> None:
@@ -129,15 +129,15 @@ def _keys_of_other_names(context: Context, loading: UnfinishedSnapshot) -> dict[
     """
     classes = {cls.name: cls for cls in context.catalog.classes}
     current = classes.get(loading.class_name or "")
-    if loading.position is not None and current is not None:
-        if current.has_key(loading.position):
+    if loading.reached is not None and current is not None:
+        if current.has_key(loading.reached):
             return {}
         # A key column was renamed, or another column is the key, so the objects are in another
         # order now.
         _log.warning(
             "the snapshot reads class %s from its beginning: its key has changed", current.name
         )
-        loading.position, loading.objects = None, 0
+        loading.reached, loading.objects = None, 0
     reasons = {}
     triggers = triggers_of(context.log.dialect)
     recorded = triggers.recorded_keys(context.log.connection, context.log.table, context.captured)
@@ -171,14 +171,16 @@ def _class_to_read(
         wanted = [class_and_key(context.catalog, one)[0] for one in loading.again[:1]]
     if loading.class_name not in wanted:
         loading.class_name = next(iter(wanted), None)
-        loading.position, loading.objects, loading.expected = None, 0, 0
+        loading.reached, loading.objects, loading.expected = None, 0, 0
     return next((cls for cls in context.catalog.classes if cls.name == loading.class_name), None)
 
 
 def _without_class(context: Context, loading: UnfinishedSnapshot) -> Chunk:
     """Wait for an unavailable class, or end the snapshot."""
     if loading.class_name is not None:
-        return _wait(context, loading, str(context.catalog.unavailable[loading.class_name]))
+        return wait_for_class(
+            context, loading, str(context.catalog.unavailable[loading.class_name])
+        )
     if loading.again is None:
         _log.info("the snapshot has ended; classes: %s", ", ".join(loading.done) or "none")
     write_loaded(context.log, context.ledger.consumer, None)
@@ -187,7 +189,7 @@ def _without_class(context: Context, loading: UnfinishedSnapshot) -> Chunk:
     return Chunk(None, _MORE, is_loaded=True)
 
 
-def _wait(context: Context, loading: UnfinishedSnapshot, reason: str) -> Chunk:
+def wait_for_class(context: Context, loading: UnfinishedSnapshot, reason: str) -> Chunk:
     """Wait for a class that cannot be read yet."""
     context.log.commit()
     why = f"the snapshot waits for class {loading.class_name}: {reason}"
@@ -208,8 +210,8 @@ def _refuse_unknown(context: Context, again: list[str]) -> None:
     if refused:
         again[:] = [one for one in again if one not in refused]
         context.counters.rows_invalid += len(refused)
-        lines = [(event_id, *why) for event_id, why in refused.items()]
-        add_object_errors(context.log, lines, context.ledger.consumer)
+        entries = [(event_id, *why) for event_id, why in refused.items()]
+        add_object_errors(context.log, entries, context.ledger.consumer)
 
 
 def _asked(
@@ -232,11 +234,11 @@ def _keys(context: Context, loading: UnfinishedSnapshot, object_class: ObjectCla
     """Return the keys of the next chunk."""
     log, selection = context.log, Selection(object_class.name, EventType.INSERT_ROW_QUERY_BACK)
     walk = log.start_walk(context.catalog.schema, object_class, selection)
-    if loading.position is None:
+    if loading.reached is None:
         loading.expected = log.estimate(walk, None)
         about = number_of(loading.expected, "object")
         _log.info("the snapshot reads class %s, of about %s", object_class.name, about)
-    return log.walked_keys(walk, loading.position, _MAX_KEYS)
+    return log.walked_keys(walk, loading.reached, MAX_KEYS)
 
 
 def _build(

@@ -36,15 +36,7 @@ from eventlog.core.options import MANY, PATH, TEXT, OptionKind, choice, integer,
 from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.files.compression import COMPRESSIONS
 from eventlog.files.text import referenced_secret
-from eventlog.model import (
-    LEVELS,
-    Answer,
-    Document,
-    EventResult,
-    Level,
-    answer_of,
-    max_statuses,
-)
+from eventlog.model import LEVELS, Answer, Document, EventResult, Level, answer_of, max_statuses
 from eventlog.publisher.sinks import FILE_LAYOUT, TIMEOUT, Opening, Sink
 from eventlog.registry import format_named
 
@@ -215,7 +207,7 @@ class HttpSink(Sink):
         self._limit = settings.max_response_bytes
         self._expected = settings.expected_content_type
         self._warns_of_html = settings.expected_content_type is None
-        self._client = HttpClient(
+        self.client = HttpClient(
             settings.url,
             timeout=settings.timeout,
             max_response_bytes=settings.max_response_bytes,
@@ -246,10 +238,10 @@ class HttpSink(Sink):
             headers["Content-Encoding"] = "gzip"
             body = COMPRESSIONS["gzip"].compress(body)
         try:
-            response = self._client.request("POST", headers, body)
+            response = self.client.request("POST", headers, body)
             return self._answer(response, document.event_ids)
         except self._failures as error:
-            shown, clean = self._client.shown, self._client.clean
+            shown, clean = self.client.shown, self.client.clean
             in_short = f"{shown}: {clean(error.in_short, 1000)}" if error.in_short else ""
             is_suspicious = (
                 error.is_suspicious if isinstance(error, ReceiverUnavailable) else error.is_sent
@@ -259,12 +251,12 @@ class HttpSink(Sink):
             ) from None
 
     def close(self) -> None:
-        self._client.close()
+        self.client.close()
 
     def _ask_for_options(self) -> str:
-        shown, clean = self._client.shown, self._client.clean
+        shown, clean = self.client.shown, self.client.clean
         try:
-            response = self._client.request("OPTIONS", self._headers, b"")
+            response = self.client.request("OPTIONS", self._headers, b"")
             status, headers, _ = response
             if 200 <= status <= 299:
                 self._refuse_page(response)
@@ -291,7 +283,7 @@ class HttpSink(Sink):
             if self._answer_form.read is None:
                 return Answer()
             try:
-                return self._answer_form.read(body, event_ids, self._limit, self._client.clean)
+                return self._answer_form.read(body, event_ids, self._limit, self.client.clean)
             except ReceiverUnavailable as unavailable:
                 hint = (
                     "if the receiver answers by its status alone, set "
@@ -335,7 +327,7 @@ class HttpSink(Sink):
         media_type = declared.partition(";")[0].strip().lower()
         if self._expected not in (None, media_type):
             what = f"of another media type than {self._expected} (sink.expected_content_type)"
-            shown = self._client.clean(declared, 100) or "none"
+            shown = self.client.clean(declared, 100) or "none"
             raise ReceiverUnavailable(
                 f"the receiver's answer is {what}: {shown}", f"the receiver's answer is {what}"
             )
@@ -346,7 +338,7 @@ class HttpSink(Sink):
                 "%s answers in text/html, perhaps the login page of a proxy. Set "
                 "sink.expected_content_type to the media type of the receiver's answers, so that "
                 "such pages do not count as answers",
-                self._client.shown,
+                self.client.shown,
             )
 
     def _refuse_page(self, response: Response) -> None:
@@ -364,15 +356,15 @@ class HttpSink(Sink):
         no body.
         """
         if response.body:
-            media_type = self._client.clean(response.headers.get("Content-Type", ""), 100)
-            yield f"{media_type or 'no type'}: {self._client.excerpt(response.body)}"
+            media_type = self.client.clean(response.headers.get("Content-Type", ""), 100)
+            yield f"{media_type or 'no type'}: {self.client.excerpt(response.body)}"
 
     def _refusal(self, response: Response, in_short: str) -> str:
         """Return the reason in a response with a status other than 2xx, on one line that begins
         with ``in_short``.
         """
         status, headers, body = response
-        clean = self._client.clean
+        clean = self.client.clean
         parts = [in_short]
         if 300 <= status <= 399:
             location = clean(headers.get("Location", ""))
@@ -383,7 +375,7 @@ class HttpSink(Sink):
             parts.append(_ADVICE[status])
         if (after := headers.get("Retry-After")) is not None:
             parts.append(f"Retry-After: {clean(after, 40)}")
-        if excerpt := self._client.excerpt(body):
+        if excerpt := self.client.excerpt(body):
             parts.append(excerpt)
         return "; ".join(parts)
 

@@ -99,7 +99,7 @@ class KafkaSink(Sink):
         """Query the brokers for their metadata, including the metadata of the default topic."""
         with closing(cls.open(options, opening)) as sink:
             try:
-                brokers, partitions = sink._transmitter.ask(sink._topic)
+                brokers, partitions = sink.transmitter.ask(sink._topic)
             except sink._kafka.KafkaUnavailable as unavailable:
                 raise ReceiverUnavailable(str(unavailable)) from None
         topic = (
@@ -124,7 +124,7 @@ class KafkaSink(Sink):
         from eventlog.transport import kafka
 
         self._kafka = kafka
-        self._transmitter = kafka.Transmitter(brokers, properties, timeout)
+        self.transmitter = kafka.Transmitter(brokers, properties, timeout)
         self._topic = topic
         # The pairs of event-id and record since the last flush, in order.
         self._sent: list[tuple[str, KafkaRecord]] = []
@@ -150,7 +150,7 @@ class KafkaSink(Sink):
             for record in records:
                 topic, key, value, headers = record
                 try:
-                    self._transmitter.send(topic or self._topic, key, value, headers)
+                    self.transmitter.send(topic or self._topic, key, value, headers)
                 except self._kafka.RecordRefused as error:
                     refused[event_id] = EventResult(
                         Level.ERROR, f"Kafka refuses the record: {error}"
@@ -175,7 +175,7 @@ class KafkaSink(Sink):
         if unavailable_since:
             raise _lost(unavailable_since)
         try:
-            refused = self._transmitter.flush()
+            refused = self.transmitter.flush()
             return self._one_by_one(sent[min(refused) :]) if refused else {}
         except self._kafka.KafkaUnavailable as unavailable:
             raise _lost(str(unavailable)) from None
@@ -183,7 +183,7 @@ class KafkaSink(Sink):
     def close(self) -> None:
         """Drop unflushed records: their rows are not marked and their events are sent again."""
         self._sent = []
-        self._transmitter.close()
+        self.transmitter.close()
 
     def _one_by_one(self, sent: list[tuple[str, KafkaRecord]]) -> dict[str, EventResult]:
         """Send records again one at a time, from the first refused record on, since brokers refuse
@@ -194,8 +194,8 @@ class KafkaSink(Sink):
         """
         results: dict[str, EventResult] = {}
         for event_id, record in sent:
-            self._transmitter.send(record.topic or self._topic, *record[1:])
-            for reason in self._transmitter.flush().values():
+            self.transmitter.send(record.topic or self._topic, *record[1:])
+            for reason in self.transmitter.flush().values():
                 results[event_id] = EventResult(Level.ERROR, f"Kafka refuses the record: {reason}")
         return results
 

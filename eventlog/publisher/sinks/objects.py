@@ -348,7 +348,7 @@ class ObjectStore:
     def put(self, name: str, content: bytes) -> None:
         """Write an object; replace an existing one of this name. Raises ReceiverUnavailable."""
         try:
-            self._write(name, content)
+            self.write_object(name, content)
         except (OSError, ValueError) as error:
             why = f"{self.bucket_url}: cannot put {name}: {self._clean(error)}"
             raise ReceiverUnavailable(why, why) from None
@@ -358,7 +358,7 @@ class ObjectStore:
         need not do. Raises ConfigError.
         """
         with self._refused("cannot be written"):
-            self._write(name, b"trial\n")
+            self.write_object(name, b"trial\n")
         # On S3 Arrow leaves an empty marker of the folder, "PREFIX/". It stays, since Arrow can
         # only delete it together with all objects that are in the folder by then.
         try:
@@ -441,9 +441,9 @@ class ObjectStore:
             self.put(STATE, content)
             return
         with self._refused("cannot be written"):
-            self._write(STATE, content)
+            self.write_object(STATE, content)
 
-    def _write(self, name: str, content: bytes) -> None:
+    def write_object(self, name: str, content: bytes) -> None:
         with self._fs.open_output_stream(f"{self._path}/{name}") as stream:
             stream.write(content)
 

@@ -183,7 +183,7 @@ class StandardInput:
 
 
 @dataclass(frozen=True, slots=True)
-class CaptureSession:
+class ServerSession:
     """A session with a server (formats/gbase-cdc.md 1)."""
 
     connect: Callable[[], tuple[Connection, Transport]]

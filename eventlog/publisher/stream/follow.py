@@ -436,8 +436,8 @@ class Run:
         elif self.parking.is_recorded(tried.tries):
             self.pending.fail(events, tried)
 
-    def _fragment(self, change: Change, event_id: str, object_class: ObjectClass | None) -> Any:
-        """Return the format's fragment of a change, None if the format writes nothing for it; wait
+    def _piece(self, change: Change, event_id: str, object_class: ObjectClass | None) -> Any:
+        """Return the format's piece of a change, None if the format writes nothing for it; wait
         while a registry is unavailable.
 
         Raises FormatError, RowError; ReceiverUnavailable with ``once``, or when the publisher must
@@ -445,7 +445,7 @@ class Run:
         """
         while True:
             try:
-                return self.output.writer.fragment_of(change, event_id, object_class)
+                return self.output.writer.piece_of(change, event_id, object_class)
             except ReceiverUnavailable as failure:
                 if self.stop.is_set():
                     raise
@@ -575,7 +575,7 @@ class Run:
                 self.failures.refuse(event, self._failure(result, event))
 
     def _failure(self, result: EventResult, event: PendingEvent) -> Failure:
-        content = self.output.writer.shown(event.fragment)
+        content = self.output.writer.shown(event.piece)
         return Failure(event.sent_id, "receiver", why_refused(result), content)
 
     def send_heartbeat(self) -> None:
@@ -634,7 +634,7 @@ class Run:
         if isinstance(step, Failure):
             self.not_sent(step, self.pending.take_number())
         else:
-            self._add_events(step)
+            self.add_events(step)
         if self.is_enough:
             self.send_ready(everything=False)
         if self._is_too_far():
@@ -642,7 +642,7 @@ class Run:
         while self._is_too_far() and not self.stop.is_set():
             self._wait_for_parked()
 
-    def _add_events(self, read: Read) -> None:
+    def add_events(self, read: Read) -> None:
         """Add the events of a change. Raises the errors of ``_written``."""
         written = self._written(read, self.pending.next_number)
         if written is None:
@@ -666,7 +666,7 @@ class Run:
         """
         change, object_class = self.output.complete(read.change)
         try:
-            return self.output.events_of(change, object_class, read.event_id, self._fragment)
+            return self.output.events_of(change, object_class, read.event_id, self._piece)
         except (FormatError, RowError) as error:
             content = change_json.dumps(change)
             self.not_sent(Failure(read.event_id, error.code, str(error), content), number)

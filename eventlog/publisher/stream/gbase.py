@@ -1,4 +1,4 @@
-"""A GBase 8s (Informix) CDC stream as a source: captures in files, standard input, a session with a
+"""A GBase 8s (Informix) CDC stream as a source: files, standard input, a session with a
 server.
 """
 
@@ -28,7 +28,7 @@ class GbaseOptions(StreamOptions):
         PATH,
         "a file that grows, a directory of files that continue one another, "
         "or - for standard input",
-        example="captures",
+        example="streams",
     )
     connect: str | None = option(
         None,
@@ -59,8 +59,8 @@ class Gbase(Source):
     def open(self, options: Any, reader: Mapping[str, Any], report: Report) -> Stream:
         from eventlog.gbase.options import ReadOptions
         from eventlog.gbase.session import Capture
-        from eventlog.publisher.stream.capture_files import CaptureFiles
-        from eventlog.publisher.stream.cdc_stream import CaptureSession, StandardInput
+        from eventlog.publisher.stream.cdc_stream import ServerSession, StandardInput
+        from eventlog.publisher.stream.stream_files import StreamFiles
 
         if (options.path is None) == (options.connect is None):
             raise ConfigError("a source gbase needs either source.path or source.connect")
@@ -68,7 +68,7 @@ class Gbase(Source):
         if options.path is not None:
             if options.path.name == _STANDARD_INPUT:
                 return StandardInput(chosen)
-            return CaptureFiles(options.path, chosen, options.poll_interval)
+            return StreamFiles(options.path, chosen, options.poll_interval)
         if options.server is None or options.capture is None:
             raise ConfigError(
                 "source.connect also needs source.server, the server's name, and source.capture, "
@@ -86,15 +86,15 @@ class Gbase(Source):
 
         connect = load_function(options.connect, "source.connect", Path.cwd())
         named = replace(chosen, labels={capture.label: capture.table for capture in captures})
-        return CaptureSession(connect, captures, options.server, named)
+        return ServerSession(connect, captures, options.server, named)
 
     def kind(self, options: Any) -> str:
         if options.path is None:
             return "a session with a server"
         return (
-            "a capture on standard input"
+            "a stream on standard input"
             if options.path.name == _STANDARD_INPUT
-            else "a capture in files"
+            else "a stream in files"
         )
 
     def unused(self, options: Any) -> frozenset[str]:
@@ -107,7 +107,7 @@ class Gbase(Source):
 
     def in_words(self, token: Any) -> str:
         words = ", ".join(f"{name} {token.get(name) or 'none'}" for name in ("restart", "commit"))
-        capture = token.get("capture")
-        if capture is None:
+        place = token.get("capture")
+        if place is None:
             return words
-        return f"{words}; byte {capture['restart']['offset']} of {capture['restart']['file']}"
+        return f"{words}; byte {place['restart']['offset']} of {place['restart']['file']}"

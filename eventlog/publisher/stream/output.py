@@ -76,10 +76,10 @@ class StreamOutput:
         change: Change,
         object_class: ObjectClass | None,
         event_id: str,
-        fragment_of: Callable[[Change, str, ObjectClass | None], Any],
+        piece_of: Callable[[Change, str, ObjectClass | None], Any],
     ) -> list[Written]:
-        """Return the events of a change of ``complete``. ``fragment_of`` returns the format's
-        fragment of one, None if the format writes nothing for it.
+        """Return the events of a change of ``complete``. ``piece_of`` returns the format's
+        piece of one, None if the format writes nothing for it.
 
         Raises FormatError or RowError for a change that the format cannot hold.
         """
@@ -89,9 +89,9 @@ class StreamOutput:
         written: list[Written] = []
         for sent_id, objects, part in _parts(self.writer, change, event_id, object_class):
             numbered = self.writer.numbered
-            fragment = fragment_of(part, sent_id, object_class)
-            if fragment is not None:
-                written.append((sent_id, objects, part, fragment, numbered, described))
+            piece = piece_of(part, sent_id, object_class)
+            if piece is not None:
+                written.append((sent_id, objects, part, piece, numbered, described))
         return written
 
     def document(
@@ -103,19 +103,19 @@ class StreamOutput:
         if writer.in_records:
             catalog = self._catalog
             records = writer.records_of(
-                [each.fragment for each in events],
+                [each.piece for each in events],
                 lambda: [
                     _record_key(each, class_of_change(catalog, each.change)) for each in events
                 ],
             )
             return Document(delivery_no, document_no, ids, b"", records, make_events)
-        fragments = [each.fragment for each in events]
-        media_type, headers = writer.media_type_of(fragments), writer.headers_of(fragments)
+        pieces = [each.piece for each in events]
+        media_type, headers = writer.media_type_of(pieces), writer.headers_of(pieces)
         return Document(
             delivery_no,
             document_no,
             ids,
-            writer.body_of(fragments),
+            writer.body_of(pieces),
             (),
             make_events,
             media_type,

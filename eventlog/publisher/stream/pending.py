@@ -52,7 +52,7 @@ class PendingEvent(NamedTuple):
     objects: tuple[ObjectId, ...]
     """The objects of the event; empty = all objects."""
     change: Change
-    fragment: Any
+    piece: Any
     """The format's text or record of ``change``."""
     numbered: str = ""
     """The newest number before the event, for a format that numbers changes."""
@@ -141,14 +141,14 @@ class Pending:
         event_id: str,
         objects: tuple[ObjectId, ...],
         change: Change,
-        fragment: Any,
+        piece: Any,
         numbered: str = "",
         described: Described | None = None,
     ) -> None:
         """Add an event that was read."""
         number = self.take_number()
         self._ready.append(
-            PendingEvent(number, event_id, objects, change, fragment, numbered, described)
+            PendingEvent(number, event_id, objects, change, piece, numbered, described)
         )
         self.size += 1
 
@@ -221,7 +221,7 @@ class Pending:
                 return  # it is sent when all earlier events are answered
             waits = self._parking.is_waiting(event.object_id)  # as it was before a restart
             if waits or any(queue in self._parked for queue in event.queues):
-                self._park_last(self._ready.popleft())
+                self.park_last(self._ready.popleft())
                 continue
             if not objects.isdisjoint(event.queues):
                 return
@@ -433,7 +433,7 @@ class Pending:
         for queue in event.queues:
             self._parked.setdefault(queue, deque()).appendleft(event)
 
-    def _park_last(self, event: PendingEvent) -> None:
+    def park_last(self, event: PendingEvent) -> None:
         for queue in event.queues:
             self._parked.setdefault(queue, deque()).append(event)
 

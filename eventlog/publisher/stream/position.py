@@ -103,7 +103,7 @@ class _Tables(NamedTuple):
     failures: sa.Table
 
 
-def _position_tables(name: str) -> _Tables:
+def position_tables(name: str) -> _Tables:
     """Return the table of this name (``schema.name`` or ``name``), the table of the events without
     an answer, ``<name>_inflight``, and the table of failures, ``<name>_error``.
     """
@@ -187,7 +187,7 @@ def position_ddl(name: str, database: str) -> str:
     dialect = sa.make_url(f"{load_dialect(database).driver}://").get_dialect()()
     return "".join(
         f"{str(CreateTable(table).compile(dialect=dialect)).strip()};\n"
-        for table in _position_tables(name)
+        for table in position_tables(name)
     )
 
 
@@ -216,12 +216,12 @@ class TablePosition:
         table = self._tables.inflight
         with as_database_errors(self._connection):
             self.clock.start()
-            lines = self._connection.execute(
+            rows = self._connection.execute(
                 sa.select(table.c.entry_no, table.c.content)
                 .where(table.c.source == self._source)
                 .order_by(table.c.entry_no)
             )
-            self._entries = {int(entry_no): content for entry_no, content in lines}
+            self._entries = {int(entry_no): content for entry_no, content in rows}
             self._connection.commit()
         return dict(self._entries)
 
@@ -263,13 +263,13 @@ class TablePosition:
         Raises DatabaseError, DatabaseUnavailable.
         """
         with as_database_errors(self._connection):
-            lines = [self._storable(failure) for failure in failures]
-            failed = {str(line["event_id"]) for line in lines}
+            rows = [self._storable(failure) for failure in failures]
+            failed = {str(row["event_id"]) for row in rows}
             settled = self._failed & failed
             if self._failed:
                 settled |= self._failed & {_storable_id(self._connection, one) for one in answered}
-            self._write(saved)
-            self._write_failures(lines, settled)
+            self.write(saved)
+            self._write_failures(rows, settled)
             if entries is not None:
                 self._write_entries(entries)
             self._connection.commit()
@@ -300,7 +300,7 @@ class TablePosition:
             )
 
     def _write_failures(
-        self, lines: Sequence[Mapping[str, str | None]], settled: Collection[str]
+        self, rows: Sequence[Mapping[str, str | None]], settled: Collection[str]
     ) -> None:
         """Write failures, in place of those of earlier runs."""
         table, now = self._tables.failures, utc_now().replace(tzinfo=None)
@@ -311,13 +311,13 @@ class TablePosition:
             self._connection.execute(
                 sa.delete(table).where(of_event), [{"of_event": one} for one in settled]
             )
-        if lines:
+        if rows:
             self._connection.execute(
                 sa.insert(table),
-                [{"source": self._source, "error_time": now, **line} for line in lines],
+                [{"source": self._source, "error_time": now, **row} for row in rows],
             )
 
-    def _write(self, saved: Saved) -> None:
+    def write(self, saved: Saved) -> None:
         table, now = self._tables.position, utc_now().replace(tzinfo=None)
         token = None if saved.token is None else json.dumps(saved.token, separators=(",", ":"))
         values = {
@@ -360,7 +360,7 @@ def position_table(url: str | sa.URL, name: str, source: str) -> Iterator[TableP
     The table is locked against a second publisher until the block ends. Raises ConfigError,
     DatabaseError, PublisherAlreadyRunning.
     """
-    url, source_tables = parse_url(url), _position_tables(name)
+    url, source_tables = parse_url(url), position_tables(name)
     position = source_tables.position
     dialect = dialect_of(url)
     dialect.prepare(url)
@@ -492,11 +492,9 @@ def failures_in_table(url: str, table: str, source: str, most: int) -> list[Fail
     with _reading(url, table) as reading:
         if reading is None:
             return []
-        lines = reading.connection.execute(
-            _failures_of(reading.tables.failures, source).limit(most)
-        )
+        rows = reading.connection.execute(_failures_of(reading.tables.failures, source).limit(most))
         groups: dict[str, FailureGroup] = {}
-        for at, event_id, code, message in lines:
+        for at, event_id, code, message in rows:
             first = groups.setdefault(
                 code, FailureGroup(code, 0, at.replace(tzinfo=UTC), event_id, message)
             )
@@ -533,7 +531,7 @@ def _reading(url: str, name: str) -> Iterator[_Reading | None]:
 
     Raises ConfigError, DatabaseError.
     """
-    dialect, tables = dialect_of(parse_url(url)), _position_tables(name)
+    dialect, tables = dialect_of(parse_url(url)), position_tables(name)
     if not dialect.is_there(parse_url(url)):
         yield None
         return
@@ -552,7 +550,7 @@ def records_in_table(url: str, table: str, source: str, event_id: str | None) ->
     """
     with _reading(url, table) as reading:
         if reading is None:
-            place = _position_tables(table).position.fullname
+            place = position_tables(table).position.fullname
             return SourceRecords(place, Saved(), False, {}, ())
         position, _, failures = reading.tables
         runs, saved = reading.is_locked(), reading.of(source).load()
@@ -560,13 +558,13 @@ def records_in_table(url: str, table: str, source: str, event_id: str | None) ->
             number: decode(number, content)
             for number, content in reading.entries_of(source).items()
         }
-        lines: Sequence[Any] = ()
+        rows: Sequence[Any] = ()
         if event_id is not None:
             stored_id = _storable_id(reading.connection, event_id)
-            lines = reading.connection.execute(
+            rows = reading.connection.execute(
                 _failures_of(failures, source).where(failures.c.event_id == stored_id)
             ).all()
-    return SourceRecords(position.fullname, saved, runs, documents, _with_times(lines))
+    return SourceRecords(position.fullname, saved, runs, documents, _with_times(rows))
 
 
 def _failures_of(failures: sa.Table, source: str) -> sa.Select[Any]:
@@ -579,9 +577,9 @@ def _failures_of(failures: sa.Table, source: str) -> sa.Select[Any]:
     )
 
 
-def _with_times(lines: Sequence[Any]) -> list[tuple[datetime, Failure]]:
+def _with_times(rows: Sequence[Any]) -> list[tuple[datetime, Failure]]:
     """Return the failures that were read with their times in UTC, the newest last."""
-    return [(at.replace(tzinfo=UTC), Failure(*rest)) for at, *rest in reversed(lines)]
+    return [(at.replace(tzinfo=UTC), Failure(*rest)) for at, *rest in reversed(rows)]
 
 
 def status_in_table(url: str, table: str, source: str) -> SourceStatus:
@@ -591,7 +589,7 @@ def status_in_table(url: str, table: str, source: str) -> SourceStatus:
     """
     with _reading(url, table) as reading:
         if reading is None:
-            return SourceStatus(source, _position_tables(table).position.fullname, Saved())
+            return SourceStatus(source, position_tables(table).position.fullname, Saved())
         connection, (position, _, failures) = reading.connection, reading.tables
         runs, saved = reading.is_locked(), reading.of(source).load()
         waiting = waiting_events(reading.entries_of(source))

@@ -20,7 +20,7 @@ from eventlog.changes.json_form import database_from_json, database_to_json
 from eventlog.core.catalog import Database
 from eventlog.errors import ConfigError, DatabaseError, FormatError
 from eventlog.model import Change, ChangeOp, Lob
-from eventlog.publisher.ledger.delivery import LINE_FORMAT, Tried, read_tried, refuse_newer
+from eventlog.publisher.ledger.delivery import ENTRY_FORMAT, Tried, read_tried, refuse_newer
 from eventlog.publisher.stream import Described
 
 _DIALECT = "source"
@@ -69,17 +69,17 @@ def encode(document: RecordedDocument) -> str:
     with ``suspect``, ``failures`` or ``parked``, which have the same form as in the in-flight entry
     of a log; or ``{"line_format": 1, "settled": [[event_id, digest], ...]}``.
     """
-    line: dict[str, Any] = {"line_format": LINE_FORMAT}
+    entry: dict[str, Any] = {"line_format": ENTRY_FORMAT}
     if document.settled:
-        return json.dumps({**line, "settled": document.settled}, separators=(",", ":"))
+        return json.dumps({**entry, "settled": document.settled}, separators=(",", ":"))
     tables = dict.fromkeys(event.described for event in document.events if event.described)
     if tables:
-        line["tables"] = [
+        entry["tables"] = [
             database_to_json(Database(_DIALECT, each.schema, (each.table,))) for each in tables
         ]
     if document.tried is not None:
-        line |= document.tried.as_member()
-    line["events"] = [
+        entry |= document.tried.as_member()
+    entry["events"] = [
         {
             "number": event.number,
             "id": event.sent_id,
@@ -88,24 +88,24 @@ def encode(document: RecordedDocument) -> str:
         }
         for event in document.events
     ]
-    return json.dumps(line, separators=(",", ":"))
+    return json.dumps(entry, separators=(",", ":"))
 
 
 def decode(entry_no: int, content: str) -> RecordedDocument:
     """Return the document of an entry. Raises DatabaseError for a content that it cannot read."""
     try:
-        line = json.loads(content)
-        refuse_newer(entry_no, line)
-        if "settled" in line:
-            settled = [SettledEvent(str(one), str(digest)) for one, digest in line["settled"]]
+        entry = json.loads(content)
+        refuse_newer(entry_no, entry)
+        if "settled" in entry:
+            settled = [SettledEvent(str(one), str(digest)) for one, digest in entry["settled"]]
             return RecordedDocument([], settled=settled)
         tables = {}
-        for each in line.get("tables", ()):
+        for each in entry.get("tables", ()):
             database = database_from_json(each)
             (table,) = database.tables
             tables[database.schema, table.name] = Described(database.schema, table)
         events = []
-        for each in line["events"]:
+        for each in entry["events"]:
             op, fields = _OP, [_from_json(field) for field in each["change"]]
             fields[op] = ChangeOp(fields[op])
             change = Change(*fields)
@@ -118,7 +118,7 @@ def decode(entry_no: int, content: str) -> RecordedDocument:
                     tables.get((change.schema, change.table)),
                 )
             )
-        return RecordedDocument(events, read_tried(line))
+        return RecordedDocument(events, read_tried(entry))
     except (TypeError, ValueError, KeyError, AttributeError, ConfigError, FormatError) as error:
         raise DatabaseError(
             f"the entry {entry_no} of the events without an answer cannot be read ({error}). If "

@@ -51,7 +51,7 @@ _NEW_PARTITIONS: Final = 60.0
 _NEW_METADATA: Final = 1.0
 """The same, while a message waits for its metadata, whose topic may be new."""
 
-_MAX_UNDECODED: Final = 1000
+MAX_UNDECODED: Final = 1000
 """The most messages of a topic that are kept while none of them has a known schema. If there are
 more, the options must be wrong.
 """
@@ -300,7 +300,7 @@ class _MessageSteps:
             _log.warning(
                 "%s; it is skipped when another message of %s can be read", unread.message, topic
             )
-        if len(held) > _MAX_UNDECODED:
+        if len(held) > MAX_UNDECODED:
             raise self._unreadable(topic)
 
     def _unreadable(self, topic: str) -> UnknownSchema:

@@ -10,5 +10,5 @@ from .leaves import refuse_unless_owner as refuse_unless_owner
 from .purge import Extent as Extent
 from .purge import extent_of as extent_of
 from .purge import purge_batches as purge_batches
-from .purge import purge_error_lines as purge_error_lines
+from .purge import purge_error_rows as purge_error_rows
 from .retention import with_retention as with_retention

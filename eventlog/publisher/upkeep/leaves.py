@@ -318,7 +318,7 @@ def _why_needed(log: OpenLog, leaf: Leaf, undone: Mapping[str, Ranges]) -> str:
         return claim.in_words
     if why := _why_undone(log, log.table, undone):
         return why
-    return next((one.in_words for one in reads_of_log(log) if one.position < last), "")
+    return next((one.in_words for one in reads_of_log(log) if one.reached < last), "")
 
 
 def _why_undone(log: OpenLog, table: LogTable, undone: Mapping[str, Ranges]) -> str:
@@ -356,10 +356,10 @@ def why_kept(log: OpenLog, leaf: Leaf) -> str:
     first, last = _range_of(leaf)
     undone = dict[str, Ranges]()
     moved = {}
-    for line in read_consumers(log):
-        line.done.discard(line.requeued.rows)
-        undone[line.name] = within(line.done.gaps(last), first, last)
-        moved[line.name] = line.moved or line.begun
+    for entry in read_consumers(log):
+        entry.done.discard(entry.requeued.rows)
+        undone[entry.name] = within(entry.done.gaps(last), first, last)
+        moved[entry.name] = entry.moved or entry.begun
     reason = _why_needed(log, leaf, undone)
     for name, time in moved.items():
         if reason.startswith(f"consumer {name} has"):

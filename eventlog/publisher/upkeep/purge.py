@@ -25,11 +25,11 @@ from eventlog.sql.log.rows import extent
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.readers.consumers import done_by_consumers
 
-_YOUNG: Final = 10_000
+YOUNG: Final = 10_000
 """A purge ends after so many consecutive rows that are younger than the requested age."""
 _APART: Final = 300
 """The number of record_ids between two gaps that are read as one, as by a publisher."""
-_WHOLE: Final = timedelta(days=7)
+WHOLE: Final = timedelta(days=7)
 """The age at which the notes of removed rows expire.
 
 The next purge then also finds rows that a transaction has committed late, or that somebody has put
@@ -54,7 +54,7 @@ def extent_of(log: OpenLog) -> Extent:
     last = highest_id(log)
     now, purged = utc_now(log.connection, log.dialect), read_purged(log)
     # If the last record_id is below the recorded rows, the log was emptied or restored.
-    if purged is not None and now - purged.whole < _WHOLE and purged.rows.top <= last:
+    if purged is not None and now - purged.whole < WHOLE and purged.rows.top <= last:
         return Extent(purged.rows.floor + 1, last, purged)
     first, last = extent(log) or (1, 0)
     return Extent(first, last, PurgedRows(RecordSet(max(first - 1, 0)), now))
@@ -82,7 +82,7 @@ def purge_batches(
     spans = known.gaps(last) if first > 0 else [(first, 0), *known.gaps(last)]
     young = batches = 0
     for begin, end in joined(spans, _APART):
-        while begin <= end and (to_the_end or young < _YOUNG):
+        while begin <= end and (to_the_end or young < YOUNG):
             deliveries, _ = read_recorded(log)
             done = done_by_consumers(log)
             batch = purge_rows(
@@ -100,7 +100,7 @@ def purge_batches(
         write_purged(log, PurgedRows(gone, whole))
 
 
-def purge_error_lines(
+def purge_error_rows(
     log: OpenLog,
     size: int,
     event_time: datetime,

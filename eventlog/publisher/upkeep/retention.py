@@ -148,8 +148,8 @@ def _transaction(measured: Measured) -> str:
             f"for {age(seconds)}"
         )
     snapshot = measured.oldest_snapshot
-    # A purge waits for a snapshot that passes.
+    # A purge waits for a database snapshot that passes.
     if snapshot is not None and (snapshot.seconds is None or snapshot.seconds >= PATIENCE):
         since = "" if snapshot.seconds is None else f" for {age(snapshot.seconds)}"
-        return f"{snapshot.who} has had a snapshot{since}"
+        return f"{snapshot.who} has had a database snapshot{since}"
     return "no purge by the owner of the log has run"

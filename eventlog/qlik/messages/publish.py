@@ -62,14 +62,14 @@ def write_options(options: PublishOptions, publishing: Publishing) -> WriteOptio
 
 
 class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
-    """A writer of events as messages. A fragment is the records of an event.
+    """A writer of events as messages. A piece is the records of an event.
 
     The columns come from the classes; a change of them raises the version of the table.
     """
 
     needs = frozenset({Need.TIMES, Need.NUMBERS})
     in_records = True
-    fragments_are_records = True
+    pieces_are_records = True
     joins_new_key = True
 
     def __init__(
@@ -85,7 +85,7 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
         self._messages: EventMessages | None = None
         self._described: dict[str, ObjectClass] = {}
 
-    def fragment_of(
+    def piece_of(
         self, change: Change, event_id: str, object_class: ObjectClass | None
     ) -> tuple[KafkaRecord, ...] | None:
         name = table_name(change.schema, change.table)
@@ -105,12 +105,12 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
     def resume(self, numbered: str) -> None:
         self._writer.state = resume(numbered or None)
 
-    def body(self, fragments: Sequence[tuple[KafkaRecord, ...]]) -> bytes:
+    def body(self, pieces: Sequence[tuple[KafkaRecord, ...]]) -> bytes:
         """Return the records as lines, for people: sinks take the records themselves."""
         # Imports the reader too, which no other method needs.
         from eventlog.qlik.messages.message_files import line_of
 
-        return b"".join(line_of(record) for fragment in fragments for record in fragment)
+        return b"".join(line_of(record) for piece in pieces for record in piece)
 
     def first(self, delivery_no: int, before: str, raised: datetime | None) -> str:
         now = self._utc_now()

@@ -1,9 +1,9 @@
 """Convert all waiting rows of the log to files with Spark: ``eventlog backlog``.
 
-The log is read in parts from one snapshot and folded into the same events that the publisher would
-send. Rows near the ends of a part may fold with rows of the next part, so they are first shuffled
-by object. The events are sorted into queue order and written to files. Afterwards exactly the rows
-that were read are marked.
+The log is read in parts from one database snapshot and folded into the same events that the
+publisher would send. Rows near the ends of a part may fold with rows of the next part, so they are
+first shuffled by object. The events are sorted into queue order and written to files. Afterwards
+exactly the rows that were read are marked.
 """
 
 from __future__ import annotations
@@ -433,7 +433,7 @@ def _convert(
         directory.make(IDS)
         recorded, before = write_recorded(job, directory, deliveries)
         job = replace(job, before=before)
-        reports = _run_job(spark, job, request) if parts else []
+        reports = run_job(spark, job, request) if parts else []
     return _finish(
         context, opened, job, recorded, reports, settings, None if request.no_claim else extent
     )
@@ -492,7 +492,7 @@ def _buckets(request: Request, cores: int, rows: int) -> int:
     return min(buckets, request.connections) if request.connections else buckets
 
 
-def _run_job(spark: SparkSession, job: Job, request: Request) -> list[PartReport]:
+def run_job(spark: SparkSession, job: Job, request: Request) -> list[PartReport]:
     """Run the three stages (``fold``, ``write``), and return the reports of the parts in their
     order.
     """

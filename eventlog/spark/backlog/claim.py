@@ -195,13 +195,13 @@ def _committed(context: Context) -> Iterator[Connection]:
 
 
 Extent = tuple[int, Writers]
-"""The extent of a job's snapshot: the last record_id with status N (0 = no row has it), and the
-open transactions that have written to the log.
+"""The extent of a job's database snapshot: the last record_id with status N (0 = no row has it),
+and the open transactions that have written to the log.
 """
 
 
 def extent_of(context: Context, reader: Connection) -> Extent:
-    """Return the extent of the snapshot that ``reader`` has just joined."""
+    """Return the extent of the database snapshot that ``reader`` has just joined."""
     last = tail(context.log.on(reader)) or 0
     with _committed(context):
         # Read after the tail, so that a transaction with a record_id below it is among the writers,
@@ -311,7 +311,7 @@ def release(config: Config, out: str, *, force: bool = False, dry: bool = False)
 
 MARKED: Final = "_marked"
 """The folder that lists the marked parts."""
-_BATCH_ROWS: Final = 20_000
+BATCH_ROWS: Final = 20_000
 """The number of rows marked in one transaction."""
 
 _Range = tuple[int, int]
@@ -351,7 +351,7 @@ def mark(
         progress,
     ):
         try:
-            marked = _mark_rows(context, directory, manifest, threads, done)
+            marked = mark_rows(context, directory, manifest, threads, done)
         except BaseException as error:
             error.add_note(
                 "marking has begun; run the same command again to mark the remaining rows"
@@ -423,7 +423,7 @@ def _verify(directory: Directory, manifest: Manifest, claim: BacklogClaim, threa
         )
 
 
-def _mark_rows(
+def mark_rows(
     context: Context,
     directory: Directory,
     manifest: Manifest,
@@ -456,7 +456,7 @@ def _mark_rows(
             for good, failures, rows in _batches(directory, part.ids):
                 still_locked()
                 marked += _keep_loopback(log, context.options, good) if part.rows_loopback else 0
-                marked += _write(log, context.options, good, failures)
+                marked += write_marks(log, context.options, good, failures)
                 log.commit()
                 done(rows)
         directory.write(_mark_of(part.part), b"")
@@ -487,7 +487,7 @@ def _mark_deliveries(context: Context, directory: Directory, manifest: Manifest)
             continue
         with _committed(context):
             for good, failures, _ in _batches(directory, delivery.ids):
-                changed += _write(context.log, context.options, good, failures)
+                changed += write_marks(context.log, context.options, good, failures)
         directory.write(listed, b"")
     return changed
 
@@ -503,21 +503,21 @@ def _batches(
     for first, last, status, code, message in zip(
         *(column.to_pylist() for column in table.columns), strict=True
     ):
-        for start in range(first, last + 1, _BATCH_ROWS):
-            end = min(last, start + _BATCH_ROWS - 1)
+        for start in range(first, last + 1, BATCH_ROWS):
+            end = min(last, start + BATCH_ROWS - 1)
             if status == Status.SUCCESS:
                 good.append((start, end))
             else:  # a single row
                 failures.append((start, code, message))
             rows += end - start + 1
-            if rows >= _BATCH_ROWS:
+            if rows >= BATCH_ROWS:
                 yield good, failures, rows
                 good, failures, rows = [], [], 0
     if rows:
         yield good, failures, rows
 
 
-def _write(
+def write_marks(
     log: OpenLog, options: PublisherOptions, good: Sequence[_Range], failures: Sequence[RowFailure]
 ) -> int:
     """Mark the given rows in the current transaction."""
@@ -536,7 +536,7 @@ def _write(
             row.record_id for row in log.read_rows(ids) if unpadded(row.status) == Status.NEW
         }
         changed += log.mark(Status.ERROR, ids)
-        add_errors(log, [line for line in failures if line[0] in waiting])
+        add_errors(log, [entry for entry in failures if entry[0] in waiting])
     return changed
 
 

@@ -70,7 +70,7 @@ from eventlog.sql.port import LogPart, Window, counted_rows
 # --- read a part ----------------------------------------------------------------------------------
 
 _RECORD_ID: Final = itemgetter(0)
-_BATCH_ROWS: Final = 10_000
+BATCH_ROWS: Final = 10_000
 """The number of rows that a task reads in one transaction."""
 
 
@@ -175,11 +175,11 @@ def read_batches(
     """
     last: int | None = part.first - 1
     while last is not None:
-        window = Window(last + 1, part.last, _BATCH_ROWS)
+        window = Window(last + 1, part.last, BATCH_ROWS)
         with session.batch() as context:
             fragments = [one for one in context.log.read_fields(window, fields) if one]
         yield from fragments
-        is_full = sum(map(len, fragments)) == _BATCH_ROWS
+        is_full = sum(map(len, fragments)) == BATCH_ROWS
         last = _RECORD_ID(fragments[-1][-1]) if is_full else None
 
 
@@ -399,7 +399,7 @@ class Builder:
 
     @property
     def session(self) -> SnapshotSession:
-        """A session that reads the snapshot. It is opened at first use."""
+        """A session that reads the database snapshot. It is opened at first use."""
         if self._session is None:
             self._session = self._stack.enter_context(snapshot_session(self._job))
         return self._session
@@ -432,15 +432,15 @@ class Builder:
         if numbered is not NOTHING:
             self.numbered[part] = total((self.numbered.get(part, NOTHING), numbered))
         by_part: dict[int, list[RowFailure]] = {part: []}
-        for line in failures:
-            by_part.setdefault(self._job.part_of(line[0]), []).append(line)
-        for number, lines in by_part.items():
-            outcomes = PartOutcomes(lines, dict(counts) if number == part else {})
+        for failure in failures:
+            by_part.setdefault(self._job.part_of(failure[0]), []).append(failure)
+        for number, several in by_part.items():
+            outcomes = PartOutcomes(several, dict(counts) if number == part else {})
             yield Blob(OUTCOMES, number, places[0], outcomes.packed())
 
     def _query_back(
         self, object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
     ) -> Mapping[str, CurrentRow]:
-        """Return the rows of objects in the snapshot."""
+        """Return the rows of objects in the database snapshot."""
         with self.session.batch() as context:
             return context.query_back(object_class, keys, attributes)

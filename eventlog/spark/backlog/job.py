@@ -153,14 +153,15 @@ def catalog(job: Job) -> Catalog:
 
 
 class SnapshotSession:
-    """A session that reads the job's snapshot."""
+    """A session that reads the job's database snapshot."""
 
     def __init__(self, context: Context, snapshot: str) -> None:
         self._context, self._snapshot = context, snapshot
 
     @contextmanager
     def batch(self) -> Iterator[Context]:
-        """Give a context that reads the snapshot, in a transaction that ends with the block
+        """Give a context that reads the database snapshot, in a transaction that ends with the
+        block
         (spec/event-log.md 8.6).
 
         Raises SnapshotOutdated, DatabaseError as ``OpenDatabase.in_snapshot`` does.
@@ -171,7 +172,7 @@ class SnapshotSession:
 
 @contextmanager
 def snapshot_session(job: Job) -> Iterator[SnapshotSession]:
-    """Open a session for the job's snapshot, which ends with the block.
+    """Open a session for the job's database snapshot, which ends with the block.
 
     Raises DatabaseError, also for errors of the block.
     """

@@ -124,7 +124,7 @@ Connect).
 _POLLS: Final = 4
 """The number of successive polls that must return the same number."""
 _MAX_POLLS: Final = 10
-_POLL_SECONDS: Final = 0.3
+POLL_SECONDS: Final = 0.3
 _SHIP: Final = "ship the driver's environment with --archives, and set PYSPARK_PYTHON to its Python"
 
 
@@ -144,14 +144,14 @@ def counting_cores(spark: SparkSession) -> Iterator[Callable[[], int]]:
     ended = Event()
 
     def poll() -> None:
-        while not ended.wait(_POLL_SECONDS):
+        while not ended.wait(POLL_SECONDS):
             seen.append(int(context.defaultParallelism))
 
     def number() -> int:
         for _ in range(_MAX_POLLS):
             if len(seen) == _POLLS and len(set(seen)) == 1:
                 break
-            sleep(_POLL_SECONDS)
+            sleep(POLL_SECONDS)
         return seen[-1] if seen else int(context.defaultParallelism)
 
     thread = start_thread(poll, "eventlog-executors")

@@ -308,7 +308,7 @@ class ChangeLog:
     """The record_ids that were never used, up to the record_id that the checks for open
     transactions show.
     """
-    line: RecordSet | None = None
+    recorded: RecordSet | None = None
     """The consumer's entry in the log, which records the rows that are done; None without a
     consumer.
     """
@@ -374,14 +374,14 @@ class ChangeLog:
             )
         log.db.begin_publishing()
         log.check_rights(Purpose.STREAM)
-        line = read_epoch(log)
-        if reasons := differing(line.server, log.server_parts()):
+        entry = read_epoch(log)
+        if reasons := differing(entry.server, log.server_parts()):
             raise OtherEpoch(
                 f"the database of the log {log} may have lost recent transactions (failover or "
                 f"restore): {'; '.join(reasons)}. Start the log's publisher or a consumer of it "
                 "first: it begins the new epoch"
             )
-        self.epoch = line.epoch
+        self.epoch = entry.epoch
 
     def _enter_as_consumer(self, log: OpenLog, config: Config, consumer: str) -> None:
         begins = _BEGINS.get(self.start_from, self.start_from)
@@ -393,10 +393,10 @@ class ChangeLog:
         ledger.lock()
         self.epoch = settle_epoch(log, ledger, Used(), server)
         record_consumer_start(log, consumer, consumers.ConsumerStart(_SINK))
-        line = consumers.read_consumer(log, consumer)
-        assert line is not None  # the consumer was registered under the lock
-        self.line, self.begun = line.done, line.begun.isoformat()
-        self.entries = line.entries
+        entry = consumers.read_consumer(log, consumer)
+        assert entry is not None  # the consumer was registered under the lock
+        self.recorded, self.begun = entry.done, entry.begun.isoformat()
+        self.entries = entry.entries
 
     def close(self) -> None:
         """Close the connection, and so release the consumer."""
@@ -465,8 +465,8 @@ class ChangeLog:
 
     def _first_set(self, log: OpenLog) -> RecordSet:
         """Return the rows that a new query counts as read."""
-        if self.line is not None:
-            return self.line.copy()
+        if self.recorded is not None:
+            return self.recorded.copy()
         if self.start_from in _BEGINS:
             return consumers.first_set(log, _BEGINS[self.start_from])
         if start_time_of(self.start_from) is not None:
@@ -518,7 +518,7 @@ class ChangeLog:
                         self._record_unused(log, between(start.done, decided))
                     return start
                 if max_rows is not None and limit is not None and number == limit:
-                    rows = self._without_open(log, rows, last)
+                    rows = self.without_open(log, rows, last)
                     number, _ = count_rows(log, rows)
                     if not number:  # the first group is open: the batch reads on
                         limit *= 2
@@ -559,7 +559,7 @@ class ChangeLog:
         if new:
             self.unused.add(within(new, read_removed(log) + 1, new[-1][1]))
 
-    def _without_open(self, log: OpenLog, rows: Sequence[Range], last: int) -> list[Range]:
+    def without_open(self, log: OpenLog, rows: Sequence[Range], last: int) -> list[Range]:
         """Return the rows of a full window that ends at ``last``, without the groups that are still
         open there and the groups that begin after the first open group.
         """
@@ -591,8 +591,8 @@ class ChangeLog:
         bare = minus(minus(start.done.gaps(removed), start.absent), self.unused)
         # A consumer registered after the checkpoint does not protect the rows the checkpoint still
         # needs.
-        if self.line is not None and start.line == self.begun:
-            bare = common(bare, self.line.spans)
+        if self.recorded is not None and start.begun == self.begun:
+            bare = common(bare, self.recorded.spans)
         if bare and count_rows(log, bare)[0] < length(bare):
             raise RowsRemoved(
                 f"rows of the log {log} up to record_id {removed} have been purged, and the stream "
@@ -635,15 +635,15 @@ class ChangeLog:
             return
         with self._session() as log:
             self._check_epoch(end)
-            assert self.line is not None
-            done = self.line.copy()
+            assert self.recorded is not None
+            done = self.recorded.copy()
             done.add(end.done.spans)
             # Rows that were requeued are not read again: a checkpoint only grows.
             consumers.pop_requeued(log, self.consumer)
-            if done.encode() != self.line.encode():
+            if done.encode() != self.recorded.encode():
                 written = consumers.SetEntries(self.consumer, self.entries)
                 self.entries = consumers.write_done(log, written, done)
-            self.line = done
+            self.recorded = done
 
 
 def check_counted(counted: int, expected: int, part: Range) -> None:

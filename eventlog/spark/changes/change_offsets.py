@@ -24,7 +24,7 @@ class Offset(NamedTuple):
     """The record_ids, up to the highest removed one, that were missing in the log when the query
     began.
     """
-    line: str
+    begun: str
     """The time when the consumer was registered that protects the unread rows from a purge; empty
     without a consumer.
     """
@@ -33,7 +33,7 @@ class Offset(NamedTuple):
         """Return the offset as Spark stores it."""
         return {
             "epoch": self.epoch,
-            "line": self.line,
+            "line": self.begun,
             "done": self.done.encode(),
             "absent": self.absent.encode(),
             "rows": self.rows,

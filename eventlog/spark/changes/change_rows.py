@@ -188,8 +188,8 @@ class Rows:
     def _documents(self, events: Sequence[Outgoing]) -> list[str]:
         writer = self._document
         assert writer is not None
-        fragments = writer.fragments(self._catalog, Delivery(0, {}), events)
-        return [writer.body_of([fragment]).decode().rstrip("\n") for fragment in fragments]
+        pieces = writer.pieces(self._catalog, Delivery(0, {}), events)
+        return [writer.body_of([piece]).decode().rstrip("\n") for piece in pieces]
 
 
 def _changed(event: Outgoing, change: Change) -> Sequence[str] | None:

@@ -57,7 +57,7 @@ _QUERY: Final = "query"
 """The keys in a commit's metadata for its batch: so that a commit is recognized that is newer than
 a version of the table.
 """
-_COMMITS: Final = (10, 1_000, None)
+COMMITS: Final = (10, 1_000, None)
 """How many of the newest commits are read, in turn, until one names the rows of the log. Reading a
 day's commits may take longer than the time between two.
 """
@@ -238,7 +238,7 @@ class DeltaCopy:
         of the table has no commit that names them.
         """
         table = self._table()
-        for limit in _COMMITS:
+        for limit in COMMITS:
             # The history also has commits that are newer than ``table``, without their versions.
             recorded = next(
                 (commit[DONE] for commit in table.history(limit) if _names_rows(commit, table)),

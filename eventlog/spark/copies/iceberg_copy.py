@@ -150,7 +150,7 @@ class IcebergCopy:
         change, if the log has it.
         """
         note = stored.after(columns)
-        table, own, new = self._with_new_columns(columns.schema, note)
+        table, own, new = self.with_new_columns(columns.schema, note)
         if not source.rows.num_rows and not new.names and note == stored:
             return
         if int(table.properties.get(_BATCH + batch.query, -1)) >= batch.number:
@@ -182,7 +182,7 @@ class IcebergCopy:
         another number, another driver has written, and nothing is appended.
         """
         self._made(content, schema)
-        table, _, new = self._with_new_columns(schema, note)
+        table, _, new = self.with_new_columns(schema, note)
         done = table.properties.get(_BATCH + batch.query)
         if (None if done is None else int(done)) != behind:
             return
@@ -262,9 +262,7 @@ class IcebergCopy:
             )
         return self._table()
 
-    def _with_new_columns(
-        self, schema: pa.Schema, note: Note
-    ) -> tuple[Table, pa.Schema, pa.Schema]:
+    def with_new_columns(self, schema: pa.Schema, note: Note) -> tuple[Table, pa.Schema, pa.Schema]:
         """Give the table's columns the types of a schema. Return the table, its columns, and the
         columns of the schema that it does not have yet.
         """

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _REMOVING: Final = "eventlog.removing"
 """The property with the manifest lists of expired snapshots whose files may still exist."""
-_SMALL_BYTES: Final = 16 * 2**20
+SMALL_BYTES: Final = 16 * 2**20
 """The size in bytes; smaller files are compacted."""
 
 
@@ -139,7 +139,7 @@ def compact(table: Table, schema: pa.Schema) -> None:
     if int(now.summary["total-data-files"] or 0) < MANY_FILES:
         return
     files = table.scan().plan_files()
-    small = [one for one in files if one.file.file_size_in_bytes < _SMALL_BYTES]
+    small = [one for one in files if one.file.file_size_in_bytes < SMALL_BYTES]
     if len(small) < MANY_FILES:
         return
     scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())

@@ -1,1 +1,1 @@
-"""Captures, messages and change tables as DataFrames, and their conversion."""
+"""Inputs, messages and change tables as DataFrames, and their conversion."""

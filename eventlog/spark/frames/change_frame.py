@@ -20,7 +20,7 @@ from eventlog.conversion import in_own_options, read_options
 from eventlog.core.arguments import NAME, OPTIONS, PATH_OR_URL, check_arguments
 from eventlog.core.values.moments import aware_utc
 from eventlog.model import Change
-from eventlog.spark.frames.captures import captures
+from eventlog.spark.frames.inputs import inputs
 from eventlog.spark.frames.sorting import work_on
 from eventlog.spark.session.arguments import SESSION, STRUCT, check_pandas
 from eventlog.spark.session.arrow_rows import arrays_of, structs_of
@@ -67,7 +67,7 @@ def _schema_with(columns: t.StructType | None) -> t.StructType:
     return t.StructType(fields + [t.StructField(f"{name}_present", _TEXTS) for name in _IMAGES])
 
 
-def read_captures(
+def read_inputs(
     spark: SparkSession,
     format: str,
     source: str | Path,
@@ -77,21 +77,21 @@ def read_captures(
     strict: bool = True,
     nulled: Accumulator[int] | None = None,
 ) -> DataFrame:
-    """Return the changes of a file or of a directory of captures. One task reads
-    each capture.
+    """Return the changes of a file or of a directory of inputs. One task reads
+    each input.
 
     ``options`` are the options of the format's reader, as in ``--options``. ``columns`` are the
     columns of the table, for structs in place of JSON; other columns of an image are left out. With
     ``strict`` an unreadable change fails the query, otherwise it is skipped. ``nulled`` counts
     values that become null because the types of a struct cannot hold them: special times
     (spec/xds.md 6.3), and NaN and infinity of decimals. Any other value that its type cannot hold
-    unchanged fails the query. The rows of a capture are in the order of the capture. To order a
+    unchanged fails the query. The rows of an input are in the order of the input. To order a
     whole source, sort by ``position`` (as a number if the source is an event log) and, where
     needed, by ``event_number``. Raises ConfigError; a query fails with FormatError.
     """
     check_pandas()
     check_arguments(
-        "read_captures",
+        "read_inputs",
         spark=(spark, SESSION),
         format=(format, NAME),
         source=(source, PATH_OR_URL),
@@ -100,9 +100,9 @@ def read_captures(
     )
     named = read_options({"reader": options or {}})["reader"]
     reader = in_own_options(format, "reader", named)
-    frame, captures_in = work_on(
+    frame, inputs_in = work_on(
         spark,
-        captures(format, str(source), reader),
+        inputs(format, str(source), reader),
         format,
         reader,
         strict=strict,
@@ -112,8 +112,8 @@ def read_captures(
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_collector()
-        for _, read_capture in captures_in(batches):
-            yield from batches_of(read_capture(Report(strict=strict)), columns, nulled)
+        for _, read_input in inputs_in(batches):
+            yield from batches_of(read_input(Report(strict=strict)), columns, nulled)
 
     return frame.mapInArrow(read, schema)
 
@@ -135,7 +135,7 @@ def batch_of(
     nulled: Accumulator[int] | None = None,
 ) -> pa.RecordBatch:
     """Return changes as a batch of rows with the columns of ``_schema_with``. ``nulled`` is as in
-    ``read_captures``.
+    ``read_inputs``.
 
     Raises FormatError for a value that the type of its column cannot hold.
     """

@@ -1,16 +1,16 @@
-"""``eventlog convert --spark``: convert directories of captures to files of any format; each
-capture is converted by one task.
+"""``eventlog convert --spark``: convert directories of inputs to files of any format; each
+input is converted by one task.
 
-A task reads its capture and writes its changes with the functions of the row-by-row converter. All
+A task reads its input and writes its changes with the functions of the row-by-row converter. All
 numbers in the output (record_ids, change sequences, log sequences, addresses) begin again in each
-capture: each capture becomes a separate log, stream or queue, in a separate directory. In the
+input: each input becomes a separate log, stream or queue, in a separate directory. In the
 output
 
-* each capture becomes a file of XDS, CloudEvents, Debezium or JSON lines at the top,
-  ``<capture>.xmll``, ``<capture>.jsonl``;
-* in the other formats ``<capture>/`` holds ``rows.jsonl``, ``messages.jsonl``, ``capture.cdc``, the
+* each input becomes a file of XDS, CloudEvents, Debezium or JSON lines at the top,
+  ``<input>.xmll``, ``<input>.jsonl``;
+* in the other formats ``<input>/`` holds ``rows.jsonl``, ``messages.jsonl``, ``capture.cdc``, the
   queue's or the change tables' files;
-* ``_manifest.json`` lists the captures by name, with their reports, and ``_SUCCESS`` is written
+* ``_manifest.json`` lists the inputs by name, with their reports, and ``_SUCCESS`` is written
   last.
 """
 
@@ -41,22 +41,22 @@ from eventlog.model import Change
 from eventlog.publisher.context import JobProgress
 from eventlog.registry import format_named
 from eventlog.spark.directory import TEMPORARY, Directory, Owner, job_directory
-from eventlog.spark.frames.captures import Capture, captures
+from eventlog.spark.frames.inputs import Input, inputs
 from eventlog.spark.frames.sorting import Read, work_on
 from eventlog.spark.session.arguments import check_pandas
 from eventlog.spark.session.in_tasks import tune_collector
 from eventlog.spark.session.session import as_spark_failed, open_session, shown
 
 
-class CaptureFailed(EventlogError):
-    """A capture that cannot be converted; the message names it and the reason."""
+class InputFailed(EventlogError):
+    """An input that cannot be converted; the message names it and the reason."""
 
     code = "capture_failed"
 
 
 @dataclass(frozen=True, slots=True)
-class CaptureReport:
-    """The outcome of one capture, with the report of its conversion."""
+class InputReport:
+    """The outcome of one input, with the report of its conversion."""
 
     name: str
     output: str
@@ -74,28 +74,28 @@ class CaptureReport:
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """A finished conversion, with its ``captures`` by name. ``resumed``: the conversion was already
+    """A finished conversion, with its ``inputs`` by name. ``resumed``: the conversion was already
     finished, and nothing was done.
     """
 
-    captures: tuple[CaptureReport, ...]
+    inputs: tuple[InputReport, ...]
     resumed: bool
 
     def report(self) -> Report:
-        """Return one report of all captures, in which problems begin with the capture's name."""
+        """Return one report of all inputs, in which problems begin with the input's name."""
         counters: Counter[str] = Counter()
         lost: Counter[str] = Counter()
-        for one in self.captures:
+        for one in self.inputs:
             counters.update(one.counters)
             lost.update(one.lost)
-        failed = [one for one in self.captures if one.failed is not None]
+        failed = [one for one in self.inputs if one.failed is not None]
         if failed:
             counters["captures_failed"] = len(failed)
         problems = [f"{one.name}, not converted: {one.failed}" for one in failed]
-        problems += [f"{one.name}: {problem}" for one in self.captures for problem in one.problems]
+        problems += [f"{one.name}: {problem}" for one in self.inputs for problem in one.problems]
         return Report(
-            sum(one.read for one in self.captures),
-            sum(one.written for one in self.captures),
+            sum(one.read for one in self.inputs),
+            sum(one.written for one in self.inputs),
             counters,
             problems=problems[:PROBLEMS_KEPT],
             lost=lost,
@@ -128,19 +128,19 @@ def convert(
     spark: SparkSession | None = None,
     quiet: bool = True,
 ) -> Conversion:
-    """Convert all captures of ``source`` to files in the directory ``target``, both reachable by
+    """Convert all inputs of ``source`` to files in the directory ``target``, both reachable by
     driver and workers.
 
     ``map`` and ``strict`` are as in ``eventlog.convert``. ``spark`` is the session, by default one
-    on ``master``. A capture that cannot be converted has no output; the others are converted. A
-    finished target does not change, except that failed captures are tried again; the remains of an
+    on ``master``. An input that cannot be converted has no output; the others are converted. A
+    finished target does not change, except that failed inputs are tried again; the remains of an
     unfinished run are discarded. Raises ConfigError, SparkFailed and, with ``strict`` or if no
-    capture could be converted, CaptureFailed for the first by name; the target has no ``_SUCCESS``
+    input could be converted, InputFailed for the first by name; the target has no ``_SUCCESS``
     then.
     """
     check_pandas()
     check_arguments(
-        "convert_captures",
+        "convert_inputs",
         source_format=(source_format, NAME),
         target_format=(target_format, NAME),
         source=(source, PATH_OR_URL),
@@ -170,9 +170,9 @@ def convert(
             "Give another directory"
         )
     _check_writer(job)
-    waiting = captures(source_format, source, job.reader)
-    outputs = [_output_place(job, capture).parts[0] for capture in waiting]
-    kept: Sequence[CaptureReport] = ()
+    waiting = inputs(source_format, source, job.reader)
+    outputs = [_output_place(job, input).parts[0] for input in waiting]
+    kept: Sequence[InputReport] = ()
     identity = {
         "from": source_format,
         "to": target_format,
@@ -182,7 +182,7 @@ def convert(
     owner = Owner("conversion", identity, _described)
     with job_directory(Directory(job.target), owner, outputs) as directory:
         if directory.known is not None:
-            reports = [CaptureReport(**one) for one in directory.known["captures"]]
+            reports = [InputReport(**one) for one in directory.known["captures"]]
             waiting, kept = _left(waiting, reports)
             if not waiting:
                 return Conversion(tuple(kept), resumed=True)
@@ -196,14 +196,14 @@ def convert(
 
 
 def _left(
-    found: Sequence[Capture], reports: Sequence[CaptureReport]
-) -> tuple[list[Capture], list[CaptureReport]]:
-    """Return the failed captures of a finished target that still exist and can be tried again, and
-    the reports of the other captures.
+    found: Sequence[Input], reports: Sequence[InputReport]
+) -> tuple[list[Input], list[InputReport]]:
+    """Return the failed inputs of a finished target that still exist and can be tried again, and
+    the reports of the other inputs.
     """
     failed = {one.name for one in reports if one.failed is not None}
-    waiting = [capture for capture in found if capture.name in failed]
-    again = {capture.name for capture in waiting}
+    waiting = [input for input in found if input.name in failed]
+    again = {input.name for input in waiting}
     return waiting, [one for one in reports if one.name not in again]
 
 
@@ -216,7 +216,7 @@ def _check_writer(job: _Job) -> None:
     place.
     """
     with tempfile.TemporaryDirectory(prefix="eventlog-") as directory, suppress(FormatError):
-        written = Path(directory, _output_place(job, Capture("capture", ())))
+        written = Path(directory, _output_place(job, Input("input", ())))
         written.parent.mkdir(exist_ok=True)
         write(format_named(job.target_format), iter(()), str(written), job.writer, Report())
 
@@ -229,34 +229,34 @@ def _digest(options: Mapping[str, Any]) -> str:
     return sha256(text.encode()).hexdigest()[:32]
 
 
-def _output_place(job: _Job, capture: Capture) -> Path:
-    """Return the path of a capture's output within the target. Raises ConfigError for an option
+def _output_place(job: _Job, input: Input) -> Path:
+    """Return the path of an input's output within the target. Raises ConfigError for an option
     that names a single path.
     """
-    return Path(format_named(job.target_format).output_place(capture.name, job.writer))
+    return Path(format_named(job.target_format).output_place(input.name, job.writer))
 
 
-def _run(spark: SparkSession, job: _Job, waiting: Sequence[Capture]) -> list[CaptureReport]:
-    frame, captures_in = work_on(
+def _run(spark: SparkSession, job: _Job, waiting: Sequence[Input]) -> list[InputReport]:
+    frame, inputs_in = work_on(
         spark, waiting, job.source_format, job.reader, strict=job.strict, catalog=job.catalog
     )
 
     def convert_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_collector()
-        for capture, read in captures_in(batches):
-            report = _convert(job, capture, read)
+        for input, read in inputs_in(batches):
+            report = _convert(job, input, read)
             yield pa.RecordBatch.from_pydict({"report": [json.dumps(asdict(report))]})
 
     what_then = f"{job.target} is not complete; run the same command again"
     with shown("converting", _progress_of(job, waiting), job.quiet), as_spark_failed(what_then):
         rows = frame.mapInArrow(convert_all, "report string").collect()
-    return [CaptureReport(**json.loads(row.report)) for row in rows]
+    return [InputReport(**json.loads(row.report)) for row in rows]
 
 
-def _check(reports: Sequence[CaptureReport], strict: bool) -> None:
-    """Raise the first failure, by name, if the conversion is ``strict`` or all captures failed.
+def _check(reports: Sequence[InputReport], strict: bool) -> None:
+    """Raise the first failure, by name, if the conversion is ``strict`` or all inputs failed.
 
-    A failure caused by options comes first, since it is usually the same for all captures.
+    A failure caused by options comes first, since it is usually the same for all inputs.
     """
     failed = [report for report in reports if report.failed is not None]
     if failed and (strict or len(failed) == len(reports)):
@@ -264,27 +264,27 @@ def _check(reports: Sequence[CaptureReport], strict: bool) -> None:
         message = f"{first.name}: {first.failed}"
         if first.failed_by_options:
             raise ConfigError(message)
-        error = CaptureFailed(message)
+        error = InputFailed(message)
         if strict:
             error.exit_code = ExitCode.NO
         raise error
 
 
-def _convert(job: _Job, capture: Capture, read: Read) -> CaptureReport:
-    """Convert a capture in a temporary directory, then move the output, so that it appears whole or
+def _convert(job: _Job, input: Input, read: Read) -> InputReport:
+    """Convert an input in a temporary directory, then move the output, so that it appears whole or
     not at all.
     """
     report = Report(strict=job.strict)
     place = Path(job.target, TEMPORARY, random_hex(16))
     place.mkdir(parents=True)
-    within = _output_place(job, capture)
+    within = _output_place(job, input)
     output = within.parts[0]
     changes = read(report)
     failed, by_options = None, False
     try:
         written = place / within
         written.parent.mkdir(exist_ok=True)
-        followed = changes if job.quiet else _followed(changes, job, capture)
+        followed = changes if job.quiet else _followed(changes, job, input)
         write(format_named(job.target_format), followed, str(written), job.writer, report)
         _move(place / output, Path(job.target, output))
     except EventlogError as error:  # a retry would fail in the same way
@@ -294,7 +294,7 @@ def _convert(job: _Job, capture: Capture, read: Read) -> CaptureReport:
     written_changes = 0 if failed is not None else report.written
     counted = report.read, written_changes, dict(report.counters), tuple(report.problems)
     lost = {} if failed is not None else dict(report.lost)
-    return CaptureReport(capture.name, output, *counted, failed, by_options, lost)
+    return InputReport(input.name, output, *counted, failed, by_options, lost)
 
 
 def _move(written: Path, final: Path) -> None:
@@ -312,12 +312,12 @@ _CHANGES: Final = 500
 _SECONDS: Final = 0.5
 
 
-def _followed(changes: Iterable[Change], job: _Job, capture: Capture) -> Iterator[Change]:
-    """Yield the changes; at intervals record their number in a file of the capture.
+def _followed(changes: Iterable[Change], job: _Job, input: Input) -> Iterator[Change]:
+    """Yield the changes; at intervals record their number in a file of the input.
 
     Accumulators cannot be used, since Spark sends them to the driver only when a task has ended.
     """
-    file = _progress_file(job, capture)
+    file = _progress_file(job, input)
     recorded = monotonic()
     number = 0
     for change in changes:
@@ -329,21 +329,20 @@ def _followed(changes: Iterable[Change], job: _Job, capture: Capture) -> Iterato
     file.write_text(json.dumps((number, True)))
 
 
-def _progress_of(job: _Job, waiting: Sequence[Capture]) -> Callable[[], JobProgress]:
-    """Return a function that returns the progress of the conversion of these captures.
+def _progress_of(job: _Job, waiting: Sequence[Input]) -> Callable[[], JobProgress]:
+    """Return a function that returns the progress of the conversion of these inputs.
 
-    Progress is the share of the captures' bytes that has been read. For a capture that is being
-    read it is estimated from its changes, as soon as a finished capture has shown how many bytes a
+    Progress is the share of the inputs' bytes that has been read. For an input that is being
+    read it is estimated from its changes, as soon as a finished input has shown how many bytes a
     change takes.
     """
     sizes: list[int] = []
 
     def now() -> JobProgress:
         if not sizes:
-            sizes.extend(max(capture.size(), 1) for capture in waiting)
+            sizes.extend(max(input.size(), 1) for input in waiting)
         states = [
-            (*_changes_so_far(job, capture), size)
-            for capture, size in zip(waiting, sizes, strict=True)
+            (*_changes_so_far(job, input), size) for input, size in zip(waiting, sizes, strict=True)
         ]
         ended = [(changes, size) for changes, has_ended, size in states if has_ended]
         bytes_of_change = sum(size for _, size in ended) / max(
@@ -359,20 +358,20 @@ def _progress_of(job: _Job, waiting: Sequence[Capture]) -> Callable[[], JobProgr
             changes,
             0,
             "changes",
-            f"{len(ended)} of {number_of(len(waiting), 'capture')}",
+            f"{len(ended)} of {number_of(len(waiting), 'input')}",
         )
 
     return now
 
 
-def _changes_so_far(job: _Job, capture: Capture) -> tuple[int, bool]:
-    """Return the number of changes read from a capture, and True if all have been read."""
+def _changes_so_far(job: _Job, input: Input) -> tuple[int, bool]:
+    """Return the number of changes read from an input, and True if all have been read."""
     try:
-        changes, has_ended = json.loads(_progress_file(job, capture).read_text())
+        changes, has_ended = json.loads(_progress_file(job, input).read_text())
     except (OSError, ValueError):  # not begun, or just being written
         return 0, False
     return changes, has_ended
 
 
-def _progress_file(job: _Job, capture: Capture) -> Path:
-    return Path(job.target, TEMPORARY, f"{capture.name}.progress")
+def _progress_file(job: _Job, input: Input) -> Path:
+    return Path(job.target, TEMPORARY, f"{input.name}.progress")

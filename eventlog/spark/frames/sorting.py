@@ -1,8 +1,8 @@
-"""Captures whose rows Spark sorts, on disk if memory does not suffice.
+"""Inputs whose rows Spark sorts, on disk if memory does not suffice.
 
-The readers of some formats sort a capture in memory. Here the files of a capture are read in
+The readers of some formats sort an input in memory. Here the files of an input are read in
 parallel. Spark sorts the rows by keys that sort in the reader's order, and passes them one by one
-to the task of the capture.
+to the task of the input.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from eventlog.qlik.tables.change_tables import changes_of_rows
 from eventlog.qlik.tables.file_tables import Part, TableFiles, rows_of_part
 from eventlog.qlik.tables.stored_tables import Reading, ReadOptions, reading
 from eventlog.registry import format_named
-from eventlog.spark.frames.captures import Capture, files_of, read_capture, readable
+from eventlog.spark.frames.inputs import Input, files_of, read_input, readable
 from eventlog.spark.session.in_tasks import task_numbers, tune_collector
 from eventlog.spark.session.session import by_number
 
@@ -59,79 +59,79 @@ def numbered_tasks(spark: SparkSession, number: int) -> DataFrame:
 
 
 Read = Callable[[Report], Iterator[Change]]
-"""A function that reads a capture, once. It raises the errors of the format's reader."""
+"""A function that reads an input, once. It raises the errors of the format's reader."""
 
-CapturesOf = Callable[[Iterator[pa.RecordBatch]], Iterator[tuple[Capture, Read]]]
-"""A function that yields the captures in the batches of a task.
+InputsOf = Callable[[Iterator[pa.RecordBatch]], Iterator[tuple[Input, Read]]]
+"""A function that yields the inputs in the batches of a task.
 
-Read each capture to its end before taking the next one.
+Read each input to its end before taking the next one.
 """
 
 
 def work_on(
     spark: SparkSession,
-    captures: Sequence[Capture],
+    inputs: Sequence[Input],
     format: str,
     options: Options,
     *,
     strict: bool,
     catalog: CatalogOption = None,
-) -> tuple[DataFrame, CapturesOf]:
-    """Return the frame for the tasks, and the function with which a task takes captures from it:
-    one capture per task, unless there are very many.
+) -> tuple[DataFrame, InputsOf]:
+    """Return the frame for the tasks, and the function with which a task takes inputs from it:
+    one input per task, unless there are very many.
 
     ``options`` are the options of the format's reader. ``strict`` must be as in the reports with
-    which the captures are read. ``catalog`` determines the zones of times, as in
+    which the inputs are read. ``catalog`` determines the zones of times, as in
     ``conversion.zoned``. Raises ConfigError.
     """
     by = sorted_format(format, options)
-    captures_of: CapturesOf
+    inputs_of: InputsOf
     if by is not None:
-        frame = _sorted_rows(spark, by, captures, options, strict=strict)
-        captures_of = partial(_sorted, by, captures, options)
+        frame = _sorted_rows(spark, by, inputs, options, strict=strict)
+        inputs_of = partial(_sorted, by, inputs, options)
     else:
-        frame = numbered_tasks(spark, len(captures))
-        captures_of = partial(_unsorted_captures, captures, format, options)
-    return frame, captures_of if catalog is None else partial(_zoned, captures_of, catalog)
+        frame = numbered_tasks(spark, len(inputs))
+        inputs_of = partial(_unsorted_inputs, inputs, format, options)
+    return frame, inputs_of if catalog is None else partial(_zoned, inputs_of, catalog)
 
 
 def _zoned(
-    captures_of: CapturesOf, catalog: CatalogOption, batches: Iterator[pa.RecordBatch]
-) -> Iterator[tuple[Capture, Read]]:
+    inputs_of: InputsOf, catalog: CatalogOption, batches: Iterator[pa.RecordBatch]
+) -> Iterator[tuple[Input, Read]]:
     classes = catalog_of(catalog)
-    for capture, read in captures_of(batches):
-        yield capture, partial(_read_zoned, read, classes)
+    for input, read in inputs_of(batches):
+        yield input, partial(_read_zoned, read, classes)
 
 
 def _read_zoned(read: Read, classes: Catalog | None, report: Report) -> Iterator[Change]:
     return zoned(read(report), classes)
 
 
-def _unsorted_captures(
-    captures: Sequence[Capture], format: str, options: Options, batches: Iterator[pa.RecordBatch]
-) -> Iterator[tuple[Capture, Read]]:
+def _unsorted_inputs(
+    inputs: Sequence[Input], format: str, options: Options, batches: Iterator[pa.RecordBatch]
+) -> Iterator[tuple[Input, Read]]:
     for number in task_numbers(batches):
-        yield captures[number], partial(read_capture, captures[number], format, options)
+        yield inputs[number], partial(read_input, inputs[number], format, options)
 
 
-# --- captures that are sorted ---------------------------------------------------------------------
+# --- inputs that are sorted ---------------------------------------------------------------------
 
 
 class _SortedFormat(NamedTuple):
-    """The functions for a format whose captures must be sorted.
+    """The functions for a format whose inputs must be sorted.
 
     All raise and count errors exactly like the format's reader.
     """
 
-    fragments: Callable[[Capture, Options], Sequence[Any]]
-    """A function that returns the fragments of a capture that can be read separately."""
+    fragments: Callable[[Input, Options], Sequence[Any]]
+    """A function that returns the fragments of an input that can be read separately."""
     rows: Callable[[Any, Options, Report], Iterator[tuple[bytes, Any]]]
     """A function that returns the rows of a fragment, each with its sort key."""
-    changes: Callable[[Capture, Iterator[Any], Options, Report], Iterator[Change]]
-    """A function that returns the changes of a capture's sorted rows."""
+    changes: Callable[[Input, Iterator[Any], Options, Report], Iterator[Change]]
+    """A function that returns the changes of an input's sorted rows."""
 
 
-_SCHEMA: Final = "capture int, key binary, row binary"
+_SCHEMA: Final = "input int, key binary, row binary"
 _BATCH: Final = 1_000
 _RESULT, _ROW = b"\0", b"\1"
 """The first byte of the key of a fragment's result, which sorts first, and of the key of a row."""
@@ -140,41 +140,39 @@ _RESULT, _ROW = b"\0", b"\1"
 def _sorted_rows(
     spark: SparkSession,
     by: _SortedFormat,
-    captures: Sequence[Capture],
+    inputs: Sequence[Input],
     options: Options,
     *,
     strict: bool,
 ) -> DataFrame:
-    """Return the rows of all captures, with the rows of each capture together in one partition.
+    """Return the rows of all inputs, with the rows of each input together in one partition.
 
-    Raises ConfigError for options. Errors of a capture are raised when its rows are read.
+    Raises ConfigError for options. Errors of an input are raised when its rows are read.
     """
-    # Each fragment has its capture's index. The fragment None stands for a capture that has no
+    # Each fragment has its input's index. The fragment None stands for an input that has no
     # fragments but must be converted, too.
     fragments = [
-        (place, one)
-        for place, capture in enumerate(captures)
-        for one in _fragments(by, capture, options)
+        (place, one) for place, input in enumerate(inputs) for one in _fragments(by, input, options)
     ]
 
     def scan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_collector()
         for number in task_numbers(batches):
-            capture, fragment = fragments[number]
-            yield from _batches(capture, _rows(by, number, fragment, options, strict))
+            input, fragment = fragments[number]
+            yield from _batches(input, _rows(by, number, fragment, options, strict))
 
     scanned = numbered_tasks(spark, len(fragments)).mapInArrow(scan, _SCHEMA)
-    in_partitions = by_number(scanned, min(len(captures), _MAX_TASKS), "capture")
-    return in_partitions.sortWithinPartitions("capture", "key")
+    in_partitions = by_number(scanned, min(len(inputs), _MAX_TASKS), "input")
+    return in_partitions.sortWithinPartitions("input", "key")
 
 
-def _fragments(by: _SortedFormat, capture: Capture, options: Options) -> Sequence[Any]:
-    """Return the fragments of a capture, or the error that prevents finding them."""
+def _fragments(by: _SortedFormat, input: Input, options: Options) -> Sequence[Any]:
+    """Return the fragments of an input, or the error that prevents finding them."""
     try:
         with readable():
-            return by.fragments(capture, options) or [None]
+            return by.fragments(input, options) or [None]
     except ConfigError as error:
-        raise ConfigError(f"{capture.name}: {error}") from None
+        raise ConfigError(f"{input.name}: {error}") from None
     except EventlogError as error:
         return [FormatError(str(error))]
 
@@ -198,11 +196,11 @@ def _rows(
     )
 
 
-def _batches(capture: int, rows: Iterator[tuple[bytes, Any]]) -> Iterator[pa.RecordBatch]:
+def _batches(input: int, rows: Iterator[tuple[bytes, Any]]) -> Iterator[pa.RecordBatch]:
     while several := list(islice(rows, _BATCH)):
         pickled = [pickle.dumps(row, pickle.HIGHEST_PROTOCOL) for _, row in several]
         yield pa.RecordBatch.from_pydict({
-            "capture": pa.array([capture] * len(several), pa.int32()),
+            "input": pa.array([input] * len(several), pa.int32()),
             "key": pa.array([key for key, _ in several], pa.binary()),
             "row": pa.array(pickled, pa.binary()),
         })  # fmt: skip
@@ -210,35 +208,35 @@ def _batches(capture: int, rows: Iterator[tuple[bytes, Any]]) -> Iterator[pa.Rec
 
 def _sorted(
     by: _SortedFormat,
-    captures: Sequence[Capture],
+    inputs: Sequence[Input],
     options: Options,
     batches: Iterator[pa.RecordBatch],
-) -> Iterator[tuple[Capture, Read]]:
-    """Yield the captures in the frame of ``_sorted_rows``: a ``CapturesOf``."""
+) -> Iterator[tuple[Input, Read]]:
+    """Yield the inputs in the frame of ``_sorted_rows``: an ``InputsOf``."""
     columns = (
         zip(*(column.to_pylist() for column in batch.columns), strict=True) for batch in batches
     )
     rows = (row for several in columns for row in several)
-    for place, of_capture in groupby(rows, key=itemgetter(0)):
-        keyed = ((key, row) for _, key, row in of_capture)
-        yield captures[place], partial(_changes_of, by, captures[place], keyed, options)
+    for place, of_input in groupby(rows, key=itemgetter(0)):
+        keyed = ((key, row) for _, key, row in of_input)
+        yield inputs[place], partial(_changes_of, by, inputs[place], keyed, options)
 
 
 def _changes_of(
     by: _SortedFormat,
-    capture: Capture,
+    input: Input,
     rows: Iterator[tuple[bytes, bytes]],
     options: Options,
     report: Report,
 ) -> Iterator[Change]:
-    """Yield the changes of a capture whose rows are sorted. Raises the errors of reading its
+    """Yield the changes of an input whose rows are sorted. Raises the errors of reading its
     fragments and of ``by.changes``, and FormatError.
     """
-    capture.check(report)
+    input.check(report)
     ready = _ready(rows, report)
     first = list(islice(ready, 1))  # reading the first row consumes the results of all fragments
     with readable():
-        yield from by.changes(capture, chain(first, ready), options, report)
+        yield from by.changes(input, chain(first, ready), options, report)
 
 
 def _ready(rows: Iterator[tuple[bytes, bytes]], report: Report) -> Iterator[Any]:
@@ -257,7 +255,7 @@ def _ready(rows: Iterator[tuple[bytes, bytes]], report: Report) -> Iterator[Any]
 
 
 def sorted_format(format: str, options: Options) -> _SortedFormat | None:
-    """Return the functions that sort captures, None if the format's captures are not sorted."""
+    """Return the functions that sort inputs, None if the format's inputs are not sorted."""
     asked = format_named(format)
     return _SORTED.get(type(asked)) if asked.is_sorted_first(options) else None
 
@@ -274,14 +272,14 @@ def _ordered(number: int) -> bytes:
 
 
 _File = tuple[int, Path]
-"""A file of a capture, with its number in the capture's order."""
+"""A file of an input, with its number in the input's order."""
 
 
 # --- Linter queues --------------------------------------------------------------------------------
 
 
-def _queue_files(capture: Capture, options: Options) -> Sequence[_File]:
-    return list(enumerate(file for path in capture.paths for file in export_files(path)[0]))
+def _queue_files(input: Input, options: Options) -> Sequence[_File]:
+    return list(enumerate(file for path in input.paths for file in export_files(path)[0]))
 
 
 def _dispatch_rows(
@@ -295,15 +293,15 @@ def _dispatch_rows(
 
 
 def _queue_changes(
-    capture: Capture, rows: Iterator[DispatchRow], options: Options, report: Report
+    input: Input, rows: Iterator[DispatchRow], options: Options, report: Report
 ) -> Iterator[Change]:
-    reader = export_reader(str(capture.paths[0]), options, report)
+    reader = export_reader(str(input.paths[0]), options, report)
     try:
         for change in reader.changes(rows, final=bool(options.get("final", True))):
             report.read += 1
             yield change
     except FormatError as error:
-        raise with_location(error, capture.place) from error.__cause__
+        raise with_location(error, input.place) from error.__cause__
 
 
 _LINTER: Final = _SortedFormat(_queue_files, _dispatch_rows, _queue_changes)
@@ -324,8 +322,8 @@ class _TablePart(NamedTuple):
     columns: tuple[QlikColumn, ...]
 
 
-def _tables(capture: Capture, options: Options, report: Report) -> tuple[Reading, list[TableFiles]]:
-    (path,) = capture.paths
+def _tables(input: Input, options: Options, report: Report) -> tuple[Reading, list[TableFiles]]:
+    (path,) = input.paths
     chosen = parse_options(ReadOptions, options, f"the {CHANGE_TABLES} reader")
     history = file_tables.control_rows(path, HISTORY_TABLE, chosen)
     tables, context = file_tables.described_tables(path, reading(chosen, history, report))
@@ -334,8 +332,8 @@ def _tables(capture: Capture, options: Options, report: Report) -> tuple[Reading
     return context, tables
 
 
-def _table_parts(capture: Capture, options: Options) -> Sequence[_TablePart]:
-    context, tables = _tables(capture, options, Report())
+def _table_parts(input: Input, options: Options) -> Sequence[_TablePart]:
+    context, tables = _tables(input, options, Report())
     return [
         _TablePart(
             (number, place),
@@ -365,9 +363,9 @@ def _table_rows(
 
 
 def _table_changes(
-    capture: Capture, rows: Iterator[tuple[int, ChangeRow]], options: Options, report: Report
+    input: Input, rows: Iterator[tuple[int, ChangeRow]], options: Options, report: Report
 ) -> Iterator[Change]:
-    context, tables = _tables(capture, options, report)
+    context, tables = _tables(input, options, report)
     sources = [file_tables.source_of(table, context) for table in tables]
 
     def in_order() -> Iterator[Change | Waiting]:
@@ -388,8 +386,8 @@ _CHANGE_TABLES: Final = _SortedFormat(_table_parts, _table_rows, _table_changes)
 # --- event logs -----------------------------------------------------------------------------------
 
 
-def _log_files(capture: Capture, options: Options) -> Sequence[_File]:
-    return list(enumerate(files_of(capture, "eventlog")))
+def _log_files(input: Input, options: Options) -> Sequence[_File]:
+    return list(enumerate(files_of(input, "eventlog")))
 
 
 def _log_rows(file: _File, options: Options, report: Report) -> Iterator[tuple[bytes, LogRow]]:
@@ -401,9 +399,9 @@ def _log_rows(file: _File, options: Options, report: Report) -> Iterator[tuple[b
 
 
 def _log_changes(
-    capture: Capture, rows: Iterator[LogRow], options: Options, report: Report
+    input: Input, rows: Iterator[LogRow], options: Options, report: Report
 ) -> Iterator[Change]:
-    return changes_of_sorted(rows, str(capture.place), options, report)
+    return changes_of_sorted(rows, str(input.place), options, report)
 
 
 _EVENT_LOG: Final = _SortedFormat(_log_files, _log_rows, _log_changes)

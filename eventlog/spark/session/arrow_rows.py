@@ -42,7 +42,7 @@ def structs_of(
     table: str | None,
     nulled: Counter | None = None,
 ) -> pa.StructArray:
-    """Return rows of a table as structs of columns. ``nulled`` is as in ``read_captures``.
+    """Return rows of a table as structs of columns. ``nulled`` is as in ``read_inputs``.
 
     Raises FormatError for a value that the type of its column cannot hold unchanged.
     """

@@ -235,7 +235,7 @@ def _new_settings(master: str | None) -> dict[str, str]:
     Raises ConfigError without a suitable Java.
     """
     submitted = _is_submitted()
-    archive = "" if submitted else _archive_option(check_java())
+    archive = "" if submitted else archive_option(check_java())
     settings = {
         **_OWN_SETTINGS,
         "spark.ui.showConsoleProgress": "false",
@@ -296,7 +296,7 @@ def size_of(archive: Path) -> Path:
     return archive.with_suffix(".size")
 
 
-def _archive_option(java: str) -> str:
+def archive_option(java: str) -> str:
     """Return the options for the class data archive, if it exists and is complete. Java itself
     silently ignores an archive of another Java or of other jars.
     """

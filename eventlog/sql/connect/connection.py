@@ -126,7 +126,7 @@ def connect(
         _run_first(connection, (*dialect.plain_session, *dialect.session))
 
     _connect_by(
-        engine, arguments, lambda error: _not_connected(dialect, parsed, error, secret), made
+        engine, arguments, lambda error: not_connected(dialect, parsed, error, secret), made
     )
 
     if _statements.isEnabledFor(logging.DEBUG):
@@ -138,7 +138,7 @@ def connect(
     @event.listens_for(engine, "handle_error")
     def explain(context: ExceptionContext) -> None:
         if context.connection is None:
-            raise _not_connected(
+            raise not_connected(
                 dialect, parsed, context.original_exception, secret
             ) from context.original_exception
         # This is an error of the socket in the middle of a statement.
@@ -320,7 +320,7 @@ def reason_of(error: BaseException, url: URL) -> str:
     return " ".join(without_secrets(str(error), secrets).split())
 
 
-def _not_connected(dialect: Dialect, url: URL, error: BaseException, secret: str) -> DatabaseError:
+def not_connected(dialect: Dialect, url: URL, error: BaseException, secret: str) -> DatabaseError:
     if refused := refused_between(dialect, error):
         return refused
     refusal = dialect.refusal(error)

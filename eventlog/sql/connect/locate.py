@@ -73,7 +73,7 @@ def locate_log(
     schema, log_name = _find_table(db, inspector, schema, name)
     log = new_log(dialect, schema, log_name)
     try:
-        columns = _columns(db, inspector, schema, log_name)
+        columns = columns_of(db, inspector, schema, log_name)
     except sa.exc.DBAPIError as error:
         if getattr(error.orig, "sqlstate", None) != INSUFFICIENT_PRIVILEGE:
             raise
@@ -178,7 +178,7 @@ def _refuse_without_internal_tables(db: OpenDatabase, log: LogTable) -> None:
             )
 
 
-def _columns(
+def columns_of(
     db: OpenDatabase, inspector: sa.Inspector, schema: str | None, name: str
 ) -> list[Column]:
     """Return the columns of the log in the order of the table."""

@@ -4,7 +4,7 @@
 ``__init__``  the dialect: the capabilities of the database, the text of    ``log.sql``
               its log's statements, the tables of a log
 ``database``  a session: how it begins, the catalogue, the rows of objects
-              by their keys, snapshots
+              by their keys, database snapshots
 ``log``       a log in a session: its lock, rights, rows, and the keys
               after a position
 ``session``   how a session is connected, what its errors mean, the         ``doctor.sql``

@@ -1,7 +1,7 @@
 """The common part of databases that are read step by step, and whose triggers call no functions.
 
 One statement reads the objects of a class, one the rows of each of their child tables, and one the
-keys after a position. The log is read in parts, as rows.
+keys after the key reached. The log is read in parts, as rows.
 """
 
 from __future__ import annotations
@@ -127,13 +127,13 @@ class StepwiseDatabase(OpenDatabase):
 class StepwiseLog(OpenLog):
     """A log whose objects are read by their keys before rows are written for them."""
 
-    def write_batch(self, walk: Walk, position: str | None, limit: int) -> ResyncBatch:
-        keys = self.keys_after(walk, position, limit)
+    def write_batch(self, walk: Walk, reached: str | None, limit: int) -> ResyncBatch:
+        keys = self.keys_after(walk, reached, limit)
         self.write_keys(walk.selection, keys)
         return ResyncBatch(
             rows=len(keys),
             missing=0,
-            position=keys[-1] if keys else position,
+            reached=keys[-1] if keys else reached,
             is_last=len(keys) < limit,
         )
 

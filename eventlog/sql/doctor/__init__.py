@@ -71,11 +71,11 @@ class Limits:
     writing: float = 60.0
     """The age in seconds of an open transaction that writes."""
     snapshot: float = 3600.0
-    """The age in seconds of a snapshot that prevents the removal of dead rows."""
+    """The age in seconds of a database snapshot that prevents the removal of dead rows."""
     snapshot_transactions: int = 1_000
-    """A snapshot is reported only if at least this many transactions have ended since."""
+    """A database snapshot is reported only if at least this many transactions have ended since."""
     snapshot_transactions_without_age: int = 1_000_000
-    """The same limit for a snapshot of unknown age."""
+    """The same limit for a database snapshot of unknown age."""
     in_flight: float = 600.0
     """The age in seconds of an in-flight entry while a publisher runs."""
     dead: int = 100_000
@@ -131,7 +131,9 @@ def _session(pid: int | None, user: str | None, application: str | None) -> str:
 
 
 class HeldSnapshot(NamedTuple):
-    """A snapshot that prevents the removal of dead rows of the log (spec/event-log.md 11)."""
+    """A database snapshot that prevents the removal of dead rows of the log (spec/event-log.md
+    11).
+    """
 
     kind: str
     """``session``, ``prepared``, ``slot`` or ``standby``."""
@@ -142,27 +144,29 @@ class HeldSnapshot(NamedTuple):
     application: str | None
     address: str | None
     state: str | None
-    """The state of the session that has the snapshot or reads the slot, as far as this role may see
-    it.
+    """The state of the session that has the database snapshot or reads the slot, as far as this
+    role may see it.
     """
     seconds: float | None
     """The age of the transaction, None if it is unknown."""
     transactions: int
-    """The number of transactions since the snapshot; their dead rows cannot be removed."""
+    """The number of transactions since the database snapshot; their dead rows cannot be removed."""
     xmin: str
-    """A text that identifies the snapshot: it changes when the snapshot does."""
+    """A text that identifies the database snapshot: it changes when the snapshot does."""
     fix: str
-    """How to end the snapshot."""
+    """How to end the database snapshot."""
 
     def is_old(self, limits: Limits) -> bool:
-        """Return True if the snapshot is old, and later transactions have left dead rows."""
+        """Return True if the database snapshot is old, and later transactions have left dead
+        rows.
+        """
         if self.seconds is None:
             return self.transactions >= limits.snapshot_transactions_without_age
         return self.seconds >= limits.snapshot and self.transactions >= limits.snapshot_transactions
 
     @property
     def who(self) -> str:
-        """The owner of the snapshot, in words."""
+        """The owner of the database snapshot, in words."""
         if self.kind == "prepared":
             return f"prepared transaction {self.name!r}"
         session = _session(self.pid, self.user, self.application)
@@ -375,8 +379,8 @@ def judge_transactions(
 
 
 def judge_snapshots(snapshots: Iterable[HeldSnapshot], limits: Limits) -> Iterator[Finding]:
-    """Judge the snapshots that prevent the removal of dead rows, since dead rows slow down reading
-    the log.
+    """Judge the database snapshots that prevent the removal of dead rows, since dead rows slow down
+    reading the log.
     """
     for one in snapshots:
         if not one.is_old(limits):
@@ -385,7 +389,8 @@ def judge_snapshots(snapshots: Iterable[HeldSnapshot], limits: Limits) -> Iterat
         state = f", {one.state}" if one.kind == "session" and one.state else ""
         yield warning(
             "old_snapshot",
-            f"{one.who}{state}, holds a snapshot {since}: dead rows that {one.transactions:,} "
-            "transactions have left in the log and in other tables since then cannot be removed",
+            f"{one.who}{state}, holds a database snapshot {since}: dead rows that "
+            f"{one.transactions:,} transactions have left in the log and in other tables since "
+            "then cannot be removed",
             one.fix,
         )

@@ -53,10 +53,11 @@ def read_epoch(log: OpenLog, *, is_locked: bool = False) -> Epoch:
     """
     epochs = _epochs(log.table)
     statement = sa.select(epochs.c.epoch, epochs.c.server)
-    lines = log.connection.execute(statement.with_for_update() if is_locked else statement).all()
+    entries = log.connection.execute(statement.with_for_update() if is_locked else statement).all()
     try:
         known = [
-            Epoch(epoch or "", {} if server is None else _parts(server)) for epoch, server in lines
+            Epoch(epoch or "", {} if server is None else _parts(server))
+            for epoch, server in entries
         ]
         newest = max(known, key=lambda one: one.epoch, default=Epoch("", {}))
         raised_at(newest.epoch)
@@ -72,14 +73,14 @@ def _parts(server: object) -> dict[str, str]:
     return {str(part): str(text) for part, text in dict(json.loads(str(server))).items()}
 
 
-def write_epoch(log: OpenLog, line: Epoch, *, is_raise: bool) -> None:
+def write_epoch(log: OpenLog, entry: Epoch, *, is_raise: bool) -> None:
     """Rewrite the row of the internal table; with ``is_raise``, also set the time when the epoch
     was drawn.
     """
     epochs = _epochs(log.table)
     values: dict[str, Any] = {
-        "epoch": line.epoch or None,
-        "server": json.dumps(line.server, sort_keys=True),
+        "epoch": entry.epoch or None,
+        "server": json.dumps(entry.server, sort_keys=True),
     }
     if is_raise:
         values["raised"] = sa.literal_column(log.dialect.utc_now)

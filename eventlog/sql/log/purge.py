@@ -1,7 +1,8 @@
 """Remove old rows of a log, and old rows of its error table (spec/event-log.md 10, 11).
 
 An entry of ``<log>_state`` records what was removed, so that the next purge does not read those
-ranges again: while an old snapshot is open, the dead rows are still in the table and its index.
+ranges again: while an old database snapshot is open, the dead rows are still in the table and its
+index.
 
 No function commits: the caller decides what belongs to one transaction.
 """

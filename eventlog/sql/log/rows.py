@@ -41,7 +41,7 @@ from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.open_writers import wait_for, writers_to_await
 from eventlog.sql.port.quoted_names import quoted, schema_of
 
-_NEW: Final[sa.ColumnElement[str]] = sa.literal_column(f"'{Status.NEW}'")
+STATUS_NEW: Final[sa.ColumnElement[str]] = sa.literal_column(f"'{Status.NEW}'")
 _ONE, _ZERO = sa.literal_column("1", sa.Integer()), sa.literal_column("0", sa.Integer())
 NEVER: Final[sa.ColumnElement[bool]] = _ONE == _ZERO
 """A condition that is never true, in a form that every database accepts: Oracle does not accept a
@@ -132,9 +132,9 @@ def _queued(log: OpenLog) -> tuple[sa.ColumnElement[Any], list[sa.ColumnElement[
     """
     record_id, status = column_of(log.table, "record_id"), column_of(log.table, "status")
     if log.dialect.queue_by_expression:
-        place = sa.case((_NEW, record_id), value=status)
+        place = sa.case((STATUS_NEW, record_id), value=status)
         return place, [place.is_not(None)]
-    return record_id, [status == _NEW]
+    return record_id, [status == STATUS_NEW]
 
 
 def count(
@@ -254,7 +254,7 @@ def requeue(
         return Requeued(len(again.back), len(again.copied), again.refused, again.removed)
     # INSERT is needed only for copies. UPDATE of columns other than the status is needed only for
     # parts of inserts.
-    again, copied = _copied(log, judge_now, {"status": _NEW}, force=force)
+    again, copied = _copied(log, judge_now, {"status": STATUS_NEW}, force=force)
     set_back = _set_back(log, again.back, again.in_parts)
     if again.back:
         record_requeue_request(log, again.back)
@@ -313,7 +313,7 @@ def requeue_loopback(
     if dry:
         again = judge_now()
         return Requeued(0, len(again.copied), again.refused, again.removed)
-    new: dict[str, sa.ColumnElement[Any]] = {"status": _NEW, "perpetrator": sa.null()}
+    new: dict[str, sa.ColumnElement[Any]] = {"status": STATUS_NEW, "perpetrator": sa.null()}
     again, copied = _copied(log, judge_now, new, force=force)
     return Requeued(0, copied, again.refused, again.removed)
 
@@ -575,7 +575,7 @@ def _copied(
         if again.copied != wanted:
             savepoint.rollback()
             continue
-        copied = _copy(log, again.copied, again.in_parts, new)
+        copied = copy_rows(log, again.copied, again.in_parts, new)
         if writers := writers_to_await(log):
             wait_for(log, writers, _MAY_WRITE)
         after, named = _rows_of_same_objects(log, again.copied)
@@ -584,7 +584,7 @@ def _copied(
             return again, copied
         savepoint.rollback()
         again = judge_now()
-    return again, _copy(log, again.copied, again.in_parts, new)
+    return again, copy_rows(log, again.copied, again.in_parts, new)
 
 
 def _rows_of_same_objects(log: OpenLog, ids: Sequence[int]) -> tuple[set[int], int]:
@@ -614,7 +614,7 @@ def _rows_of_same_objects(log: OpenLog, ids: Sequence[int]) -> tuple[set[int], i
     return others_found, named
 
 
-def _copy(
+def copy_rows(
     log: OpenLog,
     ids: Sequence[int],
     in_parts: Container[int],
@@ -683,7 +683,7 @@ def errors_of(log: LogTable) -> sa.TableClause:
 
 def add_errors(
     log: OpenLog,
-    lines: Sequence[tuple[int, str, str]],
+    entries: Sequence[tuple[int, str, str]],
     consumer: str = "",
     event_ids: Mapping[int, str] = MappingProxyType({}),
 ) -> None:
@@ -693,8 +693,8 @@ def add_errors(
     ``consumer`` is the consumer whose events failed; empty = the publisher. ``event_ids`` has, by
     record_id, the event-ids for sending rows again, where they differ from the first ones.
     """
-    if lines:
-        time = _error_time(log, consumer, sorted({record_id for record_id, _, _ in lines}))
+    if entries:
+        time = _error_time(log, consumer, sorted({record_id for record_id, _, _ in entries}))
         whose = {"consumer": consumer} if consumer else {}
         rows = [
             {
@@ -705,16 +705,16 @@ def add_errors(
                 **whose,
                 **({"event_id": event_ids.get(record_id)} if event_ids else {}),
             }
-            for record_id, code, message in lines
+            for record_id, code, message in entries
         ]
         log.connection.execute(sa.insert(errors_of(log.table)), rows)
 
 
-def add_object_errors(log: OpenLog, lines: Sequence[tuple[str, str, str]], consumer: str) -> None:
-    """Write lines (event_id, code, message) of objects of a consumer's snapshot; they have the
+def add_object_errors(log: OpenLog, entries: Sequence[tuple[str, str, str]], consumer: str) -> None:
+    """Write error rows (event_id, code, message) of objects of a consumer's snapshot; they have the
     record_id 0.
     """
-    if lines:
+    if entries:
         time = _error_time(log, consumer, [0])
         rows = [
             {
@@ -725,7 +725,7 @@ def add_object_errors(log: OpenLog, lines: Sequence[tuple[str, str, str]], consu
                 "consumer": consumer,
                 "event_id": event_id,
             }
-            for event_id, code, message in lines
+            for event_id, code, message in entries
         ]
         log.connection.execute(sa.insert(errors_of(log.table)), rows)
 
@@ -869,7 +869,7 @@ def newest_error_time(log: OpenLog, consumer: str) -> datetime | None:
 
 def _order_of_writing(log: OpenLog) -> sa.ColumnElement[Any]:
     """Return what sorts error rows in the order in which they were written."""
-    number = log.dialect.line_number
+    number = log.dialect.error_number
     return errors_of(log.table).c.error_time if number is None else sa.column(number)
 
 
@@ -883,12 +883,12 @@ def read_errors(log: OpenLog, row: int | str, consumer: str = "") -> list[ErrorR
     errors = errors_of(log.table)
     columns = (errors.c.error_time, errors.c.code, errors.c.message)
     of_row = errors.c.record_id == row if isinstance(row, int) else errors.c.event_id == row
-    lines = (
+    entries = (
         sa.select(*columns)
         .where(of_row, _is_of(log.table, consumer))
         .order_by(_order_of_writing(log))
     )
-    return [ErrorRow(*line) for line in log.connection.execute(lines)]
+    return [ErrorRow(*entry) for entry in log.connection.execute(entries)]
 
 
 class FailedRows(NamedTuple):
@@ -911,7 +911,7 @@ def count_failed(log: OpenLog, most: int, consumer: str = "") -> FailedRows:
     errors = errors_of(log.table)
     order = _order_of_writing(log)
     columns = (errors.c.record_id, errors.c.event_id, errors.c.code)
-    lines = (
+    entries = (
         sa.select(*columns, order.label("written"))
         .where(_is_of(log.table, consumer))
         .order_by(order.desc(), errors.c.record_id.desc())
@@ -919,14 +919,14 @@ def count_failed(log: OpenLog, most: int, consumer: str = "") -> FailedRows:
         .subquery()
     )
     if consumer:
-        read = sa.select(lines.c.record_id, lines.c.event_id, lines.c.code, sa.literal("E"))
+        read = sa.select(entries.c.record_id, entries.c.event_id, entries.c.code, sa.literal("E"))
     else:
         record_id = column_of(log.table, "record_id")
         read = sa.select(
-            lines.c.record_id, lines.c.event_id, lines.c.code, column_of(log.table, "status")
-        ).join_from(lines, record_id.table, record_id == lines.c.record_id)
+            entries.c.record_id, entries.c.event_id, entries.c.code, column_of(log.table, "status")
+        ).join_from(entries, record_id.table, record_id == entries.c.record_id)
     newest: dict[Any, str] = {}
-    ordered = read.order_by(lines.c.written.desc(), lines.c.record_id.desc())
+    ordered = read.order_by(entries.c.written.desc(), entries.c.record_id.desc())
     for row, event_id, code, status in log.connection.execute(ordered):
         if unpadded(status) in _FAILED:
             newest.setdefault(row or event_id, code)
@@ -949,12 +949,12 @@ def newest_errors(log: OpenLog, most: int, consumer: str = "") -> list[tuple[int
         errors.c.event_id,
     )
     newest_first = _order_of_writing(log).desc(), errors.c.record_id.desc()
-    lines = (
+    entries = (
         sa.select(*columns).where(_is_of(log.table, consumer)).order_by(*newest_first).limit(most)
     )
     return [
         (int(row), ErrorRow(time, code, message, None if row else event_id))
-        for row, time, code, message, event_id in log.connection.execute(lines)
+        for row, time, code, message, event_id in log.connection.execute(entries)
     ]
 
 
@@ -970,9 +970,9 @@ def newest_errors_of(log: OpenLog, ids: Sequence[int]) -> dict[int, ErrorRow]:
         single = [first for first, last in ranges if first == last]
         runs = [errors.c.record_id.between(*pair) for pair in ranges if pair[0] != pair[1]]
         of_rows = sa.or_(errors.c.record_id.in_(single), *runs) if single else sa.or_(*runs)
-        lines = sa.select(*columns).where(of_rows, _is_of(log.table, ""))
-        for row, *line in log.connection.execute(lines.order_by(_order_of_writing(log))):
-            found[int(row)] = ErrorRow(*line)
+        entries = sa.select(*columns).where(of_rows, _is_of(log.table, ""))
+        for row, *entry in log.connection.execute(entries.order_by(_order_of_writing(log))):
+            found[int(row)] = ErrorRow(*entry)
     return found
 
 

@@ -432,7 +432,7 @@ class SqlDatabase(ABC):
         return [f"DROP SEQUENCE {self.qualified(log.schema, log.number_sequence)}"]
 
     def after_resync(self, log: LogTable, index: str) -> Sequence[str]:
-        """Return the statements that make the objects of the table of positions.
+        """Return the statements that make the objects of a position table.
 
         ``index`` is the name of its index.
         """

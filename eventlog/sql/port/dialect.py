@@ -120,7 +120,7 @@ class Dialect(SqlDatabase):
 
     numbers_sorted_rows: bool = True
     """True if a sorted query may draw ``next_number`` for each of its rows, in that order."""
-    line_number: str | None = None
+    error_number: str | None = None
     """A column that numbers the rows of an internal table in the order in which they were written,
     for databases whose times are too coarse for it (spec/event-log.md 10). None = times are fine
     enough.
@@ -237,7 +237,7 @@ class Dialect(SqlDatabase):
     def walk_condition(self, walk: Walk, *, continues: bool) -> str:
         """Return SQL that selects the rows still to be written.
 
-        ``continues`` means that the walk continues after a position, which is bound.
+        ``continues`` means that the walk continues after the key reached, which is bound.
         """
         conditions = []
         if walk.selection.where is not None:
@@ -258,19 +258,19 @@ class Dialect(SqlDatabase):
         return [self.bindable(self.quote(column.name)) for column in walk.cls.key]
 
     def behind(self, walk: Walk) -> str:
-        """Return SQL that selects rows whose key follows the position, whose values are bound
-        (``position_binds``).
+        """Return SQL that selects rows whose key follows the key reached, whose values are bound
+        (``reached_binds``).
         """
         refs = self.walk_key(walk)
         return (
             f"({', '.join(refs)}) > ({', '.join(self.bind(f'k{i}') for i, _ in enumerate(refs))})"
         )
 
-    def position_binds(self, cls: ObjectClass, position: str | None) -> Mapping[str, object]:
-        """Return the values of a position's key for binding: ``k0``, ``k1``, ... None = no
-        position.
+    def reached_binds(self, cls: ObjectClass, reached: str | None) -> Mapping[str, object]:
+        """Return the values of the key reached for binding: ``k0``, ``k1``, ... None = the walk
+        begins.
         """
-        keys = () if position is None else (position,)
+        keys = () if reached is None else (reached,)
         return {
             f"k{i}": value
             for _, values in self.key_values(cls, keys)
@@ -285,12 +285,12 @@ class Dialect(SqlDatabase):
     # The log read by many sessions that see the same rows (spec/event-log.md 12)
 
     shares_snapshots: bool = True
-    """True if several sessions can share a snapshot of the rows of status N. Otherwise the parts of
-    the log list their rows: only the status of a row ever changes, and while the log is locked no
-    row of status N changes.
+    """True if several sessions can share a database snapshot of the rows of status N. Otherwise the
+    parts of the log list their rows: only the status of a row ever changes, and while the log is
+    locked no row of status N changes.
     """
     snapshot_options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
-    """Execution options of the connections that export and join a snapshot."""
+    """Execution options of the connections that export and join a database snapshot."""
 
     def has_status(self, log: LogTable, status: str | None) -> str:
         """Return SQL that selects rows of this status, as a literal, so that the queue's index is

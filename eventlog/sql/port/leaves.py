@@ -15,7 +15,7 @@ has been tried:
   ``<log>_epoch``. On Oracle a global index stays usable with ``UPDATE INDEXES``.
 - The time to wait for a lock is at least 1 second per lock on MySQL (``lock_wait_timeout``).
   MariaDB has ``ALTER TABLE ... NOWAIT``, and Oracle ``DDL_LOCK_TIMEOUT = 0``.
-- A statement with an older snapshot may get error 1412 (MariaDB, MySQL) or ORA-08103.
+- A statement with an older database snapshot may get error 1412 (MariaDB, MySQL) or ORA-08103.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Partitioning(Protocol):
         The caller has begun the transaction in which it has determined which rows may be removed,
         and is responsible for keeping the rows N. ``check`` is called when no other session can
         write the log; if it raises an error, nothing is removed. Raises LogInUse, also while a
-        session has a snapshot that may read the leaf.
+        session has a database snapshot that may read the leaf.
         """
 
     def finish(self, log: OpenLog) -> int:

@@ -176,8 +176,8 @@ class Selection:
 
 
 class ResyncBatch(NamedTuple):
-    """The result of one batch: the rows written, the keys without an object, and the position after
-    the batch.
+    """The result of one batch: the rows written, the keys without an object, and the key reached
+    after the batch.
 
     ``position`` is the last key as canonical table_key text, for a file of keys the number of the
     last line read, and for deleted objects the record_id of the last row that names one.
@@ -186,7 +186,7 @@ class ResyncBatch(NamedTuple):
 
     rows: int
     missing: int
-    position: str | None
+    reached: str | None
     is_last: bool
     present: int = 0
     is_complete: bool = True

@@ -20,8 +20,8 @@ class LogPart(NamedTuple):
     """A range of record_ids, both ends included, and the approximate number of its rows of the
     wanted status.
 
-    ``ids`` are the record_ids of its rows, if sessions cannot share a snapshot; ``rows`` is then
-    exact. None = all rows that the snapshot shows.
+    ``ids`` are the record_ids of its rows, if sessions cannot share a database snapshot; ``rows``
+    is then exact. None = all rows that the snapshot shows.
     """
 
     first: int

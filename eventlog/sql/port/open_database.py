@@ -133,8 +133,8 @@ class OpenDatabase(ABC):
     def fetch_chunks(
         self, statement: str, parameters: Mapping[str, object], size: int
     ) -> Generator[list[tuple[Any, ...]], None, None]:
-        """Yield the rows of a statement, all of one snapshot, in lists of ``size``; the last list
-        may be shorter.
+        """Yield the rows of a statement, all of one database snapshot, in lists of ``size``; the
+        last list may be shorter.
         """
         return fetch_chunks(self.connection, statement, parameters, size)
 
@@ -231,22 +231,22 @@ class OpenDatabase(ABC):
 
     @abstractmethod
     def export_snapshot(self) -> str:
-        """Return the name of this transaction's snapshot, which other sessions can join until the
-        transaction ends.
+        """Return the name of this transaction's database snapshot, which other sessions can join
+        until the transaction ends.
         """
 
     @abstractmethod
     def join_snapshot(self, snapshot: str) -> None:
-        """Join the snapshot of another transaction, as the first statement of this one.
+        """Join the database snapshot of another transaction, as the first statement of this one.
 
         Raises DatabaseError.
         """
 
     @contextmanager
     def in_snapshot(self, snapshot: str) -> Iterator[None]:
-        """Read the snapshot of another transaction in the block, in a transaction of this session's
-        own, which ends with it. Keep the block short: until then the tables that it reads are
-        locked against an ALTER, and what the ALTER would block waits, too.
+        """Read the database snapshot of another transaction in the block, in a transaction of this
+        session's own, which ends with it. Keep the block short: until then the tables that it reads
+        are locked against an ALTER, and what the ALTER would block waits, too.
 
         Raises SnapshotOutdated if the snapshot does not show what was read as it was, and
         DatabaseError. If it fails, close the session.
@@ -259,8 +259,8 @@ class OpenDatabase(ABC):
 
     @abstractmethod
     def prove_snapshot(self) -> SnapshotProof:
-        """Return whether this transaction's snapshot shows what it has read as it was when the
-        snapshot was taken (spec/event-log.md 12.3).
+        """Return whether this transaction's database snapshot shows what it has read as it was when
+        the snapshot was taken (spec/event-log.md 12.3).
 
         Call it as the last statement of a transaction that has read with one snapshot. What the
         transaction reads afterwards is not proven.

@@ -257,8 +257,8 @@ class OpenLog(ABC):
         changed.
 
         ``alone`` is true if nothing else belongs to its transaction. ``first`` is the name of a
-        statement with the same parameters that runs before it: the snapshot of the statement is
-        taken when that one has ended.
+        statement with the same parameters that runs before it: the database snapshot of the
+        statement is taken when that one has ended.
         """
         options = dict(OF_LOG_ALONE if alone else OF_LOG)
         if first is not None:
@@ -298,7 +298,7 @@ class OpenLog(ABC):
 
     def window_chunks(self, window: Window, fields: Sequence[str], size: int) -> RowChunks:
         """Yield these fields of the rows of a window in lists of ``size``; the last list may be
-        shorter. One statement reads them, so they belong to one snapshot. With
+        shorter. One statement reads them, so they belong to one database snapshot. With
         ``Window.value_bytes`` each row has one more field: the number of bytes of the values that
         were left out, None if it has them. A reader that stops before the end has to close the
         iterator.
@@ -495,33 +495,33 @@ class OpenLog(ABC):
         return Walk(self.table, schema, cls, selection)
 
     @abstractmethod
-    def write_batch(self, walk: Walk, position: str | None, limit: int) -> ResyncBatch:
-        """Log the next ``limit`` objects after ``position`` (canonical table_key text, None = from
+    def write_batch(self, walk: Walk, reached: str | None, limit: int) -> ResyncBatch:
+        """Log the next ``limit`` objects after ``reached`` (canonical table_key text, None = from
         the beginning).
         """
 
     @abstractmethod
-    def keys_after(self, walk: Walk, position: str | None, limit: int) -> list[str]:
-        """Return the canonical keys of the next ``limit`` objects after ``position``, in the order
+    def keys_after(self, walk: Walk, reached: str | None, limit: int) -> list[str]:
+        """Return the canonical keys of the next ``limit`` objects after ``reached``, in the order
         of the walk, without keys that cannot be read.
         """
 
-    def walked_keys(self, walk: Walk, position: str | None, limit: int) -> WalkedKeys:
+    def walked_keys(self, walk: Walk, reached: str | None, limit: int) -> WalkedKeys:
         """Return ``keys_after``, and the keys among them that cannot be read."""
-        return WalkedKeys(self.keys_after(walk, position, limit))
+        return WalkedKeys(self.keys_after(walk, reached, limit))
 
-    def estimate(self, walk: Walk, position: str | None) -> int:
-        """Estimate the number of objects after ``position``.
+    def estimate(self, walk: Walk, reached: str | None) -> int:
+        """Estimate the number of objects after ``reached``.
 
         This also shows whether the operator's predicate is valid SQL.
         """
-        return self.count(walk, position)
+        return self.count(walk, reached)
 
-    def count(self, walk: Walk, position: str | None) -> int:
-        """Return the number of objects after ``position``."""
-        condition = self.dialect.walk_condition(walk, continues=position is not None)
+    def count(self, walk: Walk, reached: str | None) -> int:
+        """Return the number of objects after ``reached``."""
+        condition = self.dialect.walk_condition(walk, continues=reached is not None)
         statement = f"SELECT COUNT(*) FROM {self.dialect.walk_rows(walk)} WHERE {condition}"  # noqa: S608 - the operator's own
-        ((rows,),) = self.db.fetch(statement, self.dialect.position_binds(walk.cls, position))
+        ((rows,),) = self.db.fetch(statement, self.dialect.reached_binds(walk.cls, reached))
         return int(rows)
 
     def write_keys(self, selection: Selection, keys: Sequence[str]) -> None:

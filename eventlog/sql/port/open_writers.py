@@ -18,7 +18,7 @@ from eventlog.sql.port.open_log import OpenLog
 
 PATIENCE: Final = 60.0
 """The number of seconds that a command waits for open writers."""
-_MAX_MOMENTS: Final = 64
+MAX_MOMENTS: Final = 64
 
 
 class WritersHidden(LogTableError):
@@ -32,7 +32,7 @@ class OpenWriters(NamedTuple):
     """The highest record_id, read before that moment."""
     writers: frozenset[str]
     """The transactions that had written to the log by that moment and are still open. Record_ids up
-    to ``last`` that no snapshot has shown belong to them, or will never be used.
+    to ``last`` that no database snapshot has shown belong to them, or will never be used.
     """
     since: float
     """The moment, by the monotonic clock."""
@@ -92,7 +92,7 @@ class WriterHistory:
     def _add(self, seen: OpenWriters) -> None:
         if all(one.last < seen.last for one in self.moments):
             self.moments.append(seen)
-        if len(self.moments) > _MAX_MOMENTS:
+        if len(self.moments) > MAX_MOMENTS:
             # Later checks include all writers of a dropped check. The first check stays, so that
             # its writers can still end.
             del self.moments[1:-1:2]

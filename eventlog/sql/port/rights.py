@@ -132,7 +132,7 @@ class Addition(StrEnum):
     DELETE_FROM_LOG = "delete_from_log"
     """The option of ``[publisher]``: rows are deleted in place of being marked S."""
     POSITION = "position"
-    """A resync of a class records its position, so that it can continue."""
+    """A resync of a class records the key reached, so that it can continue."""
     REPAIR = "repair"
     """A verification logs objects that differ again."""
 

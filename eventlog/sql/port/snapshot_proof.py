@@ -19,7 +19,7 @@ _NAMED: Final = 3
 """The most relations that a message names."""
 
 FOREIGN: Final = "foreign"
-"""The ``why`` of a foreign table, whose rows are not those of the snapshot in any case."""
+"""The ``why`` of a foreign table, whose rows are not those of the database snapshot in any case."""
 
 _IN_WORDS: Final = {
     "created": "was created, or took the name of another table",
@@ -28,13 +28,13 @@ _IN_WORDS: Final = {
     "children": "has lost a partition or a table that inherited from it",
     "columns": "was altered, attached as a partition, or began to inherit",
     "definition": "has another definition",
-    FOREIGN: "is a foreign table, which has no snapshot",
+    FOREIGN: "is a foreign table, which has no database snapshot",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class UnprovenRelation:
-    """A table or view that a snapshot does not show as it was, or may not show so."""
+    """A table or view that a database snapshot does not show as it was, or may not show so."""
 
     schema: str
     name: str
@@ -49,9 +49,9 @@ class UnprovenRelation:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotProof:
-    """The result of a proof: the relations that the transaction has read and that the snapshot does
-    not show truly. ``foreign`` are the foreign tables among those read: nothing can be proven for
-    them.
+    """The result of a proof: the relations that the transaction has read and that the database
+    snapshot does not show truly. ``foreign`` are the foreign tables among those read: nothing can
+    be proven for them.
     """
 
     changed: tuple[UnprovenRelation, ...] = ()

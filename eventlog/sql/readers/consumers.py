@@ -284,8 +284,8 @@ def read_consumer(log: OpenLog, name: str) -> ConsumerRow | None:
 
     Raises DatabaseError for an unreadable row.
     """
-    line = _read_row(log, name)
-    return None if line is None else _with_set(line, read_set_entries(log, name))
+    entry = _read_row(log, name)
+    return None if entry is None else _with_set(entry, read_set_entries(log, name))
 
 
 def _read_row(log: OpenLog, name: str) -> ConsumerRow | None:
@@ -325,23 +325,23 @@ def _start_of(sink: str | None = None, classes: str | None = None) -> ConsumerSt
     return ConsumerStart(sink, None if classes is None else tuple(map(str, json.loads(classes))))
 
 
-def _with_set(line: ConsumerRow, sets: Sequence[SetEntry]) -> ConsumerRow:
+def _with_set(entry: ConsumerRow, sets: Sequence[SetEntry]) -> ConsumerRow:
     """Return the row of a consumer, with the set from separate entries if there are any."""
-    own = [one for one in sets if one.consumer == line.name]
+    own = [one for one in sets if one.consumer == entry.name]
     whole = max((one for one in own if one.is_whole), default=None, key=attrgetter("number"))
     if whole is None:
-        return line
+        return entry
     try:
         done = decode(whole.rows)
         for one in own:
             done.add(decode(one.rows).spans)
     except (TypeError, ValueError) as error:
-        raise _unreadable(line.name, error) from None
+        raise _unreadable(entry.name, error) from None
     moved = max(one.started for one in own)
     others = (one.number for one in own if one is not whole)
-    return line._replace(
+    return entry._replace(
         done=done,
-        moved=moved if line.moved is None else max(moved, line.moved),
+        moved=moved if entry.moved is None else max(moved, entry.moved),
         entries=(whole.number, *others),
     )
 
@@ -376,9 +376,9 @@ def done_by_consumers(log: OpenLog) -> dict[str, RecordSet]:
         return {}
     log.lock_removing()
     done: dict[str, RecordSet] = {}
-    for line in read_consumers(log):
-        line.done.discard(line.requeued.rows)
-        done[line.name] = line.done
+    for entry in read_consumers(log):
+        entry.done.discard(entry.requeued.rows)
+        done[entry.name] = entry.done
     return done
 
 
@@ -392,8 +392,8 @@ def consumer_names(log: OpenLog) -> list[str]:
 
 def begun_of(log: OpenLog, name: str) -> datetime | None:
     """Return when a consumer was registered, UTC; None if it is not."""
-    line = _read_row(log, name)
-    return None if line is None else line.begun
+    entry = _read_row(log, name)
+    return None if entry is None else entry.begun
 
 
 def has_consumers(log: OpenLog) -> bool:
@@ -426,16 +426,16 @@ def _register(
         delete_entry(log, EntryKind.DONE, entry.number)
     table = _consumers(log.table)
     done = set_of_start(log, begins, event_time_zone)
-    line: dict[str, Any] = {"name": name, "begins": begins, "done": done.encode()}
+    values: dict[str, Any] = {"name": name, "begins": begins, "done": done.encode()}
     if begins == SNAPSHOT:
-        line["loaded"] = json.dumps({})
+        values["loaded"] = json.dumps({})
     if former is not None and former.start is not None:
-        line.update(_start_values(former.start))
+        values.update(_start_values(former.start))
     begun = None if former is None else former.begun
     if (first := _first_moment(log, name, begun)) is not None:
         now = utc_now(log.connection, log.dialect).replace(tzinfo=None)
-        line["begun"] = max(now, first)
-    log.connection.execute(sa.insert(table).values(line))
+        values["begun"] = max(now, first)
+    log.connection.execute(sa.insert(table).values(values))
 
 
 def _first_moment(log: OpenLog, name: str, former: datetime | None) -> datetime | None:
@@ -561,15 +561,15 @@ def record_start(log: OpenLog, name: str, start: ConsumerStart) -> ConsumerStart
     """Record what a consumer sends from now on. Return what its last start had recorded, None if
     it recorded the same, or nothing.
     """
-    line = _read_row(log, name)
-    if line is None:
+    entry = _read_row(log, name)
+    if entry is None:
         raise _gone(log.table, name)
-    if line.start == start:
+    if entry.start == start:
         return None
     table = _consumers(log.table)
     changed = sa.update(table).where(table.c.name == name).values(_start_values(start))
     log.connection.execute(changed)
-    return line.start
+    return entry.start
 
 
 def _start_values(start: ConsumerStart) -> dict[str, str | None]:
@@ -592,7 +592,7 @@ DURABLY: Final = Ending()
 
 def write_done(
     log: OpenLog,
-    line: ConsumerRow | SetEntries,
+    entry: ConsumerRow | SetEntries,
     done: RecordSet,
     ended: int | None = None,
     ending: Ending = DURABLY,
@@ -602,12 +602,12 @@ def write_done(
 
     ``ended`` is the number of a delivery of the consumer whose entry becomes the entry of the set.
     """
-    return (_write_set(log, line.name, "whole", done, ended, line.entries, ending),)
+    return (_write_set(log, entry.name, "whole", done, ended, entry.entries, ending),)
 
 
 def write_recent(
     log: OpenLog,
-    line: ConsumerRow | SetEntries,
+    entry: ConsumerRow | SetEntries,
     recent: RecordSet,
     ended: int | None = None,
     ending: Ending = DURABLY,
@@ -615,8 +615,8 @@ def write_recent(
     """Write the rows that have joined the set since it was last written as a whole, and return the
     numbers of the set's entries. ``ended`` as in ``write_done``.
     """
-    whole, *former = line.entries
-    return whole, _write_set(log, line.name, "recent", recent, ended, former, ending)
+    whole, *former = entry.entries
+    return whole, _write_set(log, entry.name, "recent", recent, ended, former, ending)
 
 
 def _write_set(
@@ -715,8 +715,8 @@ def loading(log: OpenLog, name: str) -> tuple[datetime, dict[str, Any]] | None:
     """Return when a consumer was registered, and the progress of its snapshot; None if it has no
     unfinished snapshot.
     """
-    line = _read_row(log, name)
-    return None if line is None or line.loaded is None else (line.begun, line.loaded)
+    entry = _read_row(log, name)
+    return None if entry is None or entry.loaded is None else (entry.begun, entry.loaded)
 
 
 def write_loaded(log: OpenLog, name: str, loaded: dict[str, Any] | None) -> None:
@@ -743,7 +743,7 @@ _AGAIN: Final = "to be sent again"
 
 
 def judged_by_set(
-    line: ConsumerRow,
+    entry: ConsumerRow,
     chosen: Container[int] | RecordSet,
     *,
     failed: Container[int] = (),
@@ -752,10 +752,10 @@ def judged_by_set(
     """Return the function that classifies a row for a consumer's receiver, by the consumer's set.
     ``chosen`` are the rows to send again; the others are those of ``requeue_for``.
     """
-    asked_before = RecordSet(0, line.requeued.rows)
+    asked_before = RecordSet(0, entry.requeued.rows)
 
     def judged(row: ObjectRow) -> LoggedRow:
-        is_done = row.record_id in line.done
+        is_done = row.record_id in entry.done
         state = RowState.DONE if is_done or row.record_id in in_flight else RowState.WAITS
         if is_done and row.record_id in asked_before:
             state = RowState.WAITS
@@ -769,7 +769,7 @@ def judged_by_set(
 
 def requeue_for(
     log: OpenLog,
-    line: ConsumerRow,
+    entry: ConsumerRow,
     ids: Ranges,
     *,
     failed: Container[int] = (),
@@ -784,11 +784,11 @@ def requeue_for(
     are not sent again: nothing is written to the log, so no row can become a modify. ``failed`` are
     the rows that the receiver refused: they keep their event-id. The other rows get the next
     attempt number, since the receiver has applied the earlier event-id (7.4). ``in_flight`` are the
-    rows that were in flight for the consumer before ``line`` was read. The caller has locked the
+    rows that were in flight for the consumer before ``entry`` was read. The caller has locked the
     row of the consumer (``lock_consumer``). Rows that a purge removes in the meantime are left out:
     it read the consumers' rows before this request was written.
     """
-    judged = judged_by_set(line, RecordSet(0, ids), failed=failed, in_flight=in_flight)
+    judged = judged_by_set(entry, RecordSet(0, ids), failed=failed, in_flight=in_flight)
     resent, refused = set[int](), set[RefusedRow]()
     removed = 0
     for start in range(0, len(ids), MAX_RANGES):
@@ -802,11 +802,11 @@ def requeue_for(
         log.lock_registering()
         asked = _present(log, asked)
     if asked and not dry:
-        ask_again(log, line.name, to_ranges(asked))
+        ask_again(log, entry.name, to_ranges(asked))
         applied = [one for one in asked if one not in failed]
-        numbers = read_attempts(log, line.name, ids=applied)
+        numbers = read_attempts(log, entry.name, ids=applied)
         event_ids = {one: f"{one}.{numbers.get(one, 1) + 1}" for one in applied}
-        add_errors(log, [(one, PUT_BACK, _AGAIN) for one in asked], line.name, event_ids)
+        add_errors(log, [(one, PUT_BACK, _AGAIN) for one in asked], entry.name, event_ids)
     return Requeued(len(asked), 0, tuple(sorted(refused)), removed)
 
 
@@ -821,13 +821,13 @@ def _present(log: OpenLog, ids: Sequence[int]) -> list[int]:
     return [one for one in ids if one in present]
 
 
-def requeue_objects_for(log: OpenLog, line: ConsumerRow, event_ids: Sequence[str]) -> None:
+def requeue_objects_for(log: OpenLog, entry: ConsumerRow, event_ids: Sequence[str]) -> None:
     """Ask a consumer to send objects of its snapshot again, with the values at that later time
     (spec/event-log.md 13.4).
     """
     if event_ids:
-        ask_again(log, line.name, (), event_ids)
-        add_object_errors(log, [(one, PUT_BACK, _AGAIN) for one in event_ids], line.name)
+        ask_again(log, entry.name, (), event_ids)
+        add_object_errors(log, [(one, PUT_BACK, _AGAIN) for one in event_ids], entry.name)
 
 
 # --- rows that a consumer has not done ------------------------------------------------------------

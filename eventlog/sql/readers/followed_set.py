@@ -1,9 +1,10 @@
 """A set of record_ids that follows a log (spec/event-log.md 13.1): some of its gaps are closed,
 others skipped for now.
 
-A record_id that a snapshot does not show belongs to a transaction that was open at the snapshot, or
-will never be used. A reader that has found a gap empty has to read it again only when one of the
-transactions that were open then has ended. It can close the gap when all of them have ended.
+A record_id that a database snapshot does not show belongs to a transaction that was open at the
+snapshot, or will never be used. A reader that has found a gap empty has to read it again only when
+one of the transactions that were open then has ended. It can close the gap when all of them have
+ended.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ OLD: Final = 1.0
 """The number of seconds after which a check is old: writers that were open at the check and still
 are will probably stay open for a while.
 """
-_MAX_SHOWN: Final = 10_000
+MAX_SHOWN: Final = 10_000
 """The most rows in gaps that are read before gaps are closed or skipped."""
 
 
@@ -95,10 +96,11 @@ class FollowedSet:
         # No new row can appear in a gap that is full of rows, but another process may have done one
         # of them.
         if gaps != to_ranges(shown) or since <= monotonic() - OLD:
-            # A separate statement, so that its snapshot postdates the transactions that have ended.
-            window = replace(self.rows, limit=_MAX_SHOWN).outside(self.passed, last)
+            # A separate statement, so that its database snapshot postdates the transactions that
+            # have ended.
+            window = replace(self.rows, limit=MAX_SHOWN).outside(self.passed, last)
             shown = shown_ids(log, window) if window.gaps else []
-            if len(shown) == _MAX_SHOWN:
+            if len(shown) == MAX_SHOWN:
                 last = shown[-1]
             shown = [one for one in shown if one not in self.passed]
             self.shown = shown, monotonic()

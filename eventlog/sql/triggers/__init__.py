@@ -39,15 +39,15 @@ from eventlog.sql.triggers.captured import (
     CapturedTable,
     Identity,
     as_captured,
-    gaps_of_captured,
     has_table,
     read_captured,
     recorded_keys,
-    unlike_lines,
+    uncaptured_since,
+    unlike_entries,
     write_captured,
 )
 from eventlog.sql.triggers.declared import TableName, TableTriggers, declared_triggers, warnings_of
-from eventlog.sql.triggers.gaps import Gap
+from eventlog.sql.triggers.uncaptured import Uncaptured
 from eventlog.sql.triggers.watch import WatchedTable
 
 NO_LONGER_WATCHED: Final = "no longer watched"
@@ -97,7 +97,7 @@ class Action:
     table: str
     reason: str
     statements: tuple[str, ...] = ()
-    gaps: tuple[Gap, ...] = ()
+    uncaptured: tuple[Uncaptured, ...] = ()
     is_former: bool = False
     """True if the triggers are those that an earlier version made. They log as they did before."""
 
@@ -132,17 +132,21 @@ class TriggerPlan:
     @property
     def differences(self) -> tuple[Action, ...]:
         """The actions with which ``apply`` changes or records something."""
-        return tuple(action for action in self.actions if action.statements or action.gaps)
+        return tuple(action for action in self.actions if action.statements or action.uncaptured)
 
     @property
     def faults(self) -> tuple[Action, ...]:
         """The ``differences`` because of which triggers do not log as declared."""
-        return tuple(action for action in self.differences if not action.is_former or action.gaps)
+        return tuple(
+            action for action in self.differences if not action.is_former or action.uncaptured
+        )
 
     @property
-    def gaps(self) -> tuple[Gap, ...]:
+    def uncaptured(self) -> tuple[Uncaptured, ...]:
         """The changes, in any table, that no trigger has logged."""
-        return tuple(dict.fromkeys(gap for action in self.actions for gap in action.gaps))
+        return tuple(
+            dict.fromkeys(change for action in self.actions for change in action.uncaptured)
+        )
 
     @property
     def unwatched(self) -> tuple[str, ...]:
@@ -318,11 +322,11 @@ class Triggers(ABC):
         captured = self._captured(
             conn, log, database.schema, declared.tables, catalog.former_names()
         )
-        gaps = gaps_of_captured(self._lines(conn, log), captured)
+        uncaptured = uncaptured_since(self._entries(conn, log), captured)
         actions = tuple(
-            _with_gaps(
+            _with_uncaptured(
                 _with_child_reason(action, database.schema, catalog.no_children),
-                gaps.get(action.table, ()),
+                uncaptured.get(action.table, ()),
             )
             for action in actions
         )
@@ -349,7 +353,7 @@ class Triggers(ABC):
         the record. The arguments are as in ``plan``.
         """
         log = self.find_log(conn, log)
-        if not (lines := self._lines(conn, log)):
+        if not (entries := self._entries(conn, log)):
             return ()
         reflect = open_database(conn).reflect
         declared = declared_triggers(database, catalog, watches, reflect, refused)
@@ -359,7 +363,7 @@ class Triggers(ABC):
             for place, of_table in tables.items()
         }
         captured = as_captured(tables.values(), database.schema, {}, {})
-        return unlike_lines(lines, captured, present)
+        return unlike_entries(entries, captured, present)
 
     def _captured(
         self,
@@ -385,9 +389,9 @@ class Triggers(ABC):
         """Return the key columns by which the triggers of these tables log objects, by class, as
         the last apply recorded them; none if this session may not read the record.
         """
-        return recorded_keys(self._lines(conn, log), tables)
+        return recorded_keys(self._entries(conn, log), tables)
 
-    def _lines(self, conn: Connection, log: LogTable) -> tuple[CapturedTable, ...]:
+    def _entries(self, conn: Connection, log: LogTable) -> tuple[CapturedTable, ...]:
         """Return the rows of ``<log>_captured``; empty if there is no such table, or if this
         session may not read it.
         """
@@ -399,7 +403,7 @@ class Triggers(ABC):
         """Return True if triggers of eventlog write to a log: those that this session sees, or
         those that the last apply recorded.
         """
-        return bool(self.tables_of(conn, log) or self._lines(conn, log))
+        return bool(self.tables_of(conn, log) or self._entries(conn, log))
 
     def _unreadable(self, conn: Connection, log: LogTable, *rights: Right) -> list[str]:
         opened, what = _open(conn, log), log.captured_table
@@ -500,15 +504,15 @@ def _kept(action: Action) -> Action:
     )
 
 
-def _with_gaps(action: Action, gaps: Sequence[Gap]) -> Action:
-    """Return an action with the gaps of its table added."""
-    if not gaps or action.kind == "drop":
+def _with_uncaptured(action: Action, uncaptured: Sequence[Uncaptured]) -> Action:
+    """Return an action with the uncaptured changes of its table added."""
+    if not uncaptured or action.kind == "drop":
         return action
-    every = tuple(dict.fromkeys((*action.gaps, *gaps)))
+    every = tuple(dict.fromkeys((*action.uncaptured, *uncaptured)))
     if action.statements:
-        return replace(action, gaps=every)
-    reasons = "; ".join(dict.fromkeys(gap.reason for gap in every))
-    return replace(action, kind="resync", reason=reasons, gaps=every)
+        return replace(action, uncaptured=every)
+    reasons = "; ".join(dict.fromkeys(change.reason for change in every))
+    return replace(action, kind="resync", reason=reasons, uncaptured=every)
 
 
 def _with_child_reason(

@@ -25,7 +25,12 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.quoted_names import quoted, schema_of
 from eventlog.sql.triggers.declared import ClassTriggers, TableName, TableTriggers
-from eventlog.sql.triggers.gaps import ANOTHER_TABLE, Gap, declared_otherwise, gap_of_column
+from eventlog.sql.triggers.uncaptured import (
+    ANOTHER_TABLE,
+    Uncaptured,
+    declared_otherwise,
+    uncaptured_column,
+)
 
 _GONE: Final = "it had no triggers for a while"
 
@@ -200,20 +205,20 @@ def has_table(log: OpenLog) -> bool:
 def read_captured(log: OpenLog) -> tuple[CapturedTable, ...]:
     """Return the rows of ``<log>_captured``. The session must have the right to read them."""
     table = _table(log.table)
-    lines = log.connection.execute(
+    entries = log.connection.execute(
         sa.select(table.c.schema_name, table.c.table_name, table.c.content)
     )
-    return tuple(_from_content((schema or "", name), content) for schema, name, content in lines)
+    return tuple(_from_content((schema or "", name), content) for schema, name, content in entries)
 
 
 def write_captured(log: OpenLog, captured: Iterable[CapturedTable]) -> None:
     """Write those rows of ``<log>_captured`` that have changed. The row of a renamed table gets the
     new name.
     """
-    table, lines = _table(log.table), {one.place: one for one in read_captured(log)}
+    table, entries = _table(log.table), {one.place: one for one in read_captured(log)}
     changed, replaced = [], set()
     for now in captured:
-        before = _line_of(now, lines)
+        before = _entry_of(now, entries)
         if before is None or (before.place, before.content()) != (now.place, now.content()):
             changed.append(now)
             replaced |= {now.place} | ({before.place} if before is not None else set())
@@ -222,68 +227,70 @@ def write_captured(log: OpenLog, captured: Iterable[CapturedTable]) -> None:
         log.connection.execute(sa.delete(table).where(table.c.table_name == name, of_schema))
     for now in changed:
         schema, name = now.place
-        line = {"schema_name": schema or None, "table_name": name, "content": now.content()}
-        log.connection.execute(sa.insert(table).values(**line))
+        entry = {"schema_name": schema or None, "table_name": name, "content": now.content()}
+        log.connection.execute(sa.insert(table).values(**entry))
 
 
 # --- changes since the rows were written
 # ------------------------------------------------------------
 
 
-def gaps_of_captured(
-    lines: Iterable[CapturedTable], captured: Iterable[CapturedTable]
-) -> dict[str, tuple[Gap, ...]]:
+def uncaptured_since(
+    entries: Iterable[CapturedTable], captured: Iterable[CapturedTable]
+) -> dict[str, tuple[Uncaptured, ...]]:
     """Return, for each table of ``captured``, the changes since its row was written that no trigger
     has logged.
     """
-    known = {one.place: one for one in lines}
+    known = {one.place: one for one in entries}
     digests = {one.digest: one.place for one in known.values()}
     found = {}
     for now in captured:
-        before = _line_of(now, known)
+        before = _entry_of(now, known)
         if before is not None:
             moved_here = digests.get(now.digest, before.place) != before.place
-            found[now.name] = tuple(_gaps(before, now, is_another=moved_here))
+            found[now.name] = tuple(_uncaptured(before, now, is_another=moved_here))
     return found
 
 
-def unlike_lines(
-    lines: Iterable[CapturedTable],
+def unlike_entries(
+    entries: Iterable[CapturedTable],
     captured: Iterable[CapturedTable],
     present: Mapping[TableName, Collection[str]],
 ) -> tuple[str, ...]:
     """Return sentences on tables whose columns differ from those in their rows of
     ``<log>_captured``. ``present`` are all columns of each table, watched or not.
     """
-    known, words = {one.place: one for one in lines}, []
+    known, words = {one.place: one for one in entries}, []
     for now in captured:
-        line = known.get(now.place)
-        if line is None:
+        entry = known.get(now.place)
+        if entry is None:
             words.append(f"{now.name} is watched, but `triggers apply` has not recorded it")
-        elif list(line.types.items()) != list(now.types.items()):
-            changes = declared_otherwise(line.types, now.types, present[now.place])
+        elif list(entry.types.items()) != list(now.types.items()):
+            changes = declared_otherwise(entry.types, now.types, present[now.place])
             words.append(f"{now.name}: {'; '.join(changes)}")
     return tuple(words)
 
 
 def recorded_keys(
-    lines: Iterable[CapturedTable], tables: Collection[str]
+    entries: Iterable[CapturedTable], tables: Collection[str]
 ) -> dict[str, tuple[str, ...]]:
     """Return the key columns by which the triggers of these tables log objects, by class; columns
     have their names in the log.
     """
-    own = (line.classes for line in lines if line.place[1] in tables)
+    own = (entry.classes for entry in entries if entry.place[1] in tables)
     return {one.name: one.key for one in chain.from_iterable(own) if one.key}
 
 
-def _line_of(now: CapturedTable, lines: Mapping[TableName, CapturedTable]) -> CapturedTable | None:
+def _entry_of(
+    now: CapturedTable, entries: Mapping[TableName, CapturedTable]
+) -> CapturedTable | None:
     """Return the recorded row of a table: found by its name, otherwise by its number, otherwise by
     a former name.
     """
-    if now.place in lines:
-        return lines[now.place]
-    renamed = next((one for one in lines.values() if _is_same_table(one, now)), None)
-    former = (lines.get((now.place[0], name)) for name in now.former)
+    if now.place in entries:
+        return entries[now.place]
+    renamed = next((one for one in entries.values() if _is_same_table(one, now)), None)
+    former = (entries.get((now.place[0], name)) for name in now.former)
     alike = (one for one in former if one is not None and any(_pairs(one.classes, now.classes)))
     return renamed or next(alike, None)
 
@@ -304,7 +311,9 @@ def _is_same_table(before: CapturedTable, now: CapturedTable) -> bool:
     )
 
 
-def _gaps(before: CapturedTable, now: CapturedTable, *, is_another: bool) -> Iterator[Gap]:
+def _uncaptured(
+    before: CapturedTable, now: CapturedTable, *, is_another: bool
+) -> Iterator[Uncaptured]:
     """Yield the changes of a table since its row was written that no trigger has logged.
     ``is_another`` means that the name now belongs to another recorded table.
     """
@@ -319,13 +328,13 @@ def _gaps(before: CapturedTable, now: CapturedTable, *, is_another: bool) -> Ite
     for former, one in _pairs(before.classes, now.classes):
         if reason := _key_change(before, former, now, one):
             yield _whole(now, one, reason)
-        yield from _gaps_of_class(before, former, now, one)
-    yield from _gaps_of_partitions(before, now)
+        yield from _uncaptured_of_class(before, former, now, one)
+    yield from _uncaptured_of_partitions(before, now)
 
 
-def _whole(table: CapturedTable, one: CapturedClass, reason: str) -> Gap:
+def _whole(table: CapturedTable, one: CapturedClass, reason: str) -> Uncaptured:
     is_object = bool(one.key)
-    return Gap(one.name, f"{table.place[1]}: {reason}", objects=is_object, deletes=is_object)
+    return Uncaptured(one.name, f"{table.place[1]}: {reason}", objects=is_object, deletes=is_object)
 
 
 def _pairs(
@@ -365,23 +374,23 @@ def _key_change(
     return ""
 
 
-def _gaps_of_class(
+def _uncaptured_of_class(
     before: CapturedTable, former: CapturedClass, now: CapturedTable, one: CapturedClass
-) -> Iterator[Gap]:
-    """Yield the gaps of a class's columns."""
+) -> Iterator[Uncaptured]:
+    """Yield the uncaptured changes of a class's columns."""
     table, own = now.place[1], set(one.columns) - set(one.key) if one.key else set()
     for name in one.columns:
         if name not in former.columns:
-            yield gap_of_column(one.name, table, name, selects=name in own)
+            yield uncaptured_column(one.name, table, name, selects=name in own)
         elif not _is_same_column(before, former, now, one, name):
             # Objects without a value are included: the receiver has values of the other column.
-            yield Gap(
+            yield Uncaptured(
                 one.name,
                 f"column {name} of {table} is not the column that was captured under this name",
             )
         elif _has_lost_labels(before, former, now, one, name):
-            gap = gap_of_column(one.name, table, name, selects=name in own)
-            yield replace(gap, reason=f"labels of column {name} of {table} were renamed")
+            change = uncaptured_column(one.name, table, name, selects=name in own)
+            yield replace(change, reason=f"labels of column {name} of {table} were renamed")
 
 
 def _is_same_column(
@@ -415,9 +424,9 @@ def _has_lost_labels(
     return not all(label in present for label in labels)
 
 
-def _gaps_of_partitions(before: CapturedTable, now: CapturedTable) -> Iterator[Gap]:
-    """Yield the gaps of rows that were attached, detached or dropped with a partition, since no
-    trigger fires for them.
+def _uncaptured_of_partitions(before: CapturedTable, now: CapturedTable) -> Iterator[Uncaptured]:
+    """Yield the uncaptured changes: rows that were attached, detached or dropped with a partition,
+    since no trigger fires for them.
     """
     if not _is_same_table(before, now) or before.identity is None or now.identity is None:
         return
@@ -428,7 +437,7 @@ def _gaps_of_partitions(before: CapturedTable, now: CapturedTable) -> Iterator[G
     has_gone = not known.keys() <= now.identity.partitions.keys()
     for one in now.classes:
         for partition in came:
-            yield Gap(
+            yield Uncaptured(
                 one.name,
                 f"{table}: partition {partition.name} was attached and may already have had rows",
                 partition.where if one.key and one.name == table else None,
@@ -436,4 +445,4 @@ def _gaps_of_partitions(before: CapturedTable, now: CapturedTable) -> Iterator[G
             )
         if has_gone and one.key:
             reason = f"{table}: a partition was detached or dropped with its rows"
-            yield Gap(one.name, reason, deletes=True)
+            yield Uncaptured(one.name, reason, deletes=True)

@@ -38,12 +38,12 @@ from eventlog.sql.triggers import (
     warnings_of_lost_logs,
 )
 from eventlog.sql.triggers.declared import TableName, TableTriggers
-from eventlog.sql.triggers.gaps import (
+from eventlog.sql.triggers.uncaptured import (
     ANOTHER_TABLE,
-    Gap,
+    Uncaptured,
     declared_otherwise,
-    gap_of_table,
-    gaps_of_columns,
+    uncaptured_columns,
+    uncaptured_table,
 )
 
 MARKER: Final = re.compile("-- eventlog sha256:([0-9a-f]{64}) log (.*)")
@@ -523,9 +523,9 @@ class MarkedTriggers(Triggers):
         create = [trigger.statement for trigger in declared.values()]
         drops = self._dropped(renamed)
         if not old:
-            gaps = tuple(_gaps_of_new(compiled, installed, claims))
+            uncaptured = tuple(_uncaptured_of_new(compiled, installed, claims))
             statements = (*drops, *self.at_once(place, create))
-            return Action("create", name, "watched, but not captured yet", statements, gaps)
+            return Action("create", name, "watched, but not captured yet", statements, uncaptured)
         former = installed.former.get(place)
         reasons = (
             list(self._differences(compiled, old))
@@ -550,12 +550,14 @@ class MarkedTriggers(Triggers):
             name,
             "; ".join(dict.fromkeys(reasons)),
             statements,
-            tuple(self._gaps(compiled, old)),
+            tuple(self._uncaptured(compiled, old)),
         )
 
-    def _gaps(self, compiled: Sequence[Compiled], old: Sequence[StoredTrigger]) -> Iterator[Gap]:
-        """Yield the gaps of a table that has triggers: columns that they were not compiled for, and
-        triggers that are missing or disabled.
+    def _uncaptured(
+        self, compiled: Sequence[Compiled], old: Sequence[StoredTrigger]
+    ) -> Iterator[Uncaptured]:
+        """Yield the uncaptured changes of a table that has triggers: columns that they were not
+        compiled for, and triggers that are missing or disabled.
         """
         named = {trigger.name: trigger for trigger in old}
         own = {trigger.name for one in compiled for trigger in one.triggers}
@@ -571,7 +573,7 @@ class MarkedTriggers(Triggers):
                 ),
                 {},
             )
-            yield from gaps_of_columns(one.declared, known, one.declared.logged_columns())
+            yield from uncaptured_columns(one.declared, known, one.declared.logged_columns())
             silent = [
                 trigger.name
                 for trigger, found in zip(one.triggers, stored, strict=True)
@@ -579,7 +581,9 @@ class MarkedTriggers(Triggers):
             ]
             if silent:
                 verb = "was" if len(silent) == 1 else "were"
-                yield gap_of_table(one.declared, f"{', '.join(silent)} {verb} missing or disabled")
+                yield uncaptured_table(
+                    one.declared, f"{', '.join(silent)} {verb} missing or disabled"
+                )
 
     def _differences(
         self, compiled: Sequence[Compiled], old: Sequence[StoredTrigger]
@@ -620,15 +624,15 @@ def _claims(compiled: Iterable[Compiled]) -> _Claims:
     }
 
 
-def _gaps_of_new(
+def _uncaptured_of_new(
     compiled: Sequence[Compiled], installed: Installed, claims: _Claims
-) -> Iterator[Gap]:
-    """Yield the gaps of a table without triggers if the table that had its name before still has
-    the triggers.
+) -> Iterator[Uncaptured]:
+    """Yield the uncaptured changes of a table without triggers if the table that had its name
+    before still has the triggers.
     """
     place = compiled[0].place
     if any(claims.get((one.schema, one.name)) == place for one in installed.ours):
-        yield from (gap_of_table(one.declared, ANOTHER_TABLE) for one in compiled)
+        yield from (uncaptured_table(one.declared, ANOTHER_TABLE) for one in compiled)
 
 
 def _name(table: TableName) -> str:

@@ -20,9 +20,9 @@ from eventlog.sql.port.log_operations import KeyValues, RangeReader
 from eventlog.verify.comparison import SEVERAL, Entry, TargetRow, row_of_entries
 from eventlog.verify.ordered_keys import OrderedKeys, ordered_keys
 
-_KEPT: Final = 20_000
+KEPT: Final = 20_000
 """The most states that are kept in memory before they are written."""
-_FEW: Final = 50
+FEW: Final = 50
 """Fewer rows are not worth a separate write."""
 _ASKED: Final = 500
 """The most keys in one statement."""
@@ -113,14 +113,14 @@ class States:
     def put(self, class_name: str, key: str, state: State | None) -> None:
         """Set the state of an object; None = the object does not exist."""
         self._changed[class_name, key] = state
-        if len(self._changed) > _KEPT:
+        if len(self._changed) > KEPT:
             self.write()
 
     def put_all(
         self, class_name: str, keys: Sequence[str], rows: Sequence[Sequence[Entry]]
     ) -> None:
         """Set the states of objects, which exist."""
-        if len(keys) < _FEW:
+        if len(keys) < FEW:
             for key, row in zip(keys, rows, strict=True):
                 self.put(class_name, key, list(row))
             return
@@ -137,7 +137,7 @@ class States:
                 (number, ordered.place_of(values), marshal.dumps((*values, *row)))
                 for values, row in zip(map(ordered.values_of, keys), rows, strict=True)
             ]
-        if len(self._rows) > _KEPT:
+        if len(self._rows) > KEPT:
             self._write_rows()
 
     def add_all(self, class_name: str, rows: Iterable[tuple[str, State]]) -> None:
@@ -211,17 +211,17 @@ class States:
     def other_keys(self, class_name: str, size: int) -> Generator[list[str], None, None]:
         """Yield the keys of objects that ``rows`` was never called with, in lists of ``size``."""
         form = self._forms[class_name]
-        position = None
+        reached = None
         while True:
-            behind = "" if position is None else "AND key > ?"
+            behind = "" if reached is None else "AND key > ?"
             rows = self._database.execute(
                 f"SELECT key, content FROM state WHERE class = ? {behind} AND seen = 0 "  # noqa: S608
                 "ORDER BY key LIMIT ?",
-                (form.number, *(() if position is None else (position,)), size),
+                (form.number, *(() if reached is None else (reached,)), size),
             ).fetchall()
             if not rows:
                 return
-            position = rows[-1][0]
+            reached = rows[-1][0]
             yield [
                 place if form.ordered is None else form.ordered.text_of(_loads(content))
                 for place, content in rows

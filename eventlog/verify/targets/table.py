@@ -135,8 +135,8 @@ class TableTarget(Target):
         self._resources.enter_context(as_database_errors(engine))
         self._connection: Connection = self._resources.enter_context(engine.connect())
         self._db: OpenDatabase = dialect_of(parsed).open(self._connection)
-        # Each statement gets a snapshot that is younger than its locks, whatever the role's default
-        # is: an older one would find a table empty that was rewritten meanwhile.
+        # Each statement gets a database snapshot that is younger than its locks, whatever the
+        # role's default is: an older one would find a table empty that was rewritten meanwhile.
         self._db.begin_publishing()
         self._connection.commit()
         self._log: OpenLog = self._db.log(_NO_LOG)
@@ -179,10 +179,10 @@ class TableTarget(Target):
         table = self._table(cls)
         selection = Selection(table.cls.name, EventType.INSERT_ROW_QUERY_BACK)
         walk = self._log.start_walk(table.schema, table.as_view, selection)
-        position = None
-        while keys := self._log.keys_after(walk, position, size):
+        reached = None
+        while keys := self._log.keys_after(walk, reached, size):
             self._connection.commit()
-            position = keys[-1]
+            reached = keys[-1]
             yield [table.source_key(table.cls.canonical_key(key)) for key in keys]
         self._connection.commit()
 

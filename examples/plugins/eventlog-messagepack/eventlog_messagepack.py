@@ -53,7 +53,7 @@ class MessagePackWriter(ChangeWriter[bytes]):
         super().__init__(publishing)
         self._has_ids = options.event_ids
 
-    def fragment_of(self, change: Change, event_id: str, object_class: ObjectClass | None) -> bytes:
+    def piece_of(self, change: Change, event_id: str, object_class: ObjectClass | None) -> bytes:
         value = to_json(change._replace(position=event_id) if self._has_ids else change)
         try:
             return bytes(msgpack.packb(value, unicode_errors="surrogatepass"))
@@ -62,8 +62,8 @@ class MessagePackWriter(ChangeWriter[bytes]):
                 f"{change.op} of {change.table!r}: a number has more than 64 bits: {error}"
             ) from error
 
-    def body(self, fragments: list[bytes]) -> bytes:  # type: ignore[override]  # several, one behind the other
-        return b"".join(fragments)
+    def body(self, pieces: list[bytes]) -> bytes:  # type: ignore[override]  # several, one behind the other
+        return b"".join(pieces)
 
 
 class MessagePack(Format):

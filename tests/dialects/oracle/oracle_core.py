@@ -26,7 +26,7 @@ from eventlog.log.storage import LogOptions
 from eventlog.model import EventType, LogRow
 from eventlog.publisher.stream import Failure
 from eventlog.publisher.stream import position as positions
-from eventlog.publisher.stream.position import Saved, TablePosition, _position_tables, position_ddl
+from eventlog.publisher.stream.position import Saved, TablePosition, position_ddl, position_tables
 from eventlog.sql import resync
 from eventlog.sql.dialects.oracle import DIALECT
 from eventlog.sql.dialects.oracle.session import has_log
@@ -86,8 +86,8 @@ def _rows() -> Mapping[str, Run]:
             rows.requeue(_log(conn), "EFWS", force=True),
             rows.requeue(_log(conn), "EF", dry=True),
         ],
-        "copy": lambda conn: rows._copy(
-            DIALECT.open(conn).log(NUMBERED), [1, 2, 4], {4}, {"status": rows._NEW}
+        "copy_rows": lambda conn: rows.copy_rows(
+            DIALECT.open(conn).log(NUMBERED), [1, 2, 4], {4}, {"status": rows.STATUS_NEW}
         ),
         "read_logged_objects": lambda conn: list(
             rows.read_logged_objects(_log(conn), _is("E"), "ANN")
@@ -213,7 +213,7 @@ def _positions() -> Mapping[str, Run]:
     """What keeps the position of a source in tables."""
 
     def write(conn: sa.Connection) -> None:
-        place = TablePosition(conn, DIALECT, _position_tables("positions"), "gbase")
+        place = TablePosition(conn, DIALECT, position_tables("positions"), "gbase")
         place.load()
         place.entries()
         place.save(Saved({"a": 1}, 7), [Failure("x", "receiver", "no")], {7: "{}"})
@@ -239,7 +239,7 @@ def _storage() -> Mapping[str, Run]:
 
 def _epochs() -> Mapping[str, Run]:
     """Every function of ``sql.epoch`` that sends a statement, by its name."""
-    line = epoch.Epoch("20260506T070809-00000001", {"database": "HR"})
+    entry = epoch.Epoch("20260506T070809-00000001", {"database": "HR"})
     return {
         "read_epoch": lambda conn: [
             epoch.read_epoch(_log(conn)),
@@ -248,7 +248,7 @@ def _epochs() -> Mapping[str, Run]:
         "read_removed": lambda conn: epoch.read_removed(_log(conn)),
         "note_removed": lambda conn: epoch.note_removed(_log(conn), 17),
         "forget_removed": lambda conn: epoch.forget_removed(_log(conn), 7),
-        "write_epoch": lambda conn: epoch.write_epoch(_log(conn), line, is_raise=True),
+        "write_epoch": lambda conn: epoch.write_epoch(_log(conn), entry, is_raise=True),
         "raise_epoch": lambda conn: epoch.raise_epoch(_log(conn), {}),
         "pass_over": lambda conn: epoch.pass_over(_log(conn), 1),
     }

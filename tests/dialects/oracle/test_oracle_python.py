@@ -580,7 +580,7 @@ def test_a_resync_reads_keys_and_writes_them_by_an_array() -> None:
     walk = Walk(LOG, "APP", class_of("USR"), Selection("USR", EventType.INSERT_ROW_QUERY_BACK))
     recorder = conn([("3",), ("4",)])
     batch = DIALECT.open(recorder).log(walk.log).write_batch(walk, "IDU=2", 2)
-    assert (batch.rows, batch.position, batch.is_last) == (2, "IDU=4", False)
+    assert (batch.rows, batch.reached, batch.is_last) == (2, "IDU=4", False)
     (_, keys), (insert, rows) = recorder.run
     assert keys == {"k0": 2, "limit": 2}
     assert insert.startswith('INSERT INTO "LOGS"."EVENTLOG"')

@@ -305,7 +305,7 @@ def test_a_parked_event_is_shown_with_its_attempts_and_what_to_do(
     assert "poison; the last answer: 500 no such mailbox" in line["message"]
 
 
-def test_a_row_that_failed_is_shown_with_its_error_lines(home: sa.Engine, show: Show) -> None:
+def test_a_row_that_failed_is_shown_with_its_error_rows(home: sa.Engine, show: Show) -> None:
     log(
         home,
         (1, 2, "fname", "Ada", "Eva", "E"),

@@ -531,17 +531,17 @@ Promised = set[int]
 def _asked_again(log: OpenLog) -> Promised:
     """``requeue --consumer`` for row 150."""
     lock_consumer(log, "search")
-    line = read_consumer(log, "search")
-    assert line is not None
-    asked = requeue_for(log, line, [(150, 150)], force=True)
+    entry = read_consumer(log, "search")
+    assert entry is not None
+    asked = requeue_for(log, entry, [(150, 150)], force=True)
     return {150} if asked.set_back else set()
 
 
 def _left(log: OpenLog, name: str) -> Promised:
-    line = read_consumer(log, name)
-    assert line is not None
+    entry = read_consumer(log, name)
+    assert entry is not None
     rows = log.connection.exec_driver_sql("SELECT record_id FROM hr.eventlog").scalars()
-    return {row for row in rows if row not in line.done}
+    return {row for row in rows if row not in entry.done}
 
 
 def _registered(log: OpenLog) -> Promised:

@@ -158,7 +158,7 @@ def test_rows_in_delivery_stay_whatever_their_status(home: sa.Engine, purge: Pur
     assert statuses(home) == "SNEFxSSSN"
 
 
-def test_error_lines_go_when_they_are_old_and_their_rows_are_gone(
+def test_error_rows_go_when_they_are_old_and_their_rows_are_gone(
     home: sa.Engine, purge: Purge
 ) -> None:
     execute(
@@ -192,7 +192,7 @@ def test_a_purge_that_is_stopped_has_done_what_it_has_done(
 def test_a_purge_ends_after_many_rows_that_are_too_young(
     home: sa.Engine, purge: Purge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publisher_purge, "_YOUNG", 2)
+    monkeypatch.setattr(publisher_purge, "YOUNG", 2)
     execute(
         home,
         "INSERT INTO hr.eventlog (status, event_type, table_name, table_key, event_time) VALUES "
@@ -235,7 +235,7 @@ def test_a_row_that_commits_late_among_removed_rows_goes_once_the_notes_of_these
         late.commit()
     assert purge("--older-than", "30d")["rows"] == 0
     assert statuses(home) == "SN"
-    monkeypatch.setattr(publisher_purge, "_WHOLE", timedelta(0))
+    monkeypatch.setattr(publisher_purge, "WHOLE", timedelta(0))
     assert purge("--older-than", "30d")["rows"] == 1
     assert statuses(home) == "N"
 

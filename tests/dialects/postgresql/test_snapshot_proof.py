@@ -198,7 +198,7 @@ def test_a_foreign_table_is_reported_apart(engine: Engine) -> None:
     # Without a handler nothing can be read, but preparing the statement locks the same tables.
     found = proof(engine, "PREPARE far AS SELECT line FROM of_far")
     assert [str(one) for one in found.foreign] == [
-        "public.far is a foreign table, which has no snapshot"
+        "public.far is a foreign table, which has no database snapshot"
     ]
     found.refuse_changed()
 

@@ -225,7 +225,7 @@ def test_a_text_that_is_no_utf_8_is_one_invalid_row_and_no_more(
 
 
 @pytest.mark.parametrize("is_refused_again", [False, True])
-def test_of_error_lines_of_one_millisecond_the_one_written_last_is_the_newest(
+def test_of_error_rows_of_one_millisecond_the_one_written_last_is_the_newest(
     file: Platform, is_refused_again: bool
 ) -> None:
     """Row 1 is refused and put back in one millisecond. Row 2 is refused then too, so that the

@@ -1,7 +1,7 @@
 """The auditor: what was committed, what each reader has sent, and what the database says at the
 end.
 
-It reads the log, the in-flight lines and the consumer's set with its own statements and its own
+It reads the log, the in-flight entries and the consumer's set with its own statements and its own
 code.
 """
 

@@ -289,9 +289,9 @@ class Operator(Process):
         lock_consumer(log, CONSUMER)
         failed, _ = refused(log, consumer=CONSUMER)
         in_flight = sent_ids(log, CONSUMER)
-        if (line := read_consumer(log, CONSUMER)) is not None:
+        if (entry := read_consumer(log, CONSUMER)) is not None:
             asked = to_ranges(sorted(failed)[: 1 if is_first else None])
-            requeue_for(log, line, asked, failed=failed, in_flight=in_flight)
+            requeue_for(log, entry, asked, failed=failed, in_flight=in_flight)
         log.commit()
         self.world.tell("requeue --consumer")
         self.world.audit.requeued(CONSUMER)

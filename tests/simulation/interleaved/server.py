@@ -275,9 +275,9 @@ def databases(url: str) -> Iterator[Databases]:
         for session in (PostgresDatabase, LogSession):
             kept.enter_context(patch.object(session, "choose_plans", lambda *_: None))
         # The clock of the readers is not the server's: the times of rows are not compared with it.
-        kept.enter_context(patch.object(Published, "_by_time", lambda *_: None))
+        kept.enter_context(patch.object(Published, "used_by_time", lambda *_: None))
         # The schedule holds whichever session has the lock of the log meanwhile.
-        kept.enter_context(patch.object(leaves, "_WAIT", 2))
+        kept.enter_context(patch.object(leaves, "WAIT", 2))
         yield Databases(url, directory, kept)
 
 

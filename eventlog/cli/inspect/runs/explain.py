@@ -129,8 +129,8 @@ def _explanation(config: Config, row: int | str, consumer: str | None) -> Explan
 
 def _print_explanation(explanation: Explanation) -> None:
     _print_row_and_checks(explanation)
-    for line in explanation.errors:
-        result(f"error row of {line.error_time} UTC: {line.code}: {line.message}")
+    for entry in explanation.errors:
+        result(f"error row of {entry.error_time} UTC: {entry.code}: {entry.message}")
     if explanation.in_flight is not None and explanation.in_flight.event_id_number > 1:
         result(
             f"its event is sent under its event-id number {explanation.in_flight.event_id_number}"

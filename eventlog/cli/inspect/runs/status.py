@@ -16,7 +16,7 @@ import click
 
 from eventlog.cli.begin.settings import print_settings
 from eventlog.cli.command import CommandResult, report
-from eventlog.cli.context import CommandContext, error_line, reading_log, result, table
+from eventlog.cli.context import CommandContext, reading_log, report_error, result, table
 from eventlog.cli.inspect.health_lines import COLOURS, in_words, print_events, print_health
 from eventlog.cli.inspect.runs.source_status import status_of_source
 from eventlog.cli.inspect.status import Doctor
@@ -30,12 +30,7 @@ from eventlog.core.rows.event_ids import object_text
 from eventlog.errors import ConfigError, DatabaseError, ReceiverUnavailable, number_of, visible
 from eventlog.exit_codes import ExitCode
 from eventlog.model import Status
-from eventlog.publisher.context import (
-    Differences,
-    Measured,
-    SnapshotProgress,
-    measure_queue,
-)
+from eventlog.publisher.context import Differences, Measured, SnapshotProgress, measure_queue
 from eventlog.publisher.declared import (
     can_try,
     differences,
@@ -100,7 +95,7 @@ def _next(read: Callable[[], CommandResult], interval: float) -> CommandResult:
         try:
             return read()
         except DatabaseError as error:  # the database may be available at the next refresh
-            error_line(str(error), code=error.code)
+            report_error(str(error), code=error.code)
 
 
 def _status_of_log(config: Config, limit: int) -> CommandResult:

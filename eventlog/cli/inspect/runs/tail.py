@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from eventlog.cli.command import CommandResult, report
-from eventlog.cli.context import CommandContext, error_line, note, result
+from eventlog.cli.context import CommandContext, note, report_error, result
 from eventlog.cli.inspect.runs.monitor import LEVELS, Read, Sent, monitor_url, read_monitor
 from eventlog.cli.inspect.tail import Tail
 from eventlog.cli.stopping import UNTIL_STOPPED, if_stopped
@@ -45,7 +45,7 @@ def _followed(read: Read, first: int, interval: float | None) -> Iterator[Sent]:
         try:
             sent = read()["sent"] or ()
         except MonitorUnavailable as error:  # the publisher may restart
-            error_line(str(error))
+            report_error(str(error))
             continue
         if newest is not None and newest not in sent and sent:
             note(

@@ -105,12 +105,12 @@ def run_epoch(context: CommandContext, request: object, config: Config) -> Comma
                 f"{first_of(running, 3)} of the log {log} runs, and would continue under the old "
                 "epoch: stop it first"
             )
-        line = read_epoch(log)
-        epoch, _ = raise_epoch(log, {**line.server, **server})
+        entry = read_epoch(log)
+        epoch, _ = raise_epoch(log, {**entry.server, **server})
         advice = advice_for_consumers(log)
         end_change(log, dry=False)
     return CommandResult(
-        {"log": str(log), "epoch": epoch, "before": line.epoch or None},
+        {"log": str(log), "epoch": epoch, "before": entry.epoch or None},
         f"log {log}: new event-ids carry the epoch {epoch}, as in 17.e{epoch}{advice}",
         is_confirmation=True,
     )

@@ -15,10 +15,10 @@ from eventlog.cli.context import (
     CommandContext,
     changing,
     confirm,
-    error_line,
     note,
     reading,
     reading_log,
+    report_error,
     result,
     sees_terminal,
     table,
@@ -163,16 +163,21 @@ def _print_script(db: OpenDatabase, planned: TriggerPlan, lock_timeout: float) -
 
 def _data(planned: TriggerPlan) -> dict[str, Any]:
     """Return a plan as an object for JSON."""
-    due = [{"command": one.command, "reason": one.reason} for one in batches.due_for(planned.gaps)]
+    due = [
+        {"command": one.command, "reason": one.reason}
+        for one in batches.due_for(planned.uncaptured)
+    ]
     # What is recorded about a table is not part of the plan.
     data = asdict(replace(planned, captured=()))
     del data["captured"]
+    for action in data["actions"]:
+        action["gaps"] = action.pop("uncaptured")  # the name that programs read
     return {**data, "changes": len(planned.changes), "due": due}
 
 
 def _show_due(planned: TriggerPlan, is_plan: bool) -> None:
     """Print the resyncs that send, once the triggers exist, what was changed and not logged."""
-    due = batches.due_for(planned.gaps)
+    due = batches.due_for(planned.uncaptured)
     if due:
         after = " after apply" if is_plan else ""
         result(f"No trigger has logged these changes, and nothing else sends them. Run{after}:")
@@ -189,13 +194,13 @@ def _record_due(db: OpenDatabase, config: Config, planned: TriggerPlan) -> None:
     if has_table and not log.missing_rights(Purpose.RESYNC, Addition.POSITION):
         if batches.due_now(log):
             batches.settle_lost(log, present_catalog(log, config))
-        batches.note_due(log, batches.due_for(planned.gaps))
+        batches.note_due(log, batches.due_for(planned.uncaptured))
 
 
 def _refused(planned: TriggerPlan) -> ExitCode:
     """Print the watches that cannot be applied to standard error. Returns the exit code."""
     for sentence in planned.refused:
-        error_line(sentence, code=TriggerError.code)
+        report_error(sentence, code=TriggerError.code)
     return ExitCode.FAILED if planned.refused else ExitCode.DONE
 
 

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Final
 
 from eventlog.changes.format import Report
-from eventlog.cli.context import CommandContext, error_line
+from eventlog.cli.context import CommandContext, report_error
 from eventlog.cli.context import progress as progress_bar
 from eventlog.cli.publish.publish import Publish
 from eventlog.cli.stopping import previous_handler
@@ -343,7 +343,7 @@ _STOPPED_AT_SOURCE: Final = (
 
 def _stopped(sentence: str) -> ExitCode:
     """Print what a run that a signal has stopped has done. Returns the exit code."""
-    error_line(f"stopped: {sentence}")
+    report_error(f"stopped: {sentence}")
     return ExitCode.STOPPED
 
 

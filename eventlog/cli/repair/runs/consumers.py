@@ -28,7 +28,7 @@ from eventlog.publisher.ledger import LOCK_WAIT, try_within
 from eventlog.sql.doctor import age
 from eventlog.sql.log import delete_entries_of
 from eventlog.sql.port import OpenLog, Purpose
-from eventlog.sql.readers import consumers as lines
+from eventlog.sql.readers import consumers as registered
 
 
 def run_list(context: CommandContext, request: object, config: Config) -> CommandResult:
@@ -50,7 +50,7 @@ def run_list(context: CommandContext, request: object, config: Config) -> Comman
             one.ranges,
             f"{age(one.still_seconds)} ago" if one.moved else "never",
             None if one.snapshot is None else one.snapshot.in_words,
-            None if one.start is None else lines.in_words(one.start.classes),
+            None if one.start is None else registered.in_words(one.start.classes),
             None if one.start is None else one.start.sink,
         )
         for one in found
@@ -74,7 +74,7 @@ def run_reset(context: CommandContext, request: Reset, config: Config) -> Comman
     again = f"again ({begins})"
     with _taken(config, request, "Consumer {} of the log {} starts " + f"{again}.") as log:
         delete_entries_of(log, name)
-        lines.reset(log, name, begins, config.publisher.event_time_zone)
+        registered.reset(log, name, begins, config.publisher.event_time_zone)
     starts = "would start" if dry else "starts"
     return CommandResult(
         {"log": str(log), "consumer": name, "begins": begins, "dry_run": dry},
@@ -88,7 +88,7 @@ def run_drop(context: CommandContext, request: Drop, config: Config) -> CommandR
     name, dry = request.name, request.dry
     with _taken(config, request, "This deletes consumer {} of the log {}.") as log:
         delete_entries_of(log, name)
-        lines.forget(log, name)
+        registered.forget(log, name)
     return CommandResult(
         {"log": str(log), "consumer": name, "dry_run": dry},
         f"log {log}: consumer {name} {'would be' if dry else 'is'} deleted",
@@ -113,8 +113,8 @@ def _take(log: OpenLog, name: str) -> None:
     """Take the lock of an existing consumer that does not run. Ends the transaction. Raises
     ConfigError, ConsumerRuns.
     """
-    lines.check_possible(log)
-    if lines.read_consumer(log, name) is None:
+    registered.check_possible(log)
+    if registered.read_consumer(log, name) is None:
         raise unknown_consumer(log, name)
     is_ours = try_within(partial(log.try_consumer_lock, name), log, LOCK_WAIT)
     if not is_ours:

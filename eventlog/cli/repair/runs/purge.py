@@ -27,7 +27,7 @@ from eventlog.publisher.upkeep import (
     in_turn,
     means_to_partition,
     purge_batches,
-    purge_error_lines,
+    purge_error_rows,
     purge_leaves,
     refuse_unless_owner,
 )
@@ -84,7 +84,7 @@ def run_purge(context: CommandContext, request: Purge, config: Config) -> Comman
                 kept.update(batch.kept)
                 advance(batch.last - done)
                 done = batch.last
-        errors = purge_error_lines(log, request.size, event_time, error_time, dry=dry)
+        errors = purge_error_rows(log, request.size, event_time, error_time, dry=dry)
         for _ in _each_counted(log, errors, request, removed, "error_lines"):
             pass
     if_stopped(NOTHING if dry else DONE)

@@ -204,7 +204,7 @@ def _of_consumer(log: OpenLog, config: Config, request: Requeue, would: str) -> 
     # The order matters: if a delivery ends in the meantime, its rows are in the set, which is read
     # after its entry.
     in_flight = sent_ids(log, consumer)
-    line = consumer_row(log, consumer)
+    entry = consumer_row(log, consumer)
     if unknown := [one for one in event_ids if one not in failed_objects]:
         raise ConfigError(
             f"--event-id {unknown[0]}: no such object was refused for consumer {consumer}"
@@ -213,7 +213,7 @@ def _of_consumer(log: OpenLog, config: Config, request: Requeue, would: str) -> 
         ranges, event_ids = to_ranges(sorted(failed_rows)), tuple(failed_objects)
     done = requeue_for(
         log,
-        line,
+        entry,
         ranges or [],
         failed=failed_rows,
         in_flight=in_flight,
@@ -221,7 +221,7 @@ def _of_consumer(log: OpenLog, config: Config, request: Requeue, would: str) -> 
         dry=request.dry,
     )
     if not request.dry:
-        requeue_objects_for(log, line, event_ids)
+        requeue_objects_for(log, entry, event_ids)
     also = f" and {number_of(len(event_ids), 'object')} of its snapshot" if event_ids else ""
     return _Requeued(
         done,

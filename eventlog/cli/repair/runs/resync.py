@@ -52,7 +52,7 @@ class Report:
     missing: int = 0
     invalid_lines: int = 0
     resumed_at: str | None = None
-    """The position that the run resumed from, None if it started from the beginning."""
+    """The key reached from which the run resumed, None if it started from the beginning."""
     seconds: float = 0.0
     problems: list[str] = field(default_factory=list)
     """The messages of the first invalid lines and missing keys."""
@@ -99,17 +99,17 @@ def run_resync(context: CommandContext, request: Resync, config: Config) -> Comm
         if request.keys:
             _write_named(opened, selection, request.keys, report)
         else:
-            line = batches.begin(
+            entry = batches.begin(
                 opened.log, selection, resume=request.resume, restart=request.restart
             )
-            report.resumed_at = line.position
+            report.resumed_at = entry.reached
             most = batch_size(request.size, request.rate)
             if request.deletes:
-                write, total = _deleted_writer(opened, line, report, most, files)
+                write, total = _deleted_writer(opened, entry, report, most, files)
             else:
-                write, total = _batch_writer(opened, selection, line, keys_file, report, most)
+                write, total = _batch_writer(opened, selection, entry, keys_file, report, most)
             if dry:
-                _count(opened.log.connection, write, line.position, report)
+                _count(opened.log.connection, write, entry.reached, report)
             else:
                 opened.log.commit()
                 # The size of a whole class is an estimate.
@@ -199,22 +199,22 @@ def _write_keys(
 def _batch_writer(
     opened: Opened,
     selection: Selection,
-    line: Unfinished,
+    entry: Unfinished,
     keys_file: Path | None,
     report: Report,
     size: int,
 ) -> tuple[WriteBatch, int]:
     """Return the function that writes a batch, and the number of rows or lines still to come."""
     if keys_file is None:
-        if line.position is not None and not opened.cls.has_key(line.position):
+        if entry.reached is not None and not opened.cls.has_key(entry.reached):
             raise ConfigError(
                 f"the key of class {opened.cls.name} has changed since the resync stopped after "
-                f"{line.position}: start over with --restart"
+                f"{entry.reached}: start over with --restart"
             )
         walk = opened.log.start_walk(opened.catalog.schema, opened.cls, selection)
         try:
             with as_database_errors(opened.log.connection):
-                total = opened.log.estimate(walk, line.position)
+                total = opened.log.estimate(walk, entry.reached)
         except DatabaseUnavailable:
             raise
         except DatabaseError as error:
@@ -222,11 +222,11 @@ def _batch_writer(
                 raise
             raise ConfigError(f"--where {selection.where}: {error}") from error
 
-        def write_walked(conn: Connection, position: str | None) -> ResyncBatch:
+        def write_walked(conn: Connection, reached: str | None) -> ResyncBatch:
             if not report.dry_run:
-                return opened.log.on(conn).write_batch(walk, position, size)
-            rows = opened.log.on(conn).count(walk, position)
-            return ResyncBatch(rows, 0, position, is_last=True)
+                return opened.log.on(conn).write_batch(walk, reached, size)
+            rows = opened.log.on(conn).count(walk, reached)
+            return ResyncBatch(rows, 0, reached, is_last=True)
 
         return write_walked, total
 
@@ -234,22 +234,22 @@ def _batch_writer(
     with keys_file.open("rb") as file:
         total = sum(1 for _ in file)
 
-    def write(_conn: Connection, position: str | None) -> ResyncBatch:
-        done = int(position or 0)
-        chunk = list(islice((line for line in lines if line[0] > done), size))
+    def write(_conn: Connection, reached: str | None) -> ResyncBatch:
+        done = int(reached or 0)
+        chunk = list(islice((one for one in lines if one[0] > done), size))
         problems = [f"{keys_file}, line {number}: {error}" for number, _, error in chunk if error]
         report.invalid_lines += len(problems)
         report.add_problems(problems)
         keys = (key for _, key, _ in chunk if key is not None)
         rows, missing = _write_keys(opened, selection, keys, report)
-        last = str(chunk[-1][0]) if chunk else position
+        last = str(chunk[-1][0]) if chunk else reached
         return ResyncBatch(rows, missing, last, is_last=len(chunk) < size)
 
-    return write, total - int(line.position or 0)
+    return write, total - int(entry.reached or 0)
 
 
 def _deleted_writer(
-    opened: Opened, line: Unfinished, report: Report, size: int, files: ExitStack
+    opened: Opened, entry: Unfinished, report: Report, size: int, files: ExitStack
 ) -> tuple[WriteBatch, int]:
     """Return the function that writes a batch of deletes, and the number of keys still to be
     searched. This function reads the log, once.
@@ -258,7 +258,7 @@ def _deleted_writer(
     report.compared = 0
     if rows:
         report.known_since = since or "an unknown time"
-    keys = batches.known(opened.log, names, int(line.position or 0)) if rows else iter(())
+    keys = batches.known(opened.log, names, int(entry.reached or 0)) if rows else iter(())
     total = 0
 
     def counted() -> Iterator[tuple[int, str]]:
@@ -271,8 +271,8 @@ def _deleted_writer(
     # database from vacuuming.
     left = files.enter_context(spooled(counted()))()
 
-    def write(conn: Connection, position: str | None) -> ResyncBatch:
-        done = int(position or 0)
+    def write(conn: Connection, reached: str | None) -> ResyncBatch:
+        done = int(reached or 0)
         chunk = list(islice((one for one in left if one[0] > done), size))
         asked, of_former_key = [], []
         for number, key in chunk:
@@ -293,7 +293,7 @@ def _deleted_writer(
             _, gone = batches.existing(conn, dialect, schema, cls, asked)
         else:
             gone = batches.write_deleted(opened.log, schema, cls, asked)
-        last = str(chunk[-1][0]) if chunk else position
+        last = str(chunk[-1][0]) if chunk else reached
         rows = len(gone) + len(of_former_key)
         # An unreadable key may belong to a deleted object, so the due resync is not complete.
         return ResyncBatch(
@@ -355,15 +355,15 @@ def _run(
         raise
 
 
-def _count(conn: Connection, write: WriteBatch, position: str | None, report: Report) -> None:
-    """Count the rows that would be written after a position. ``write`` writes nothing; the row of
-    the resync is rolled back.
+def _count(conn: Connection, write: WriteBatch, reached: str | None, report: Report) -> None:
+    """Count the rows that would be written after the key reached. ``write`` writes nothing; the row
+    of the resync is rolled back.
     """
     is_last = False
     while not is_last:
-        batch = write(conn, position)
+        batch = write(conn, reached)
         report.add(batch)
-        position, is_last = batch.position, batch.is_last
+        reached, is_last = batch.reached, batch.is_last
     conn.rollback()
 
 

@@ -482,7 +482,7 @@ onAsk($("row-form").querySelector("button"), $("row"), () => `/rows/${encodeURIC
     card.append(line);
   }
   if (found.problem) card.append(element("p", `It fails a check: ${found.problem.code}: ${found.problem.message}`, "level-error"));
-  for (const line of found.errors) card.append(element("p", `Error row of ${line.error_time} UTC: ${line.code}: ${line.message}`, "level-error"));
+  for (const error of found.errors) card.append(element("p", `Error row of ${error.error_time} UTC: ${error.code}: ${error.message}`, "level-error"));
   for (const told of found.answers) card.append(element("p", `At ${clock(told.at)} the receiver answered ${told.level}${told.message ? `: ${told.message}` : ""} (delivery ${told.delivery}, document ${told.document})`, `level-${told.level}`));
   for (const note of found.notes) card.append(element("p", note, "hint"));
   const members = element("div", null, "table");

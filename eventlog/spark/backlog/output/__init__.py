@@ -34,7 +34,7 @@ rows that get E, counters, and the numbers used.
 Render = Callable[[Sequence[Decided], Sequence[int], Mapping[int, LogRow], QueryBack], Rendered]
 """A function that renders groups in queue order. It takes their places in the queue, their rows as
 they are in the log (only for formats that need them), and a function that reads rows of objects
-from the snapshot.
+from the database snapshot.
 """
 
 Write = Callable[

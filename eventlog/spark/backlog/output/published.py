@@ -1,8 +1,8 @@
 """Events as a format's own documents in files: the functions of the three stages for every
 published format.
 
-The stages that fold call the format's ``EventWriter`` to make a fragment of each event, and the
-stage that writes calls it to make bodies of fragments. So the files contain the bytes that a
+The stages that fold call the format's ``EventWriter`` to make a piece of each event, and the
+stage that writes calls it to make bodies of pieces. So the files contain the bytes that a
 publisher would send.
 """
 
@@ -54,7 +54,7 @@ from eventlog.sql.connect import parse_url
 
 FILE_LAYOUTS: Final = ("lines", "documents", "parquet")
 
-_FRAGMENT: Final = "fragment"
+_PIECE: Final = "piece"
 _ABOUT: Final = ("event_id", "class", "operation", "association")
 """The columns of an event in Parquet, in addition to its document."""
 _GROUP_EVENTS: Final = 5_000
@@ -67,7 +67,7 @@ def output_of(format: Format) -> OutputFormat:
         partial(_read_options, format),
         _renderer,
         _write,
-        _fragments_writer,
+        _pieces_writer,
         _write_sent,
         _needs_log_rows,
     )
@@ -112,11 +112,11 @@ def _needs_log_rows(job: Job) -> bool:
     return Need.TIMES in writer_of(job).needs
 
 
-# --- first and second stage: fragments
+# --- first and second stage: pieces
 # ---------------------------------------------------------------
 
 
-def _fragments_writer(job: Job) -> RenderSent:
+def _pieces_writer(job: Job) -> RenderSent:
     """Return the function that makes the columns for events."""
     left_out: list[str] = []
     writer, classes = writer_of(job, left_out.append), catalog(job)
@@ -142,22 +142,22 @@ def _fragments_writer(job: Job) -> RenderSent:
         if not written:
             return None, failures, counts
         delivery = Delivery(0, {}, origins=origins_of(log_rows.values()), current_rows=current_rows)
-        fragments = writer.fragments(classes, delivery, written)
+        pieces = writer.pieces(classes, delivery, written)
         for counter, number in by_reason(Counter(left_out)).items():
             counts[counter] = counts.get(counter, 0) + number
         left_out.clear()
-        if EventResult in set(map(type, fragments)):
-            several = list(zip(places, written, fragments, strict=True))
-            for _, event, fragment in several:
-                if isinstance(fragment, EventResult):
-                    refuse(event, fragment.message, counts, failures)
+        if EventResult in set(map(type, pieces)):
+            several = list(zip(places, written, pieces, strict=True))
+            for _, event, piece in several:
+                if isinstance(piece, EventResult):
+                    refuse(event, piece.message, counts, failures)
             several = [each for each in several if not isinstance(each[2], EventResult)]
             if not several:
                 return None, failures, counts
-            places, written, fragments = (list(column) for column in zip(*several, strict=True))
+            places, written, pieces = (list(column) for column in zip(*several, strict=True))
         if not writer.is_framed:
-            fragments = [writer.body_of([fragment]) for fragment in fragments]
-        blob: dict[str, Any] = {"place": places, _FRAGMENT: fragments}
+            pieces = [writer.body_of([piece]) for piece in pieces]
+        blob: dict[str, Any] = {"place": places, _PIECE: pieces}
         if is_parquet:
             blob |= zip(_ABOUT, zip(*map(_about_of, written), strict=True), strict=True)
         return blob, failures, counts
@@ -173,7 +173,7 @@ def _about_of(event: Outgoing) -> tuple[str, str, str, str]:
 
 def _renderer(job: Job) -> Render:
     """Return the function that makes the columns for the events of groups."""
-    options, write = job.options.events, _fragments_writer(job)
+    options, write = job.options.events, _pieces_writer(job)
 
     def render(
         decided: Sequence[Decided],
@@ -228,7 +228,7 @@ def _write_files(
     blobs.
     """
     output, writer, format = job.output, writer_of(job), format_named(job.output.format)
-    fragments: list[Any] = list(chain.from_iterable(blob[_FRAGMENT] for blob in blobs))
+    pieces: list[Any] = list(chain.from_iterable(blob[_PIECE] for blob in blobs))
     places: list[int] = list(chain.from_iterable(blob["place"] for blob in blobs))
     is_file_each = output.file_layout == "documents"
     ending = ".parquet" if output.file_layout == "parquet" else format.endings[output.file_layout]
@@ -237,17 +237,17 @@ def _write_files(
             described = (zip(*map(blob.__getitem__, _ABOUT), strict=True) for blob in blobs)
             about = list(chain.from_iterable(described))
             order = chain.from_iterable(documents)
-            _write_parquet(files, writer, [(places[i], fragments[i], about[i]) for i in order])
+            _write_parquet(files, writer, [(places[i], pieces[i], about[i]) for i in order])
         elif writer.is_framed or is_file_each:
             for document in documents:
-                own = [fragments[i] for i in document]
+                own = [pieces[i] for i in document]
                 body = writer.body_of(own) if writer.is_framed else b"".join(own)
                 files.add([body], len(own), 1, places[document[0]], places[document[-1]])
                 if is_file_each:
                     files.close()
         else:  # lines: a file may end after any of them
             for i in chain.from_iterable(documents):
-                files.add([fragments[i]], 1, fragments[i].count(b"\n"), places[i], places[i])
+                files.add([pieces[i]], 1, pieces[i].count(b"\n"), places[i], places[i])
     return files.files
 
 
@@ -262,8 +262,8 @@ def _write_parquet(
     while start < len(left):
         documents: list[bytes] = []
         size = 0
-        for _, fragment, _ in left[start : start + _GROUP_EVENTS]:
-            body = writer.body_of([fragment]) if writer.is_framed else fragment
+        for _, piece, _ in left[start : start + _GROUP_EVENTS]:
+            body = writer.body_of([piece]) if writer.is_framed else piece
             document = body.rstrip(b"\n") if writer.is_text else body
             size += len(document) + 200
             if documents and size > files.max_bytes - PARQUET_FOOTER:

@@ -174,7 +174,7 @@ class Family(FamilySessions, FamilyObjects):
         )
 
     # The log in parts, each read by its own session (spec/event-log.md 8.6). No session can adopt
-    # the snapshot of another one, so the session that begins the job passes on the record_ids with
-    # status N that it has seen.
+    # the database snapshot of another one, so the session that begins the job passes on the
+    # record_ids with status N that it has seen.
 
     shares_snapshots = False

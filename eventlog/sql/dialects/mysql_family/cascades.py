@@ -121,7 +121,8 @@ class Source(NamedTuple):
 
 
 SHARED: Final = " LOCK IN SHARE MODE"
-"""The end of a SELECT that sees rows as they are now, whatever the application's snapshot shows.
+"""The end of a SELECT that sees rows as they are now, whatever the application's database snapshot
+shows.
 
 With FOR UPDATE the server would refuse the application's statement if that also reads the table
 (1442).

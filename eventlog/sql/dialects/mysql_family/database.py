@@ -181,5 +181,6 @@ class MySQLFamilyDatabase(KeyedDatabase):
         begin_snapshot(self.connection)  # it is taken no earlier than the snapshot
 
     def prove_snapshot(self) -> SnapshotProof:
-        # The server refuses a table that was made or rebuilt after the snapshot (error 1412).
+        # The server refuses a table that was made or rebuilt after the database snapshot (error
+        # 1412).
         return PROVEN

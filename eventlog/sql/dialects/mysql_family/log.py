@@ -158,16 +158,16 @@ class MySQLFamilyLog(StepwiseLog):
         """Return, in words, the rights on tables of a log that this session lacks."""
         return RIGHTS.lacking(self.connection, self.table, needed, self.dialect)
 
-    def keys_after(self, walk: Walk, position: str | None, limit: int) -> list[str]:
+    def keys_after(self, walk: Walk, reached: str | None, limit: int) -> list[str]:
         refs = self.dialect.walk_key(walk)
         distinct, order = ("DISTINCT ", "1") if walk.cls.is_view else ("", ", ".join(refs))
         statement = (
             f"SELECT {distinct}{self.dialect.walked(walk, refs)}"  # noqa: S608 - quoted names
             f" FROM {self.dialect.walk_rows(walk)}"
-            f" WHERE {self.dialect.walk_condition(walk, continues=position is not None)}"
+            f" WHERE {self.dialect.walk_condition(walk, continues=reached is not None)}"
             f" ORDER BY {order} LIMIT %(limit)s"
         )
-        binds = {**self.dialect.position_binds(walk.cls, position), "limit": limit}
+        binds = {**self.dialect.reached_binds(walk.cls, reached), "limit": limit}
         return [str(key) for (key,) in fetch(self.connection, statement, binds)]
 
     # There are no array binds. Ranges of record_ids, of which there may be thousands, are written

@@ -22,7 +22,7 @@ LIMIT %(limit)s
 
 -- name: read_gaps
 -- Rows in ranges of record_ids, in order: the gaps range by range, then what is in the last one. One statement, hence
--- one snapshot. {wide}: the gaps that may have more rows than wanted, each read up to the limit. A gap is read by the key: the statuses are compared in a CASE, since the planner might otherwise read all rows of a status for each gap.
+-- one database snapshot. {wide}: the gaps that may have more rows than wanted, each read up to the limit. A gap is read by the key: the statuses are compared in a CASE, since the planner might otherwise read all rows of a status for each gap.
 {wide}
 (SELECT {fields}
 FROM JSON_TABLE(%(gaps)s, '$[*]' COLUMNS (lo BIGINT PATH '$[0]', hi BIGINT PATH '$[1]')) AS r

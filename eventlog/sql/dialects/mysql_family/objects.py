@@ -1,5 +1,5 @@
 """The application's tables on MariaDB and MySQL: the catalogue of a database, objects by their
-keys, keys after a position.
+keys, keys after the key reached.
 
 The catalogue is read in three statements, whatever the number of tables (spec/xds.md 5, 6.2).
 Current rows (spec/event-log.md 7.2, spec/xds.md 4.3) are read by one statement for the class and
@@ -65,7 +65,7 @@ class FamilyObjects(KeyedDialect):
     byte_collation: ClassVar[str]
     """The collation of utf8mb4 that compares bytes, trailing blanks too."""
 
-    # Objects by their keys, and keys after a position
+    # Objects by their keys, and keys after the key reached
 
     def key_chunks(self, keys: Sequence[tuple[Any, ...]]) -> Iterable[Sequence[tuple[Any, ...]]]:
         return _chunks(keys)
@@ -93,15 +93,15 @@ class FamilyObjects(KeyedDialect):
     def behind(self, walk: Walk) -> str:
         refs = self.walk_key(walk)
         if walk.cls.is_view:
-            position = f"CONVERT({self.bind('position')} USING utf8mb4)"
-            return f"{self.walked(walk, refs)} > {position} COLLATE {self.byte_collation}"
+            reached = f"CONVERT({self.bind('position')} USING utf8mb4)"
+            return f"{self.walked(walk, refs)} > {reached} COLLATE {self.byte_collation}"
         return _beyond(refs, [self.bind(f"k{i}") for i in range(len(refs))], ">")
 
-    def position_binds(self, cls: ObjectClass, position: str | None) -> Mapping[str, object]:
+    def reached_binds(self, cls: ObjectClass, reached: str | None) -> Mapping[str, object]:
         return (
-            {"position": position}
-            if cls.is_view and position is not None
-            else super().position_binds(cls, position)
+            {"position": reached}
+            if cls.is_view and reached is not None
+            else super().reached_binds(cls, reached)
         )
 
     def walked(self, walk: Walk, refs: Sequence[str]) -> str:

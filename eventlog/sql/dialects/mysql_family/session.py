@@ -145,7 +145,8 @@ class FamilySessions(Dialect):
     )
     session: Sequence[str] = (
         "SET NAMES utf8mb4 COLLATE utf8mb4_bin",
-        # With a snapshot that lasts for the transaction, a publisher would not see new rows.
+        # With a database snapshot that lasts for the transaction, a publisher would not see new
+        # rows.
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
         "SET SESSION time_zone = '+00:00', sql_safe_updates = OFF, sql_auto_is_null = OFF, "
         "autocommit = OFF, wait_timeout = 86400, net_write_timeout = 600, "
@@ -214,7 +215,7 @@ def _keep_alive(end: socket.socket) -> None:
 
 
 def begin_snapshot(conn: Connection) -> None:
-    """Begin a read-only transaction with one snapshot."""
+    """Begin a read-only transaction with one database snapshot."""
     conn.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     conn.exec_driver_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
 

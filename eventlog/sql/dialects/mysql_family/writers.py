@@ -66,7 +66,7 @@ _KEY: Final = "eventlog_writers"
 _LIST_AGE: Final = 0.11
 """The number of seconds without a reader after which the server renews ``innodb_trx``."""
 _LONGEST_REST: Final = 1.0
-_PATIENCE: Final = 5.0
+PATIENCE: Final = 5.0
 """How many seconds a session waits for an updated list, and for earlier transactions to end."""
 _SETTINGS: Final = (
     "set performance_schema = ON and performance-schema-instrument = "
@@ -124,7 +124,7 @@ def open_writers(conn: Connection, dialect: FamilySessions, log: LogTable) -> fr
     # list that is read later. Conditions that hide locks are read last, which shows that they did
     # not apply before.
     locks = _locks(conn, log)
-    prepared = _prepared(conn, dialect)
+    prepared = prepared_transactions(conn, dialect)
     if all(thread != of_log.thread for thread, *_ in locks) or _what_hides(conn, dialect):
         del known[log]
         return None
@@ -211,7 +211,7 @@ def _open_transactions(conn: Connection, log: LogTable) -> Iterator[Sequence[obj
             found = fetch(conn, _SQL["sessions_alone"].format(threads=listed), {})
         for session, user, state, seconds in found:
             yield session, user, None, state, float(seconds), True, True, None
-    for name in _prepared(conn, dialect):
+    for name in prepared_transactions(conn, dialect):
         # It may have written to the log; the server does not show when it began.
         yield None, None, None, "prepared", None, True, True, name.removeprefix(PREPARED)
 
@@ -237,7 +237,7 @@ def _name_of(thread: object, event: object, instance: object, source: object) ->
     return f"{copied}{thread}.{event}.{instance}"
 
 
-def _prepared(conn: Connection, dialect: FamilySessions) -> Iterable[str]:
+def prepared_transactions(conn: Connection, dialect: FamilySessions) -> Iterable[str]:
     """Return the names of the prepared transactions of the server."""
     return [
         PREPARED + ".".join(map(str, transaction))
@@ -315,7 +315,7 @@ def _wait_for_earlier(conn: Connection, log: LogTable) -> None:
     at that time are never shown. Raises ServerUnavailable, since another attempt may succeed.
     """
     suspect: set[tuple[str, int]] | None = None
-    until, rest = monotonic() + _PATIENCE, _LIST_AGE
+    until, rest = monotonic() + PATIENCE, _LIST_AGE
     while monotonic() < until:
         transactions = _transactions(conn, log)
         if transactions is not None:

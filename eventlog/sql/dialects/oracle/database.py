@@ -169,8 +169,8 @@ class OracleDatabase(KeyedDatabase):
         )
 
     def prove_snapshot(self) -> SnapshotProof:
-        # The server refuses a table whose definition is newer than the snapshot (ORA-01466). It
-        # does so even for changes that leave the rows as they are.
+        # The server refuses a table whose definition is newer than the database snapshot
+        # (ORA-01466). It does so even for changes that leave the rows as they are.
         return PROVEN
 
 

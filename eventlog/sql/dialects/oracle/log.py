@@ -151,12 +151,12 @@ class OracleLog(StepwiseLog):
             return [numbering.name for numbering in numberings(self.connection, self.table)]
         return super()._granted_on(part)
 
-    def keys_after(self, walk: Walk, position: str | None, limit: int) -> list[str]:
-        statement = self.dialect.keys_statement(walk, continues=position is not None)
+    def keys_after(self, walk: Walk, reached: str | None, limit: int) -> list[str]:
+        statement = self.dialect.keys_statement(walk, continues=reached is not None)
         rows = fetch(
             self.connection,
             statement,
-            {**self.dialect.position_binds(walk.cls, position), "limit": limit},
+            {**self.dialect.reached_binds(walk.cls, reached), "limit": limit},
         )
         return [key_text(walk.cls, row) for row in rows]
 

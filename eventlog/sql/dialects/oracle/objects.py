@@ -59,7 +59,7 @@ class OracleObjects(KeyedDialect):
     def is_read_back(self, column: Column) -> bool:
         return not is_loggable(column, lob_values=False)
 
-    # Objects by their keys, and keys after a position
+    # Objects by their keys, and keys after the key reached
 
     def key_chunks(self, keys: Sequence[tuple[Any, ...]]) -> Iterable[Sequence[tuple[Any, ...]]]:
         return chunks(keys)

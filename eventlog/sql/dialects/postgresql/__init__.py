@@ -10,9 +10,10 @@ be read from the catalogue and compiled for each statement that writes the log, 
 writer 3 to 4 us. Each statement maintains the index anyway, and for a row of status N the check
 costs nothing.
 
-For a bulk job one session exports its snapshot and stays in its transaction. The others adopt the
-snapshot and see exactly the same rows, whatever is committed in between (spec/event-log.md 12).
-Spark's data source reads the log as Arrow batches by ADBC, which makes no Python object for a row.
+For a bulk job one session exports its database snapshot and stays in its transaction. The others
+adopt the snapshot and see exactly the same rows, whatever is committed in between
+(spec/event-log.md 12). Spark's data source reads the log as Arrow batches by ADBC, which makes no
+Python object for a row.
 """
 
 from __future__ import annotations

@@ -266,8 +266,8 @@ def _compile(
     table = facts.place_of(triggers)
     settings = session_settings(shown, facts.enums) | (_STATEMENT_SETTINGS if by_statement else {})
     sql_name = qualified(table[0], function)
-    statement = _rendered("function.sql.j2", function=sql_name, settings=settings, body=body)
-    fits_statement = _rendered(
+    statement = rendered("function.sql.j2", function=sql_name, settings=settings, body=body)
+    fits_statement = rendered(
         "fits_function.sql.j2", function=qualified(table[0], fits_name(function))
     )
     is_replicated = "t" not in names
@@ -319,7 +319,7 @@ def _compile(
             for partition, name in partitions.items()
         },
     )
-    before, fits_before = _former(statement), _former(fits_statement)
+    before, fits_before = as_formerly(statement), as_formerly(fits_statement)
     digest_before = sha256("\n".join([before, fits_before, *rest]))
     former = replace(
         function_of,
@@ -341,7 +341,7 @@ _LATER: Final = "quote_all_identifiers"
 _LATER_SETTING: Final = re.compile(f'^SET "{_LATER}" = .*\n', re.MULTILINE)
 
 
-def _former(statement: str) -> str:
+def as_formerly(statement: str) -> str:
     """Return a statement that creates a function as earlier versions had it."""
     return _LATER_SETTING.sub("", statement)
 
@@ -445,7 +445,7 @@ def _partition_triggers(compiled: CompiledFunction, *, drop: bool) -> str:
     """Return the statement that creates the TRUNCATE triggers of the existing partitions, or drops
     them.
     """
-    return _rendered(
+    return rendered(
         "partition_triggers.sql.j2",
         drop=drop,
         table=qualified(*compiled.place),
@@ -519,7 +519,7 @@ def _class_body(
     by_statement: frozenset[str],
 ) -> str:
     place = facts.place_of(triggers)
-    return _rendered(
+    return rendered(
         "class_body.sql.j2",
         log=_log_for(facts.log, triggers.class_name),
         guard=_guard(
@@ -569,7 +569,7 @@ def _child_body(
 ) -> str:
     child = facts.place_of(triggers)
     owner_place = facts.owner_of(triggers)
-    return _rendered(
+    return rendered(
         "child_body.sql.j2",
         log=_log_for(facts.log, triggers.class_name),
         guard=_guard(
@@ -643,7 +643,7 @@ def render_quote_function(log: LogTable) -> str:
     """Return the statement that creates the key quoting function of a log, in the log's schema
     (spec/triggers.md 4, 9).
     """
-    return _rendered("quote_function.sql.j2", function=quote_function(log))
+    return rendered("quote_function.sql.j2", function=quote_function(log))
 
 
 def _dollar_quoted(body: str) -> str:
@@ -651,7 +651,7 @@ def _dollar_quoted(body: str) -> str:
     return f"{tag}{body}{tag}"
 
 
-_rendered: Final = template_renderer(
+rendered: Final = template_renderer(
     __package__,
     "trigger_templates",
     filters={"identifier": quote_identifier, "literal": literal, "dollar_quoted": _dollar_quoted},

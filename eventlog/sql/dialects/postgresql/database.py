@@ -157,8 +157,8 @@ class PostgresDatabase(OpenDatabase):
         # commits durable, so that no event is sent whose transaction a crash would undo
         # (spec/event-log.md 12). The setting remote_apply stays, since it waits for even more.
         self.connection.exec_driver_sql(_DURABLE)
-        # Each statement gets a new snapshot, whatever the role's default is. A snapshot that is
-        # taken after a transaction has ended shows its rows (spec/event-log.md 13.1).
+        # Each statement gets a new database snapshot, whatever the role's default is. A snapshot
+        # that is taken after a transaction has ended shows its rows (spec/event-log.md 13.1).
         self.connection.exec_driver_sql(
             "SELECT set_config('default_transaction_isolation', 'read committed', false)"
         )
@@ -434,8 +434,8 @@ class PostgresDatabase(OpenDatabase):
         if not may_be_unreadable(self.connection):
             yield from self._chunks_of_cursor(statement, parameters, size)
             return
-        # An unreadable text would end the cursor, and its snapshot. So the cursor reads the first
-        # column only, a number that identifies the row.
+        # An unreadable text would end the cursor, and its database snapshot. So the cursor reads
+        # the first column only, a number that identifies the row.
         numbers = f"SELECT number FROM ({statement}) AS numbered (number)"  # noqa: S608
         chunk = f"SELECT * FROM ({statement}) AS numbered (number) WHERE number = ANY (%(numbers)s)"  # noqa: S608
         with closing(self._chunks_of_cursor(numbers, parameters, size)) as chunks:
@@ -448,8 +448,8 @@ class PostgresDatabase(OpenDatabase):
     def _chunks_of_cursor(
         self, statement: str, parameters: Mapping[str, object], size: int
     ) -> Generator[list[tuple[Any, ...]], None, None]:
-        # A server-side cursor returns later rows from the same snapshot, and loads them only when
-        # they are requested.
+        # A server-side cursor returns later rows from the same database snapshot, and loads them
+        # only when they are requested.
         self.connection.exec_driver_sql(
             f"DECLARE eventlog_rows NO SCROLL CURSOR FOR {statement}",
             dict(parameters),
@@ -483,7 +483,8 @@ class PostgresDatabase(OpenDatabase):
         }
 
     def export_snapshot(self) -> str:
-        # The snapshot lives as long as the transaction, whatever the time-outs of the session.
+        # The database snapshot lives as long as the transaction, whatever the time-outs of the
+        # session.
         snapshot = str(
             self.connection.exec_driver_sql("SELECT pg_catalog.pg_export_snapshot()").scalar_one()
         )

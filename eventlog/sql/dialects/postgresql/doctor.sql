@@ -116,7 +116,7 @@ WHERE p.database = current_database()
 ORDER BY seconds DESC NULLS LAST LIMIT :limit;
 
 -- name: snapshots
--- What prevents the removal of dead rows of this database, the oldest first: a session's snapshot or transaction, a prepared transaction, the feedback of a standby, by a replication slot or without one. A slot's catalog_xmin affects only the catalogue. The sessions of VACUUM and logical decoding do not prevent it. Without pg_read_all_stats the start and the address of another user's session are NULL, but its snapshot is visible.
+-- What prevents the removal of dead rows of this database, the oldest first: a session's database snapshot or transaction, a prepared transaction, the feedback of a standby, by a replication slot or without one. A slot's catalog_xmin affects only the catalogue. The sessions of VACUUM and logical decoding do not prevent it. Without pg_read_all_stats the start and the address of another user's session are NULL, but its snapshot is visible.
 SELECT h.kind, h.name, h.pid, h."user", h.application, h.address, h.state, h.seconds::float8 AS seconds,
        h.transactions, h.xmin, h.fix
 FROM (

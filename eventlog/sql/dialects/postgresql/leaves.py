@@ -50,15 +50,15 @@ if TYPE_CHECKING:
     from eventlog.sql.port.open_log import OpenLog
 
 _SQL: Final = statements(__package__, "leaves.sql")
-_WAIT: Final = 20
+WAIT: Final = 20
 """The milliseconds that a change waits for the lock of the log. Writers that come later wait during
 this time and during the change itself, which takes some milliseconds; so consecutive statements are
 sent together.
 """
 _MAX_LOCK_SECONDS: Final = 0.015
 _PAUSE: Final = 0.002
-"""The seconds after locking the log in which a removal checks for snapshots, and the seconds
-between two checks. Most statements of an application end in that time.
+"""The seconds after locking the log in which a removal checks for database snapshots, and the
+seconds between two checks. Most statements of an application end in that time.
 """
 _LOCK_NOT_AVAILABLE: Final = "55P03"
 _DEADLOCK: Final = "40P01"
@@ -713,7 +713,7 @@ def _changes(log: OpenLog) -> Iterator[None]:
     error. Raises LogInUse if another session has a lock.
     """
     try:
-        _run(log, f"SET LOCAL lock_timeout = '{_WAIT}ms'")
+        _run(log, f"SET LOCAL lock_timeout = '{WAIT}ms'")
         for plan in OTHER_PLANS:
             _run(log, f"SET LOCAL {plan} = off")
         yield

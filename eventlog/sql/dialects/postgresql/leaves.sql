@@ -40,7 +40,7 @@ LEFT JOIN pg_catalog.pg_prepared_xacts p ON held.virtualtransaction = '-1/' || p
 ORDER BY since, a.pid LIMIT 3
 
 -- name: readers
--- Sessions whose snapshot may still read the leaf. Not those that wait for the log with a statement that takes its
+-- Sessions whose database snapshot may still read the leaf. Not those that wait for the log with a statement that takes its
 -- snapshot when it gets the log, or that is a transaction by itself: it sees the log as if it had begun a moment later.
 SELECT a.pid, NULL AS gid, a.usename::text AS "user", a.application_name AS application, a.xact_start AS since
 FROM pg_catalog.pg_stat_activity a
@@ -110,7 +110,7 @@ WHERE c.oid = to_regclass(:name) AND x.grantee <> c.relowner
 SELECT quote_ident(pg_get_userbyid(relowner)) FROM pg_catalog.pg_class WHERE oid = to_regclass(:log)
 
 -- name: check
--- Whether every row was tried by the CHECK of the leaves; no line if there is none.
+-- Whether every row was tried by the CHECK of the leaves; no row if there is none.
 SELECT convalidated FROM pg_catalog.pg_constraint WHERE conrelid = to_regclass(:log) AND conname = :name
 
 -- name: index_names

@@ -263,83 +263,83 @@ class PostgresLog(OpenLog):
             run_as_it_stands(self.connection, render_quote_function(home))
         return Walk(self.table, schema, cls, selection, quote_function(home))
 
-    def write_batch(self, walk: Walk, position: str | None, limit: int) -> ResyncBatch:
+    def write_batch(self, walk: Walk, reached: str | None, limit: int) -> ResyncBatch:
         try:
-            return self._write_batch(walk, position, limit)
+            return self._write_batch(walk, reached, limit)
         except DBAPIError as error:
             if not is_unreadable(error):
                 raise
         # The last key cannot be read: the batch ends at one that can, or at the end of the walk.
-        keys, unreadable = self.walked_keys(walk, position, limit)
+        keys, unreadable = self.walked_keys(walk, reached, limit)
         before = sum(place < len(keys) for place, _ in unreadable)
         if keys:
-            return self._write_batch(walk, position, len(keys) + before)
-        return self._write_batch(walk, position, None)
+            return self._write_batch(walk, reached, len(keys) + before)
+        return self._write_batch(walk, reached, None)
 
-    def _write_batch(self, walk: Walk, position: str | None, limit: int | None) -> ResyncBatch:
+    def _write_batch(self, walk: Walk, reached: str | None, limit: int | None) -> ResyncBatch:
         """Log the next ``limit`` objects, None = all, without returning the last key."""
         statement = self.dialect.batch_statement(
-            walk, continues=position is not None, ends=limit is None
+            walk, continues=reached is not None, ends=limit is None
         )
         parameters = {
             "limit": limit,
             "class_name": walk.cls.name,
-            **self.dialect._binds(walk, position),
+            **self.dialect._binds(walk, reached),
         }
         with self.db.names_as_logged(walk.cls.key):
             rows = fetch_within(self.connection, statement, parameters)
-        written, last = rows[0] if rows else (0, position)
+        written, last = rows[0] if rows else (0, reached)
         is_last = limit is None or written < limit
-        return ResyncBatch(rows=written, missing=0, position=last, is_last=is_last)
+        return ResyncBatch(rows=written, missing=0, reached=last, is_last=is_last)
 
-    def keys_after(self, walk: Walk, position: str | None, limit: int) -> list[str]:
-        return self.walked_keys(walk, position, limit).keys
+    def keys_after(self, walk: Walk, reached: str | None, limit: int) -> list[str]:
+        return self.walked_keys(walk, reached, limit).keys
 
-    def walked_keys(self, walk: Walk, position: str | None, limit: int) -> WalkedKeys:
+    def walked_keys(self, walk: Walk, reached: str | None, limit: int) -> WalkedKeys:
         if not may_be_unreadable(self.connection):
-            return WalkedKeys([str(key) for (key,) in self._keys_after(walk, position, limit)])
+            return WalkedKeys([str(key) for (key,) in self._keys_after(walk, reached, limit)])
         keys: list[str] = []
         unreadable: list[tuple[int, str]] = []
-        for (key,) in enough_readable(partial(self._keys_after, walk, position), limit, 1):
+        for (key,) in enough_readable(partial(self._keys_after, walk, reached), limit, 1):
             if is_readable(key):
                 keys.append(key)
             else:
                 unreadable.append((len(keys), key))
         return WalkedKeys(keys, unreadable)
 
-    def _keys_after(self, walk: Walk, position: str | None, limit: int) -> list[tuple[Any, ...]]:
-        statement = self.dialect.batch_statement(walk, continues=position is not None, writes=False)
+    def _keys_after(self, walk: Walk, reached: str | None, limit: int) -> list[tuple[Any, ...]]:
+        statement = self.dialect.batch_statement(walk, continues=reached is not None, writes=False)
         binds = {
             name: value
-            for name, value in self.dialect._binds(walk, position).items()
+            for name, value in self.dialect._binds(walk, reached).items()
             if name != "event_type"
         }
         with self.db.names_as_logged(walk.cls.key):
             return fetch_readable(self.connection, statement, {"limit": limit, **binds})
 
-    def estimate(self, walk: Walk, position: str | None) -> int:
+    def estimate(self, walk: Walk, reached: str | None) -> int:
         # This is the number of rows that the planner expects. It has no statistics for a small
         # table that was never analysed, but counting such a table is cheap.
         ((plan,),) = self._fetch_walk(
-            walk, position, "EXPLAIN (FORMAT JSON) SELECT %(event_type)s::smallint"
+            walk, reached, "EXPLAIN (FORMAT JSON) SELECT %(event_type)s::smallint"
         )
         expected = plan[0]["Plan"]
         if expected["Total Cost"] < _CHEAP:
-            return self.count(walk, position)
+            return self.count(walk, reached)
         return int(expected["Plan Rows"])
 
-    def count(self, walk: Walk, position: str | None) -> int:
-        ((rows,),) = self._fetch_walk(walk, position, "SELECT count(%(event_type)s::smallint)")
+    def count(self, walk: Walk, reached: str | None) -> int:
+        ((rows,),) = self._fetch_walk(walk, reached, "SELECT count(%(event_type)s::smallint)")
         return int(rows)
 
     def _fetch_walk(
-        self, walk: Walk, position: str | None, select: LiteralString
+        self, walk: Walk, reached: str | None, select: LiteralString
     ) -> list[tuple[Any, ...]]:
-        condition = self.dialect.walk_condition(walk, continues=position is not None)
+        condition = self.dialect.walk_condition(walk, continues=reached is not None)
         return fetch(
             self.connection,
             f"{select} FROM {self.dialect.walk_rows(walk)} WHERE {condition}",
-            self.dialect._binds(walk, position),
+            self.dialect._binds(walk, reached),
         )
 
     def write_keys(self, selection: Selection, keys: Sequence[str]) -> None:

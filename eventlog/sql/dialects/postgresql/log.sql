@@ -21,7 +21,7 @@ ORDER BY {record_id}
 LIMIT %(limit)s::bigint
 
 -- name: poll
--- First a row whose first field is the result of "asked", then the rows of a window: one statement, hence one snapshot.
+-- First a row whose first field is the result of "asked", then the rows of a window: one statement, hence one database snapshot.
 SELECT {asked}{others}
 UNION ALL
 (
@@ -37,7 +37,7 @@ CASE WHEN EXISTS (SELECT FROM {state_table} WHERE kind = 'request' AND owner IS 
 (SELECT CASE WHEN requeued IS NULL THEN 0 ELSE -1 END FROM {consumer_table} WHERE name = %(consumer)s)::bigint
 
 -- name: read_gaps
--- Rows in ranges of record_ids, in order: each gap by a range of the key, then the rows in the last one. Each part stops at the limit, so that no more rows are sorted. One statement, hence one snapshot.
+-- Rows in ranges of record_ids, in order: each gap by a range of the key, then the rows in the last one. Each part stops at the limit, so that no more rows are sorted. One statement, hence one database snapshot.
 SELECT *
 FROM (
     (SELECT {fields}
@@ -172,7 +172,7 @@ RETURNING entry_no
 SELECT pg_catalog.pg_advisory_xact_lock(1165124977, %(table)s::regclass::oid::integer)
 
 -- name: lock_recording
--- Shared by those who record a delivery. It runs before the statement that looks for requests, whose snapshot must not be
+-- Shared by those who record a delivery. It runs before the statement that looks for requests, whose database snapshot must not be
 -- older than the lock.
 SELECT pg_catalog.pg_advisory_xact_lock_shared(1165124977, %(table)s::regclass::oid::integer)
 

@@ -258,7 +258,8 @@ def _run_after(
 ) -> None:
     """Run a statement after a first one, in one transaction and, if libpq can, in one round trip.
 
-    Each of the two has its own snapshot: the server begins the second one when the first has ended.
+    Each of the two has its own database snapshot: the server begins the second one when the first
+    has ended.
     """
     driver = cursor.connection
     with driver.pipeline() if psycopg.Pipeline.is_supported() else nullcontext():

@@ -118,19 +118,19 @@ class PostgresObjects(Dialect):
         )
         return f"ROW({', '.join(refs)}) OPERATOR(pg_catalog.>) ROW({values})"
 
-    def position_binds(self, cls: ObjectClass, position: str | None) -> Mapping[str, object]:
-        if position is None:
+    def reached_binds(self, cls: ObjectClass, reached: str | None) -> Mapping[str, object]:
+        if reached is None:
             return {}
         if not _by_value(cls):
-            return {"position": position}
-        return {f"k{i}": part.value for i, part in enumerate(table_key.parse(position))}
+            return {"position": reached}
+        return {f"k{i}": part.value for i, part in enumerate(table_key.parse(reached))}
 
-    def _binds(self, walk: Walk, position: str | None) -> dict[str, object]:
+    def _binds(self, walk: Walk, reached: str | None) -> dict[str, object]:
         # Every statement with the operator's text has a parameter, so that the server accepts only
         # a single statement.
         return {
             "event_type": int(walk.selection.event_type),
-            **self.position_binds(walk.cls, position),
+            **self.reached_binds(walk.cls, reached),
         }
 
 

@@ -1,7 +1,7 @@
--- Whether a snapshot shows relations as they were when it was taken (spec/event-log.md 12.3).
+-- Whether a database snapshot shows relations as they were when it was taken (spec/event-log.md 12.3).
 
 -- name: proof
--- The relations that this transaction has locked, so has read, and that its snapshot does not show truly: schema, name,
+-- The relations that this transaction has locked, so has read, and that its database snapshot does not show truly: schema, name,
 -- why. It runs last in a transaction of level REPEATABLE READ. pg_class and the other tables of the catalogue show their
 -- rows of the snapshot here; pg_identify_object_as_address and pg_relation_filenode read the present catalogue.
 -- OIDs below 16384 are the server's own catalogue. Indexes, sequences and TOAST tables belong to a table, which is

@@ -387,7 +387,7 @@ def array_of(texts: Sequence[str]) -> str:
 
 
 def adopt(snapshot: str) -> str:
-    """Return the statement that adopts a snapshot, the first statement in a transaction of
+    """Return the statement that adopts a database snapshot, the first statement in a transaction of
     isolation level ``_ISOLATION``.
 
     Raises DatabaseError for a text that is not a name of a snapshot.

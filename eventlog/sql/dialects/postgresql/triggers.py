@@ -82,13 +82,13 @@ from eventlog.sql.triggers import (
 )
 from eventlog.sql.triggers.captured import Identity, Partition
 from eventlog.sql.triggers.declared import ClassTriggers, TableName, TableTriggers
-from eventlog.sql.triggers.gaps import (
+from eventlog.sql.triggers.uncaptured import (
     ANOTHER_TABLE,
     NEW_TO_CLASS,
-    Gap,
+    Uncaptured,
     declared_otherwise,
-    gap_of_table,
-    gaps_of_columns,
+    uncaptured_columns,
+    uncaptured_table,
 )
 
 _NOT_AVAILABLE: Final = "55P03"
@@ -367,15 +367,15 @@ def _compare_table(
     of_partitions = [row for partition in partitions for row in installed.on(partition)]
     if not old and not {row.name for row in functions} & {one.name for one in compiled}:
         statements = (*_drop_triggers(of_partitions), *create(compiled))
-        gaps = tuple(_gaps_of_new(compiled, installed, every))
-        return Action("create", name, "watched, but not captured yet", statements, gaps)
+        uncaptured = tuple(_uncaptured_of_new(compiled, installed, every))
+        return Action("create", name, "watched, but not captured yet", statements, uncaptured)
     reasons = list(_differences(compiled, old, functions, installed))
     is_former = reasons == [FORMER]
     if not reasons:
         oids = {row.name: row.oid for row in functions}
         return _compare_partitions(name, compiled, oids, of_partitions)
     staying = {one.function for one in every}
-    gaps = tuple(_gaps(compiled, old, functions))
+    uncaptured = tuple(_uncaptured(compiled, old, functions))
     gone = [row for row in functions if (row.schema, row.name) not in staying]
     statements = (
         *_drop_triggers([*old, *of_partitions]),
@@ -383,16 +383,16 @@ def _compare_table(
         *_drop_functions(gone, installed),
     )
     reason = "; ".join(dict.fromkeys(reasons))
-    return Action("replace", name, reason, statements, gaps, is_former and not gaps)
+    return Action("replace", name, reason, statements, uncaptured, is_former and not uncaptured)
 
 
-def _gaps_of_new(
+def _uncaptured_of_new(
     compiled: Sequence[CompiledFunction],
     installed: InstalledFunctions,
     every: Iterable[CompiledFunction],
-) -> Iterator[Gap]:
-    """Yield the gaps of a table without triggers. ``compiled`` is all that is declared for it,
-    ``every`` all that is declared for any table.
+) -> Iterator[Uncaptured]:
+    """Yield the uncaptured changes of a table without triggers. ``compiled`` is all that is
+    declared for it, ``every`` all that is declared for any table.
     """
     known = {(row.schema, row.name) for row in installed.functions.values()}
     captured = {one.declared.class_name for one in every if installed.on(one.place)}
@@ -400,16 +400,16 @@ def _gaps_of_new(
         if one.is_replicated:
             continue
         if one.function in known:
-            yield gap_of_table(one.declared, ANOTHER_TABLE)
+            yield uncaptured_table(one.declared, ANOTHER_TABLE)
         elif one.declared.class_name in captured:
-            yield gap_of_table(one.declared, NEW_TO_CLASS)
+            yield uncaptured_table(one.declared, NEW_TO_CLASS)
 
 
-def _gaps(
+def _uncaptured(
     compiled: Sequence[CompiledFunction], old: Sequence[Row[Any]], functions: Sequence[Row[Any]]
-) -> Iterator[Gap]:
-    """Yield the gaps of a table with triggers: columns that they were not compiled for, and
-    operations for which no trigger fires.
+) -> Iterator[Uncaptured]:
+    """Yield the uncaptured changes of a table with triggers: columns that they were not compiled
+    for, and operations for which no trigger fires.
     """
     present = {row.name: row for row in functions}
     pairs = [(one, present.pop(one.name, None)) for one in compiled if not one.is_replicated]
@@ -418,9 +418,9 @@ def _gaps(
     for one, named in pairs:
         function = named or next(left, None)
         if function is None:
-            yield gap_of_table(one.declared, NEW_TO_CLASS)
+            yield uncaptured_table(one.declared, NEW_TO_CLASS)
             continue
-        yield from gaps_of_columns(one.declared, columns_of(function.marker), one.columns)
+        yield from uncaptured_columns(one.declared, columns_of(function.marker), one.columns)
         fired = [
             row.type for row in old if row.function == function.oid and row.enabled in {"O", "A"}
         ]
@@ -436,7 +436,7 @@ def _gaps(
             and not any(type_ & operation for type_ in fired)
         ]
         if silent:
-            yield gap_of_table(
+            yield uncaptured_table(
                 one.declared, f"the triggers of {', '.join(silent)} were missing or disabled"
             )
 

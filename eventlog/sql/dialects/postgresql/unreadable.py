@@ -106,7 +106,7 @@ def storable_in(conn: Connection, text: str) -> str:
     encoding = _encoding(conn)
     if text.isascii() or encoding in ("UTF8", "SQL_ASCII"):
         return text
-    codec = _codec_of(encoding) or "ascii"
+    codec = codec_of(encoding) or "ascii"
     for form in (text, text.encode(codec, "eventlog_json").decode(codec)):
         try:
             fetch_within(conn, "SELECT %(text)s::pg_catalog.text", {"text": form})
@@ -194,7 +194,7 @@ class _Rows:
         self._conn, self._statement, self._parameters = conn, statement, parameters
         self._unsure = unsure
         self._names = [f"eventlog_{i}" for i in range(width)]
-        self._codec = _codec_of(_encoding(conn))
+        self._codec = codec_of(_encoding(conn))
         self._refused: set[_Row] = set()
 
     def read(self) -> list[_Row]:
@@ -312,7 +312,7 @@ def _encoding(conn: Connection) -> str:
 
 
 @cache
-def _codec_of(encoding: str) -> str | None:
+def codec_of(encoding: str) -> str | None:
     """Return the name of Python's codec of an encoding of PostgreSQL, None if there is none."""
     name = _CODECS.get(encoding) or encoding.replace("WIN", "cp")
     try:

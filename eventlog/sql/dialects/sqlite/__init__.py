@@ -51,7 +51,7 @@ class SQLite(SQLiteSessions, SQLiteObjects):
         ),
     }
     keys_may_be_null = True
-    line_number = "rowid"  # times have milliseconds, and two processes write in one of them
+    error_number = "rowid"  # times have milliseconds, and two processes write in one of them
     log_sql: ClassVar = {**LOG_SQL, **statements(__package__, "log.sql")}
     local_now = strftime("'now', 'localtime'")
     utc_now = f"({UTC_NOW})"

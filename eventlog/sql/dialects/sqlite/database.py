@@ -97,10 +97,10 @@ class SQLiteDatabase(StepwiseDatabase):
     def are_open(self, writers: frozenset[str]) -> bool:
         return not writers
 
-    # Sessions cannot share a snapshot, and need none here: SQLite has one writer at a time, so
-    # record_ids are given in the order of commits, and no later row gets a record_id at or below
-    # the highest visible one. No rows are marked while a job has locked the log, so its parts,
-    # which end at that row, have the same rows of status N for every reader.
+    # Sessions cannot share a database snapshot, and need none here: SQLite has one writer at a
+    # time, so record_ids are given in the order of commits, and no later row gets a record_id at or
+    # below the highest visible one. No rows are marked while a job has locked the log, so its
+    # parts, which end at that row, have the same rows of status N for every reader.
 
     def export_snapshot(self) -> str:
         # It is the version of the schema.

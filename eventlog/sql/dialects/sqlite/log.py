@@ -80,17 +80,17 @@ class SQLiteLog(StepwiseLog):
         return False
 
     def claim(self) -> bool:
-        path, line = (
+        path, entry = (
             self._lock_path(),
             read_epoch(self),
         )
-        if path is None or line.server.get(_PART) == str(path):
+        if path is None or entry.server.get(_PART) == str(path):
             return True
         if _holder_elsewhere(self, path) is not None:
             return False
         write_epoch(
             self,
-            line._replace(server={**line.server, _PART: str(path)}),
+            entry._replace(server={**entry.server, _PART: str(path)}),
             is_raise=False,
         )
         return True
@@ -150,12 +150,12 @@ class SQLiteLog(StepwiseLog):
             if not os.access(path, os.W_OK)
         ]
 
-    def keys_after(self, walk: Walk, position: str | None, limit: int) -> list[str]:
+    def keys_after(self, walk: Walk, reached: str | None, limit: int) -> list[str]:
         refs = self.dialect.walk_key(walk)
         distinct, order = ("DISTINCT ", "1") if walk.cls.is_view else ("", ", ".join(refs))
         statement = (
             f"SELECT {distinct}{key_text(walk.cls.key, refs)} FROM {self.dialect.walk_rows(walk)}"  # noqa: S608 - quoted names
-            f" WHERE {self.dialect.walk_condition(walk, continues=position is not None)}"
+            f" WHERE {self.dialect.walk_condition(walk, continues=reached is not None)}"
             f" ORDER BY {order} LIMIT :limit"
         )
         return [
@@ -163,7 +163,7 @@ class SQLiteLog(StepwiseLog):
             for (key,) in fetch(
                 self.connection,
                 statement,
-                {**self.dialect.position_binds(walk.cls, position), "limit": limit},
+                {**self.dialect.reached_binds(walk.cls, reached), "limit": limit},
             )
         ]
 

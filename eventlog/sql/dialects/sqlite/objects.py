@@ -1,5 +1,5 @@
 """The application's tables in a SQLite file: the catalogue, objects by their keys, the keys after
-a position.
+the key reached.
 
 The catalogue is read in three statements, whatever the number of tables (spec/xds.md 5, 6.2).
 Current rows (spec/event-log.md 7.2, spec/xds.md 4.3) are read by one statement for the class and
@@ -44,7 +44,7 @@ class SQLiteObjects(StepwiseDialect):
     rows may have one key, is ordered by the canonical text of the key.
     """
 
-    # Objects by their keys, and keys after a position
+    # Objects by their keys, and keys after the key reached
 
     def key_column_reader(self, column: Column) -> Callable[[str], object]:
         match column.type.kind:
@@ -65,11 +65,11 @@ class SQLiteObjects(StepwiseDialect):
             else super().behind(walk)
         )
 
-    def position_binds(self, cls: ObjectClass, position: str | None) -> Mapping[str, object]:
+    def reached_binds(self, cls: ObjectClass, reached: str | None) -> Mapping[str, object]:
         return (
-            {"position": position}
-            if cls.is_view and position is not None
-            else super().position_binds(cls, position)
+            {"position": reached}
+            if cls.is_view and reached is not None
+            else super().reached_binds(cls, reached)
         )
 
 

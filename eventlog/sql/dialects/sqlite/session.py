@@ -93,7 +93,7 @@ class SQLiteSessions(Dialect):
 
     def begin(self, connection: PoolProxiedConnection) -> None:
         # A session that will write waits for the write lock now; a session that reads gets one
-        # snapshot.
+        # database snapshot.
         with closing(connection.cursor()) as cursor:
             cursor.execute("BEGIN IMMEDIATE" if connection.info.get(WRITES) else "BEGIN")
 

@@ -221,8 +221,8 @@ def _create_epoch(log: LogTable, dialect: Dialect) -> None:
         parts = {part: text for part, text in server_parts.items() if part in ("timeline", "file")}
         server = sa.literal(json.dumps(parts) if parts else None, sa.Text())
     # If DDL is not transactional, an interrupted migration is run again and finds the row.
-    line = sa.select(server).where(~sa.exists(sa.select(sa.text("1")).select_from(epochs)))
-    op.execute(sa.insert(epochs).from_select(["server"], line))
+    entry = sa.select(server).where(~sa.exists(sa.select(sa.text("1")).select_from(epochs)))
+    op.execute(sa.insert(epochs).from_select(["server"], entry))
 
 
 def _wake(log: LogTable, dialect: Dialect) -> Wake | None:

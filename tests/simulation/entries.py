@@ -1,4 +1,4 @@
-"""The lines of the internal tables, parsed by the simulation's own code: an auditor that read them
+"""The entries of the internal tables, parsed by the simulation's own code: an auditor that read them
 with the product's would believe its faults (docs/spec/event-log.md 10, 13.1)."""
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ class RecordedEvent(NamedTuple):
 
 def events_of_entry(content: str) -> dict[str, RecordedEvent]:
     """Return the events of an entry in flight, by their event-ids without their attempts."""
-    line = json.loads(content)
-    suffix = f".e{line['epoch']}" if "epoch" in line else ""
+    entry = json.loads(content)
+    suffix = f".e{entry['epoch']}" if "epoch" in entry else ""
     events: dict[str, RecordedEvent] = {}
-    for document in line["documents"]:
+    for document in entry["documents"]:
         special = document.get("events", {})
         numbers = (
             row for first, last in document.get("rows", ()) for row in range(first, last + 1)
@@ -101,7 +101,7 @@ def events_of_entry(content: str) -> dict[str, RecordedEvent]:
         ids = [f"{several[0]}{suffix}" for several in rows]
         for text in document.get("objects", ()):
             rows.append(())
-            ids.append(f"snapshot.{line['snapshot']}.{text}")
+            ids.append(f"snapshot.{entry['snapshot']}.{text}")
         for index, (event_id, several) in enumerate(zip(ids, rows, strict=True)):
             what = special.get(str(index), {})
             tried = what.get("parked", document.get("suspect", {}))
@@ -114,9 +114,9 @@ def events_of_entry(content: str) -> dict[str, RecordedEvent]:
 def events_in_position(content: str) -> list[tuple[str, str]]:
     """Return the events of an entry of a position: event-id, and the recorded time of the next
     attempt, empty = none."""
-    line = json.loads(content)
-    tried = line.get("parked", line.get("suspect", {}))
-    return [(event["id"], tried.get("due", "")) for event in line.get("events", ())]
+    entry = json.loads(content)
+    tried = entry.get("parked", entry.get("suspect", {}))
+    return [(event["id"], tried.get("due", "")) for event in entry.get("events", ())]
 
 
 def seconds_of(text: str) -> float:

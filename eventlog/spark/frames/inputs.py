@@ -1,16 +1,16 @@
-"""Find the captures in a directory that a conversion reads; one task converts each of them.
+"""Find the inputs in a directory that a conversion reads; one task converts each of them.
 
-A capture is what a format's reader reads as one source: its changes have one order, and a
+An input is what a format's reader reads as one source: its changes have one order, and a
 transaction may begin in one file and end in another. In a directory
 
-* a directory is a capture, whose files continue one another in the order of their names;
+* a directory is an input, whose files continue one another in the order of their names;
 * files whose names differ only in the numbers at the end of their stem, which ``-``, ``_`` or
   ``.`` sets off (``shop-0001.cdc``, ``shop-0002.cdc``; ``shop.2024-05-10T12.cdc``; ``shop.cdc.1``),
   continue one another, in the order of the numbers;
-* any other file is a separate capture;
+* any other file is a separate input;
 * names that begin with ``_`` or ``.`` are ignored.
 
-Change tables (``<table>__ct``) in one directory are one capture, since a transaction may change
+Change tables (``<table>__ct``) in one directory are one input, since a transaction may change
 several of them. Files of XDS documents and of JSON lines are independent of each other, so a number
 in their names has no meaning.
 """
@@ -42,7 +42,7 @@ or a time.
 """
 
 
-class Capture(NamedTuple):
+class Input(NamedTuple):
     """The input of one task."""
 
     name: str
@@ -51,7 +51,7 @@ class Capture(NamedTuple):
     """Files that continue one another, or one directory."""
     descriptions: tuple[Path, ...] = ()
     """Files that describe ``paths``."""
-    gaps: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
     """Sentences about files that seem to be missing between ``paths``."""
 
     @property
@@ -60,25 +60,25 @@ class Capture(NamedTuple):
         return self.paths[0] if len(self.paths) == 1 else self.paths[0].parent
 
     def size(self) -> int:
-        """Return the size of the capture in bytes, as far as its files can be read."""
+        """Return the size of the input in bytes, as far as its files can be read."""
         files = (
             file for path in self.paths for file in (path.rglob("*") if path.is_dir() else (path,))
         )
         return sum(file.stat().st_size for file in files if file.is_file())
 
     def check(self, report: Report) -> None:
-        """Report the gaps to ``Report.skip``, which raises FormatError if the report is strict.
-        Raises FormatError for compressed files.
+        """Report missing files to ``Report.skip``, which raises FormatError if the report is
+        strict. Raises FormatError for compressed files.
         """
         for path in self.paths:
             if path.suffix.lower() in _COMPRESSED:
                 raise FormatError(f"{path} is compressed. Decompress it first")
-        for gap in self.gaps:
-            report.skip(FormatError(gap, code="missing_file"))
+        for sentence in self.missing:
+            report.skip(FormatError(sentence, code="missing_file"))
 
 
-def captures(format: str, source: str, options: Mapping[str, Any]) -> list[Capture]:
-    """Return the captures of a file or directory, by name. ``options`` are the options of the
+def inputs(format: str, source: str, options: Mapping[str, Any]) -> list[Input]:
+    """Return the inputs of a file or directory, by name. ``options`` are the options of the
     format's reader.
 
     Raises ConfigError if there is none, if two have one name, or for a source that is not a file.
@@ -88,37 +88,37 @@ def captures(format: str, source: str, options: Mapping[str, Any]) -> list[Captu
         # The message does not repeat the URL, which may contain a password.
         raise ConfigError("IN is a URL, and Spark converts only files. Leave out --spark")
     if place.is_file():
-        return [Capture(_stem(place), (place,))]
+        return [Input(_stem(place), (place,))]
     if not place.is_dir():
         raise ConfigError(f"there is no file or directory {source}")
-    found_captures = sorted(_in_directory(format, place, options))
-    if not found_captures:
+    found = sorted(_in_directory(format, place, options))
+    if not found:
         raise ConfigError(f"{source} contains no files of the format {format}")
-    for name, alike in groupby(found_captures, key=lambda capture: capture.name):
-        paths = [str(capture.paths[0]) for capture in alike]
+    for name, alike in groupby(found, key=lambda input: input.name):
+        paths = [str(input.paths[0]) for input in alike]
         if len(paths) > 1:
             raise ConfigError(
                 f"{paths[0]} and {paths[1]} would both be written as {name!r}. Rename one of them"
             )
-    return found_captures
+    return found
 
 
-def _in_directory(format: str, place: Path, options: Mapping[str, Any]) -> Iterator[Capture]:
+def _in_directory(format: str, place: Path, options: Mapping[str, Any]) -> Iterator[Input]:
     asked = format_named(format)
     is_one = asked.is_one_source(place, options)
     if is_one:
-        yield Capture(place.resolve().name, (place,))
+        yield Input(place.resolve().name, (place,))
         return
     entries = sorted(entry for entry in place.iterdir() if not entry.name.startswith(("_", ".")))
     files = [entry for entry in entries if _is_file(entry)]
     for directory in (entry for entry in entries if entry.is_dir()):
         within = _files(asked, directory.iterdir()) if asked.has_single_files else [directory]
         if within:
-            yield Capture(directory.name, tuple(within))
+            yield Input(directory.name, tuple(within))
     if is_one is None:
         return  # the files are not of this format
     if asked.has_single_files:
-        yield from (Capture(_stem(file), (file,)) for file in _files(asked, files))
+        yield from (Input(_stem(file), (file,)) for file in _files(asked, files))
         return
     descriptions = tuple(filter(asked.is_description, files))
     captured = [file for file in _files(asked, files) if file not in descriptions]
@@ -150,13 +150,13 @@ def _has_suffix(file: Path, known: frozenset[str] | None) -> bool:
     return known is None or file.suffix.lower() in known
 
 
-def _continuing(files: Sequence[Path], descriptions: tuple[Path, ...]) -> Iterator[Capture]:
+def _continuing(files: Sequence[Path], descriptions: tuple[Path, ...]) -> Iterator[Input]:
     groups: dict[tuple[str, str], list[tuple[list[int], Path]]] = {}
     for file in files:
         stem = _stem(file)
         match = _NUMBERED.fullmatch(stem)
         if match is None:
-            yield Capture(stem, (file,), descriptions)
+            yield Input(stem, (file,), descriptions)
         else:
             numbers = [int(number) for number in re.findall("[0-9]+", match["numbers"])]
             groups.setdefault((match["name"], file.name[len(stem) :].lower()), []).append(
@@ -166,16 +166,16 @@ def _continuing(files: Sequence[Path], descriptions: tuple[Path, ...]) -> Iterat
         ordered = sorted(members)
         paths = tuple(path for _, path in ordered)
         is_alone = len(paths) == 1
-        gaps = tuple(_gaps(ordered)) if name else ()
-        yield Capture(_stem(paths[0]) if is_alone or not name else name, paths, descriptions, gaps)
+        missing = tuple(_missing_files(ordered)) if name else ()
+        yield Input(_stem(paths[0]) if is_alone or not name else name, paths, descriptions, missing)
 
 
 def _stem(file: Path) -> str:
-    """Return the name without its suffix. Digits alone are not a suffix, as in ``capture.1``."""
+    """Return the name without its suffix. Digits alone are not a suffix, as in ``input.1``."""
     return file.name if file.suffix[1:].isdecimal() else file.stem
 
 
-def _gaps(ordered: Sequence[tuple[list[int], Path]]) -> Iterator[str]:
+def _missing_files(ordered: Sequence[tuple[list[int], Path]]) -> Iterator[str]:
     """Yield the numbers that are missing among files that are numbered one by one, as 1, 2, 4 are;
     10, 20, 30, dates and times are not.
     """
@@ -197,31 +197,31 @@ def _gaps(ordered: Sequence[tuple[list[int], Path]]) -> Iterator[str]:
             )
 
 
-def files_of(capture: Capture, format: str) -> list[Path]:
-    """Return the files of a capture in their order, with the files of a directory by name."""
+def files_of(input: Input, format: str) -> list[Path]:
+    """Return the files of an input in their order, with the files of a directory by name."""
     asked = format_named(format)
     return [
         file
-        for path in capture.paths
+        for path in input.paths
         for file in (_files(asked, path.iterdir()) if path.is_dir() else (path,))
     ]
 
 
-def read_capture(
-    capture: Capture, format: str, options: Mapping[str, Any], report: Report
+def read_input(
+    input: Input, format: str, options: Mapping[str, Any], report: Report
 ) -> Iterator[Change]:
-    """Yield the changes of a capture as the format's reader yields them. Raises the errors of the
+    """Yield the changes of an input as the format's reader yields them. Raises the errors of the
     reader, and FormatError for a file that is missing or not readable.
     """
-    capture.check(report)
+    input.check(report)
     asked = format_named(format)
     read = asked.read
     with readable():
-        if asked.has_single_files or len(capture.paths) == 1:
-            for path in capture.paths:
+        if asked.has_single_files or len(input.paths) == 1:
+            for path in input.paths:
                 yield from read(str(path), options, report)
             return
-        with _side_by_side(capture, report) as directory:
+        with _side_by_side(input, report) as directory:
             yield from read(directory, options, report)
 
 
@@ -235,21 +235,21 @@ def readable() -> Iterator[None]:
 
 
 @contextmanager
-def _side_by_side(capture: Capture, report: Report) -> Iterator[str]:
-    """Yield a temporary directory that contains only the capture's files, with names in their
+def _side_by_side(input: Input, report: Report) -> Iterator[str]:
+    """Yield a temporary directory that contains only the input's files, with names in their
     order.
 
     Errors and problems name the original files.
     """
-    with tempfile.TemporaryDirectory(prefix="eventlog-capture-") as directory:
-        for number, path in enumerate(capture.paths):
+    with tempfile.TemporaryDirectory(prefix="eventlog-input-") as directory:
+        for number, path in enumerate(input.paths):
             Path(directory, f"{number:09}-{path.name}").symlink_to(path.resolve())
-        for path in capture.descriptions:
+        for path in input.descriptions:
             Path(directory, path.name).symlink_to(path.resolve())
         numbered = re.compile(rf"{re.escape(directory)}/[0-9]{{9}}-")
 
         def with_file_names(message: str) -> str:
-            return numbered.sub(f"{capture.place}/", message).replace(directory, str(capture.place))
+            return numbered.sub(f"{input.place}/", message).replace(directory, str(input.place))
 
         try:
             yield directory

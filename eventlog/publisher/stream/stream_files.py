@@ -35,8 +35,8 @@ from eventlog.publisher.stream.cdc_stream import CdcStream
 
 _CHUNK: Final = 1 << 16
 _KNOWN: Final = 4096
-"""The number of bytes before a place by which a capture is recognized: they contain sequences,
-which no two captures share.
+"""The number of bytes before a place by which a stream is recognized: they contain sequences,
+which no two streams share.
 """
 
 _WORTH_A_MARK: Final = 1 << 20
@@ -52,12 +52,12 @@ bytes before it.
 
 
 @dataclass(frozen=True, slots=True)
-class CaptureFiles:
+class StreamFiles:
     """A growing file, or a directory of files that continue one another in the order of their
     names.
 
     ``rest`` is the seconds between checks of the end. The token is the stream's token with a
-    CapturePosition as ``capture``. Without this part all files are read, and delivered changes are
+    FilesPosition as ``capture``. Without this part all files are read, and delivered changes are
     skipped.
     """
 
@@ -110,7 +110,7 @@ class CaptureFiles:
                 size += _size(path)
         return Backlog(size, "bytes")
 
-    def _recognise(self, saved: CapturePosition) -> None:
+    def _recognise(self, saved: FilesPosition) -> None:
         """Check that the files are still the ones that were read.
 
         Raises SourceLost if they are not.
@@ -167,7 +167,7 @@ class CaptureFiles:
         )
 
     def _files(self) -> list[Path]:
-        """Return the files of the capture in their order. Raises SourceUnavailable."""
+        """Return the files of the stream in their order. Raises SourceUnavailable."""
         with _readable(self.path):
             if self.path.is_dir():
                 return files_in(self.path)
@@ -265,7 +265,7 @@ class _Track:
         self._marked = token, self._length
         restart = min((offset for _, offset in self._open.values()), default=self._framer.offset)
         read = self._position(self._length)
-        capture = CapturePosition(
+        place = FilesPosition(
             self._position(restart),
             self._tables_at(restart),
             stream.reader.layouts.size_order,
@@ -275,7 +275,7 @@ class _Track:
                 one.file for start, one in self._starts if start > restart and one.file != read.file
             ),
         )
-        return Mark({**token, "capture": capture.to_json()}, stream.is_idle)
+        return Mark({**token, "capture": place.to_json()}, stream.is_idle)
 
     def _tables_at(self, restart: int) -> bytes:
         """Return the TABSCHEM records in force at an offset, joined, and forget older ones."""
@@ -298,14 +298,14 @@ class _Track:
 
 
 class BytePosition(NamedTuple):
-    """A byte of a file of the capture. ``file`` is the name in the directory."""
+    """A byte of a file of the stream. ``file`` is the name in the directory."""
 
     file: str
     offset: int
 
 
-class CapturePosition(NamedTuple):
-    """The progress in the files of a capture, with data that identify these files."""
+class FilesPosition(NamedTuple):
+    """The progress in the files of a stream, with data that identify these files."""
 
     restart: BytePosition
     """The byte to read again from."""
@@ -337,7 +337,7 @@ class CapturePosition(NamedTuple):
             )
         except (KeyError, TypeError, ValueError, zlib.error) as error:
             raise BadToken(
-                f"the position names no place in a capture ({error!r}); perhaps it was changed by "
+                f"the position names no place in a stream ({error!r}); perhaps it was changed by "
                 "hand. Remove its part capture to read the files from their beginning; answered "
                 "changes are then skipped"
             ) from None
@@ -367,9 +367,9 @@ def _digest(known: bytes) -> str:
     return hashlib.sha256(known).hexdigest()
 
 
-def _place_of(token: Any) -> CapturePosition | None:
-    capture = token.get("capture") if isinstance(token, Mapping) else None
-    return None if capture is None else CapturePosition.of(capture)
+def _place_of(token: Any) -> FilesPosition | None:
+    place = token.get("capture") if isinstance(token, Mapping) else None
+    return None if place is None else FilesPosition.of(place)
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -381,7 +381,7 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise SourceUnavailable(f"the capture {path} cannot be read: {error.strerror}") from error
+        raise SourceUnavailable(f"the file {path} cannot be read: {error.strerror}") from error
 
 
 @contextmanager
@@ -417,7 +417,7 @@ def _size(path: Path) -> int:
 
 def _lost(path: Path, why: str) -> SourceLost:
     return SourceLost(
-        f"the capture {path} is not the one that was read up to the position: {why}. Put it back; "
-        "or capture the server's log again from the position's restart on, and remove the part "
+        f"the file {path} is not the one that was read up to the position: {why}. Put it back; "
+        "or record the server's log again from the position's restart on, and remove the part "
         "capture from the position"
     )

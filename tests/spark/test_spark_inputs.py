@@ -1,4 +1,4 @@
-"""The captures of a directory, and the errors for captures that cannot be converted."""
+"""The inputs of a directory, and the errors for inputs that cannot be converted."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from eventlog import cli
 from eventlog.conversion import convert as convert_alone
 from eventlog.errors import ConfigError
-from eventlog.spark.frames.captures import captures
-from eventlog.spark.frames.convert import CaptureFailed, Conversion, convert
+from eventlog.spark.frames.convert import Conversion, InputFailed, convert
+from eventlog.spark.frames.inputs import inputs
 
 MAP = {"reader": TRIED["G"].reader}
 
@@ -37,11 +37,11 @@ def to_lines(
 @pytest.mark.parametrize(
     ("names", "in_order"),
     [
-        (["capture.1", "capture.10", "capture.2"], ["capture.1", "capture.2", "capture.10"]),
+        (["input.1", "input.10", "input.2"], ["input.1", "input.2", "input.10"]),
         (["shop.cdc.01", "shop.cdc.02"], ["shop.cdc.01", "shop.cdc.02"]),
         (
-            ["capture.1.cdc", "capture.10.cdc", "capture.2.cdc"],
-            ["capture.1.cdc", "capture.2.cdc", "capture.10.cdc"],
+            ["input.1.cdc", "input.10.cdc", "input.2.cdc"],
+            ["input.1.cdc", "input.2.cdc", "input.10.cdc"],
         ),
         (
             ["shop_007.cdc", "shop_010.cdc", "shop_0009.cdc"],
@@ -67,8 +67,8 @@ def test_files_continue_one_another_in_the_order_of_their_numbers(
     for name in names:
         (source / name).touch()
     (source / ".hidden").mkdir()
-    (capture,) = captures("gbase", str(source), {})
-    assert [path.name for path in capture.paths] == in_order
+    (input,) = inputs("gbase", str(source), {})
+    assert [path.name for path in input.paths] == in_order
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_files_continue_one_another_in_the_order_of_their_numbers(
 )
 def test_a_file_that_is_a_change_table_is_one_of_a_capture(source: Path, name: str) -> None:
     (source / name).touch()
-    (capture,) = captures("qlik-change-table", str(source), {})
-    assert capture.paths == (source,)
+    (input,) = inputs("qlik-change-table", str(source), {})
+    assert input.paths == (source,)
 
 
 def test_compressed_change_tables_with_metadata_are_converted_by_spark_as_without(
@@ -106,7 +106,7 @@ def test_compressed_change_tables_with_metadata_are_converted_by_spark_as_withou
     assert written.read_bytes() == (tmp_path / "alone.jsonl").read_bytes()
     assert b'"key":[["id",3]]' in written.read_bytes()
     part.rename(part.with_name("1.csv.bz2"))
-    with pytest.raises(CaptureFailed, match="decompress it"):
+    with pytest.raises(InputFailed, match="decompress it"):
         convert(
             "qlik-change-table",
             "jsonl",
@@ -139,8 +139,8 @@ def test_a_file_that_is_missing_in_between_is_named(
 ) -> None:
     for name in names:
         (source / f"{name}.cdc").touch()
-    (capture,) = captures("gbase", str(source), {})
-    assert [gap.partition(f" {source}")[0] for gap in capture.gaps] == gaps
+    (input,) = inputs("gbase", str(source), {})
+    assert [gap.partition(f" {source}")[0] for gap in input.missing] == gaps
 
 
 def test_a_missing_file_is_counted_or_stops_it(
@@ -154,7 +154,7 @@ def test_a_missing_file_is_counted_or_stops_it(
         "3 is missing between {0}/shop-2.cdc and shop-4.cdc, whose names are numbered in sequence"
     )
     assert f"shop: {message.format(source)} [missing_file]" in done.problems
-    with pytest.raises(CaptureFailed, match="shop: 3 is missing between"):
+    with pytest.raises(InputFailed, match="shop: 3 is missing between"):
         to_lines(spark, source, tmp_path / "strict", strict=True)
 
 
@@ -168,7 +168,7 @@ def test_the_files_of_a_directory_continue_one_another(
         (source / "shop" / f"{number}.cdc").write_bytes(data[start : start + 101])
     for name in ("_SUCCESS", ".8.cdc.crc"):
         (source / "shop" / name).write_bytes(b"other")
-    (done,) = to_lines(spark, source, tmp_path / "out", strict=True).captures
+    (done,) = to_lines(spark, source, tmp_path / "out", strict=True).inputs
     assert (done.name, done.read) == ("shop", len(TRIED["G"].read(tmp_path / "whole.cdc")))
 
 
@@ -184,18 +184,18 @@ def test_an_unreadable_capture_is_named_and_the_others_are_converted(
     (source / "packed.cdc.gz").write_bytes(b"\x1f\x8b")
     out = tmp_path / "out"
     done = to_lines(spark, source, out)
-    found = {one.name: one.failed for one in done.captures}
+    found = {one.name: one.failed for one in done.inputs}
     assert {name for name, failed in found.items() if failed is None} == {"good", "empty"}
     assert found["packed.cdc"] == f"{source}/packed.cdc.gz is compressed. Decompress it first"
     assert f"{source}/bad-" in str(found["bad"])
     assert (
-        found["gone"] == f"the capture {source}/gone.cdc cannot be read: No such file or directory"
+        found["gone"] == f"the stream {source}/gone.cdc cannot be read: No such file or directory"
     )
     assert done.report().counters["captures_failed"] == 3
     assert sorted(entry.name for entry in out.iterdir()) == [
         "_SUCCESS", "_manifest.json", "empty.jsonl", "good.jsonl",
     ]  # fmt: skip
-    with pytest.raises(CaptureFailed, match="bad: "):
+    with pytest.raises(InputFailed, match="bad: "):
         to_lines(spark, source, tmp_path / "strict", strict=True)
     assert not (tmp_path / "strict" / "_SUCCESS").exists()
 
@@ -203,7 +203,7 @@ def test_an_unreadable_capture_is_named_and_the_others_are_converted(
     (out / "good.jsonl").write_text("as it was\n")
     (source / "bad-2.cdc").write_bytes(data[150:])
     again = to_lines(spark, source, out)
-    assert [one.name for one in again.captures if one.failed is not None] == ["gone", "packed.cdc"]
+    assert [one.name for one in again.inputs if one.failed is not None] == ["gone", "packed.cdc"]
     assert (out / "good.jsonl").read_text() == "as it was\n"
     assert (out / "bad.jsonl").read_text().count("\n") == len(TRIED["G"].read(source / "good.cdc"))
     for name in ("gone.cdc", "packed.cdc.gz"):
@@ -219,10 +219,10 @@ def test_a_capture_that_does_not_fit_the_options_does_not_stop_the_others(
         SAMPLES["E"](source / f"{name}.jsonl")
     (source / "b.jsonl").write_text('{"no": 1}\n')
     done = convert("eventlog", "jsonl", str(source), str(tmp_path / "out"), spark=spark)
-    assert [one.failed is None for one in done.captures] == [True, False, True]
-    assert "has no columns record_id" in str(done.captures[1].failed)
+    assert [one.failed is None for one in done.inputs] == [True, False, True]
+    assert "has no columns record_id" in str(done.inputs[1].failed)
     with pytest.raises(
-        ConfigError, match=r"attrs names one file, but each capture needs a separate file"
+        ConfigError, match=r"attrs names one file, but each input needs a separate file"
     ):
         convert(
             "eventlog",
@@ -241,9 +241,7 @@ def test_a_file_that_may_not_be_read_is_named(
         SAMPLES["G"](source / f"{name}.cdc")
     (source / "b.cdc").chmod(0)
     done = to_lines(spark, source, tmp_path / "out")
-    assert (
-        done.captures[1].failed == f"the capture {source}/b.cdc cannot be read: Permission denied"
-    )
+    assert done.inputs[1].failed == f"the stream {source}/b.cdc cannot be read: Permission denied"
 
 
 def test_two_captures_with_the_same_table_are_two_outputs(
@@ -260,7 +258,7 @@ def test_if_no_capture_can_be_converted_nothing_is_finished(
     spark: SparkSession, source: Path, tmp_path: Path
 ) -> None:
     (source / "bad.cdc").write_bytes(b"no stream, by any means: " * 9)
-    with pytest.raises(CaptureFailed, match=r"bad: .*bad\.cdc"):
+    with pytest.raises(InputFailed, match=r"bad: .*bad\.cdc"):
         to_lines(spark, source, tmp_path / "out")
     assert not (tmp_path / "out" / "_SUCCESS").exists()
 
@@ -276,7 +274,7 @@ def test_invalid_options_leave_an_empty_directory(
     ):
         with pytest.raises(ConfigError, match=message):
             convert("gbase", "jsonl", str(source), out, map, spark=spark)
-    assert to_lines(spark, source, tmp_path / "out").captures[0].written > 5
+    assert to_lines(spark, source, tmp_path / "out").inputs[0].written > 5
     with pytest.raises(ConfigError, match="is inside IN"):
         to_lines(spark, source, source / "out")
 
@@ -308,4 +306,4 @@ def test_the_command_prints_what_was_not_converted(
     )
     said, err = capfd.readouterr()
     assert "skipped: bad, not converted: " in err
-    assert f"1 capture in {out}, 1 not converted" in said
+    assert f"1 input in {out}, 1 not converted" in said

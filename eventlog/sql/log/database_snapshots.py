@@ -1,4 +1,4 @@
-"""Reading on proven snapshots of a database (spec/event-log.md 12.3)."""
+"""Reading on proven database snapshots (spec/event-log.md 12.3)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _SECONDS: Final = 600
 
 
 @contextmanager
-def snapshot(log: OpenLog, seconds: int = _SECONDS) -> Iterator[None]:
-    """Run the statements of a block on one snapshot of the database, in a read-only transaction.
+def database_snapshot(log: OpenLog, seconds: int = _SECONDS) -> Iterator[None]:
+    """Run the statements of a block on one database snapshot, in a read-only transaction.
     ``seconds`` is the time-out of one statement.
 
     The transaction before the block is ended first.
@@ -36,29 +36,31 @@ def snapshot(log: OpenLog, seconds: int = _SECONDS) -> Iterator[None]:
 
 
 @dataclass(slots=True)
-class Snapshots:
-    """What is read from a log and its tables: each part on one snapshot, which the last statement
-    of its transaction proves (spec/event-log.md 12.3).
+class DatabaseSnapshots:
+    """What is read from a log and its tables: each part on one database snapshot, which the last
+    statement of its transaction proves (spec/event-log.md 12.3).
     """
 
     log: OpenLog
     patience: float
-    """The seconds that may still be spent on reading parts again whose snapshot is not proven."""
+    """The seconds that may still be spent on reading parts again whose database snapshot is not
+    proven.
+    """
     seconds: int = _SECONDS
     """The time-out of one statement, in seconds."""
     foreign: dict[str, None] = field(default_factory=dict)
     """The foreign tables that were read, for which nothing can be proven, in words."""
 
     def read(self, read: Callable[[], T]) -> T:
-        """Return what a function reads on one proven snapshot. Without patience the function is
-        called twice at most.
+        """Return what a function reads on one proven database snapshot. Without patience the
+        function is called twice at most.
 
         Raises SnapshotOutdated.
         """
         is_last = False
         while True:
             begun = monotonic()
-            with snapshot(self.log, self.seconds):
+            with database_snapshot(self.log, self.seconds):
                 found = read()
                 proof = self.log.db.prove_snapshot()
             self.foreign |= dict.fromkeys(map(str, proof.foreign))

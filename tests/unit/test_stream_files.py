@@ -1,4 +1,4 @@
-"""Captures as files: a start reads from the oldest transaction that was open at the position, and
+"""A stream in files: a start reads from the oldest transaction that was open at the position, and
 from no other bytes than those that were there.
 """
 
@@ -32,8 +32,8 @@ from eventlog.gbase.records import Framer
 from eventlog.gbase.session import SessionDead
 from eventlog.publisher.run.waiting import StopRequest
 from eventlog.publisher.stream import Mark, Read, SourceLost
-from eventlog.publisher.stream.capture_files import CaptureFiles, CapturePosition
 from eventlog.publisher.stream.follow import follow
+from eventlog.publisher.stream.stream_files import FilesPosition, StreamFiles
 from eventlog.testing.gbase_emulator import Switches
 
 
@@ -128,7 +128,7 @@ def test_a_table_that_is_described_again_is_read_as_it_was_at_the_position(
     open_work.commit()
     stream.insert(3)
     assert once(stream.path, place) == ["add 1 old", "add 3 new"]
-    tables = CapturePosition.of(saved_at(place).token["capture"]).tables
+    tables = FilesPosition.of(saved_at(place).token["capture"]).tables
     assert [record for _, _, _, record in Framer().feed(tables)] == [wider]
 
 
@@ -174,7 +174,7 @@ def test_any_cut_of_a_stream_at_any_place_gives_each_change_once_or_again_and_no
         if isinstance(step, Read)
     ]
     for number in range(40):
-        directory = tmp_path / f"captures{number}"
+        directory = tmp_path / f"streams{number}"
         directory.mkdir()
         cuts = sorted(chosen.sample(range(len(data)), 6))
         token, read = None, []
@@ -274,38 +274,38 @@ def wait_for(receiver: Receiver, count: int) -> None:
 def test_a_directory_whose_file_at_the_position_is_gone_is_refused(
     tmp_path: Path, place: Path
 ) -> None:
-    (tmp_path / "captures").mkdir()
-    stream = Stream(tmp_path / "captures" / "1.cdc")
+    (tmp_path / "streams").mkdir()
+    stream = Stream(tmp_path / "streams" / "1.cdc")
     stream.insert(1)
-    once(tmp_path / "captures", place)
-    (tmp_path / "captures" / "1.cdc").rename(tmp_path / "captures" / "2.cdc")
+    once(tmp_path / "streams", place)
+    (tmp_path / "streams" / "1.cdc").rename(tmp_path / "streams" / "2.cdc")
     with pytest.raises(SourceLost, match=r"1\.cdc is not the one"):
-        once(tmp_path / "captures", place)
+        once(tmp_path / "streams", place)
 
 
 def test_a_file_that_an_open_transaction_is_still_to_be_read_from_is_missed(
     tmp_path: Path, place: Path
 ) -> None:
-    captures = tmp_path / "captures"
-    captures.mkdir()
+    streams = tmp_path / "streams"
+    streams.mkdir()
     stream = Stream(tmp_path / "whole.cdc")
     open_work = stream.begin()
     for number in (1, 2, 3, 4):
         begin = stream.path.stat().st_size if number > 1 else 0
         open_work.insert(ITEM, {"id": number, "name": "open"})
         stream.insert(number + 10)
-        (captures / f"{number}.cdc").write_bytes(stream.path.read_bytes()[begin:])
-    once(captures, place)
+        (streams / f"{number}.cdc").write_bytes(stream.path.read_bytes()[begin:])
+    once(streams, place)
     assert restart_of(place)[0] == "1.cdc"
-    taken = (captures / "2.cdc").rename(tmp_path / "taken.cdc")
+    taken = (streams / "2.cdc").rename(tmp_path / "taken.cdc")
     with pytest.raises(SourceLost, match=r"2\.cdc is not the one .* it is not there"):
-        once(captures, place)
-    taken.rename(captures / "2.cdc")
+        once(streams, place)
+    taken.rename(streams / "2.cdc")
     size = stream.path.stat().st_size
     open_work.commit()
     stream.write()
-    (captures / "5.cdc").write_bytes(stream.path.read_bytes()[size:])
-    assert once(captures, place) == [f"add {number} open" for number in (1, 2, 3, 4)]
+    (streams / "5.cdc").write_bytes(stream.path.read_bytes()[size:])
+    assert once(streams, place) == [f"add {number} open" for number in (1, 2, 3, 4)]
 
 
 def test_files_of_a_directory_continue_one_another_by_their_numbers(
@@ -317,14 +317,14 @@ def test_files_of_a_directory_continue_one_another_by_their_numbers(
         stream.insert(key)
         borders.append(stream.path.stat().st_size)
     data = stream.path.read_bytes()
-    captures = tmp_path / "captures"
-    captures.mkdir()
+    streams = tmp_path / "streams"
+    streams.mkdir()
     for number, (begin, end) in enumerate(pairwise(borders), 1):
-        (captures / f"{number}.cdc").write_bytes(data[begin:end])
+        (streams / f"{number}.cdc").write_bytes(data[begin:end])
         if number == 9:
-            assert once(captures, place) == [f"add {key} new" for key in range(1, 10)]
-    (captures / "_SUCCESS").touch()
-    assert once(captures, place) == [f"add {key} new" for key in range(10, 13)]
+            assert once(streams, place) == [f"add {key} new" for key in range(1, 10)]
+    (streams / "_SUCCESS").touch()
+    assert once(streams, place) == [f"add {key} new" for key in range(10, 13)]
 
 
 def test_a_capture_taken_again_from_the_restart_is_read_without_the_old_files(
@@ -354,14 +354,14 @@ def test_a_capture_under_another_name_is_known_again_by_what_was_read(
 def test_bytes_that_are_no_record_are_reported_with_their_file_and_place(
     tmp_path: Path, place: Path
 ) -> None:
-    (tmp_path / "captures").mkdir()
-    stream = Stream(tmp_path / "captures" / "1.cdc")
+    (tmp_path / "streams").mkdir()
+    stream = Stream(tmp_path / "streams" / "1.cdc")
     stream.insert(1)
-    once(tmp_path / "captures", place)
+    once(tmp_path / "streams", place)
     stream.insert(2)
-    (tmp_path / "captures" / "2.cdc").write_bytes(bytes(32))
+    (tmp_path / "streams" / "2.cdc").write_bytes(bytes(32))
     with refused("framing", match=r"^byte 0 of 2\.cdc: "):
-        once(tmp_path / "captures", place)
+        once(tmp_path / "streams", place)
 
 
 def test_a_stream_that_breaks_is_sent_once_up_to_there_however_often_it_is_begun(
@@ -398,11 +398,11 @@ def test_a_stream_that_breaks_is_sent_once_up_to_there_however_often_it_is_begun
 def test_a_stream_that_breaks_directly_after_its_position_is_reported_at_each_start(
     tmp_path: Path, place: Path, name: str
 ) -> None:
-    captures = tmp_path / "captures"
-    captures.mkdir()
-    stream = Stream(captures / "1.cdc")
+    streams = tmp_path / "streams"
+    streams.mkdir()
+    stream = Stream(streams / "1.cdc")
     stream.insert(1)
-    once(captures, place)
+    once(streams, place)
     stream.insert(2)
     later = stream.path.stat().st_size
     stream.insert(3)
@@ -411,13 +411,13 @@ def test_a_stream_that_breaks_directly_after_its_position_is_reported_at_each_st
         stream.path.write_bytes(data + bytes(32))
     else:
         stream.path.write_bytes(data[:later])
-        (captures / name).write_bytes(data[later:] + bytes(32))
+        (streams / name).write_bytes(data[later:] + bytes(32))
     heard: list[str] = []
     for _ in range(3):
         receiver = Receiver()
         with refused("framing", match=rf" of {name}: "):
             follow(
-                following(files(captures)),
+                following(files(streams)),
                 position_at(place),
                 receiver.sink,
                 StopRequest(),
@@ -430,24 +430,22 @@ def test_a_stream_that_breaks_directly_after_its_position_is_reported_at_each_st
 def test_a_session_that_has_died_in_a_capture_is_gone_on_with_in_another_one(
     tmp_path: Path, place: Path
 ) -> None:
-    captures = tmp_path / "captures"
-    captures.mkdir()
-    stream = Stream(captures / "1.cdc")
+    streams = tmp_path / "streams"
+    streams.mkdir()
+    stream = Stream(streams / "1.cdc")
     stream.insert(1)
     with stream.path.open("ab") as file:
         file.write(struct.pack(">IIIIIi", 24, 0, 66, 202, 1, -83713))
     with pytest.raises(SessionDead):
-        once(captures, place)
-    again = Stream(
-        captures / "2.cdc"
-    )  # activated at the restart: it brings what was answered again
+        once(streams, place)
+    again = Stream(streams / "2.cdc")  # activated at the restart: it brings what was answered again
     again.insert(1)
     again.insert(2)
     with pytest.raises(SessionDead):
-        once(captures, place)
+        once(streams, place)
     stream.path.unlink()  # as docs/formats/convert.md says
     forget_files(place)
-    assert once(captures, place) == ["add 2 new"]
+    assert once(streams, place) == ["add 2 new"]
 
 
 @pytest.mark.parametrize(
@@ -459,4 +457,4 @@ def test_an_invalid_place_is_reported(stream: Stream, damage: dict[str, Any]) ->
     assert isinstance(last, Mark)
     token = {**last.token, "capture": {**last.token["capture"], **damage}}
     with pytest.raises(ConfigError, match="names no place"):
-        next(CaptureFiles(stream.path, OPTIONS, 0.01).steps(token, once=True))
+        next(StreamFiles(stream.path, OPTIONS, 0.01).steps(token, once=True))

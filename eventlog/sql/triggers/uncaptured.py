@@ -1,4 +1,5 @@
-"""Describe changes of captured tables in words, and find gaps: changes that no trigger has logged
+"""Describe changes of captured tables in words, and find uncaptured changes, which no trigger has
+logged
 (spec/triggers.md 9.1).
 """
 
@@ -19,7 +20,7 @@ NEW_TO_CLASS: Final = "its rows were not captured with the class"
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class Uncaptured:
     """Changes of a class that no trigger has logged before a plan is applied (spec/triggers.md
     9.1).
     """
@@ -107,9 +108,11 @@ def declared_otherwise(before: Columns, now: Columns, present: Collection[str]) 
     return words or ("the watch, its table or the templates have changed",)
 
 
-def gaps_of_columns(triggers: TableTriggers, before: Columns, now: Columns) -> Iterator[Gap]:
-    """Yield the gap of each column for which triggers were not compiled; none if it is unknown for
-    which columns they were compiled.
+def uncaptured_columns(
+    triggers: TableTriggers, before: Columns, now: Columns
+) -> Iterator[Uncaptured]:
+    """Yield what is uncaptured of each column for which triggers were not compiled; nothing if it
+    is unknown for which columns they were compiled.
     """
     # A view's column keeps its name if the column of its base table is renamed, so rows that are
     # read back contain its values.
@@ -119,18 +122,19 @@ def gaps_of_columns(triggers: TableTriggers, before: Columns, now: Columns) -> I
     for name in now:
         if before and name not in before and name not in renamed:
             log_name = triggers.names.get(name, name)
-            yield gap_of_column(
+            yield uncaptured_column(
                 triggers.class_name, triggers.table.name, log_name, selects=name not in key
             )
 
 
-def gap_of_column(class_name: str, table: str, name: str, *, selects: bool) -> Gap:
-    """Return the gap of a column, by its name in the log, whose values the triggers did not log.
+def uncaptured_column(class_name: str, table: str, name: str, *, selects: bool) -> Uncaptured:
+    """Return what is uncaptured of a column, by its name in the log, whose values the triggers did
+    not log.
 
     ``selects`` means that only objects with a value are selected: the column is in the class's own
     table, and the receiver has no value under its name.
     """
-    return Gap(
+    return Uncaptured(
         class_name,
         f"column {name} of {table} had values before the triggers captured it",
         f"{quote_identifier(name)} IS NOT NULL" if selects else None,
@@ -138,10 +142,10 @@ def gap_of_column(class_name: str, table: str, name: str, *, selects: bool) -> G
     )
 
 
-def gap_of_table(triggers: TableTriggers, reason: str) -> Gap:
-    """Return the gap of a table whose triggers did not fire, with the reason."""
+def uncaptured_table(triggers: TableTriggers, reason: str) -> Uncaptured:
+    """Return what is uncaptured of a table whose triggers did not fire, with the reason."""
     is_object = isinstance(triggers, ClassTriggers)
-    return Gap(
+    return Uncaptured(
         triggers.class_name,
         f"{triggers.table.name}: {reason}",
         objects=is_object,
