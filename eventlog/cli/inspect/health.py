@@ -25,7 +25,7 @@ from eventlog.files.health_file import read_health
 )
 @json_option
 @dataclass(frozen=True)
-class Health(Request):
+class ProbeHealth(Request):
     """Check whether the publisher is alive, by the file that it touches (publisher.health_file).
 
     A publisher that waits for an unavailable receiver or database is alive. The command does not
@@ -51,4 +51,4 @@ class Health(Request):
         )
 
 
-health = command(Health)
+health = command(ProbeHealth)
