@@ -1719,8 +1719,8 @@ def test_a_daemon_that_waits_as_the_standby_of_its_consumer_names_the_process_an
         try:
             wait_until(lambda: liveness.is_connected, "the standby is well")
             assert sink.documents == []
-            whom = r" \(session \d+, .*\)" if log.dialect.name == "postgresql" else ""
-            said = re.compile(f"in another process{whom}; .*; waiting as its standby")
+            whom = r"by session \d+, .*" if log.dialect.name == "postgresql" else r"\(.*\)"
+            said = re.compile(f"is already being run {whom}; .*; waiting as its standby")
             wait_until(lambda: said.search(caplog.text), "the standby names the process")
         except BaseException:
             stop.set()
