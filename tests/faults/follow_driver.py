@@ -26,23 +26,23 @@ from eventlog.publisher.declared.configured_sink import open_sink
 from eventlog.publisher.run.waiting import StopRequest
 from eventlog.publisher.sinks import files
 from eventlog.publisher.stream import (
-    capture_files,
     dispatch_queue,
     follow,
     gbase,
     linter,
     position,
     qlik_messages,
+    stream_files,
     topics,
 )
 from eventlog.publisher.stream.open_source import following, position_of
 
 __all__ = [
-    "capture_files",
     "dispatch_queue",
     "gbase",
     "linter",
     "qlik_messages",
+    "stream_files",
     "topics",
 ]  # imported here once, not by each of those that die
 

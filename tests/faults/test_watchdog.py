@@ -90,8 +90,10 @@ def test_a_publisher_is_ready_once_it_holds_the_lock_and_reports_when_it_stops(
 def test_a_publisher_that_does_not_get_the_lock_is_never_ready(
     log: sa.Engine, tmp_path: Path, manager: Manager
 ) -> None:
-    with publishing(configuration(log), PlainSink()), process(log, tmp_path, **QUICK) as running:  # type: ignore[arg-type]
-        assert running.wait(PATIENCE) == 1
+    with publishing(configuration(log), PlainSink()):
+        wait_until(lambda: runs(log), "the first one has the lock")
+        with process(log, tmp_path, **QUICK) as running:
+            assert running.wait(PATIENCE) == 1
     manager.hear(0.1)
     assert "READY=1" not in manager.told
     assert "STOPPING=1" in manager.told

@@ -564,7 +564,7 @@ def line_of(log: sa.Engine, name: str = "lake") -> Any:
 def test_a_second_query_of_a_consumer_is_refused(log: sa.Engine, config: str) -> None:
     first = reader_of(config=config, consumer="lake")
     first.initialOffset()
-    with pytest.raises(ConsumerRuns, match=r"consumer 'lake' of the log .* is already running"):
+    with pytest.raises(ConsumerRuns, match=r"consumer 'lake' of the log .* is already being run"):
         reader_of(config=config, consumer="lake").initialOffset()
     first.stop()
     reader_of(config=config, consumer="lake").initialOffset()
