@@ -20,6 +20,8 @@ OF_SIMULATION = ("own", "strangers", "streams", "verify")
 """The files with faults of the simulation of one process."""
 INTERLEAVED = ("interleaved", "leaves")
 """The files with faults of the interleaved simulation."""
+OF_OUTBOX = ("outbox",)
+"""The files with faults that small worlds of the outbox find."""
 
 _STATEMENT = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 

@@ -10,7 +10,16 @@ from pathlib import Path
 
 import pytest
 from entries import Request, Rows, sets_of
-from faulty import INTERLEAVED, OF_SIMULATION, Change, DoesNotApply, Fault, changed_files, faults
+from faulty import (
+    INTERLEAVED,
+    OF_OUTBOX,
+    OF_SIMULATION,
+    Change,
+    DoesNotApply,
+    Fault,
+    changed_files,
+    faults,
+)
 from reach import is_reached, touched_spans
 
 HERE = Path(__file__).parent
@@ -85,7 +94,7 @@ def test_the_set_of_a_consumer_is_its_newest_lines() -> None:
     assert list(Request.of('{"rows":[[3,4]],"objects":["a"]}').rows) == [3, 4]
 
 
-@pytest.mark.parametrize("file", [*OF_SIMULATION, *INTERLEAVED])
+@pytest.mark.parametrize("file", [*OF_SIMULATION, *INTERLEAVED, *OF_OUTBOX])
 def test_each_fault_applies_to_the_product(file: str) -> None:
     for name, fault in faults(file).items():
         for path, text in changed_files(fault).items():

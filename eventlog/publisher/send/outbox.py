@@ -1,0 +1,722 @@
+"""The outbox: the only state between reading a feed and marking its events.
+
+It consists of documents in the order of the feed. An event may be sent if no earlier event of its
+objects is in another document: from this one rule follow the order per object, that an object waits
+as long as its first event, and that two events of an object are never in the air in two documents.
+And a document has no number until it is recorded, and only a document with a number is sent.
+
+``next`` selects a document, ``begin`` takes it, ``settle`` applies the policy to its outcome. The
+feed writes what ``take_marks`` and ``record`` return in one transaction.
+
+The rule is derived from an index of the first document of each object. It exists only while a
+document waits or has failed, so a feed without trouble pays nothing for it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from enum import Enum
+from itertools import chain
+from typing import Generic, NamedTuple
+
+from eventlog.errors import ReceiverUnavailable
+from eventlog.model import Answer, EventResult, Level
+from eventlog.publisher.send import policy
+from eventlog.publisher.send.policy import (
+    EVERY,
+    Attempts,
+    Document,
+    E,
+    Judged,
+    Kind,
+    Rules,
+)
+
+Place = tuple[int, ...]
+
+
+class Do(Enum):
+    """What the sender does next."""
+
+    SEND = "send a document"
+    SAVE = "save: the next document has no number yet, since it is not recorded"
+    READ = "ask the feed for more"
+    WAIT = "wait: for an answer, or until a time"
+    DOUBT = "nothing else can be sent: the receiver counts as unavailable"
+
+
+class Step(NamedTuple, Generic[E]):
+    """What the sender does next, and with which document. ``until`` is the time when a document
+    will be due, None = only an answer or new events change anything.
+    """
+
+    do: Do
+    document: Document[E] | None = None
+    until: float | None = None
+
+
+class Mark(NamedTuple, Generic[E]):
+    """Events of one document that need nothing more, and their result."""
+
+    result: EventResult
+    events: Sequence[E]
+    document: Document[E]
+    """The document as it was sent, for the case that its answer is lost."""
+
+
+class Settled(NamedTuple, Generic[E]):
+    """What the outcome of a document has led to, for log lines and counters."""
+
+    judged: Judged[E] | None = None
+    refused: str = ""
+    """The reason if it is sent in halves, since the receiver refused it."""
+    given_up: str = ""
+    """The reason if its only event is given up."""
+    is_isolated: bool = False
+    """True if its objects are parked, since the receiver fails for it and answers others."""
+    is_pause: bool = False
+    """True if everything pauses because of it."""
+    is_urgent: bool = False
+    """True if nothing may be sent before the results are written."""
+
+
+class Outbox(Generic[E]):
+    """The documents of a feed that are not settled, and what is known about the receiver.
+
+    ``is_recorded`` is true if a document gets its number when it is recorded (a log); otherwise the
+    feed numbers what it sends, and event-ids come from the source. ``keeps_fatal`` is true if an
+    event that got *fatal* stays, since the feed cannot queue it again. ``at_rest`` is what becomes
+    of an event that is sent again later, without its values. ``rounds`` continues those that were
+    recorded.
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        *,
+        is_recorded: bool = True,
+        keeps_fatal: bool = False,
+        at_rest: Callable[[E], E] = lambda event: event,
+        rounds: int = 0,
+    ) -> None:
+        self.rules = rules
+        self.answers = 0
+        """How many documents were answered."""
+        self.in_doubt = rounds > 0
+        """True if the receiver has failed for a document and has answered none since."""
+        self.rounds = rounds
+        """How many pauses in a row followed a failure, without an answer."""
+        self.stops = 0
+        """How many pauses followed each other, for any reason."""
+        self.resume_at = 0.0
+        """The end of the present pause of everything."""
+        self.size = 0
+        """The number of events."""
+        self._is_recorded, self._keeps_fatal, self._at_rest = is_recorded, keeps_fatal, at_rest
+        self._batches: dict[int, dict[Place, Document[E]]] = {}
+        self._last_numbers: dict[int, int] = {}
+        self._in_air: dict[Place, Document[E]] = {}
+        self._rests_until = 0.0  # until then other documents have the time that a failure took
+        self._failed_in_a_row = 0  # the documents that failed since the last pause or answer
+        self._has_tried = False  # a further attempt has just failed: another document has its turn
+        self._marks: list[Mark[E]] = []
+        self._changed: set[int] = set()
+        self._special = 0  # the number of documents with attempts
+        # The documents of each object in order, None while there are no attempts; the documents
+        # that are first for an object, in order, and for how many.
+        self._queues: dict[Hashable, list[Place]] | None = None
+        self._heads: list[Place] = []
+        self._head_counts: dict[Place, int] = {}
+
+    # --- what it has ------------------------------------------------------------------------------
+
+    def documents(self) -> Iterator[Document[E]]:
+        """Yield the documents in order."""
+        return chain.from_iterable(batch.values() for batch in self._batches.values())
+
+    def events(self) -> Iterator[E]:
+        """Yield the events without a result, in order."""
+        return chain.from_iterable(document.events for document in self.documents())
+
+    @property
+    def in_air(self) -> int:
+        """How many documents are being sent."""
+        return len(self._in_air)
+
+    @property
+    def is_saved(self) -> bool:
+        """True if there is nothing to write."""
+        return not self._marks and not self._changed
+
+    def __contains__(self, one: object) -> bool:
+        """Return True if events of an object wait, so that later ones stay in the feed. This has
+        a meaning when the feed is asked for more.
+        """
+        return self._queues is not None and (one in self._queues or EVERY in self._queues)
+
+    # --- what is next -----------------------------------------------------------------------------
+
+    def next(self, now: float, *, is_empty: bool = False) -> Step[E]:
+        """Return what to do next. ``is_empty`` is true if the feed has just had nothing."""
+        step = self._chosen(now, is_empty)
+        if step.document is not None and self._is_recorded and not step.document.number:
+            return Step(Do.SAVE)
+        return step
+
+    def _chosen(self, now: float, is_empty: bool) -> Step[E]:
+        if self._in_air and (self.in_doubt or len(self._in_air) >= self.rules.concurrency):
+            return Step(Do.WAIT)  # one document is in the air while the last result was a failure
+        if now < self.resume_at:
+            return Step(Do.WAIT, until=self.resume_at)
+        if self._queues is None:
+            return self._next_of_plain(is_empty)
+        # While nothing else decides, no other document needs the time that the last failure took.
+        rests_until = 0.0 if self.in_doubt else self._rests_until
+        fresh: Document[E] | None = None
+        tried: list[Document[E]] = []  # failed before the last answer, or parts
+        doubtful: list[Document[E]] = []
+        later: list[float] = []
+        for place in self._heads:
+            document = self._document(place)
+            is_tried = policy.is_tried(document)
+            is_doubtful = is_tried and policy.is_of_doubt(document, self.answers)
+            due = 0.0 if is_doubtful else policy.due_of(document, rests_until)
+            if due > now:
+                later.append(due)
+            elif (is_tried or fresh is None) and (sendable := self._sendable(document)) is not None:
+                if is_doubtful:
+                    doubtful.append(sendable)
+                elif is_tried:
+                    tried.append(sendable)
+                else:
+                    fresh = sendable
+        tried.sort(key=_longest_due)
+        return self._preferred(fresh, tried, doubtful, is_empty) or Step(
+            Do.WAIT, until=min(later, default=None)
+        )
+
+    def _next_of_plain(self, is_empty: bool) -> Step[E]:
+        """Return the next step while nothing waits: the documents are begun in order."""
+        document = next((one for one in self.documents() if one.place not in self._in_air), None)
+        if document is None:
+            return Step(Do.WAIT if self._in_air or is_empty else Do.READ)
+        if self._in_air and self._overlaps(document):
+            return Step(Do.WAIT)
+        return Step(Do.SEND, document)
+
+    def _overlaps(self, document: Document[E]) -> bool:
+        """Return True if an event of an object of this document is in the air."""
+        objects = document.objects
+        return any(
+            EVERY in objects or EVERY in one.objects or not objects.isdisjoint(one.objects)
+            for one in self._in_air.values()
+        )
+
+    def _preferred(
+        self,
+        fresh: Document[E] | None,
+        tried: Sequence[Document[E]],
+        doubtful: Sequence[Document[E]],
+        is_empty: bool,
+    ) -> Step[E] | None:
+        """Select one of the documents that may be sent now; None = none of them."""
+        is_trying = any(map(policy.is_tried, self._in_air.values()))
+        others_in_air = len(self._in_air) - is_trying
+        may_read = not is_empty and not others_in_air and not self.is_full
+        if tried and not (self.in_doubt or self._has_tried or is_trying):
+            return Step(Do.SEND, tried[0])
+        if fresh is not None:
+            return Step(Do.SEND, fresh)
+        if may_read:
+            return Step(Do.READ)
+        if not self.in_doubt:
+            return Step(Do.SEND, tried[0]) if tried and not is_trying else None
+        if self._failed_in_a_row:
+            return Step(Do.DOUBT)
+        # The document with the fewest failures since the last answer.
+        doubtful = [*doubtful, *tried]
+        if not doubtful:
+            return None
+        return Step(Do.SEND, min(doubtful, key=self._failures))
+
+    def _failures(self, document: Document[E]) -> int:
+        return 0 if document.attempts is None else document.attempts.failures(self.answers)
+
+    @property
+    def is_full(self) -> bool:
+        """True if more objects are parked than allowed. A document that follows
+        another one of its objects does not count.
+        """
+        if self.size <= self.rules.max_parked:
+            return False
+        found = (self._document(place) for place in self._heads)
+        return sum(policy.parked_count(one, self.answers) for one in found) > self.rules.max_parked
+
+    def free(self) -> Iterator[Document[E]]:
+        """Yield the documents that may be sent now but for their own waits, each with those of its
+        events that follow no unsettled event in another document. Only documents with attempts hold
+        others up for long: without any, nothing is yielded.
+
+        A document that follows one which is in the air or about to be sent is left out: it can
+        be sent whole soon.
+        """
+        found = (self._sendable(self._document(place)) for place in self._heads)
+        return (one for one in found if one is not None)
+
+    def _sendable(self, document: Document[E]) -> Document[E] | None:
+        """Return a document as in ``free``, None if it is not free."""
+        if document.place in self._in_air:
+            return None
+        blocked = [self._blocked(document, event) for event in document.events]
+        if any(one.is_active for one in blocked) or all(one.is_waiting for one in blocked):
+            return None
+        if not any(one.is_waiting for one in blocked):
+            return document
+        pairs = zip(document.events, blocked, strict=True)
+        return document._replace(events=[event for event, by in pairs if not by.is_waiting])
+
+    def waiting(self) -> Iterator[E]:
+        """Yield the events that wait for an attempt that is due later, or follow such events."""
+        if self._queues is None:
+            return
+        for document in self.documents():
+            if document.place in self._in_air:
+                continue
+            if policy.is_waiting(document):
+                yield from document.events
+                continue
+            for event in document.events:
+                if self._blocked(document, event).is_waiting:
+                    yield event
+
+    def _blocked(self, document: Document[E], event: E) -> _Blocked:
+        """Return by what an event of a document is held up: an event that follows a waiting one
+        waits with all its objects.
+        """
+        is_waiting = is_active = False
+        for one in self._before(document.place, event):
+            earlier = self._document(one.place)
+            if one.place in self._in_air:
+                is_active = True
+            elif policy.is_waiting(earlier) or self._follows_waiting(earlier, one.objects):
+                is_waiting = True
+            else:
+                is_active = True
+        return _Blocked(is_waiting, is_active)
+
+    def _follows_waiting(self, document: Document[E], objects: frozenset[Hashable]) -> bool:
+        return any(
+            self._blocked(document, event).is_waiting
+            for event in document.events
+            if not objects or not objects.isdisjoint(event.queues)
+        )
+
+    def _before(self, place: Place, event: E) -> Iterator[_Before]:
+        """Yield the other documents that an event follows, the first one of each of its objects."""
+        assert self._queues is not None
+        if EVERY in event.queues:
+            for one in self.documents():
+                if one.place >= place:
+                    return
+                yield _Before(one.place, frozenset())
+            return
+        if EVERY in self._queues and (first := self._queues[EVERY][0]) < place:
+            yield _Before(first, frozenset())
+        for name in event.queues:
+            if (first := self._queues[name][0]) != place:
+                yield _Before(first, frozenset((name,)))
+
+    # --- what changes it --------------------------------------------------------------------------
+
+    def add(self, documents: Iterable[Document[E]], last_number: int = 0) -> None:
+        """Add documents of a batch, which are sent after all earlier ones of their objects.
+        ``last_number`` is the highest number that one of them has had.
+        """
+        for document in documents:
+            batch = document.place[0]
+            self._batches.setdefault(batch, {})[document.place] = document
+            known = self._last_numbers.get(batch, 0)
+            self._last_numbers[batch] = max(known, document.number, last_number)
+            self._enter(document)
+            self._count_special(_special([document]))
+
+    def replace_events(self, document: Document[E], events: Sequence[E]) -> None:
+        """Replace the events of a document by the same ones with their values."""
+        self._batches[document.place[0]][document.place] = document._replace(events=events)
+
+    def settle_idle(self, document: Document[E], result: EventResult, idle: Sequence[E]) -> None:
+        """Settle events of a document that need no answer, since their rows have lost their
+        effect.
+        """
+        names = {event.sent_id for event in idle}
+        left = [event for event in document.events if event.sent_id not in names]
+        self._marks.append(Mark(result, idle, document))
+        self._replace(document, [document._replace(events=left)])
+        if self.in_doubt and not self._has_doubtful:
+            self.in_doubt, self.rounds = False, 0
+
+    @property
+    def _has_doubtful(self) -> bool:
+        return any(policy.is_of_doubt(one, self.answers) for one in self.documents())
+
+    def withhold(self, document: Document[E], events: Sequence[E]) -> None:
+        """Let events of a document wait, because their classes are unavailable, for as long as the
+        outbox lives. They become a separate
+        document.
+        """
+        names = {event.sent_id for event in events}
+        left = [event for event in document.events if event.sent_id not in names]
+        withheld = Attempts(Kind.WITHHELD, due=float("inf"))
+        self._replace(
+            document,
+            [
+                document._replace(events=left),
+                document._replace(events=events, attempts=withheld),
+            ],
+        )
+
+    def begin(self, step: Step[E]) -> Document[E] | None:
+        """Take a document to send it. If some of its events wait, the document is divided instead,
+        so that a number never stands for other events; then return None.
+        """
+        chosen = step.document
+        assert chosen is not None
+        whole = self._document(chosen.place)
+        if len(chosen.events) == len(whole.events):
+            self._in_air[whole.place] = whole
+            return whole
+        names = {event.sent_id for event in chosen.events}
+        rest = [event for event in whole.events if event.sent_id not in names]
+        self._replace(whole, [chosen, whole._replace(events=rest)])
+        return None
+
+    def settle(
+        self, document: Document[E], outcome: Answer | ReceiverUnavailable, now: float
+    ) -> Settled[E]:
+        """Apply the outcome of sending a document."""
+        del self._in_air[document.place]
+        self._has_tried = False
+        if isinstance(outcome, ReceiverUnavailable):
+            if outcome.is_suspicious and self.rules.park:
+                return self._failed(document, outcome, now)
+            self.pause(now)
+            return Settled(is_pause=True)
+        if policy.is_retry_of_all(outcome):
+            judged = policy.judge(document.events, outcome)
+            if not judged.answered:
+                self.pause(now, outcome.retry_after)
+                return Settled(judged, is_pause=True)
+        self.answers += 1
+        self.rounds = self.stops = self._failed_in_a_row = 0
+        self.in_doubt = False
+        if (why := policy.refusal(document.events, outcome)) is not None:
+            parts = policy.halves(document, Attempts(Kind.HALF))
+            self._replace(document, parts)
+            return Settled(refused=why)
+        return self._answered(document, outcome, now)
+
+    def _answered(self, document: Document[E], answer: Answer, now: float) -> Settled[E]:
+        judged = policy.judge(document.events, answer)
+        again, is_fatal = judged.again, judged.fatal is not None
+        if is_fatal and self._keeps_fatal:
+            kept = {event.sent_id for _, event in judged.unsettled}
+            fatal = [
+                one for result, own in judged.answered if result.level is Level.FATAL for one in own
+            ]
+            kept.update(event.sent_id for event in fatal)
+            again = [event for event in document.events if event.sent_id in kept]
+        for result, events in judged.answered:
+            if not (self._keeps_fatal and result.level is Level.FATAL):
+                self._marks.append(Mark(result, events, document))
+        # A half is settled before anything else is sent, so that a crash repeats only the rest; an
+        # event of a source that got an error would be sent again after a crash.
+        is_half = document.attempts is not None and document.attempts.kind is Kind.HALF
+        has_error = any(result.level is Level.ERROR for result, _ in judged.answered)
+        is_urgent = is_half if self._is_recorded else has_error
+        is_pause = False
+        if not again:
+            self._replace(document, [])
+            return Settled(judged, is_urgent=is_urgent)
+        at_rest = list(map(self._at_rest, again))
+        if self.rules.park and not is_fatal:
+            first = judged.unsettled[0][0]
+            rest = policy.parked(document, at_rest, first.message, now, self.rules)
+            self._has_tried = document.retries > 0
+        else:
+            rest = document._replace(events=at_rest, attempts=None)
+            is_pause = not is_fatal
+        if is_pause:
+            self.pause(now, answer.retry_after)
+        is_same = [one.sent_id for one in again] == [one.sent_id for one in document.events]
+        if is_same:
+            self._put(rest)
+            if rest.retries > 1 and self.rules.is_recorded(rest.retries):
+                self._changed.add(document.place[0])
+        else:
+            self._replace(document, [rest])
+        return Settled(judged, is_pause=is_pause, is_urgent=is_urgent and not is_same)
+
+    def _failed(
+        self, document: Document[E], failure: ReceiverUnavailable, now: float
+    ) -> Settled[E]:
+        ended = policy.failed(
+            document, failure, self.answers, now, self.rules, in_doubt=self.in_doubt
+        )
+        kept = [
+            one._replace(events=list(map(self._at_rest, one.events))) for one in ended.documents
+        ]
+        if ended.given_up:
+            given_up = [event.again() for event in document.events]
+            result = EventResult(Level.ERROR, ended.given_up)
+            self._marks.append(Mark(result, given_up, document))
+        if len(kept) == 1 and kept[0].number:
+            self._put(kept[0])
+        else:
+            self._replace(document, kept)
+        if ended.is_recorded:
+            self._changed.add(document.place[0])
+        self._has_tried = not ended.is_doubt
+        self._rests_until = now + failure.seconds
+        self._failed_in_a_row += ended.is_doubt
+        self.in_doubt |= ended.is_doubt
+        is_pause = self._failed_in_a_row > 1 and not self._in_air
+        if is_pause:
+            self.end_round(now)
+        return Settled(
+            given_up=ended.given_up,
+            is_isolated=ended.is_isolated,
+            is_pause=is_pause,
+            is_urgent=bool(ended.given_up) and not self._is_recorded,
+        )
+
+    def end_round(self, now: float) -> None:
+        """Pause because the receiver fails and answers nothing. From ``isolate_after`` such rounds
+        on, one document is cut each time if no other one can be sent, so that its halves decide.
+        """
+        self.pause(now)
+        self.rounds += 1
+        doubtful = (one for one in self.documents() if policy.is_of_doubt(one, self.answers))
+        if self.rounds > 1 and self.rules.is_recorded(self.rounds):
+            self._changed.update(one.place[0] for one in list(doubtful)[:1])
+        if self.rounds < self.rules.isolate_after or self._has_fresh(now):
+            return
+        if (suspect := policy.to_cut(self.documents(), self.answers)) is not None:
+            self._replace(suspect, policy.cut_in_doubt(suspect, self.answers))
+            if self.rounds == self.rules.isolate_after:  # one of them may decide at once
+                self.resume_at = now
+
+    def _has_fresh(self, now: float) -> bool:
+        """Return True if a document can be sent now for which the receiver has not failed."""
+        return any(
+            not policy.is_tried(one) and policy.due_of(one, 0.0) <= now for one in self.free()
+        )
+
+    def skip(self, sent_id: str, result: EventResult) -> E | None:
+        """Give an event up by hand, and return it; None if it is not here. It is unknown whether
+        the receiver has applied it.
+        """
+        for document in self.documents():
+            for event in document.events:
+                if event.sent_id == sent_id:
+                    self.settle_idle(document, result, [event])
+                    self._marks[-1] = self._marks[-1]._replace(events=[event.again()])
+                    # The rounds may have been recorded with the document of this event.
+                    doubtful = (
+                        one.place[0]
+                        for one in self.documents()
+                        if policy.is_of_doubt(one, self.answers)
+                    )
+                    self._changed.update(list(doubtful)[:1])
+                    return event
+        return None
+
+    def pause(self, now: float, retry_after: float | None = None) -> None:
+        """Let everything wait for the back-off, or for as long as the receiver asks."""
+        self.stops += 1
+        self._failed_in_a_row = 0
+        self.resume_at = now + self.rules.pause(self.stops, retry_after)
+
+    # --- saving -----------------------------------------------------------------------------------
+
+    def take_marks(self) -> list[Mark[E]]:
+        """Return the events that have got their results since the last call, to be written. If they
+        cannot be, call ``put_back`` instead.
+        """
+        marks, self._marks = self._marks, []
+        return marks
+
+    def put_back(self) -> None:
+        """Put the events back whose results are not written, since the receiver has lost them: they
+        are sent again, and so is what is in the air. A document that was answered whole keeps its
+        number.
+        """
+        self._in_air.clear()
+        lost: dict[Place, tuple[Document[E], set[str]]] = {}
+        for result, events, document in self.take_marks():
+            _, names = lost.setdefault(document.place, (document, set()))
+            names.update(event.sent_id for event in events)
+            del result
+        for place, (document, names) in lost.items():
+            events = [
+                event
+                for event in document.events
+                if event.sent_id in names or event.again().sent_id in names
+            ]
+            if len(events) == len(document.events):
+                self._insert(document._replace(events=list(map(self._at_rest, events))))
+            else:
+                again = list(map(self._at_rest, events))
+                self._insert(Document((*place, -1), again, attempts=None, retries=document.retries))
+
+        self.in_doubt |= self._has_doubtful
+
+    def record(self) -> dict[int, tuple[Sequence[Document[E]], int]]:
+        """Return the batches whose entries differ from what is recorded, by their numbers: their
+        documents, and the highest number that one of them has had. No document means that nothing
+        is left. Each document gets a number greater than the one before it; one in the air keeps
+        its own.
+        """
+        changed, self._changed = sorted(self._changed), set()
+        return {batch: self._numbered(batch) for batch in changed}
+
+    def _numbered(self, batch: int) -> tuple[Sequence[Document[E]], int]:
+        documents = self._batches.get(batch)
+        if not documents:
+            return (), self._last_numbers.pop(batch, 0)
+        before, highest = 0, self._last_numbers[batch]
+        for place, document in documents.items():
+            if document.number <= before and place not in self._in_air:
+                highest += 1
+                documents[place] = document._replace(number=highest)
+            before = max(before, documents[place].number)
+        self._last_numbers[batch] = highest
+        return list(documents.values()), highest
+
+    # --- documents and their index ----------------------------------------------------------------
+
+    def _document(self, place: Place) -> Document[E]:
+        return self._batches[place[0]][place]
+
+    def _put(self, document: Document[E]) -> None:
+        """Replace a document by one with the same events and place, but with other attempts."""
+        before = self._document(document.place)
+        self._batches[document.place[0]][document.place] = document
+        self._count_special(_special([document]) - _special([before]))
+
+    def _replace(self, document: Document[E], parts: Iterable[Document[E]]) -> None:
+        """Put documents of other events, without numbers, in the place of a document."""
+        number = document.place[0]
+        batch = self._batches[number]
+        document = batch[document.place]
+        own = [
+            part._replace(place=(*document.place, at), number=0)
+            for at, part in enumerate(parts)
+            if part.events
+        ]
+        self._leave(document)
+        if own:
+            old = list(batch.values())
+            batch.clear()
+            for one in old:
+                for each in own if one is document else (one,):
+                    batch[each.place] = each
+            for each in own:
+                self._enter(each)
+        else:
+            del batch[document.place]
+            if not batch:
+                del self._batches[number]
+        self._count_special(_special(own) - _special([document]))
+        self._changed.add(number)
+
+    def _insert(self, document: Document[E]) -> None:
+        """Add a document at its place, in whatever batch."""
+        number = document.place[0]
+        batch = self._batches.get(number, {})
+        batch[document.place] = document
+        self._batches[number] = dict(sorted(batch.items()))
+        self._batches = dict(sorted(self._batches.items()))
+        self._enter(document)
+        self._count_special(_special([document]))
+        self._changed.add(number)
+
+    def _enter(self, document: Document[E]) -> None:
+        self.size += len(document.events)
+        if self._queues is not None:
+            self._index(document)
+
+    def _leave(self, document: Document[E]) -> None:
+        self.size -= len(document.events)
+        if self._queues is not None:
+            self._unindex(document)
+
+    def _count_special(self, more: int) -> None:
+        """Make the index when the first document gets attempts; drop it when none has any."""
+        self._special += more
+        if self._special and self._queues is None:
+            self._queues = {}
+            for document in self.documents():
+                self._index(document)
+        elif not self._special and self._queues is not None:
+            self._queues, self._heads, self._head_counts = None, [], {}
+
+    def _index(self, document: Document[E]) -> None:
+        assert self._queues is not None
+        for one in document.objects:
+            queue = self._queues.setdefault(one, [])
+            if not queue or document.place < queue[0]:
+                if queue:
+                    self._count_head(queue[0], -1)
+                self._count_head(document.place, 1)
+            insort(queue, document.place)
+
+    def _unindex(self, document: Document[E]) -> None:
+        assert self._queues is not None
+        for one in document.objects:
+            queue = self._queues[one]
+            at = bisect_left(queue, document.place)
+            del queue[at]
+            if not at:
+                self._count_head(document.place, -1)
+                if queue:
+                    self._count_head(queue[0], 1)
+            if not queue:
+                del self._queues[one]
+
+    def _count_head(self, place: Place, more: int) -> None:
+        """Count for how many objects a document is the first."""
+        count = self._head_counts.get(place, 0) + more
+        if count:
+            if place not in self._head_counts:
+                insort(self._heads, place)
+            self._head_counts[place] = count
+        else:
+            del self._head_counts[place]
+            del self._heads[bisect_left(self._heads, place)]
+
+
+def _special(documents: Iterable[Document[E]]) -> int:
+    """Return how many of these documents have attempts."""
+    return sum(one.attempts is not None for one in documents)
+
+
+def _longest_due(document: Document[E]) -> tuple[float, int]:
+    assert document.attempts is not None
+    return document.attempts.due, document.attempts.tries
+
+
+class _Blocked(NamedTuple):
+    """Whether an event follows an event that waits, or one that is in the air or about to be
+    sent.
+    """
+
+    is_waiting: bool
+    is_active: bool
+
+
+class _Before(NamedTuple):
+    """A document that an event follows because of these objects; none = because of all."""
+
+    place: Place
+    objects: frozenset[Hashable]

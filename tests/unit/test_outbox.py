@@ -1,0 +1,294 @@
+"""The outbox by the table of spec/event-log.md 8.4, and small worlds with every fault."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from outbox_worlds import (
+    FEEDS,
+    Event,
+    LogFeed,
+    Store,
+    World,
+    every_world,
+    explore,
+    restore,
+    run_random,
+)
+
+from eventlog.errors import ReceiverUnavailable
+from eventlog.model import Answer, EventResult, Level
+from eventlog.publisher.send.outbox import Do, Outbox
+from eventlog.publisher.send.policy import Document, Kind, Rules
+
+ANSWERED = Answer()
+REFUSED = Answer(general=EventResult(Level.ERROR, "answers 422"), culprit_unknown=True)
+BUSY = Answer(general=EventResult(Level.RETRY), retry_after=7.0)
+AWAY = ReceiverUnavailable("away")
+Outcome = Answer | ReceiverUnavailable
+Receive = Callable[[tuple[str, ...]], Outcome]
+
+
+def failure() -> ReceiverUnavailable:
+    failed = ReceiverUnavailable("answers 500", is_suspicious=True)
+    failed.seconds = 1.0
+    return failed
+
+
+def failing(*bad: str) -> Receive:
+    """A receiver that fails for these events."""
+    return lambda ids: failure() if {one.partition(".")[0] for one in ids} & {*bad} else ANSWERED
+
+
+def one_after_the_other(*outcomes: Outcome) -> Receive:
+    left = iter(outcomes)
+    return lambda ids: next(left)
+
+
+class Log:
+    """A publisher of a log: ``run`` sends until it has to wait longer than ``until``. Each letter or
+    digit of ``objects`` is the object of a row.
+    """
+
+    def __init__(self, objects: str, batch_size: int = 128, rules: Rules | None = None) -> None:
+        names = tuple((name,) for name in objects)
+        self.world = World(names, rules=rules or Rules(), batch_size=batch_size, rows=100)
+        self.store = Store()
+        self.sent: list[tuple[str, ...]] = []
+        self.isolated = 0
+        self.now = 0.0
+        self.start()
+
+    def start(self) -> None:
+        self.feed = LogFeed(self.world, self.store)
+        self.outbox = restore(self.world, self.feed, self.now)
+
+    def save(self) -> None:
+        self.feed.save(self.outbox, self.outbox.take_marks())
+
+    def run(self, receive: Receive, most: int = 50, until: float = 1e9) -> None:
+        while True:
+            step = self.outbox.next(self.now)
+            if step.do is Do.READ:
+                self.save()
+                if documents := self.feed.next(self.outbox):
+                    self.outbox.add(documents)
+                    continue
+                step = self.outbox.next(self.now, is_empty=True)
+            if step.do is Do.SEND:
+                if len(self.sent) >= most:
+                    return
+                if (document := self.outbox.begin(step)) is not None:
+                    self._send(document, receive)
+            elif step.do is Do.DOUBT:
+                self.outbox.end_round(self.now)
+            else:
+                self.save()
+                if step.do is Do.WAIT:
+                    if step.until is None or step.until > until:
+                        return
+                    self.now = step.until
+
+    def _send(self, document: Document[Event], receive: Receive) -> None:
+        ids = tuple(event.sent_id for event in document.events)
+        self.sent.append(ids)
+        outcome = receive(ids)
+        self.now += outcome.seconds if isinstance(outcome, ReceiverUnavailable) else 0.0
+        self.isolated += self.outbox.settle(document, outcome, self.now).is_isolated
+
+    @property
+    def statuses(self) -> str:
+        return "".join(
+            self.store.statuses.get(row + 1, "-") for row in range(len(self.world.objects))
+        )
+
+
+def kinds(outbox: Outbox[Event]) -> list[Kind | None]:
+    return [document.attempts and document.attempts.kind for document in outbox.documents()]
+
+
+def test_a_document_that_fails_once_is_sent_again_after_another_one() -> None:
+    log = Log("1234", 2)
+    log.run(one_after_the_other(failure(), ANSWERED, ANSWERED))
+    assert (log.sent, log.isolated) == ([("1", "2"), ("3", "4"), ("1", "2")], 0)
+
+
+def test_after_its_second_failure_a_document_is_isolated_and_its_parts_are_tried() -> None:
+    log = Log("12345678", 4)
+    log.run(failing("2"), most=3)
+    assert (kinds(log.outbox), log.isolated) == ([Kind.PART, Kind.PART], 1)
+    log.run(failing("2"), most=7)
+    assert log.sent[3:] == [("1", "2"), ("3", "4"), ("1",), ("2",)]
+
+
+def test_in_doubt_the_documents_that_have_not_failed_come_first() -> None:
+    log = Log("123456", 2)
+    log.run(failing("1", "3"), most=3)
+    assert log.sent == [("1", "2"), ("3", "4"), ("5", "6")]
+
+
+def test_a_document_alone_is_cut_after_isolate_after_rounds() -> None:
+    log = Log("1234", 4)
+    log.run(failing("3"), most=7)
+    assert log.sent == [("1", "2", "3", "4")] * 5 + [("1", "2"), ("3", "4")]
+
+
+@pytest.mark.parametrize("objects", ["1", "12"])
+def test_nothing_is_given_up_while_the_receiver_answers_nobody(objects: str) -> None:
+    log = Log(objects, rules=Rules(max_attempts=1))
+    log.run(lambda ids: failure(), most=40)
+    assert log.store.statuses == {}
+    assert Kind.PART not in kinds(log.outbox)
+    log.run(lambda ids: ANSWERED)
+    assert set(log.statuses) == {"S"}
+
+
+def test_after_max_attempts_alone_an_event_is_an_error() -> None:
+    log = Log("1234", 2, Rules(max_attempts=3))
+    log.run(failing("2"))
+    assert log.statuses == "SESS"
+    assert log.store.errors == [("2.2", "given up after 3 tries alone: answers 500")]
+    assert log.sent.count(("2",)) == 3
+
+
+def test_retry_parks_the_object_and_a_later_event_of_it_gets_a_new_id() -> None:
+    log = Log("112")
+    log.run(one_after_the_other(Answer({"1": EventResult(Level.RETRY)}), ANSWERED))
+    assert log.sent == [("1", "2", "3"), ("1", "2.2")]
+
+
+def test_later_rows_of_a_parked_object_wait_in_the_queue_and_others_do_not() -> None:
+    log = Log("12")
+    log.run(one_after_the_other(Answer({"1": EventResult(Level.RETRY)})), until=0.0)
+    log.world = log.feed.world = log.world._replace(objects=(*log.world.objects, ("1",), ("3",)))
+    log.run(one_after_the_other(ANSWERED), until=0.0)
+    assert log.sent == [("1", "2"), ("4",)]
+    log.run(lambda ids: ANSWERED)
+    assert log.sent[2:] == [("1",), ("3",)]
+
+
+def test_a_refused_document_is_cut_until_the_event_is_alone() -> None:
+    log = Log("12345678", 8)
+    log.run(lambda ids: REFUSED if "6" in ids else ANSWERED)
+    halves = [("1", "2", "3", "4"), ("5", "6", "7", "8"), ("5", "6"), ("5",), ("6",), ("7", "8")]
+    assert log.sent[1:] == halves
+    assert log.statuses == "SSSSSESS"
+
+
+@pytest.mark.parametrize(("outcome", "seconds"), [(BUSY, 7.0), (AWAY, 1.0)])
+def test_retry_for_all_and_an_unavailable_receiver_stop_everything(
+    outcome: Outcome, seconds: float
+) -> None:
+    log = Log("1234", 2)
+    log.run(one_after_the_other(outcome), until=0.0)
+    assert log.sent == [("1", "2")]
+    log.run(lambda ids: ANSWERED)
+    assert log.sent == [("1", "2"), ("1", "2"), ("3", "4")]
+    assert log.now == seconds
+
+
+def test_a_part_of_a_document_that_can_be_sent_gets_a_new_number() -> None:
+    log = Log("12")
+    log.run(one_after_the_other(Answer({"1": EventResult(Level.RETRY)})), until=0.0)
+    (parked,) = log.outbox.documents()
+    behind = Document((9, 0), (Event("8", (8,), ("1",)), Event("9", (9,), ("9",))), 1)
+    log.outbox.add([behind])
+    assert log.outbox.begin(log.outbox.next(0.0, is_empty=True)) is None
+    assert log.outbox.next(0.0, is_empty=True).do is Do.SAVE
+    documents, last = log.outbox.record()[9]
+    found = [(one.number, [event.event_id for event in one.events]) for one in documents]
+    assert (found, last) == ([(2, ["9"]), (3, ["8"])], 3)
+    assert parked.number
+
+
+def test_skip_gives_the_event_up_and_releases_its_object() -> None:
+    log = Log("121", 1)
+    log.run(failing("1"), until=100.0, most=6)
+    assert log.outbox.skip("1", EventResult(Level.ERROR, "by hand")) is not None
+    log.run(failing("1"))
+    assert log.statuses == "ESS"
+
+
+def test_answers_that_are_lost_are_put_back_and_sent_before_later_events() -> None:
+    log = Log("112", 1)
+    log.run(one_after_the_other(ANSWERED, Answer({"2": EventResult(Level.RETRY)})), most=2)
+    log.outbox.put_back()
+    log.run(lambda ids: ANSWERED)
+    assert log.sent[2:] == [("1",), ("3",), ("2",)]
+    assert log.statuses == "SSS"
+
+
+@pytest.mark.parametrize("failures", [2, 3, 4])
+def test_a_publisher_that_is_killed_after_a_few_failures_finds_the_culprit(failures: int) -> None:
+    log = Log("12345678", 8)
+    for _ in range(16 // failures + 8):
+        log.run(failing("2"), most=len(log.sent) + failures)
+        log.save()
+        log.start()
+    assert log.statuses == "S-SSSSSS"
+
+
+def test_a_restart_continues_the_rounds_without_an_answer() -> None:
+    log = Log("1234", 4)
+    log.run(lambda ids: failure(), most=3)
+    log.start()
+    assert (log.outbox.rounds, log.outbox.in_doubt) == (3, True)
+
+
+def test_a_receiver_that_fails_for_days_costs_few_writes() -> None:
+    log, written = Log("12", 1), set()
+    for most in range(1, 101):
+        log.run(failing("1"), most=most)
+        written.update(log.store.entries.values())
+    assert log.sent.count(("1",)) > 90
+    assert len(written) < 16
+
+
+def test_a_receiver_that_cannot_be_reached_costs_no_write() -> None:
+    log = Log("1234", 2)
+    log.run(lambda ids: AWAY, most=1)
+    entries = dict(log.store.entries)
+    log.run(lambda ids: AWAY, most=20)
+    assert log.store.entries == entries
+
+
+def test_more_parked_objects_than_allowed_end_the_reading() -> None:
+    log = Log("123", 1, Rules(max_parked=1))
+    log.run(lambda ids: Answer({ids[0]: EventResult(Level.RETRY)}), until=0.0)
+    log.world = log.feed.world = log.world._replace(objects=(*log.world.objects, ("4",)))
+    assert log.outbox.next(0.0).do is Do.WAIT
+
+
+# --- worlds ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("feed", FEEDS)
+def test_every_small_world_keeps_its_promises_with_every_single_fault(feed: str) -> None:
+    worlds = [world for length in (1, 2) for world in every_world(length, feed)]
+    for world in worlds:
+        for _ in explore(world, 1):
+            pass
+
+
+@pytest.mark.parametrize("feed", FEEDS)
+def test_random_worlds_keep_their_promises(feed: str) -> None:
+    for seed in range(300):
+        run_random(feed, random.Random(seed))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("feed", FEEDS)
+def test_many_random_worlds_keep_their_promises(feed: str) -> None:
+    for seed in range(300, 30_300):
+        run_random(feed, random.Random(seed))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("feed", FEEDS)
+@pytest.mark.parametrize(("length", "faults"), [(1, 3), (2, 2), (3, 1), (4, 0)])
+def test_every_world_keeps_its_promises(feed: str, length: int, faults: int) -> None:
+    for world in every_world(length, feed):
+        for _ in explore(world, faults):
+            pass
