@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from eventlog.config.kinds import REFERENCES, SECRET, librdkafka
 from eventlog.core.options import TEXT, Option
-from eventlog.files.text import referenced_secret
+from eventlog.core.secrets import referenced_secret
 
 BROKERS: Final = Option(
     None, TEXT, "bootstrap servers, comma-separated", example="broker-1:9092,broker-2:9092"
@@ -19,6 +19,8 @@ SECRET_PROPERTIES: Final = Option(
 )  # fmt: skip
 USER: Final = Option(None, SECRET, "user", secret=True)
 PASSWORD: Final = Option(None, SECRET, "password", secret=True)
+
+_MECHANISMS: Final = ("sasl.mechanism", "sasl.mechanisms")
 
 
 def properties_option(section: str, example: Mapping[str, Any]) -> Option:
@@ -70,5 +72,15 @@ def kafka_contradictions(
     source = source_of("secret_properties")
     for name in sorted(secrets.keys() & plain.keys()):
         yield f"{source} and {section}.properties both have {name}; keep one"
+    if any(str(plain.get(name)).upper() == "OAUTHBEARER" for name in _MECHANISMS) and not (
+        plain.get("sasl.oauthbearer.method") == "oidc"
+        or plain.get("enable.sasl.oauthbearer.unsecure.jwt")
+    ):
+        yield (
+            f'{section}.properties: OAUTHBEARER needs "sasl.oauthbearer.method" = "oidc", '
+            "sasl.oauthbearer.token.endpoint.url and sasl.oauthbearer.client.id there, and "
+            f"sasl.oauthbearer.client.secret in {section}.secret_properties: librdkafka gets the "
+            "tokens itself"
+        )
     if options.user is not None and "sasl.password" in secrets:
         yield f"{source} and {variables}_PASSWORD both give sasl.password; keep one"

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from eventlog.core.options import OBJECT, STRING, TEXT, OptionKind, parse_name, parse_names, toml_or
+from eventlog.core.secrets import REFERENCE
 from eventlog.core.start_time import EXAMPLE, parse_start_time
 from eventlog.errors import ConfigError
-from eventlog.files.text import REFERENCE
 from eventlog.model import LogRow
 from eventlog.registry import FORMATS, check_format, check_name, own_names
 
@@ -343,13 +343,3 @@ URL: Final = OptionKind(
     shown=masked,
 )
 """URLs of databases."""
-
-
-def _without_secrets(url: str) -> str:
-    return re.sub("//[^/]*@", "//***@", url.partition("?")[0], count=1)
-
-
-WEB_URL: Final = OptionKind(TEXT.parse, TEXT.legal, shown=_without_secrets)
-"""URLs of receivers, whose queries may hold keys. A user and a password are refused when the sink
-is opened, but not shown before.
-"""

@@ -34,8 +34,8 @@ from eventlog.core.options import (
     parse_value,
     unknown,
 )
+from eventlog.core.secrets import read_secret
 from eventlog.errors import ConfigError, with_location
-from eventlog.files.text import read_secret
 from eventlog.registry import FORMATS, check_name, names
 
 

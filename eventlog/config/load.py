@@ -39,8 +39,8 @@ from eventlog.config.settings import (
     variable,
 )
 from eventlog.core.options import options_of, parse_value, toml
+from eventlog.core.secrets import read_secret
 from eventlog.errors import ConfigError, check_result, together
-from eventlog.files.text import read_secret
 from eventlog.registry import called, sink_named, source_named
 
 if TYPE_CHECKING:

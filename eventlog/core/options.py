@@ -450,6 +450,14 @@ TEXT_OBJECT: Final = object_of(STRING, "an object of texts")
 LIST_OBJECT: Final = object_of(TEXTS, "an object of lists of texts")
 
 
+def _without_secrets(url: str) -> str:
+    return re.sub("//[^/]*@", "//***@", url.partition("?")[0], count=1)
+
+
+WEB_URL: Final = OptionKind(TEXT.parse, TEXT.legal, shown=_without_secrets)
+"""URLs of HTTP servers. A password in one, and its query, are not shown."""
+
+
 def toml(value: Any) -> str:
     """Return a value of any kind as TOML writes it, but None as JSON's null."""
     match value:

@@ -1,14 +1,11 @@
-"""Text in files from outside: numbered lines of bounded length, the JSON in them, secrets; and
+"""Text in files from outside: numbered lines of bounded length, and the JSON in them; and
 spools.
-
-A secret comes from an environment variable ``NAME``, or from a file that ``NAME_FILE`` names, as
-orchestrators provide it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from itertools import islice
@@ -197,62 +194,6 @@ def parsed_lines(
                         yield place, parsed
     except OSError as error:
         raise FormatError(f"{source} cannot be read: {error.strerror}") from error
-
-
-# --- secrets --------------------------------------------------------------------------------------
-
-REFERENCE: Final = re.compile(r"env:(?P<variable>[A-Za-z_][A-Za-z0-9_]*)|file:(?P<file>/.+)")
-"""A reference to a secret, in a setting that is not a secret itself."""
-
-
-def secret_variable(name: str, environ: Mapping[str, str]) -> str | None:
-    """Return the secret of the variable ``name``, or of the file that ``<name>_FILE`` names; None
-    if neither is set.
-
-    Raises ConfigError if both are set, and for a file that cannot be read or is empty.
-    """
-    file = environ.get(f"{name}_FILE")
-    if file is None:
-        return environ.get(name)
-    source = f"environment variable {name}_FILE"
-    if name in environ:
-        raise ConfigError(f"{source} and {name} are both set; remove one of them")
-    return read_secret(Path(file), source)
-
-
-def referenced_secret(reference: str, source: str, environ: Mapping[str, str]) -> str:
-    """Return the secret to which a ``REFERENCE`` refers; ``source`` names the setting that contains
-    it.
-
-    Raises ConfigError.
-    """
-    place = REFERENCE.fullmatch(reference)
-    assert place is not None
-    if place["file"] is not None:
-        return read_secret(Path(place["file"]), source)
-    if not environ.get(place["variable"]):
-        raise ConfigError(
-            f"{source}: the environment variable {place['variable']} is not set, or empty"
-        )
-    return environ[place["variable"]]
-
-
-def read_secret(file: Path, source: str) -> str:
-    """Return the secret that a file holds, without its last line break.
-
-    Raises ConfigError, which begins with ``source``.
-    """
-    try:
-        text = file.read_text(encoding="utf-8").strip("\r\n")
-    except OSError as error:
-        raise ConfigError(f"{source}: {file} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{source}: {file} cannot be read: it is not UTF-8 (byte {error.start})"
-        ) from None
-    if not text.strip():
-        raise ConfigError(f"{source}: {file} is empty; write the secret to it")
-    return text
 
 
 # --- spools ---------------------------------------------------------------------------------------

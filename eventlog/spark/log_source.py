@@ -27,8 +27,8 @@ from sqlalchemy import URL
 from eventlog.config.kinds import masked, secrets_of
 from eventlog.config.load import Config, load
 from eventlog.config.settings import MonitorSettings, SinkSettings, SourceSettings
+from eventlog.core.secrets import read_secret
 from eventlog.errors import ConfigError
-from eventlog.files.text import read_secret
 from eventlog.model import LogRow, is_status
 from eventlog.spark.session.closed_output import expect_closed_output
 from eventlog.sql.connect import connect, dialect_of, locate_log, parse_url

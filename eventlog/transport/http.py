@@ -12,20 +12,27 @@ from __future__ import annotations
 import contextlib
 import http.client
 import ipaddress
+import re
 import select
 import socket
 import ssl
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from eventlog import __version__
-from eventlog.core.clock import monotonic
+from eventlog.core.clock import monotonic, utc_now
 from eventlog.errors import ConfigError, first_of, without_secrets
+from eventlog.transport.tls import tls_context
 
 if TYPE_CHECKING:
+    from email.message import Message
+
     from _typeshed import ReadableBuffer, WriteableBuffer
 
 _FRAGMENT: Final = 64 * 1024
@@ -53,13 +60,21 @@ class HttpFailed(Exception):
     not HTTP.
 
     ``in_short`` is the message without any text that the server sent. ``is_sent`` is True if there
-    was a connection and the request, or a part of it, was sent.
+    was a connection and the request, or a part of it, was sent. ``retry_after`` is the seconds that
+    a server asks to wait, None if it asks for nothing.
     """
 
-    def __init__(self, message: str, in_short: str | None = None, *, is_sent: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        in_short: str | None = None,
+        *,
+        is_sent: bool = False,
+        retry_after: float | None = None,
+    ) -> None:
         super().__init__(message)
         self.in_short = message if in_short is None else in_short
-        self.is_sent = is_sent
+        self.is_sent, self.retry_after = is_sent, retry_after
 
 
 class Response(NamedTuple):
@@ -68,6 +83,23 @@ class Response(NamedTuple):
     status: int
     headers: http.client.HTTPMessage
     body: bytes
+
+
+class Tokens(Protocol):
+    """A source of bearer tokens that threads share."""
+
+    @property
+    def secrets(self) -> Sequence[str]:
+        """The texts that must never be shown."""
+        ...
+
+    def current(self) -> str:
+        """Return the token of the next request. Raises HttpFailed."""
+        ...
+
+    def forget(self, token: str) -> None:
+        """Never return this token again, because the server refused it."""
+        ...
 
 
 class HttpClient:
@@ -85,7 +117,10 @@ class HttpClient:
         max_response_bytes: int,
         section: str = "",
         credentials: Mapping[str, str] | None = None,
+        tokens: Tokens | None = None,
         secrets: Sequence[str] = (),
+        sends_secrets: bool = False,
+        proxy: str | None = None,
         ca_file: Path | None = None,
         client_certificate: Path | None = None,
         client_key: Path | None = None,
@@ -95,8 +130,10 @@ class HttpClient:
         ``url`` is http or https, percent-encoded, without user and password. ``timeout`` is the
         number of seconds for one whole exchange (the resolver has its own time-outs).
         ``section`` is the section of the configuration with the options of these names, for
-        messages; empty if there is none. ``credentials`` are headers, which go over https or to
-        this machine only; ``secrets`` are never shown. ``ca_file`` is PEM of the only trusted
+        messages; empty if there is none. ``credentials`` are headers, which go over https or
+        to this machine only, and so do ``tokens`` and, with ``sends_secrets``, all requests;
+        ``secrets`` are never shown. ``proxy`` is http://HOST:PORT of a proxy that connects to an
+        https server. ``ca_file`` is PEM of the only trusted
         authorities; None = the system's. ``client_certificate`` is PEM of our certificate, and of
         its key unless ``client_key`` holds that; the key has no passphrase. Raises ConfigError.
         """
@@ -105,32 +142,49 @@ class HttpClient:
         self._host, self._port, self._path, is_tls = _target(url, place)
         self.shown = urlsplit(url)._replace(query="", fragment="").geturl()
         if is_tls:
-            self._tls: ssl.SSLContext | None = _tls_context(
+            self._tls: ssl.SSLContext | None = tls_context(
                 section, ca_file, client_certificate, client_key
             )
+            self._tls.sslsocket_class = _TlsSocket
         elif ca_file is not None or client_certificate is not None or client_key is not None:
             raise ConfigError(
                 f"{place} {self.shown}: ca_file, client_certificate and client_key need https"
             )
         else:
             self._tls = None
-        if credentials and not is_tls and not is_loopback(self._host):
+        self._proxy = None if proxy is None else _proxy_address(proxy, is_tls)
+        sends_secrets = sends_secrets or bool(credentials) or tokens is not None
+        if sends_secrets and not is_tls and not is_loopback(self._host):
             raise ConfigError(
                 f"{place} {self.shown}: credentials are not sent over plain http to another "
                 "machine; use https"
             )
         self._credentials = dict(credentials or {})
-        self._secrets = secrets
+        self._fixed_secrets, self._tokens = secrets, tokens
         self.timeout, self._max_answer_bytes = timeout, max_response_bytes
         self._idle: deque[_Connection] = deque()
 
     def request(
         self, method: str, headers: Mapping[str, str], body: bytes | None = None, path: str = ""
     ) -> Response:
-        """Make one exchange; ``path`` is appended to the path of the URL.
+        """Make one exchange; ``path`` is appended to the path of the URL. A request whose token is
+        refused is sent again with a new token, once.
 
         Raises HttpFailed, whatever the reason.
         """
+        if self._tokens is None:
+            return self._exchange(method, headers, body, path)
+        token = self._tokens.current()
+        response = self._exchange(method, {**headers, **_bearer(token)}, body, path)
+        if response.status == HTTPStatus.UNAUTHORIZED:
+            self._tokens.forget(token)
+            token = self._tokens.current()
+            response = self._exchange(method, {**headers, **_bearer(token)}, body, path)
+        return response
+
+    def _exchange(
+        self, method: str, headers: Mapping[str, str], body: bytes | None, path: str
+    ) -> Response:
         where = f"{self._path.rstrip('/')}{path}" if path else self._path
         headers = {"User-Agent": f"eventlog/{__version__}", **headers, **self._credentials}
         with self._failing():
@@ -178,6 +232,10 @@ class HttpClient:
         text = "".join(c if c.isprintable() else "\ufffd" for c in " ".join(text.split()))
         return text if len(text) <= most else text[:most] + "..."
 
+    @property
+    def _secrets(self) -> Sequence[str]:
+        return (*self._fixed_secrets, *(() if self._tokens is None else self._tokens.secrets))
+
     def _begin(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
     ) -> tuple[_Connection, http.client.HTTPResponse]:
@@ -187,7 +245,7 @@ class HttpClient:
         if idle is not None:
             with contextlib.suppress(ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
                 return idle, idle.exchange(method, path, body, headers, deadline)
-        new = _Connection(self._host, self._port, self._tls, self._section)
+        new = _Connection(self._host, self._port, self._tls, self._section, self._proxy)
         return new, new.exchange(method, path, body, headers, deadline)
 
     def _pop_idle(self) -> _Connection | None:
@@ -280,8 +338,36 @@ def _read_beginning(response: http.client.HTTPResponse) -> bytes:
         return b""
 
 
+def _bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
 def _hint(section: str, option: str) -> str:
     return f" ({section}.{option})" if section else ""
+
+
+def retry_after(headers: Message) -> float | None:
+    """Return the seconds of ``Retry-After``, which is a number or a date (RFC 9110 10.2.3); None
+    without the header.
+
+    A date is compared with the receiver's own clock if the response has a ``Date``.
+    """
+    text = (headers.get("Retry-After") or "").strip()
+    if re.fullmatch("[0-9]{1,9}", text):
+        return float(text)
+    until = _date(text)
+    if until is None:
+        return None
+    now = _date(headers.get("Date") or "") or utc_now()
+    return max(0.0, (until - now).total_seconds())
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
 # --- settings -------------------------------------------------------------------------------------
@@ -325,6 +411,16 @@ def _target(url: str, place: str) -> tuple[str, int, str, bool]:
     return parts.hostname, default if port is None else port, path, is_tls
 
 
+def _proxy_address(url: str, is_tls: bool) -> tuple[str, int]:
+    """Return host and port of a proxy. Raises ConfigError."""
+    host, port, path, is_tls_proxy = _target(url, "proxy")
+    if is_tls_proxy or path != "/":
+        raise ConfigError("proxy: write it like http://HOST:PORT")
+    if not is_tls:
+        raise ConfigError("proxy: only an https:// URL is reached by a proxy; remove it")
+    return host, port
+
+
 def is_loopback(host: str) -> bool:
     """Return True if a name or an address leads to this machine alone."""
     if host == "localhost":
@@ -335,45 +431,6 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _tls_context(
-    section: str, ca_file: Path | None, certificate: Path | None, key: Path | None
-) -> ssl.SSLContext:
-    """Return a TLS context that verifies the server's certificate and name, with TLS 1.2 or later.
-
-    Raises ConfigError.
-    """
-    prefix = f"{section}." if section else ""
-    if key is not None and certificate is None:
-        raise ConfigError(f"{prefix}client_key needs {prefix}client_certificate")
-    try:
-        context = ssl.create_default_context(cafile=ca_file)
-    except OSError as error:
-        raise ConfigError(
-            f"{prefix}ca_file {ca_file}: {_pem_trouble(error)}; it must contain PEM certificates"
-        ) from None
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.sslsocket_class = _TlsSocket
-    if certificate is not None:
-        files = f"{certificate}" if key is None else f"{certificate}, client_key {key}"
-        try:
-            context.load_cert_chain(certificate, key, password=_no_passphrase)
-        except OSError as error:
-            raise ConfigError(
-                f"{prefix}client_certificate {files}: {_pem_trouble(error)}; a PEM certificate and "
-                "its key are needed"
-            ) from None
-    return context
-
-
-def _no_passphrase() -> str:
-    # Without this function OpenSSL asks for the passphrase on the terminal.
-    raise ConfigError("the key of client_certificate is encrypted; use a key without a passphrase")
-
-
-def _pem_trouble(error: OSError) -> str:
-    return str(getattr(error, "reason", None) or error.strerror or error)
-
-
 # --- connections ----------------------------------------------------------------------------------
 
 
@@ -382,9 +439,16 @@ class _Connection(http.client.HTTPConnection):
 
     sock: _PlainSocket | _TlsSocket | None
 
-    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None, section: str) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None,
+        section: str,
+        proxy: tuple[str, int] | None,
+    ) -> None:
         super().__init__(host, port)
-        self._tls, self._section = tls, section
+        self._tls, self._section, self._proxy = tls, section, proxy
         self._deadline = 0.0
         if tls is not None:
             self.default_port = http.client.HTTPS_PORT
@@ -415,8 +479,9 @@ class _Connection(http.client.HTTPConnection):
 
     def connect(self) -> None:
         """Connect, with TLS if it is configured. Raises HttpFailed with the reason."""
+        reached = self.host if self._proxy is None else self._proxy[0]
         try:
-            plain = _connect(self.host, self.port, self._deadline)
+            plain = self._reach()
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is None:
                 opened: _PlainSocket | _TlsSocket = _PlainSocket(
@@ -429,7 +494,7 @@ class _Connection(http.client.HTTPConnection):
                 assert isinstance(wrapped, _TlsSocket)
                 opened = wrapped
         except socket.gaierror as error:
-            why = f"the host name {self.host} cannot be resolved: {error.strerror}"
+            why = f"the host name {reached} cannot be resolved: {error.strerror}"
         except TimeoutError:
             why = f"no connection within the time-out{_hint(self._section, 'timeout')}"
         except ssl.SSLCertVerificationError as error:
@@ -450,6 +515,24 @@ class _Connection(http.client.HTTPConnection):
             return
         raise HttpFailed(why)
 
+    def _reach(self) -> socket.socket:
+        """Connect to the server, or by the proxy. Raises OSError, HttpFailed."""
+        if self._proxy is None:
+            return _connect(self.host, self.port, self._deadline)
+        with contextlib.ExitStack() as unless_connected:
+            plain = unless_connected.enter_context(_connect(*self._proxy, self._deadline))
+            host = f"[{self.host}]" if ":" in self.host else self.host
+            place = f"{host}:{self.port}"
+            plain.settimeout(_left(self._deadline))
+            plain.sendall(f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n\r\n".encode())
+            # The server sends nothing before our handshake, so nothing of it is in the buffer.
+            with http.client.HTTPResponse(plain, method="CONNECT") as response:
+                response.begin()
+            if response.status != HTTPStatus.OK:
+                raise HttpFailed(f"the proxy answers {response.status}, not a connection")
+            unless_connected.pop_all()
+            return plain
+
     def _other_names(self) -> str:
         """Return the rest of the sentence about a certificate for another name: the names that it
         has, by a second handshake that still checks the authority, and what to do.
@@ -460,9 +543,9 @@ class _Connection(http.client.HTTPConnection):
         lenient = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         lenient.check_hostname = False
         # The sentence is complete without the names.
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, HttpFailed):
             lenient.load_verify_locations(cadata=b"".join(self._tls.get_ca_certs(binary_form=True)))
-            with _connect(self.host, self.port, self._deadline) as plain:
+            with self._reach() as plain:
                 plain.settimeout(_left(self._deadline))
                 with lenient.wrap_socket(plain, server_hostname=self.host) as opened:
                     found = (opened.getpeercert() or {}).get("subjectAltName", ())

@@ -387,6 +387,7 @@ class TestTemplate:
             "source",
             "dataschema",
             "registry",
+            "registry_oauth",
             "namespace",
         ):
             lines = [line for line in lines if not line.startswith(f"{key} =")]

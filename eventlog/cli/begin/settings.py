@@ -27,7 +27,7 @@ from eventlog.cli.context import (
     table,
 )
 from eventlog.config.effective import Effective, effective
-from eventlog.config.kinds import BASE, COLUMN_MAP, URL, WEB_URL, masked
+from eventlog.config.kinds import BASE, COLUMN_MAP, URL, masked
 from eventlog.config.load import Config, load
 from eventlog.config.publishing import chosen_format
 from eventlog.config.settings import (
@@ -37,7 +37,7 @@ from eventlog.config.settings import (
     installed_sections,
     variable,
 )
-from eventlog.core.options import BOOLEAN, NAMES, PATH, TEXT, options_of, toml
+from eventlog.core.options import BOOLEAN, NAMES, PATH, TEXT, WEB_URL, options_of, toml
 from eventlog.errors import ConfigError, together
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ from typing import TextIO
 
 from eventlog.config.kinds import REFERENCES, SECRET_HEADERS
 from eventlog.config.load import Config, with_current_secrets
+from eventlog.core.oauth import OAUTH
 from eventlog.core.options import options_of
+from eventlog.core.secrets import REFERENCE
 from eventlog.errors import ConfigError, check_result
-from eventlog.files.text import REFERENCE
 from eventlog.model import Answer, Document, EventResult
 from eventlog.publisher.sinks import Opening, Sink
 from eventlog.publisher.sinks.checked import CheckedSink
@@ -66,12 +67,15 @@ def can_try(config: Config) -> bool:
 def _secret_files(config: Config) -> list[Path]:
     """Return the files that contain secrets of ``[sink]``."""
     options = config.sink.options
+    declared = options_of(type(options))
     references = [
         reference
-        for name, declared in options_of(type(options)).items()
-        if declared.kind in (REFERENCES, SECRET_HEADERS)
+        for name, one in declared.items()
+        if one.kind in (REFERENCES, SECRET_HEADERS)
         for reference in (getattr(options, name) or {}).values()
     ]
+    clients = (getattr(options, name) for name, one in declared.items() if one.kind is OAUTH.kind)
+    references += [one.client_secret for one in clients if one is not None and one.client_secret]
     places = map(REFERENCE.fullmatch, references)
     return [
         *(file for name, file in config.secret_files.items() if name.startswith("sink.")),

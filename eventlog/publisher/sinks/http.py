@@ -24,26 +24,35 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from eventlog.changes.answers import AnswerForm
 from eventlog.config.kafka import PASSWORD, USER
-from eventlog.config.kinds import HEADERS, SECRET, SECRET_HEADERS, WEB_URL, is_header_text
-from eventlog.core.clock import unix_time, utc_now
-from eventlog.core.options import MANY, PATH, TEXT, OptionKind, choice, integer, option, shared
+from eventlog.config.kinds import HEADERS, SECRET, SECRET_HEADERS, is_header_text
+from eventlog.core.clock import unix_time
+from eventlog.core.oauth import OAUTH, OAuthOptions, client_secret
+from eventlog.core.options import (
+    MANY,
+    PATH,
+    TEXT,
+    WEB_URL,
+    OptionKind,
+    choice,
+    integer,
+    option,
+    shared,
+)
+from eventlog.core.secrets import referenced_secret
 from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.files.compression import COMPRESSIONS
-from eventlog.files.text import referenced_secret
 from eventlog.model import LEVELS, Answer, Document, EventResult, Level, answer_of, max_statuses
 from eventlog.publisher.sinks import FILE_LAYOUT, TIMEOUT, Opening, Sink
 from eventlog.registry import format_named
 
 if TYPE_CHECKING:
-    from email.message import Message
-
     from eventlog.transport.http import Response
+    from eventlog.transport.oauth import ClientTokens
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -152,6 +161,7 @@ class HttpOptions:
     max_response_bytes: int = option(
         16 * 1024 * 1024, integer(1024, MANY), "largest answer that is read, bytes"
     )
+    oauth: OAuthOptions | None = shared(OAUTH)
     token: str | None = option(None, SECRET, "bearer token", secret=True)
     user: str | None = shared(USER)
     password: str | None = shared(PASSWORD)
@@ -190,15 +200,21 @@ class HttpSink(Sink):
     def __init__(self, settings: HttpOptions, answer_form: AnswerForm) -> None:
         """Open the client. Raises ConfigError."""
         # A late import, since these modules load TLS, which takes longer than a configuration.
-        from eventlog.transport.http import HttpClient, HttpFailed
+        from eventlog.transport.http import HttpClient, HttpFailed, retry_after
 
         assert settings.url is not None
-        self._failures = (HttpFailed, ReceiverUnavailable)
+        self._failures, self._retry_after = (HttpFailed, ReceiverUnavailable), retry_after
+        self._tokens = _tokens(settings)
         credentials, secrets = _credentials(settings.token, settings.user, settings.password)
         named = _secret_headers(settings.secret_headers or {})
         if credentials and "authorization" in map(str.lower, named):
             raise ConfigError(
                 "sink.secret_headers and EVENTLOG_SINK_... both set Authorization; keep one"
+            )
+        if self._tokens is not None and "authorization" in map(str.lower, credentials | named):
+            raise ConfigError(
+                "sink.oauth cannot be used with EVENTLOG_SINK_TOKEN, EVENTLOG_SINK_USER or a "
+                "secret header Authorization; keep one"
             )
         self._signing_keys = _signing_keys(settings.signing_secret)
         self._headers = {**(settings.headers or {}), "Accept": answer_form.accept}
@@ -213,6 +229,7 @@ class HttpSink(Sink):
             max_response_bytes=settings.max_response_bytes,
             section="sink",
             credentials=credentials | named,
+            tokens=self._tokens,
             secrets=(*secrets, *named.values(), *(settings.signing_secret or "").split()),
             ca_file=settings.ca_file,
             client_certificate=settings.client_certificate,
@@ -243,15 +260,20 @@ class HttpSink(Sink):
         except self._failures as error:
             shown, clean = self.client.shown, self.client.clean
             in_short = f"{shown}: {clean(error.in_short, 1000)}" if error.in_short else ""
-            is_suspicious = (
-                error.is_suspicious if isinstance(error, ReceiverUnavailable) else error.is_sent
-            )
-            raise ReceiverUnavailable(
-                f"{shown}: {clean(str(error), 1000)}", in_short, is_suspicious=is_suspicious
-            ) from None
+            why = f"{shown}: {clean(str(error), 1000)}"
+            if isinstance(error, ReceiverUnavailable):
+                is_suspicious = error.is_suspicious
+            elif error.retry_after is not None:
+                retry = EventResult(Level.RETRY, why)
+                return Answer(general=retry, retry_after=error.retry_after, in_short=in_short)
+            else:
+                is_suspicious = error.is_sent
+            raise ReceiverUnavailable(why, in_short, is_suspicious=is_suspicious) from None
 
     def close(self) -> None:
         self.client.close()
+        if self._tokens is not None:
+            self._tokens.close()
 
     def _ask_for_options(self) -> str:
         shown, clean = self.client.shown, self.client.clean
@@ -263,7 +285,9 @@ class HttpSink(Sink):
         except self._failures as error:
             raise ReceiverUnavailable(f"{shown}: {clean(str(error), 1000)}") from None
         if status in (401, 403, 404):
-            raise ReceiverUnavailable(f"{shown} answers OPTIONS with {status}: {_ADVICE[status]}")
+            raise ReceiverUnavailable(
+                f"{shown} answers OPTIONS with {status}: {self._advice(status)}"
+            )
         allowed = f", allowed: {clean(headers['Allow'], 100)}" if "Allow" in headers else ""
         known = (
             ""
@@ -299,7 +323,7 @@ class HttpSink(Sink):
         if status in _BUSY:
             return Answer(
                 general=EventResult(Level.RETRY, why),
-                retry_after=retry_after(headers),
+                retry_after=self._retry_after(headers),
                 in_short=in_short,
             )
         if self._answer_form.status_refuses and status in _REFUSED:
@@ -311,7 +335,7 @@ class HttpSink(Sink):
         is_suspicious = (500 <= status <= 599 and status not in _NOT_THERE) or (
             status in _REFUSED and not self._answer_form.status_refuses
         )
-        advised = "; ".join([in_short, *filter(None, [_ADVICE.get(status)])])
+        advised = "; ".join([in_short, *filter(None, [self._advice(status)])])
         raise ReceiverUnavailable(why, advised, is_suspicious=is_suspicious)
 
     def _check_content(self, response: Response) -> None:
@@ -371,13 +395,19 @@ class HttpSink(Sink):
             # The rest may contain secrets.
             place = re.sub("(?<=//)[^/]*@", "", re.split("[?#]", location)[0])
             parts.append(f"redirects are not followed; set sink.url to the final address: {place}")
-        if status in _ADVICE:
-            parts.append(_ADVICE[status])
+        if advice := self._advice(status):
+            parts.append(advice)
         if (after := headers.get("Retry-After")) is not None:
             parts.append(f"Retry-After: {clean(after, 40)}")
         if excerpt := self.client.excerpt(body):
             parts.append(excerpt)
         return "; ".join(parts)
+
+    def _advice(self, status: int) -> str:
+        """Return what to check if the receiver answers a status, empty if that is unknown."""
+        if status == 401 and self._tokens is not None:
+            return "the receiver refuses a new token; check sink.oauth.scope and audience"
+        return _ADVICE.get(status, "")
 
 
 # --- answers --------------------------------------------------------------------------------------
@@ -453,32 +483,6 @@ def _results(
         yield event_id, EventResult(LEVELS.get(status, Level.ERROR), clean(message))
 
 
-def retry_after(headers: Message) -> float | None:
-    """Return the seconds of ``Retry-After``, which is a number or a date (RFC 9110 10.2.3); None
-    without the header.
-
-    A date is compared with the receiver's own clock if the response has a ``Date``.
-    """
-    text = (headers.get("Retry-After") or "").strip()
-    if re.fullmatch("[0-9]{1,9}", text):
-        return float(text)
-    until = _date(text)
-    if until is None:
-        return None
-    now = _date(headers.get("Date") or "") or utc_now()
-    return max(0.0, (until - now).total_seconds())
-
-
-def _date(text: str) -> datetime | None:
-    from email.utils import parsedate_to_datetime
-
-    try:
-        moment = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):
-        return None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-
-
 # --- secrets --------------------------------------------------------------------------------------
 
 _KEY_BYTES: Final = (24, 64)
@@ -543,6 +547,24 @@ def _secret_headers(references: Mapping[str, str]) -> dict[str, str]:
                 "remove them"
             )
     return headers
+
+
+def _tokens(options: HttpOptions) -> ClientTokens | None:
+    """Return the tokens of ``sink.oauth``, None without it. Raises ConfigError."""
+    oauth = options.oauth
+    if oauth is None:
+        return None
+    # A late import, since few sinks need it.
+    from eventlog.transport.oauth import ClientTokens
+
+    return ClientTokens(
+        oauth,
+        client_secret(oauth, "sink.oauth"),
+        "sink.oauth",
+        timeout=options.timeout,
+        client_certificate=options.client_certificate,
+        client_key=options.client_key,
+    )
 
 
 def _credentials(

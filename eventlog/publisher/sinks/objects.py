@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from eventlog.config.kinds import SECRET, WEB_URL
+from eventlog.config.kinds import SECRET
 from eventlog.core.clock import utc_now
-from eventlog.core.options import NAMES, TEXT, OptionKind, option, parse_names, shared
+from eventlog.core.options import NAMES, TEXT, WEB_URL, OptionKind, option, parse_names, shared
 from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.model import Answer, Document
 from eventlog.publisher.sinks import TIMEOUT, Opening, Owner, Sink

@@ -131,7 +131,11 @@ class Topics:
             partition: span.stop for partition, span in spans.items() if partition[0] in self.topics
         }
         start = {partition: _next_offset(partition, spans[partition], token) for partition in ends}
-        registry = None if self.options.registry is None else open_registry(self.options.registry)
+        registry = (
+            None
+            if self.options.registry is None
+            else open_registry(self.options.registry, self.options.registry_oauth)
+        )
         unpacked = _MessageSteps(MessageReader(self.options, self.report, registry), start)
         # Descriptions of tables in the data topics themselves must be read again, too.
         is_inline = self.options.metadata_topic in self.topics

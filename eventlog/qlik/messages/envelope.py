@@ -9,13 +9,18 @@ import os
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
+from eventlog.core.oauth import OAuthOptions, client_secret
+from eventlog.core.secrets import secret_variable
 from eventlog.errors import ConfigError, FormatError, shown
-from eventlog.files.text import parsed_json, secret_variable
+from eventlog.files.text import parsed_json
 from eventlog.qlik.messages import avro
 from eventlog.qlik.messages.message_tables import WriteOptions
+
+if TYPE_CHECKING:
+    from eventlog.transport.http import Tokens
 
 
 class BadEnvelope(FormatError):
@@ -176,13 +181,13 @@ def split(data: bytes) -> tuple[int, bytes]:
     return int.from_bytes(data[1:_PREFIX_LENGTH], "big"), data[_PREFIX_LENGTH:]
 
 
-def open_registry(url: str) -> HttpRegistry:
+def open_registry(url: str, oauth: OAuthOptions | None = None) -> HttpRegistry:
     """Return the registry of a URL. ``user:password`` comes from EVENTLOG_REGISTRY_AUTH or
-    EVENTLOG_REGISTRY_AUTH_FILE.
+    EVENTLOG_REGISTRY_AUTH_FILE, or tokens from the server of ``oauth``.
 
     Raises ConfigError.
     """
-    return HttpRegistry(url, secret_variable("EVENTLOG_REGISTRY_AUTH", os.environ))
+    return HttpRegistry(url, secret_variable("EVENTLOG_REGISTRY_AUTH", os.environ), oauth)
 
 
 def registry_of_writer(options: WriteOptions) -> HttpRegistry | None:
@@ -196,20 +201,28 @@ def registry_of_writer(options: WriteOptions) -> HttpRegistry | None:
             "metadata = registry of the Qlik messages needs the option registry: set it to the "
             "registry's URL"
         )
-    return open_registry(options.registry)
+    return open_registry(options.registry, options.registry_oauth)
 
 
 class HttpRegistry:
     """A registry with Confluent's REST interface. It remembers answers."""
 
-    def __init__(self, url: str, secret: str | None = None) -> None:
+    def __init__(
+        self, url: str, secret: str | None = None, oauth: OAuthOptions | None = None
+    ) -> None:
         """Create the client of the registry at ``url``.
 
-        ``secret`` is ``user:password``. Raises ConfigError.
+        ``secret`` is ``user:password``; ``oauth`` describes a client of OAuth in its place. Raises
+        ConfigError.
         """
         # Loads TLS, which takes longer than a writer's other imports.
         from eventlog.transport.http import HttpClient
 
+        if secret and oauth is not None:
+            raise ConfigError(
+                "EVENTLOG_REGISTRY_AUTH cannot be used with the option registry_oauth of the Qlik "
+                "messages; keep one"
+            )
         authorization = f"Basic {b64encode(secret.encode()).decode()}" if secret else None
         try:
             self._client = HttpClient(
@@ -217,6 +230,7 @@ class HttpRegistry:
                 timeout=_TIMEOUT,
                 max_response_bytes=_LARGEST_ANSWER,
                 credentials=None if authorization is None else {"Authorization": authorization},
+                tokens=None if oauth is None else _tokens(oauth),
                 secrets=()
                 if not secret or authorization is None
                 else (secret, authorization.removeprefix("Basic ")),
@@ -268,6 +282,14 @@ class HttpRegistry:
         if not isinstance(answer, dict):
             raise RegistryError(f"{place} returned a value that is not a JSON object")
         return answer
+
+
+def _tokens(oauth: OAuthOptions) -> Tokens:
+    """Return the tokens for a registry. Raises ConfigError."""
+    from eventlog.transport.oauth import ClientTokens
+
+    section = "registry_oauth"
+    return ClientTokens(oauth, client_secret(oauth, section), section, timeout=_TIMEOUT)
 
 
 def _member(answer: dict[str, Any], name: str, kind: type[Any]) -> Any:

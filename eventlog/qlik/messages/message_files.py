@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eventlog.changes.format import Report
 from eventlog.core.clock import monotonic, sleep
+from eventlog.core.secrets import secret_variable
 from eventlog.errors import ConfigError, FormatError, NotExpressible, shown, with_location
 from eventlog.files.atomic import whole_file
-from eventlog.files.text import parsed_json, parsed_lines, secret_variable
+from eventlog.files.text import parsed_json, parsed_lines
 from eventlog.model import Change, KafkaRecord
 from eventlog.qlik.messages.envelope import (
     Message,
@@ -83,7 +84,11 @@ def open_reader(options: ReadOptions, report: Report, **more: Any) -> MessageRea
 
     ``more`` holds further arguments of ``MessageReader``.
     """
-    registry = None if options.registry is None else open_registry(options.registry)
+    registry = (
+        None
+        if options.registry is None
+        else open_registry(options.registry, options.registry_oauth)
+    )
     return MessageReader(options, report, registry, **more)
 
 

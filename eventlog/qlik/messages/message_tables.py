@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
+from eventlog.core.oauth import OAUTH, OAuthOptions
 from eventlog.core.options import (
     FLAG,
     OBJECT,
@@ -21,6 +22,7 @@ from eventlog.core.options import (
     choice,
     number,
     option,
+    shared,
 )
 from eventlog.core.values.typed_values import whole_number
 from eventlog.errors import ConfigError, FormatError, NotExpressible, shown
@@ -85,6 +87,7 @@ class ReadOptions(CheckedOptions):
     )
     byteorder: str = option("little", choice("little", "big", "auto"), "byte order of masks")
     registry: str | None = option(None, STRING, "URL of the schema registry")
+    registry_oauth: OAuthOptions | None = shared(OAUTH)
     follow: bool = option(False, FLAG, "wait for more at the end of a topic")
     properties: Mapping[str, Any] = option({}, _PROPERTIES, "settings of librdkafka")
 
@@ -112,6 +115,7 @@ class PublishOptions(CheckedOptions):
         None, STRING, "URL of the schema registry; user:password by EVENTLOG_REGISTRY_AUTH",
         example="https://registry:8081",
     )  # fmt: skip
+    registry_oauth: OAuthOptions | None = shared(OAUTH)
     names: str = option(
         "message", choice("message", "headers", "off"), "where schema and table are written"
     )
