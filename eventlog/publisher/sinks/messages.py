@@ -1,0 +1,172 @@
+"""Events as messages of a queue or a stream: what the sinks of NATS, RabbitMQ, Redis Streams and
+Amazon SQS have in common (spec/event-log.md 8.4, *Messages*).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from eventlog.core.options import PATH, Option
+from eventlog.errors import ReceiverUnavailable
+from eventlog.model import Answer, Document, EventResult, KafkaRecord, Level
+from eventlog.publisher.sinks import Sink
+
+DEFAULT_PLACE: Final = "eventlog"
+"""The stream, subject or routing key of messages if none is configured and the format names none.
+"""
+
+CA_FILE: Final = Option(
+    None, PATH, "certificates to trust in place of the system's", example="/etc/ssl/receiver-ca.pem"
+)
+CLIENT_CERTIFICATE: Final = Option(
+    None, PATH, "client certificate", example="/etc/ssl/publisher.pem"
+)
+CLIENT_KEY: Final = Option(
+    None, PATH, "key of the certificate, if it is not in the same file",
+    example="/etc/ssl/publisher.key",
+)  # fmt: skip
+"""Options that the clients of TLS share."""
+
+
+class Message(NamedTuple):
+    """A message: one record of an event."""
+
+    event_id: str
+    """The event-id; empty for a heartbeat."""
+    message_id: str
+    """The event-id; of an earlier record of the event, such as the description of its table,
+    followed by ``-1`` and so on, counted from the last.
+    """
+    topic: str | None
+    """The topic of Kafka for which the format made the record, None = it names none."""
+    key: bytes | None
+    body: bytes
+    headers: tuple[tuple[str, bytes], ...]
+
+    @property
+    def object_id(self) -> tuple[str | None, bytes | None]:
+        """What messages of one object have in common."""
+        return self.topic, self.key
+
+    @property
+    def named(self) -> list[tuple[str, bytes]]:
+        """The names and values that go with the body."""
+        own = (
+            ("event_id", self.event_id.encode() or None),
+            ("topic", None if self.topic is None else self.topic.encode()),
+            ("key", self.key),
+        )
+        return [*((name, value) for name, value in own if value is not None), *self.headers]
+
+
+def messages_of(event_id: str, records: Sequence[KafkaRecord]) -> list[Message]:
+    """Return the messages of an event. A tombstone is for the compaction of Kafka alone, so that it
+    becomes no message.
+    """
+    bodies = [record for record in records if record.value is not None]
+    return [
+        Message(
+            event_id,
+            f"{event_id}-{behind}" if behind else event_id,
+            record.topic,
+            record.key,
+            record.value or b"",
+            record.headers,
+        )
+        for behind, record in zip(range(len(bodies) - 1, -1, -1), bodies, strict=True)
+    ]
+
+
+def rounds(messages: Iterable[Message], most: int = 1000) -> Iterator[list[Message]]:
+    """Yield the messages in their order, divided so that none of a round has the object of another
+    one: a round can be sent at once, since a failure in it turns no object's order.
+
+    ``most`` is the greatest number of messages in a round.
+    """
+    together: list[Message] = []
+    objects: set[object] = set()
+    for message in messages:
+        if message.object_id in objects or len(together) == most:
+            yield together
+            together, objects = [], set()
+        together.append(message)
+        objects.add(message.object_id)
+    if together:
+        yield together
+
+
+class MessageSink(Sink):
+    """A sink that sends each record of an event as a message, and waits until the server has
+    confirmed it. A message that is larger than the server takes is not sent: its event is an error.
+    """
+
+    takes_records = True
+    has_headers = True
+    span_kind = "PRODUCER"
+
+    @abstractmethod
+    def limit(self) -> tuple[int, str]:
+        """Return the most bytes of a message, and the setting of the server that has this limit.
+        Raises ReceiverUnavailable.
+        """
+
+    @abstractmethod
+    def deliver(self, messages: Sequence[Message]) -> Mapping[str, str]:
+        """Send messages in their order, and wait until they are confirmed. Return the reasons of
+        events that the server refuses and would refuse again, by event-id. Raises
+        ReceiverUnavailable.
+        """
+
+    def size(self, message: Message) -> int:
+        """Return the bytes of a message that count for the limit."""
+        return len(message.body) + sum(
+            len(name.encode()) + len(value) for name, value in message.named
+        )
+
+    def send(self, document: Document) -> Answer:
+        """Send the messages of a document.
+
+        Raises ReceiverUnavailable.
+        """
+        if not document.event_ids:  # a heartbeat, which only some formats have
+            lines = document.body.split(b"\n")[:-1]
+            self.deliver([Message("", "", None, None, line, ()) for line in lines])
+            return Answer()
+        most, setting = self.limit()
+        refused: dict[str, EventResult] = {}
+        accepted: list[Message] = []
+        for event_id, records in zip(document.event_ids, document.records, strict=True):
+            if isinstance(records, EventResult):
+                refused[event_id] = records
+                continue
+            messages = messages_of(event_id, records)
+            largest = max(map(self.size, messages), default=0)
+            if largest > most:
+                refused[event_id] = _error(
+                    f"too_large: the message has more bytes ('{largest}') than the server takes "
+                    f"({most}, {setting})"
+                )
+            else:
+                accepted += messages
+        refused |= {event_id: _error(why) for event_id, why in self.deliver(accepted).items()}
+        return Answer(refused)
+
+
+def _error(why: str) -> EventResult:
+    return EventResult(Level.ERROR, why)
+
+
+class Refused(ReceiverUnavailable):
+    """A server that is there, but refuses the client, its credentials or a command."""
+
+
+def unavailable(
+    place: str, why: str, advice: str = "", kind: type[ReceiverUnavailable] = ReceiverUnavailable
+) -> ReceiverUnavailable:
+    """Return the error of a server at ``place``. ``why`` may have words of the server, but no
+    secret; ``advice``, which has none, is what a user must do.
+    """
+    to_do = f"; {advice}" if advice else ""
+    return kind(f"{place}: {why}{to_do}", f"{place}: {advice}" if advice else "")

@@ -1,0 +1,299 @@
+"""Send events to Redis Streams by XADD (spec/event-log.md 8.4, *Messages*)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from eventlog.config.kafka import PASSWORD, USER
+from eventlog.core.extras import install_command
+from eventlog.core.options import BOOLEAN, MANY, TEXT, WEB_URL, integer, option, shared
+from eventlog.errors import ConfigError, ReceiverUnavailable
+from eventlog.publisher.sinks import TIMEOUT, Opening
+from eventlog.publisher.sinks.messages import (
+    CA_FILE,
+    CLIENT_CERTIFICATE,
+    CLIENT_KEY,
+    DEFAULT_PLACE,
+    Message,
+    MessageSink,
+    Refused,
+    unavailable,
+)
+
+_PORT: Final = 6379
+_MAX_BULK: Final = 512 * 2**20
+"""The server's default of ``proto-max-bulk-len``."""
+
+_ADVICE: Final = {
+    "WRONGPASS": "check EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD",
+    "NOPERM": (
+        "grant the user its rights: ACL SETUSER USER ~STREAM +ping +xadd +multi +exec, with "
+        "wait_replicas +wait, with wait_disk +waitaof"
+    ),
+    "WRONGTYPE": "the key is not a stream: set sink.stream to another key, or delete it",
+    "OOM": "free memory, or raise maxmemory of the server",
+    "READONLY": "the server is a replica: set sink.redis_url to its master",
+    "MOVED": "a cluster is not supported: set sink.redis_url to a single server",
+    "LOADING": "wait until the server has loaded its data",
+}
+"""By the server's error code, what to do."""
+
+_CODES: Final = {
+    "AuthenticationError": "WRONGPASS",
+    "AuthenticationWrongNumberOfArgsError": "WRONGPASS",
+    "NoPermissionError": "NOPERM",
+    "ReadOnlyError": "READONLY",
+    "OutOfMemoryError": "OOM",
+    "BusyLoadingError": "LOADING",
+    "MovedError": "MOVED",
+}
+"""The codes of the client's own classes, whose messages lack them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RedisOptions:
+    """Options of ``[sink]`` of type ``redis``."""
+
+    redis_url: str | None = option(
+        None,
+        WEB_URL,
+        "redis://HOST:PORT/DATABASE, or rediss:// with TLS",
+        example="rediss://redis.example.org:6379/0",
+    )
+    stream: str | None = option(
+        None,
+        TEXT,
+        "the stream of all messages; default: the topic that the format names, else eventlog",
+        example="hr",
+    )
+    max_length: int | None = option(
+        None,
+        integer(1, MANY),
+        "most entries of a stream: the server then removes older ones, read or not; default: all "
+        "stay",
+        example=1_000_000,
+    )
+    wait_replicas: int = option(
+        0, integer(0, 100), "replicas that must have an entry before its rows are marked (WAIT)"
+    )
+    wait_disk: bool = option(
+        False,
+        BOOLEAN,
+        "let the marks wait until the server has synced its append-only file (WAITAOF, Redis 7.2)",
+    )
+    timeout: float = shared(TIMEOUT)
+    ca_file: Path | None = shared(CA_FILE)
+    client_certificate: Path | None = shared(CLIENT_CERTIFICATE)
+    client_key: Path | None = shared(CLIENT_KEY)
+    user: str | None = shared(USER)
+    password: str | None = shared(PASSWORD)
+
+
+class RedisSink(MessageSink):
+    """A sink that adds an entry for each message. The entries of a document are one transaction."""
+
+    name = "redis"
+    title = "Redis Streams"
+    options = RedisOptions
+    needs = {"redis_url": "the address, redis://HOST:PORT"}  # noqa: RUF012 - read only
+    address = ("redis_url", "stream")
+
+    @classmethod
+    def open(cls, options: RedisOptions, opening: Opening) -> RedisSink:
+        return cls(options)
+
+    @classmethod
+    def contradictions(
+        cls, options: RedisOptions, source_of: Callable[[str], str]
+    ) -> Iterator[str]:
+        yield from super().contradictions(options, source_of)
+        if options.user is not None and options.password is None:
+            yield "set EVENTLOG_SINK_PASSWORD too, or leave EVENTLOG_SINK_USER out"
+        if options.redis_url is None:
+            return
+        url = urlsplit(options.redis_url)
+        if "@" in url.netloc:
+            yield (
+                f"{source_of('redis_url')} contains a user or a password; set EVENTLOG_SINK_USER "
+                "and EVENTLOG_SINK_PASSWORD"
+            )
+        elif (
+            url.scheme not in ("redis", "rediss") or not url.hostname or not _is_database(url.path)
+        ):
+            yield f"{source_of('redis_url')} must be like redis://HOST:6379/0, or rediss://"
+        if url.scheme != "rediss":
+            for name in ("ca_file", "client_certificate", "client_key"):
+                if getattr(options, name) is not None:
+                    yield f"{source_of(name)} needs a redis_url with rediss://"
+
+    @classmethod
+    def answer_timeout(cls, options: RedisOptions) -> float:
+        return options.timeout
+
+    @classmethod
+    def try_out(cls, options: RedisOptions, opening: Opening) -> str:
+        """Connect, and count the entries of the stream."""
+        with closing(cls.open(options, opening)) as sink:
+            stream = options.stream or DEFAULT_PLACE
+            with sink._failing():
+                sink._client.ping()
+                try:
+                    length = sink._client.xlen(stream)
+                except sink._redis.exceptions.NoPermissionError:
+                    return f"{sink._shown} answers; the user may not read stream {stream}"
+            return f"{sink._shown} answers; stream {stream} has {length} entries"
+
+    def __init__(self, options: RedisOptions) -> None:
+        """Prepare the connection. Raises ConfigError without the client."""
+        try:
+            import redis
+            from redis.backoff import NoBackoff
+            from redis.retry import Retry
+        except ModuleNotFoundError:
+            raise ConfigError(
+                f"sink redis needs the package redis: {install_command('redis')}"
+            ) from None
+        assert options.redis_url is not None
+        self._redis, self._options, self._shown = redis, options, options.redis_url
+        url = urlsplit(options.redis_url)
+        tls: dict[str, Any] = {}
+        if url.scheme == "rediss":
+            tls = {
+                "connection_class": redis.SSLConnection,
+                "ssl_ca_certs": _text(options.ca_file),
+                "ssl_certfile": _text(options.client_certificate),
+                "ssl_keyfile": _text(options.client_key),
+            }
+        # One connection, since WAIT waits for what this connection has written. The client must
+        # not repeat a command by itself: it would write twice.
+        self._pool = redis.ConnectionPool(
+            host=url.hostname,
+            port=url.port or _PORT,
+            db=int(url.path.strip("/") or 0),
+            username=options.user,
+            password=options.password,
+            socket_timeout=options.timeout,
+            socket_connect_timeout=options.timeout,
+            retry=Retry(NoBackoff(), 0),
+            retry_on_error=[],
+            protocol=2,
+            max_connections=1,
+            redis_connect_func=self._connected,
+            **tls,
+        )
+        self._client: Any = redis.Redis(connection_pool=self._pool)
+        self._connections = 0
+        self._written_on = (
+            0  # the connection of the entries since the last flush, 0 = there are none
+        )
+        self._limit = 0
+
+    def limit(self) -> tuple[int, str]:
+        if not self._limit:
+            try:
+                with self._failing():
+                    found = self._client.config_get("proto-max-bulk-len")
+            except Refused:  # many users may not read the configuration
+                found = {}
+            self._limit = int(found.get("proto-max-bulk-len", _MAX_BULK))
+        return self._limit, "proto-max-bulk-len"
+
+    def size(self, message: Message) -> int:
+        # The limit concerns each value, and all others are small.
+        return max(len(message.body), *(len(value) for _, value in message.named), 0)
+
+    def deliver(self, messages: Sequence[Message]) -> Mapping[str, str]:
+        if not messages:
+            return {}
+        with self._failing():
+            pipeline = self._client.pipeline(transaction=True)
+            for message in messages:
+                pipeline.xadd(
+                    self._options.stream or message.topic or DEFAULT_PLACE,
+                    {**dict(message.named), "value": message.body},
+                    maxlen=self._options.max_length,
+                    approximate=True,
+                )
+            pipeline.execute()
+        if self._written_on not in (0, self._connections):
+            raise self._lost()
+        self._written_on = self._connections
+        return {}
+
+    def flush(self) -> None:
+        """Wait for replicas and disk, where that is configured. Raises ReceiverUnavailable."""
+        written_on, self._written_on = self._written_on, 0
+        replicas, milliseconds = self._options.wait_replicas, int(self._options.timeout * 900)
+        if not written_on or not (replicas or self._options.wait_disk):
+            return
+        with self._failing():
+            if replicas:
+                count = self._client.wait(replicas, milliseconds)
+                if count < replicas:
+                    raise unavailable(
+                        self._shown,
+                        f"{count} of {replicas} replicas have the entries after "
+                        f"{milliseconds / 1000:g} s",
+                        "check the replicas, or sink.wait_replicas",
+                    )
+            if self._options.wait_disk:
+                local, _ = self._client.waitaof(1, 0, milliseconds)
+                if not local:
+                    raise unavailable(
+                        self._shown,
+                        f"the append-only file is not synced after {milliseconds / 1000:g} s",
+                        "check the server's disk and appendfsync",
+                    )
+        if written_on != self._connections:
+            raise self._lost()
+
+    def close(self) -> None:
+        self._written_on = 0
+        self._client.close()
+        self._pool.disconnect()
+
+    def _connected(self, connection: Any) -> None:
+        connection.on_connect()
+        self._connections += 1
+
+    def _lost(self) -> ReceiverUnavailable:
+        """Return the error of entries that nobody has waited for: their connection broke, perhaps
+        by a crash of the server that has lost them.
+        """
+        self._written_on = 0
+        return unavailable(self._shown, "the connection broke before the entries were confirmed")
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """In the block, turn the errors of the client into ReceiverUnavailable, those of the
+        server into ``Refused``.
+        """
+        try:
+            yield
+        except self._redis.RedisError as error:
+            self._pool.disconnect()
+            # The client's errors of a pipeline quote the command, and so values.
+            text = " ".join(str(error).rpartition(" caused error: ")[2].split())[:200]
+            name = type(error).__name__
+            advice = _ADVICE.get(_CODES.get(name, text.partition(" ")[0]), "")
+            if "WAITAOF" in text.upper():
+                advice = "set appendonly yes on a server of Redis 7.2 or later, or no wait_disk"
+            answered = self._redis.ResponseError, self._redis.AuthenticationError
+            if advice or isinstance(error, answered):
+                raise unavailable(self._shown, text, advice, Refused) from None
+            advice = "check sink.redis_url, and that the server runs"
+            raise unavailable(self._shown, text, advice) from None
+
+
+def _is_database(path: str) -> bool:
+    number = path.strip("/")
+    return not number or (number.isascii() and number.isdigit())
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)

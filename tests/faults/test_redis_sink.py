@@ -1,0 +1,245 @@
+"""Events in Redis Streams, on a real server: what an entry has, what is confirmed before a mark, and
+what a user must do (spec/event-log.md 8.4, *Messages*).
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from message_servers import Server, example, program, records, running
+
+from eventlog.config.load import load
+from eventlog.errors import ReceiverUnavailable
+from eventlog.model import Answer, KafkaRecord, Level
+from eventlog.publisher.declared.configured_sink import open_sink, try_receiver
+from eventlog.publisher.sinks.redis import RedisOptions, RedisSink
+from eventlog.testing.sink_kit import *  # noqa: F403
+from eventlog.testing.sink_kit import SinkCase
+
+redis = pytest.importorskip("redis", reason="the package redis is not installed")
+pytestmark = pytest.mark.soak
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with redis_server(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@contextmanager
+def redis_server(directory: Path, *options: str) -> Iterator[Server]:
+    path = program("redis-server")
+
+    def command(port: int, directory: Path) -> list[str]:
+        return [
+            path, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(directory),
+            "--appendonly", "yes", "--appendfsync", "always", "--repl-diskless-sync-delay", "0", *options,
+        ]  # fmt: skip
+
+    with running(command, directory, answers) as server:
+        yield server
+
+
+def answers(port: int) -> bool:
+    try:
+        return bool(client(port).ping())
+    except redis.RedisError:
+        return False
+
+
+def client(port: int) -> Any:
+    return redis.Redis(port=port, protocol=2)
+
+
+@pytest.fixture(autouse=True)
+def empty(request: pytest.FixtureRequest) -> None:
+    if "server" in request.fixturenames or "sink_case" in request.fixturenames:
+        client(request.getfixturevalue("server").port).flushall()
+
+
+def url(server: Server) -> str:
+    return f"redis://127.0.0.1:{server.port}/0"
+
+
+@contextmanager
+def to(server: Server, environ: dict[str, str] | None = None, **options: Any) -> Iterator[Any]:
+    settings = {"type": "redis", "redis_url": url(server), "timeout": 5, **options}
+    with closing(open_sink(load({"sink": settings}, environ or {}), io.StringIO())) as sink:
+        yield sink
+
+
+def entries(server: Server, stream: str = "eventlog") -> list[dict[bytes, bytes]]:
+    return [fields for _, fields in client(server.port).xrange(stream)]
+
+
+@pytest.fixture
+def sink_case(server: Server) -> SinkCase:
+    def received() -> list[str]:
+        ids = [
+            one
+            for entry in entries(server)
+            for one in re.findall(r'event-id="([^"]+)"', entry[b"value"].decode())
+        ]
+        return list(dict.fromkeys(ids))
+
+    options = RedisOptions(url(server), timeout=1)
+    return SinkCase(RedisSink, options, received, server.stopped)
+
+
+def test_an_entry_has_the_event_id_the_key_the_headers_and_the_value(server: Server) -> None:
+    record = KafkaRecord("hr.usr", b"usr,id=1", b"<nds/>", (("traceparent", b"00-1"),))
+    with to(server, stream="hr") as sink:
+        assert sink.send(records(e7=(record,))) == Answer()
+        sink.flush()
+    assert entries(server, "hr") == [{
+        b"event_id": b"7", b"topic": b"hr.usr", b"key": b"usr,id=1", b"traceparent": b"00-1",
+        b"value": b"<nds/>",
+    }]  # fmt: skip
+
+
+def test_without_a_stream_the_topic_of_the_format_names_it(server: Server) -> None:
+    with to(server) as sink:
+        sink.send(records(e1=(KafkaRecord("hr.usr", None, b"a"),), e2=b"b"))
+    assert [len(entries(server, name)) for name in ("hr.usr", "eventlog")] == [1, 1]
+
+
+def test_the_example_of_the_guide_publishes(server: Server) -> None:
+    settings = {**example("redis"), "redis_url": url(server)}
+    with closing(open_sink(load({"sink": settings}, {}), io.StringIO())) as sink:
+        sink.send(records(e1=b"a"))
+        sink.flush()
+    assert len(entries(server, "hr")) == 1
+
+
+def test_a_tombstone_becomes_no_entry(server: Server) -> None:
+    with to(server) as sink:
+        sink.send(records(e1=(KafkaRecord(None, b"k", b"gone"), KafkaRecord(None, b"k", None))))
+    assert [entry[b"value"] for entry in entries(server)] == [b"gone"]
+
+
+def test_a_stream_keeps_all_entries_unless_a_length_is_set(server: Server) -> None:
+    many = records(**{f"e{number}": b"x" for number in range(2000)})
+    for options, left in (({}, 2000), ({"max_length": 500}, 700)):
+        with to(server, stream=f"s{left}", **options) as sink:
+            sink.send(many)
+        assert len(entries(server, f"s{left}")) <= left
+    assert len(entries(server, "s2000")) == 2000
+
+
+def test_a_message_that_is_too_large_is_an_error_of_its_event_and_never_sent(
+    tmp_path: Path,
+) -> None:
+    with redis_server(tmp_path, "--proto-max-bulk-len", "1mb") as server, to(server) as sink:
+        answer = sink.send(records(e1=b"x" * (2**20 + 1), e2=b"y" * 2**20))
+        assert [answer.result(one).level for one in ("1", "2")] == [Level.ERROR, Level.SUCCESS]
+        assert "too_large" in answer.result("1").message
+        assert "1048576, proto-max-bulk-len" in answer.result("1").message
+        assert len(entries(server)) == 1
+
+
+def test_what_was_flushed_outlives_a_kill_of_the_server_and_later_events_follow(
+    server: Server,
+) -> None:
+    with to(server) as sink:
+        sink.send(records(e1=b"a"))
+        sink.flush()
+        with server.killed(), pytest.raises(ReceiverUnavailable, match="and that the server runs"):
+            sink.send(records(e2=b"b"))
+        sink.send(records(e2=b"b"))
+        sink.flush()
+    assert [entry[b"value"] for entry in entries(server)] == [b"a", b"b"]
+
+
+def test_a_flush_after_the_connection_broke_confirms_nothing(server: Server) -> None:
+    with to(server, wait_replicas=1, timeout=0.5) as sink:
+        sink.send(records(e1=b"a"))
+        with server.killed():
+            pass
+        with pytest.raises(ReceiverUnavailable):
+            sink.flush()
+
+
+def test_the_marks_wait_for_replicas(server: Server, tmp_path: Path) -> None:
+    with to(server, wait_replicas=1, timeout=0.3) as sink:
+        sink.send(records(e1=b"a"))
+        with pytest.raises(ReceiverUnavailable, match=r"0 of 1 replicas have the entries"):
+            sink.flush()
+    with redis_server(tmp_path, "--replicaof", "127.0.0.1", str(server.port)) as replica:
+        with to(server, wait_replicas=1, timeout=20) as sink:
+            sink.send(records(e1=b"a"))
+            sink.flush()
+        assert entries(replica)[-1][b"event_id"] == b"1"
+
+
+def test_the_marks_wait_for_the_disk_or_the_server_is_too_old(server: Server) -> None:
+    version = tuple(map(int, client(server.port).info()["redis_version"].split(".")[:2]))
+    with to(server, wait_disk=True) as sink:
+        sink.send(records(e1=b"a"))
+        if version >= (7, 2):
+            sink.flush()
+            return
+        with pytest.raises(ReceiverUnavailable, match=r"Redis 7\.2 or later, or no wait_disk"):
+            sink.flush()
+
+
+@pytest.mark.parametrize(
+    ("setup", "environ", "advice"),
+    [
+        ((), {"PASSWORD": "wr0ng"}, "check EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD"),
+        ((), {"USER": "publisher", "PASSWORD": "wr0ng"}, "check EVENTLOG_SINK_USER"),
+        (
+            ("ACL", "SETUSER", "publisher", "on", ">hush", "~other", "+@all"),
+            {"USER": "publisher", "PASSWORD": "hush"},
+            "grant the user its rights: ACL SETUSER USER ~STREAM +ping +xadd",
+        ),
+        (("SET", "eventlog", "1"), {}, "the key is not a stream: set sink.stream"),
+        (("CONFIG", "SET", "maxmemory", "1"), {}, "free memory, or raise maxmemory"),
+    ],
+)
+def test_a_refusal_of_the_server_names_what_to_do_and_no_secret(
+    server: Server, setup: tuple[str, ...], environ: dict[str, str], advice: str
+) -> None:
+    admin = client(server.port)
+    if setup:
+        admin.execute_command(*setup)
+    variables = {f"EVENTLOG_SINK_{name}": value for name, value in environ.items()}
+    try:
+        with to(server, variables) as sink, pytest.raises(ReceiverUnavailable) as caught:
+            sink.send(records(e1=b"val7e"))
+    finally:
+        admin.config_set("maxmemory", 0)
+        admin.acl_deluser("publisher")
+    message = str(caught.value)
+    assert advice in message
+    assert advice in caught.value.in_short
+    assert not any(secret in message for secret in ("wr0ng", "hush", "val7e"))
+    assert not caught.value.is_suspicious
+
+
+def test_a_user_with_the_rights_that_the_message_names_can_publish(server: Server) -> None:
+    rights = "~eventlog +ping +xadd +multi +exec"
+    admin = client(server.port)
+    admin.execute_command("ACL", "SETUSER", "publisher", "on", ">hush", *rights.split())
+    environ = {"EVENTLOG_SINK_USER": "publisher", "EVENTLOG_SINK_PASSWORD": "hush"}
+    with to(server, environ) as sink:
+        sink.send(records(e1=b"a"))
+        sink.flush()
+    admin.acl_deluser("publisher")
+    assert len(entries(server)) == 1
+
+
+def test_a_trial_reports_the_stream(server: Server) -> None:
+    config = load({"sink": {"type": "redis", "redis_url": url(server)}}, {})
+    assert (
+        try_receiver(config, io.StringIO())
+        == f"{url(server)} answers; stream eventlog has 0 entries"
+    )
+    client(server.port).set("eventlog", "1")
+    with pytest.raises(ReceiverUnavailable, match="the key is not a stream"):
+        try_receiver(config, io.StringIO())

@@ -1,0 +1,130 @@
+"""Real servers of messages for the long tests, each a process in its own directory that a test
+kills and starts again. Debian's packages have them: redis-server, nats-server, rabbitmq-server.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventlog.model import Document, KafkaRecord
+
+GUIDE = Path(__file__).parents[1] / "docs/guides/queues.md"
+
+PATIENCE = 30.0
+"""Seconds that a test would wait for a server."""
+
+
+def program(name: str) -> str:
+    """The path of a server's program, without which a test is skipped."""
+    path = shutil.which(name, path="/usr/sbin:/usr/lib/rabbitmq/bin") or shutil.which(name)
+    if path is None:
+        pytest.skip(f"{name} is not installed: install Debian's package {name}")
+    return path
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Server:
+    """A server at ``port`` whose data are in ``directory``. ``command`` starts it there."""
+
+    def __init__(
+        self,
+        command: Callable[[int, Path], Sequence[str]],
+        directory: Path,
+        answers: Callable[[int], bool],
+        environment: Callable[[int, Path], dict[str, str]] | None = None,
+    ) -> None:
+        self.port, self.directory = free_port(), directory
+        self._command, self._answers = command, answers
+        self._environment = environment
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the server, and wait until it answers."""
+        with (self.directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command(self.port, self.directory), stdout=log, stderr=log, cwd=self.directory,
+                env=None if self._environment is None else self._environment(self.port, self.directory),
+            )  # fmt: skip
+        ends = time.monotonic() + PATIENCE
+        while not self._answers(self.port):
+            assert self._process.poll() is None, (self.directory / "log").read_text()
+            assert time.monotonic() < ends, (self.directory / "log").read_text()
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    @contextmanager
+    def killed(self) -> Iterator[None]:
+        """The server is killed at the start of the block, and started again at its end."""
+        self.kill()
+        try:
+            yield
+        finally:
+            self.start()
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """The server hangs while the block runs."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
+
+
+@contextmanager
+def running(*given: Any) -> Iterator[Server]:
+    server = Server(*given)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+def accepts(port: int) -> bool:
+    """Whether something listens at the port."""
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+def example(name: str) -> dict[str, Any]:
+    """The settings of [sink] that the guide shows for a type."""
+    blocks = re.findall(r"```toml\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+    (found,) = (block for block in map(tomllib.loads, blocks) if block["sink"]["type"] == name)
+    sink: dict[str, Any] = found["sink"]
+    return sink
+
+
+def records(**bodies: bytes | tuple[KafkaRecord, ...]) -> Document:
+    """A document of one record per event-id, each with its own key."""
+    made = [
+        body if isinstance(body, tuple) else (KafkaRecord(None, f"k{name}".encode(), body),)
+        for name, body in bodies.items()
+    ]
+    return Document(1, 1, [name.removeprefix("e") for name in bodies], b"", made)

@@ -1,0 +1,105 @@
+"""What the sinks of queues and streams share, without a server: messages of an event, rounds, sizes,
+settings (spec/event-log.md 8.4, *Messages*).
+"""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from message_servers import GUIDE, example
+
+from eventlog.config.load import load
+from eventlog.errors import ConfigError
+from eventlog.model import KafkaRecord
+from eventlog.publisher.declared.configured_sink import open_sink
+from eventlog.publisher.sinks.messages import Message, messages_of, rounds
+from eventlog.registry import sink_named
+
+SINKS = ("redis",)
+CLIENTS = ("redis",)
+
+
+def message(key: str, topic: str | None = None) -> Message:
+    return Message("7", "7", topic, key.encode(), b"", ())
+
+
+def test_no_round_has_two_messages_of_one_object() -> None:
+    divided = [
+        "".join((one.key or b"").decode() for one in together)
+        for together in rounds(map(message, "abcbbad"))
+    ]
+    assert divided == ["abc", "b", "bad"]
+
+
+def test_the_same_key_in_two_topics_is_two_objects() -> None:
+    assert len(list(rounds([message("a", "usr"), message("a", "grp")]))) == 1
+
+
+def test_a_round_has_a_greatest_number_of_messages() -> None:
+    assert [len(one) for one in rounds(map(message, "abcde"), 2)] == [2, 2, 1]
+
+
+def test_the_last_message_of_an_event_has_its_event_id() -> None:
+    described, changed = KafkaRecord("meta", None, b"m"), KafkaRecord("hr.usr", b"k", b"c")
+    assert [
+        (one.message_id, one.topic, one.body) for one in messages_of("7", [described, changed])
+    ] == [("7-1", "meta", b"m"), ("7", "hr.usr", b"c")]
+    assert [one.message_id for one in messages_of("7", [changed])] == ["7"]
+
+
+def test_a_tombstone_becomes_no_message() -> None:
+    deleted = KafkaRecord(None, b"k", b"d")
+    made = messages_of("7", [deleted, deleted._replace(value=None)])
+    assert [(one.message_id, one.body) for one in made] == [("7", b"d")]
+
+
+@pytest.mark.parametrize("name", SINKS)
+def test_the_example_of_the_guide_is_a_whole_configuration(name: str) -> None:
+    assert load({"sink": example(name)}, {}).sink.type == name
+
+
+def test_each_section_of_the_guide_has_at_most_200_words() -> None:
+    sections = GUIDE.read_text(encoding="utf-8").split("\n## ")[1:]
+    words = {one.partition("\n")[0]: len(one.split()) for one in sections}
+    assert [title for title, count in words.items() if count > 200] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("redis", {}, "redis needs sink.redis_url"),
+        (
+            "redis",
+            {"redis_url": "redis://u:hush@h"},
+            "contains a user or a password; set EVENTLOG_",
+        ),
+        ("redis", {"redis_url": "http://h"}, "must be like redis://HOST:6379/0"),
+        ("redis", {"redis_url": "redis://h/x"}, "must be like redis://HOST:6379/0"),
+        ("redis", {"redis_url": "redis://h", "ca_file": "ca"}, "needs a redis_url with rediss://"),
+        ("redis", {"redis_url": "redis://h", "user": "u"}, "set EVENTLOG_SINK_PASSWORD too"),
+    ],
+)
+def test_wrong_settings_are_refused(name: str, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load({"sink": {"type": name, **settings}}, {})
+    assert message in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+def test_a_configuration_loads_no_client() -> None:
+    modules = ", ".join(sink_named(name).__module__ for name in SINKS)
+    program = f"import sys, {modules}; sys.exit(any(map(sys.modules.get, {CLIENTS})))"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("name", "client"), [*zip(SINKS, CLIENTS, strict=True)])
+def test_without_its_client_a_sink_names_the_command_that_installs_it(
+    name: str, client: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, client, None)
+    with pytest.raises(ConfigError, match=rf"needs the package .*: pip install .*\[{name}\]"):
+        open_sink(load({"sink": example(name)}, {}), io.StringIO())
