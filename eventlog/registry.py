@@ -53,6 +53,7 @@ BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
         "kafka": "eventlog.publisher.sinks.kafka:KafkaSink",
         "python": "eventlog.publisher.sinks.python:CallableSink",
         "objects": "eventlog.publisher.sinks.objects:ObjectsSink",
+        "nats": "eventlog.publisher.sinks.nats:NatsSink",
         "redis": "eventlog.publisher.sinks.redis:RedisSink",
     },
     SOURCES: {

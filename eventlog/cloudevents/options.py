@@ -161,7 +161,7 @@ class PublishOptions(FileOptions):
 def mode_of(chosen: str | None, publishing: Publishing) -> str:
     """Return the mode of events: the option ``chosen``, or if None the usual mode of the sink."""
     if publishing.in_records:
-        return chosen or BINARY
+        return chosen or (BINARY if publishing.has_headers else STRUCTURED)
     return chosen or (
         STRUCTURED if publishing.file_layout == "lines" and not publishing.in_messages else BATCHED
     )

@@ -16,11 +16,11 @@ from eventlog.config.load import load
 from eventlog.errors import ConfigError
 from eventlog.model import KafkaRecord
 from eventlog.publisher.declared.configured_sink import open_sink
-from eventlog.publisher.sinks.messages import Message, messages_of, rounds
+from eventlog.publisher.sinks.messages import Message, header_text, messages_of, rounds
 from eventlog.registry import sink_named
 
-SINKS = ("redis",)
-CLIENTS = ("redis",)
+SINKS = ("nats", "redis")
+CLIENTS = ("nats", "redis")
 
 
 def message(key: str, topic: str | None = None) -> Message:
@@ -57,6 +57,10 @@ def test_a_tombstone_becomes_no_message() -> None:
     assert [(one.message_id, one.body) for one in made] == [("7", b"d")]
 
 
+def test_a_header_is_ascii_without_line_breaks() -> None:
+    assert header_text("usr,id=Ü 100%\n".encode()) == "usr,id=%C3%9C 100%25%0A"
+
+
 @pytest.mark.parametrize("name", SINKS)
 def test_the_example_of_the_guide_is_a_whole_configuration(name: str) -> None:
     assert load({"sink": example(name)}, {}).sink.type == name
@@ -71,6 +75,16 @@ def test_each_section_of_the_guide_has_at_most_200_words() -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
+        ("nats", {}, "nats needs sink.nats_url"),
+        ("nats", {"nats_url": "nats://u:hush@h"}, "contains a user, a password or a token; set"),
+        ("nats", {"nats_url": "nats://h,http://h"}, "must be like nats://HOST:4222"),
+        ("nats", {"nats_url": "nats://h", "ca_file": "ca"}, "needs a nats_url with tls://"),
+        ("nats", {"nats_url": "nats://h", "user": "u"}, "set both EVENTLOG_SINK_USER and"),
+        (
+            "nats",
+            {"nats_url": "nats://h", "token": "hush", "credentials_file": "c"},
+            "exclude each other",
+        ),
         ("redis", {}, "redis needs sink.redis_url"),
         (
             "redis",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple, TextIO
 
 from eventlog.changes.format import Format
+from eventlog.config.kinds import SECRET
 from eventlog.core.options import Option, choice, number
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Document, EventResult
@@ -27,6 +28,7 @@ TIMEOUT: Final = Option(
     "seconds within which a document must be answered, or a record acknowledged by Kafka (at "
     "least 2)",
 )  # fmt: skip
+TOKEN: Final = Option(None, SECRET, "token; over HTTP a bearer token", secret=True)
 """Options that several sinks declare."""
 
 

@@ -47,7 +47,7 @@ from eventlog.core.secrets import referenced_secret
 from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.files.compression import COMPRESSIONS
 from eventlog.model import LEVELS, Answer, Document, EventResult, Level, answer_of, max_statuses
-from eventlog.publisher.sinks import FILE_LAYOUT, TIMEOUT, Opening, Sink
+from eventlog.publisher.sinks import FILE_LAYOUT, TIMEOUT, TOKEN, Opening, Sink
 from eventlog.registry import format_named
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class HttpOptions:
         16 * 1024 * 1024, integer(1024, MANY), "largest answer that is read, bytes"
     )
     oauth: OAuthOptions | None = shared(OAUTH)
-    token: str | None = option(None, SECRET, "bearer token", secret=True)
+    token: str | None = shared(TOKEN)
     user: str | None = shared(USER)
     password: str | None = shared(PASSWORD)
 

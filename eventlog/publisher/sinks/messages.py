@@ -4,9 +4,11 @@ Amazon SQS have in common (spec/event-log.md 8.4, *Messages*).
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
+from urllib.parse import quote
 
 from eventlog.core.options import PATH, Option
 from eventlog.errors import ReceiverUnavailable
@@ -102,8 +104,9 @@ class MessageSink(Sink):
     confirmed it. A message that is larger than the server takes is not sent: its event is an error.
     """
 
+    # Without headers for attributes, so that a CloudEvent is structured, the one mode that the
+    # bindings of all these protocols read alike.
     takes_records = True
-    has_headers = True
     span_kind = "PRODUCER"
 
     @abstractmethod
@@ -152,6 +155,14 @@ class MessageSink(Sink):
                 accepted += messages
         refused |= {event_id: _error(why) for event_id, why in self.deliver(accepted).items()}
         return Answer(refused)
+
+
+def header_text(value: bytes) -> str:
+    """Return a value as a header of ASCII without line breaks; other characters are
+    percent-encoded.
+    """
+    text = value.decode("utf-8", "replace")
+    return re.sub(r"[^ -~]|%|^ | $", lambda found: quote(found[0], safe=""), text)
 
 
 def _error(why: str) -> EventResult:

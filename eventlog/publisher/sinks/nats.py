@@ -1,0 +1,341 @@
+"""Send events to streams of NATS JetStream (spec/event-log.md 8.4, *Messages*).
+
+The client is asynchronous: its loop runs in a thread, which also answers the server's pings while
+the publisher waits for the database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
+
+from eventlog.config.kafka import PASSWORD, USER
+from eventlog.core.clock import start_thread
+from eventlog.core.extras import install_command
+from eventlog.core.options import PATH, TEXT, WEB_URL, option, shared
+from eventlog.errors import ConfigError, ReceiverUnavailable
+from eventlog.publisher.sinks import TIMEOUT, TOKEN, Opening
+from eventlog.publisher.sinks.messages import (
+    CA_FILE,
+    CLIENT_CERTIFICATE,
+    CLIENT_KEY,
+    DEFAULT_PLACE,
+    Message,
+    MessageSink,
+    Refused,
+    header_text,
+    rounds,
+    unavailable,
+)
+
+_AT_ONCE: Final = 256
+"""The most messages that wait for their confirmation."""
+
+_MESSAGE_TOO_LARGE: Final = 10054
+_FULL: Final = (10077, 10047, 10023)
+"""JetStream's error codes: a stream at its limits, a server without room."""
+
+_PATIENCE: Final = 5.0
+"""The seconds that the loop has, in addition to the timeout of an answer, to return it."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class NatsOptions:
+    """Options of ``[sink]`` of type ``nats``."""
+
+    nats_url: str | None = option(
+        None,
+        WEB_URL,
+        "nats://HOST:PORT, or tls:// with TLS; of a cluster several, comma-separated",
+        example="tls://nats.example.org:4222",
+    )
+    subject: str | None = option(
+        None,
+        TEXT,
+        "the subject of all messages; default: the topic that the format names, else eventlog",
+        example="hr.changes",
+    )
+    credentials_file: Path | None = option(
+        None,
+        PATH,
+        "credentials of the user, as nsc writes them",
+        example="/etc/eventlog/nats.creds",
+    )
+    timeout: float = shared(TIMEOUT)
+    ca_file: Path | None = shared(CA_FILE)
+    client_certificate: Path | None = shared(CLIENT_CERTIFICATE)
+    client_key: Path | None = shared(CLIENT_KEY)
+    token: str | None = shared(TOKEN)
+    user: str | None = shared(USER)
+    password: str | None = shared(PASSWORD)
+
+
+class NatsSink(MessageSink):
+    """A sink that publishes to a subject, and waits until the stream that takes it has answered.
+    The stream recognizes a message that comes again by its event-id, within its own window.
+    """
+
+    name = "nats"
+    title = "NATS JetStream"
+    options = NatsOptions
+    needs = {"nats_url": "the address, nats://HOST:PORT"}  # noqa: RUF012 - read only
+    address = ("nats_url", "subject")
+
+    @classmethod
+    def open(cls, options: NatsOptions, opening: Opening) -> NatsSink:
+        return cls(options)
+
+    @classmethod
+    def contradictions(cls, options: NatsOptions, source_of: Callable[[str], str]) -> Iterator[str]:
+        yield from super().contradictions(options, source_of)
+        if (options.user is None) != (options.password is None):
+            yield "set both EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD, or neither"
+        ways = (options.user, options.token, options.credentials_file)
+        if sum(one is not None for one in ways) > 1:
+            yield (
+                "EVENTLOG_SINK_USER, EVENTLOG_SINK_TOKEN and sink.credentials_file exclude each "
+                "other; keep one"
+            )
+        urls = [] if options.nats_url is None else _servers(options.nats_url)
+        for url in map(urlsplit, urls):
+            if "@" in url.netloc:
+                yield (
+                    f"{source_of('nats_url')} contains a user, a password or a token; set "
+                    "EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD, or EVENTLOG_SINK_TOKEN"
+                )
+            elif url.scheme not in ("nats", "tls") or not url.hostname:
+                yield f"{source_of('nats_url')} must be like nats://HOST:4222, or tls://"
+        if not any(url.startswith("tls:") for url in urls):
+            for name in ("ca_file", "client_certificate", "client_key"):
+                if getattr(options, name) is not None:
+                    yield f"{source_of(name)} needs a nats_url with tls://"
+
+    @classmethod
+    def answer_timeout(cls, options: NatsOptions) -> float:
+        return options.timeout
+
+    @classmethod
+    def try_out(cls, options: NatsOptions, opening: Opening) -> str:
+        """Connect, and find the stream that takes the subject."""
+        with closing(cls.open(options, opening)) as sink:
+            found = sink._run(sink._stream_of(options.subject or DEFAULT_PLACE))
+            return f"{sink._shown} answers; {found}"
+
+    def __init__(self, options: NatsOptions) -> None:
+        """Prepare the client. Raises ConfigError without it, and for files of TLS."""
+        try:
+            import nats
+            import nats.js.errors
+        except ModuleNotFoundError:
+            raise ConfigError(
+                f"sink nats needs the package nats-py: {install_command('nats')}"
+            ) from None
+        assert options.nats_url is not None
+        self._nats: Any = nats
+        self._options, self._shown = options, options.nats_url
+        self._tls = None
+        if "tls:" in options.nats_url:
+            from eventlog.transport.tls import tls_context
+
+            self._tls = tls_context(
+                "sink", options.ca_file, options.client_certificate, options.client_key
+            )
+        self._loop = asyncio.new_event_loop()
+        self._thread = start_thread(self._loop.run_forever, "nats")
+        self._client: Any = None  # None = not connected
+        self._failed: asyncio.Future[None] | None = None
+        """The failure of the connection, which no answer reports."""
+
+    def limit(self) -> tuple[int, str]:
+        return self._run(self._connected()).max_payload, "max_payload"
+
+    def size(self, message: Message) -> int:
+        # "NATS/1.0", a line per header, and an empty line.
+        headers = _headers(message).items()
+        lines = sum(len(name) + len(value) + len(": \r\n") for name, value in headers)
+        return len(b"NATS/1.0\r\n\r\n") + lines + len(message.body)
+
+    def deliver(self, messages: Sequence[Message]) -> Mapping[str, str]:
+        refused: dict[str, str] = {}
+        for together in rounds(messages, _AT_ONCE):
+            refused |= self._run(self._publish(together))
+        return refused
+
+    def close(self) -> None:
+        if self._loop.is_closed():
+            return
+        with suppress(ReceiverUnavailable):
+            self._run(self._disconnect())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_PATIENCE)
+        self._loop.close()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the loop. Raises ReceiverUnavailable."""
+        doing = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return doing.result(2 * self._options.timeout + _PATIENCE)
+        except (TimeoutError, CancelledError):
+            doing.cancel()
+            raise unavailable(self._shown, "the client does not return") from None
+
+    # --- in the loop ---
+
+    async def _connected(self) -> Any:
+        """Return the connected client. Raises ReceiverUnavailable."""
+        if self._client is not None and self._client.is_connected:
+            return self._client
+        await self._disconnect()
+        client, options = self._nats.NATS(), self._options
+        self._failed = self._loop.create_future()
+        given: dict[str, Any] = {"token": options.token} if options.token is not None else {}
+        if options.user is not None:
+            given = {"user": options.user, "password": options.password}
+        if options.credentials_file is not None:
+            given = {"user_credentials": str(options.credentials_file)}
+        if self._tls is not None:
+            given["tls"] = self._tls
+        # It connects again only with the next message: what it has buffered by itself could arrive
+        # after later messages.
+        try:
+            await asyncio.wait_for(
+                client.connect(
+                    _servers(self._shown),
+                    name="eventlog",
+                    allow_reconnect=False,
+                    max_reconnect_attempts=1,
+                    reconnect_time_wait=0,
+                    connect_timeout=options.timeout,
+                    error_cb=self._note,
+                    disconnected_cb=self._note,
+                    **given,
+                ),
+                options.timeout,
+            )
+        except (OSError, TimeoutError, ValueError, self._nats.errors.Error) as error:
+            with suppress(Exception):
+                await client.close()
+            noted = self._failed.exception() if self._failed.done() else None
+            raise self._error(noted or error) from None
+        self._client = client
+        return client
+
+    async def _disconnect(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            with suppress(Exception):
+                await asyncio.wait_for(client.close(), self._options.timeout)
+
+    async def _note(self, error: Exception | None = None) -> None:
+        """Note an error of the connection."""
+        if self._failed is not None and not self._failed.done():
+            self._failed.set_exception(error or ConnectionError("the connection ended"))
+            self._failed.exception()  # read, so that nothing reports it as forgotten
+
+    async def _publish(self, messages: Sequence[Message]) -> dict[str, str]:
+        """Send messages at once. Return the reasons of refused events."""
+        stream = (await self._connected()).jetstream(timeout=self._options.timeout)
+        assert self._failed is not None
+        answers: asyncio.Future[list[Any]] = asyncio.gather(
+            *(
+                stream.publish(
+                    self._options.subject or message.topic or DEFAULT_PLACE,
+                    message.body,
+                    headers=_headers(message),
+                )
+                for message in messages
+            ),
+            return_exceptions=True,
+        )
+        waited: set[asyncio.Future[Any]] = {answers, self._failed}
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        if not answers.done():
+            answers.cancel()
+            with suppress(asyncio.CancelledError):
+                await answers
+            failure = self._failed.exception()
+            await self._disconnect()
+            raise self._error(failure, messages) from None
+        refused: dict[str, str] = {}
+        for message, answer in zip(messages, answers.result(), strict=True):
+            if getattr(answer, "err_code", None) == _MESSAGE_TOO_LARGE:
+                refused[message.event_id] = (
+                    "too_large: the stream takes no message of this size (max_msg_size)"
+                )
+            elif isinstance(answer, BaseException):
+                await self._disconnect()
+                raise self._error(answer, messages) from None
+        return refused
+
+    async def _stream_of(self, subject: str) -> str:
+        """Return the stream that takes a subject, in words. Raises ReceiverUnavailable."""
+        stream = (await self._connected()).jetstream(timeout=self._options.timeout)
+        try:
+            name = await stream.find_stream_name_by_subject(subject)
+            config = (await stream.stream_info(name)).config
+        except self._nats.js.errors.NotFoundError:
+            raise self._error(self._nats.js.errors.NoStreamResponseError()) from None
+        except self._nats.errors.Error as error:
+            return f"the user may not ask for its streams ({_words(error)})"
+        window = config.duplicate_window or 0
+        return (
+            f"stream {name} takes {subject}, and recognizes a message that comes again within "
+            f"{window:g} s"
+        )
+
+    def _error(
+        self, error: BaseException | None, messages: Sequence[Message] = ()
+    ) -> ReceiverUnavailable:
+        """Return the error for one of the client."""
+        errors, stream_errors = self._nats.errors, self._nats.js.errors
+        topics = {self._options.subject or one.topic or DEFAULT_PLACE for one in messages}
+        subject = min(topics, default=self._options.subject or DEFAULT_PLACE)
+        text, lower = _words(error), _words(error).lower()
+        if isinstance(error, stream_errors.NoStreamResponseError):
+            text = f"no stream takes the subject {subject}"
+            advice = f"make one, such as: nats stream add EVENTLOG --subjects '{subject}'"
+        elif isinstance(error, errors.AuthorizationError) or "authorization violation" in lower:
+            text, advice = (
+                "the server refuses the user",
+                "check EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD, EVENTLOG_SINK_TOKEN or "
+                "sink.credentials_file",
+            )
+        elif "permissions violation" in lower:
+            advice = f'permit the user: publish = ["{subject}"], subscribe = ["_INBOX.>"]'
+        elif isinstance(error, errors.BadSubjectError):
+            text, advice = f"{subject} is not a subject", "set sink.subject"
+        elif getattr(error, "err_code", None) in _FULL:
+            advice = "raise the limits of the stream, or of the server's storage"
+        elif isinstance(error, TimeoutError | asyncio.TimeoutError | errors.TimeoutError):
+            text = f"no answer within {self._options.timeout:g} s"
+            advice = "check that the server runs, and that JetStream has its majority"
+            return unavailable(self._shown, text, advice)
+        elif isinstance(error, stream_errors.APIError):
+            return unavailable(self._shown, text, "", Refused)
+        else:
+            return unavailable(self._shown, text, "check sink.nats_url, and that the server runs")
+        return unavailable(self._shown, text, advice, Refused)
+
+
+def _servers(urls: str) -> list[str]:
+    return [url.strip() for url in urls.split(",")]
+
+
+def _headers(message: Message) -> dict[str, str]:
+    headers = {name: header_text(value) for name, value in message.named}
+    if message.message_id:
+        headers["Nats-Msg-Id"] = header_text(message.message_id.encode())
+    return headers
+
+
+def _words(error: BaseException | None) -> str:
+    text = " ".join(str(error or "").split())[:200]
+    return text or type(error).__name__

@@ -1,0 +1,233 @@
+"""Events in streams of NATS JetStream, on a real server: what a message has, what is confirmed, and
+what a user must do (spec/event-log.md 8.4, *Messages*).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import re
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from message_servers import Server, accepts, example, program, records, running
+
+from eventlog.config.load import load
+from eventlog.errors import ReceiverUnavailable
+from eventlog.model import Answer, KafkaRecord, Level
+from eventlog.publisher.declared.configured_sink import open_sink, try_receiver
+from eventlog.publisher.sinks.nats import NatsOptions, NatsSink
+from eventlog.testing.sink_kit import *  # noqa: F403
+from eventlog.testing.sink_kit import SinkCase
+
+nats = pytest.importorskip("nats", reason="the package nats-py is not installed")
+pytestmark = pytest.mark.soak
+
+CONFIGURATION = """
+max_payload: 262144
+jetstream { store_dir: "%s" }
+authorization {
+  users = [
+    { user: admin, password: admin }
+    { user: publisher, password: hush, permissions: { publish: ["eventlog"], subscribe: ["_INBOX.>"] } }
+    { user: other, password: hush, permissions: { publish: ["other"], subscribe: ["_INBOX.>"] } }
+  ]
+}
+no_auth_user: admin
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    path, directory = program("nats-server"), tmp_path_factory.mktemp("nats")
+    (directory / "nats.conf").write_text(CONFIGURATION % (directory / "store"))
+
+    def command(port: int, directory: Path) -> list[str]:
+        return [path, "-a", "127.0.0.1", "-p", str(port), "-c", str(directory / "nats.conf")]
+
+    with running(command, directory, accepts) as server:
+        yield server
+
+
+def asked(server: Server, question: Any) -> Any:
+    """The answer to a coroutine function of JetStream's context."""
+
+    async def ask() -> Any:
+        client = await nats.connect(url(server), user="admin", password="admin")
+        try:
+            return await question(client.jetstream())
+        finally:
+            await client.close()
+
+    return asyncio.run(ask())
+
+
+def url(server: Server) -> str:
+    return f"nats://127.0.0.1:{server.port}"
+
+
+@pytest.fixture(autouse=True)
+def stream(server: Server) -> None:
+    """An empty stream of the subjects eventlog, hr.>."""
+
+    async def make(context: Any) -> None:
+        for name in [one.config.name for one in await context.streams_info()]:
+            await context.delete_stream(name)
+        await context.add_stream(name="EVENTLOG", subjects=["eventlog", "hr.>"])
+
+    asked(server, make)
+
+
+def stored(server: Server) -> list[Any]:
+    async def read(context: Any) -> list[Any]:
+        last = (await context.stream_info("EVENTLOG")).state.last_seq
+        return [await context.get_msg("EVENTLOG", number) for number in range(1, last + 1)]
+
+    found: list[Any] = asked(server, read)
+    return found
+
+
+@contextmanager
+def to(server: Server, environ: dict[str, str] | None = None, **options: Any) -> Iterator[Any]:
+    settings = {"type": "nats", "nats_url": url(server), "timeout": 5, **options}
+    with closing(open_sink(load({"sink": settings}, environ or {}), io.StringIO())) as sink:
+        yield sink
+
+
+@pytest.fixture
+def sink_case(server: Server) -> SinkCase:
+    def received() -> list[str]:
+        return [
+            one
+            for message in stored(server)
+            for one in re.findall(r'event-id="([^"]+)"', message.data.decode())
+        ]
+
+    return SinkCase(NatsSink, NatsOptions(url(server), timeout=1), received, server.stopped)
+
+
+def test_a_message_has_the_event_id_the_key_the_headers_and_the_body(server: Server) -> None:
+    record = KafkaRecord("hr.usr", "usr,id=Ü\n".encode(), b"<nds/>", (("traceparent", b"00-1"),))
+    with to(server) as sink:
+        assert sink.send(records(e7=(record,))) == Answer()
+    (message,) = stored(server)
+    assert (message.subject, message.data) == ("hr.usr", b"<nds/>")
+    assert message.headers == {
+        "Nats-Msg-Id": "7", "event_id": "7", "topic": "hr.usr", "key": "usr,id=%C3%9C%0A",
+        "traceparent": "00-1",
+    }  # fmt: skip
+
+
+def test_the_example_of_the_guide_publishes(server: Server) -> None:
+    settings = {**example("nats"), "nats_url": url(server)}
+    with closing(open_sink(load({"sink": settings}, {}), io.StringIO())) as sink:
+        sink.send(records(e1=b"a"))
+    assert [message.subject for message in stored(server)] == ["hr.changes"]
+
+
+def test_a_message_that_comes_again_is_stored_once(server: Server) -> None:
+    for _ in range(2):
+        with to(server) as sink:
+            sink.send(records(e1=b"a", e2=b"b"))
+    assert len(stored(server)) == 2
+
+
+def test_events_of_one_object_keep_their_order(server: Server) -> None:
+    made = {f"e{number}": (KafkaRecord(None, b"k", b"%d" % number),) for number in range(50)}
+    with to(server) as sink:
+        sink.send(records(**made))
+    assert [message.data for message in stored(server)] == [b"%d" % number for number in range(50)]
+
+
+def test_a_message_that_is_too_large_is_an_error_of_its_event_and_never_sent(
+    server: Server,
+) -> None:
+    with to(server) as sink:
+        answer = sink.send(records(e1=b"x" * 262_100, e2=b"y" * 262_000, e3=b"z"))
+    levels = [answer.result(one).level for one in ("1", "2", "3")]
+    assert levels == [Level.ERROR, Level.SUCCESS, Level.SUCCESS]
+    assert "too_large" in answer.result("1").message
+    assert "262144, max_payload" in answer.result("1").message
+    assert len(stored(server)) == 2
+
+
+def test_a_message_that_the_stream_alone_does_not_take_is_an_error_of_its_event(
+    server: Server,
+) -> None:
+    asked(server, lambda context: context.update_stream(
+        name="EVENTLOG", subjects=["eventlog"], max_msg_size=1000
+    ))  # fmt: skip
+    with to(server) as sink:
+        answer = sink.send(records(e1=b"x" * 2000, e2=b"y"))
+    assert [answer.result(one).level for one in ("1", "2")] == [Level.ERROR, Level.SUCCESS]
+    assert "too_large: the stream takes no message of this size" in answer.result("1").message
+
+
+def test_what_was_confirmed_outlives_a_kill_of_the_server_and_later_events_follow(
+    server: Server,
+) -> None:
+    with to(server, timeout=2) as sink:
+        sink.send(records(e1=b"a"))
+        with server.killed(), pytest.raises(ReceiverUnavailable):
+            sink.send(records(e2=b"b"))
+        sink.send(records(e2=b"b"))
+    assert [message.data for message in stored(server)] == [b"a", b"b"]
+
+
+def test_a_full_stream_makes_everything_wait(server: Server) -> None:
+    asked(server, lambda context: context.update_stream(
+        name="EVENTLOG", subjects=["eventlog"], max_msgs=1, discard="new"
+    ))  # fmt: skip
+    with to(server) as sink:
+        sink.send(records(e1=b"a"))
+        with pytest.raises(ReceiverUnavailable, match="raise the limits of the stream"):
+            sink.send(records(e2=b"b"))
+
+
+@pytest.mark.parametrize(
+    ("options", "environ", "advice"),
+    [
+        ({"subject": "nowhere"}, {}, "nats stream add EVENTLOG --subjects 'nowhere'"),
+        ({"subject": "a b"}, {}, "a b is not a subject; set sink.subject"),
+        ({}, {"USER": "publisher", "PASSWORD": "wr0ng"}, "check EVENTLOG_SINK_USER"),
+        ({}, {"TOKEN": "wr0ng"}, "EVENTLOG_SINK_TOKEN or sink.credentials_file"),
+        (
+            {}, {"USER": "other", "PASSWORD": "hush"},
+            'permit the user: publish = ["eventlog"], subscribe = ["_INBOX.>"]',
+        ),
+    ],
+)  # fmt: skip
+def test_a_refusal_of_the_server_names_what_to_do_and_no_secret(
+    server: Server, options: dict[str, Any], environ: dict[str, str], advice: str
+) -> None:
+    variables = {f"EVENTLOG_SINK_{name}": value for name, value in environ.items()}
+    with to(server, variables, **options) as sink, pytest.raises(ReceiverUnavailable) as caught:
+        sink.send(records(e1=b"val7e"))
+    message = str(caught.value)
+    assert advice in message
+    assert advice in caught.value.in_short or "is not a subject" in advice
+    assert not any(secret in message for secret in ("wr0ng", "hush", "val7e"))
+    assert not caught.value.is_suspicious
+
+
+def test_a_user_with_the_permissions_that_the_message_names_can_publish(server: Server) -> None:
+    environ = {"EVENTLOG_SINK_USER": "publisher", "EVENTLOG_SINK_PASSWORD": "hush"}
+    with to(server, environ) as sink:
+        sink.send(records(e1=b"a"))
+    assert len(stored(server)) == 1
+
+
+def test_a_trial_reports_the_stream_and_its_window(server: Server) -> None:
+    def trial(**options: Any) -> str | None:
+        sink = {"type": "nats", "nats_url": url(server), "timeout": 2, **options}
+        return try_receiver(load({"sink": sink}, {}), io.StringIO())
+
+    found = trial()
+    assert found is not None
+    assert "stream EVENTLOG takes eventlog, and recognizes" in found
+    assert found.endswith("within 120 s")
+    with pytest.raises(ReceiverUnavailable, match="nats stream add EVENTLOG --subjects 'x'"):
+        trial(subject="x")
