@@ -54,6 +54,7 @@ BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
         "python": "eventlog.publisher.sinks.python:CallableSink",
         "objects": "eventlog.publisher.sinks.objects:ObjectsSink",
         "nats": "eventlog.publisher.sinks.nats:NatsSink",
+        "rabbitmq": "eventlog.publisher.sinks.rabbitmq:RabbitSink",
         "redis": "eventlog.publisher.sinks.redis:RedisSink",
     },
     SOURCES: {

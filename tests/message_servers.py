@@ -4,6 +4,8 @@ kills and starts again. Debian's packages have them: redis-server, nats-server, 
 
 from __future__ import annotations
 
+import os
+import random
 import re
 import shutil
 import signal
@@ -12,7 +14,7 @@ import subprocess
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +30,19 @@ PATIENCE = 30.0
 
 def program(name: str) -> str:
     """The path of a server's program, without which a test is skipped."""
-    path = shutil.which(name, path="/usr/sbin:/usr/lib/rabbitmq/bin") or shutil.which(name)
+    path = shutil.which(name, path="/usr/lib/rabbitmq/bin:/usr/sbin") or shutil.which(name)
     if path is None:
         pytest.skip(f"{name} is not installed: install Debian's package {name}")
     return path
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that no client gets: one that asks for a server there would connect to itself."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Server:
@@ -60,7 +64,7 @@ class Server:
         """Start the server, and wait until it answers."""
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                self._command(self.port, self.directory), stdout=log, stderr=log, cwd=self.directory,
+                self._command(self.port, self.directory), stdout=log, stderr=log, cwd=self.directory, start_new_session=True,
                 env=None if self._environment is None else self._environment(self.port, self.directory),
             )  # fmt: skip
         ends = time.monotonic() + PATIENCE
@@ -71,7 +75,7 @@ class Server:
 
     def kill(self) -> None:
         assert self._process is not None
-        self._process.kill()
+        os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     @contextmanager
@@ -87,11 +91,11 @@ class Server:
     def stopped(self) -> Iterator[None]:
         """The server hangs while the block runs."""
         assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
+        os.killpg(self._process.pid, signal.SIGSTOP)
         try:
             yield
         finally:
-            self._process.send_signal(signal.SIGCONT)
+            os.killpg(self._process.pid, signal.SIGCONT)
 
 
 @contextmanager

@@ -286,7 +286,7 @@ def store() -> Iterator[Store]:
         yield made
 
 
-OF_SERVERS = ("nats", "redis")
+OF_SERVERS = ("nats", "rabbitmq", "redis")
 """The sinks of queues and streams: tests of the soak try each on its server."""
 
 FOLLOWED = [name for name in names(SOURCES) if not source_named(name).is_log]

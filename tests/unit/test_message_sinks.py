@@ -19,8 +19,8 @@ from eventlog.publisher.declared.configured_sink import open_sink
 from eventlog.publisher.sinks.messages import Message, header_text, messages_of, rounds
 from eventlog.registry import sink_named
 
-SINKS = ("nats", "redis")
-CLIENTS = ("nats", "redis")
+SINKS = ("nats", "rabbitmq", "redis")
+CLIENTS = ("nats", "pika", "redis")
 
 
 def message(key: str, topic: str | None = None) -> Message:
@@ -85,6 +85,12 @@ def test_each_section_of_the_guide_has_at_most_200_words() -> None:
             {"nats_url": "nats://h", "token": "hush", "credentials_file": "c"},
             "exclude each other",
         ),
+        ("rabbitmq", {}, "rabbitmq needs sink.amqp_url"),
+        ("rabbitmq", {"amqp_url": "amqp://u:hush@h"}, "contains a user or a password; set"),
+        ("rabbitmq", {"amqp_url": "http://h"}, "must be like amqp://HOST:5672/VHOST"),
+        ("rabbitmq", {"amqp_url": "amqp://h/a/b"}, "must be like amqp://HOST:5672/VHOST"),
+        ("rabbitmq", {"amqp_url": "amqp://h", "ca_file": "ca"}, "an amqp_url with amqps://"),
+        ("rabbitmq", {"amqp_url": "amqp://h", "user": "u"}, "set both EVENTLOG_SINK_USER and"),
         ("redis", {}, "redis needs sink.redis_url"),
         (
             "redis",

@@ -1,0 +1,484 @@
+"""Send events to RabbitMQ with publisher confirms (spec/event-log.md 8.4, *Messages*).
+
+The connection lives in a thread of its client's loop, which sends heartbeats while the publisher
+waits for the database.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from eventlog.config.kafka import PASSWORD, USER
+from eventlog.core.clock import start_thread
+from eventlog.core.extras import install_command
+from eventlog.core.options import MANY, TEXT, WEB_URL, integer, option, shared
+from eventlog.errors import ConfigError, ReceiverUnavailable
+from eventlog.publisher.sinks import TIMEOUT, Opening
+from eventlog.publisher.sinks.messages import (
+    CA_FILE,
+    CLIENT_CERTIFICATE,
+    CLIENT_KEY,
+    DEFAULT_PLACE,
+    Message,
+    MessageSink,
+    Refused,
+    rounds,
+    unavailable,
+)
+
+_AT_ONCE: Final = 256
+"""The most messages that wait for their confirmation."""
+
+_LONGEST_ID: Final = 255
+"""The most bytes of a short text of AMQP."""
+
+_MAX_SIZE: Final = re.compile(r"larger than (?:configured )?max size\D*([0-9]+)")
+_PATIENCE: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class RabbitOptions:
+    """Options of ``[sink]`` of type ``rabbitmq``."""
+
+    amqp_url: str | None = option(
+        None,
+        WEB_URL,
+        "amqp://HOST:PORT/VHOST, or amqps:// with TLS",
+        example="amqps://rabbitmq.example.org:5671/hr",
+    )
+    exchange: str | None = option(
+        None, TEXT, "the exchange; default: the one that leads to each queue by its name",
+        example="hr",
+    )  # fmt: skip
+    routing_key: str | None = option(
+        None,
+        TEXT,
+        "the routing key of all messages; default: the topic that the format names, else eventlog",
+        example="hr.changes",
+    )
+    max_message_bytes: int = option(
+        16 * 2**20,
+        integer(1024, MANY),
+        "largest message that is sent, bytes; not more than max_message_size of the server",
+    )
+    timeout: float = shared(TIMEOUT)
+    ca_file: Path | None = shared(CA_FILE)
+    client_certificate: Path | None = shared(CLIENT_CERTIFICATE)
+    client_key: Path | None = shared(CLIENT_KEY)
+    user: str | None = shared(USER)
+    password: str | None = shared(PASSWORD)
+
+
+class RabbitSink(MessageSink):
+    """A sink that publishes persistent, mandatory messages, and waits until the server has
+    confirmed them. A message that no queue takes is returned before it is confirmed, so both are
+    waited for.
+    """
+
+    name = "rabbitmq"
+    title = "RabbitMQ"
+    options = RabbitOptions
+    needs = {"amqp_url": "the address, amqp://HOST:PORT/VHOST"}  # noqa: RUF012 - read only
+    address = ("amqp_url", "exchange", "routing_key")
+
+    @classmethod
+    def open(cls, options: RabbitOptions, opening: Opening) -> RabbitSink:
+        return cls(options)
+
+    @classmethod
+    def contradictions(
+        cls, options: RabbitOptions, source_of: Callable[[str], str]
+    ) -> Iterator[str]:
+        yield from super().contradictions(options, source_of)
+        if (options.user is None) != (options.password is None):
+            yield "set both EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD, or neither"
+        if options.amqp_url is None:
+            return
+        url = urlsplit(options.amqp_url)
+        if "@" in url.netloc:
+            yield (
+                f"{source_of('amqp_url')} contains a user or a password; set EVENTLOG_SINK_USER "
+                "and EVENTLOG_SINK_PASSWORD"
+            )
+        elif url.scheme not in ("amqp", "amqps") or not url.hostname or "/" in url.path[1:]:
+            yield f"{source_of('amqp_url')} must be like amqp://HOST:5672/VHOST, or amqps://"
+        if url.scheme != "amqps":
+            for name in ("ca_file", "client_certificate", "client_key"):
+                if getattr(options, name) is not None:
+                    yield f"{source_of(name)} needs an amqp_url with amqps://"
+
+    @classmethod
+    def answer_timeout(cls, options: RabbitOptions) -> float:
+        return options.timeout
+
+    @classmethod
+    def try_out(cls, options: RabbitOptions, opening: Opening) -> str:
+        """Connect, and find the exchange, or without one the queue."""
+        with closing(cls.open(options, opening)) as sink:
+            return f"{sink._shown} answers; {sink._declared()}"
+
+    def __init__(self, options: RabbitOptions) -> None:
+        """Prepare the connection. Raises ConfigError without the client, and for files of TLS."""
+        try:
+            import pika
+        except ModuleNotFoundError:
+            raise ConfigError(
+                f"sink rabbitmq needs the package pika: {install_command('rabbitmq')}"
+            ) from None
+        assert options.amqp_url is not None
+        self._pika: Any = pika
+        self._options, self._shown = options, options.amqp_url
+        # The client logs each failed connection with all its steps; ours has the reason.
+        client_log = logging.getLogger("pika")
+        if client_log.level == logging.NOTSET:
+            client_log.setLevel(logging.CRITICAL)
+        url = urlsplit(options.amqp_url)
+        given: dict[str, Any] = {"port": url.port} if url.port else {}
+        if options.user is not None:
+            given["credentials"] = pika.PlainCredentials(options.user, options.password)
+        if url.scheme == "amqps":
+            from eventlog.transport.tls import tls_context
+
+            context = tls_context(
+                "sink", options.ca_file, options.client_certificate, options.client_key
+            )
+            given |= {"ssl_options": pika.SSLOptions(context, url.hostname)}
+            given.setdefault("port", pika.ConnectionParameters.DEFAULT_SSL_PORT)
+        self._parameters = pika.ConnectionParameters(
+            host=url.hostname,
+            virtual_host=unquote(url.path[1:]) or "/",
+            socket_timeout=options.timeout,
+            stack_timeout=options.timeout,
+            blocked_connection_timeout=options.timeout,
+            client_properties={"connection_name": "eventlog"},
+            **given,
+        )
+        self._most = options.max_message_bytes
+        self._session: _Session | None = None
+
+    def limit(self) -> tuple[int, str]:
+        return self._most, "max_message_size; sink.max_message_bytes"
+
+    def size(self, message: Message) -> int:
+        return len(message.body)
+
+    def deliver(self, messages: Sequence[Message]) -> Mapping[str, str]:
+        refused: dict[str, str] = {}
+        for together in rounds(messages, _AT_ONCE):
+            try:
+                self._publish(together)
+            except _TooLarge as error:
+                # The server has a lower limit than the option, which it only now reports.
+                self._most = min(self._most, error.most)
+                why = f"too_large: the server takes {self._most} bytes (max_message_size)"
+                large = {one.event_id: why for one in together if self.size(one) > self._most}
+                self._publish([one for one in together if one.event_id not in large])
+                refused |= large
+        return refused
+
+    def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def _connected(self) -> _Session:
+        """Return the open session. Raises ReceiverUnavailable."""
+        if self._session is None or not self._session.is_open:
+            self.close()
+            session = _Session(self._pika, self._parameters)
+            try:
+                session.opened.result(self._options.timeout)
+            except Exception as error:
+                session.close()
+                raise self._error(error) from None
+            self._session = session
+        return self._session
+
+    def _publish(self, messages: Sequence[Message]) -> None:
+        """Publish messages, and wait for their confirmations. Raises ReceiverUnavailable."""
+        if not messages:
+            return
+        session, exchange = self._connected(), self._options.exchange or ""
+        outgoing = [
+            (exchange, self._routing_key(one), one.body, _properties(self._pika, one))
+            for one in messages
+        ]
+        try:
+            answer = session.publish(outgoing).result(self._options.timeout)
+        except Exception as error:
+            blocked = session.is_blocked
+            self.close()
+            raise self._error(error, self._routing_key(messages[0]), is_blocked=blocked) from None
+        if answer.returned:
+            code, text, routing_key = answer.returned[0]
+            raise unavailable(
+                self._shown,
+                f"no queue takes a message with routing key {routing_key} ({code} {text})",
+                self._make_queue(routing_key),
+                Refused,
+            )
+        if answer.is_refused:
+            raise unavailable(
+                self._shown,
+                "a queue has refused a message",
+                "see whether a queue is full (overflow = reject-publish) or its node is down",
+                Refused,
+            )
+
+    def _routing_key(self, message: Message) -> str:
+        return self._options.routing_key or message.topic or DEFAULT_PLACE
+
+    def _make_queue(self, routing_key: str) -> str:
+        """Return what a user must do if no queue takes a routing key."""
+        if self._options.exchange is None:
+            return f"declare the queue {routing_key}, durable"
+        return f"bind a queue to the exchange {self._options.exchange} for {routing_key}"
+
+    def _declared(self) -> str:
+        """Return that the exchange or the queue is there. Raises ReceiverUnavailable."""
+        exchange, queue = self._options.exchange, self._options.routing_key or DEFAULT_PLACE
+        session = self._connected()
+        kind, name = ("queue", queue) if exchange is None else ("exchange", exchange)
+        try:
+            session.find(kind, name).result(self._options.timeout)
+        except Exception as error:
+            self.close()
+            code = getattr(error, "reply_code", None)
+            if code == 403 and kind == "queue":
+                return f"the user may not ask for queue {name}"
+            raise self._error(error, queue) from None
+        return f"{kind} {name} is there"
+
+    def _error(
+        self, error: BaseException, routing_key: str = DEFAULT_PLACE, *, is_blocked: bool = False
+    ) -> ReceiverUnavailable:
+        """Return the error for one of the client."""
+        found = _innermost(error)
+        code, text = getattr(found, "reply_code", 0), " ".join(str(found).split())[:200]
+        text = str(getattr(found, "reply_text", text))
+        vhost, user = self._parameters.virtual_host, self._options.user or "guest"
+        exchange = self._options.exchange
+        if (largest := _MAX_SIZE.search(text)) is not None:
+            return _TooLarge(self._shown, text, int(largest[1]))
+        if is_blocked:
+            text, advice = (
+                "the server takes no messages, because its memory or disk is short",
+                "free them: rabbitmqctl status shows the alarm",
+            )
+        elif isinstance(found, self._pika.exceptions.ProbableAuthenticationError) or (
+            "Login was refused" in text or "PLAIN login refused" in text
+        ):
+            text = "the server refuses the user"
+            advice = "check EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD"
+        elif code == 530 or isinstance(found, self._pika.exceptions.ProbableAccessDeniedError):
+            advice = (
+                f"check the virtual host of sink.amqp_url, and permit the user: rabbitmqctl "
+                f"set_permissions -p '{vhost}' {user} '' '{_pattern(exchange)}' ''"
+            )
+        elif code == 403:
+            advice = (
+                f"permit the user: rabbitmqctl set_permissions -p '{vhost}' {user} '' "
+                f"'{_pattern(exchange)}' ''"
+            )
+        elif code == 404:
+            advice = (
+                self._make_queue(routing_key)
+                if exchange is None
+                else f"declare the exchange {exchange}, durable, and bind a queue for {routing_key}"
+            )
+        elif isinstance(found, TimeoutError):
+            text = f"no confirmation within {self._options.timeout:g} s"
+            return unavailable(self._shown, text, "check the server's log and its disk")
+        else:
+            return unavailable(
+                self._shown,
+                text or type(found).__name__,
+                "check sink.amqp_url, and that the server runs",
+            )
+        return unavailable(self._shown, text, advice, Refused)
+
+
+class _TooLarge(ReceiverUnavailable):
+    """A server that has closed the channel because of a message of more than ``most`` bytes."""
+
+    def __init__(self, place: str, text: str, most: int) -> None:
+        advice = "set sink.max_message_bytes"
+        super().__init__(f"{place}: {text}; {advice}", f"{place}: {advice}")
+        self.most = most
+
+
+class _Answer:
+    """What the server has answered to messages."""
+
+    def __init__(self, waiting: set[int]) -> None:
+        self.waiting = waiting  # the numbers of messages without a confirmation
+        self.returned: list[tuple[int, str, str]] = []  # code, text, routing key
+        self.is_refused = False
+        self.done: Future[_Answer] = Future()
+
+
+class _Session:
+    """A connection with one channel, in the thread of its loop. Its methods are called from one
+    other thread, and return futures.
+    """
+
+    def __init__(self, pika: Any, parameters: Any) -> None:
+        self._pika = pika
+        self.opened: Future[None] = Future()
+        self.is_open = self.is_blocked = False
+        self._channel: Any = None
+        self._published = 0
+        self._answer: _Answer | None = None
+        self._asked: Future[None] | None = None
+        self._connection = pika.SelectConnection(
+            parameters,
+            on_open_callback=self._on_connected,
+            on_open_error_callback=self._on_failed,
+            on_close_callback=self._on_failed,
+        )
+        self._connection.add_on_connection_blocked_callback(self._on_blocked)
+        self._connection.add_on_connection_unblocked_callback(self._on_unblocked)
+        self._loop = self._connection.ioloop
+        self._thread = start_thread(self._loop.start, "rabbitmq")
+
+    def publish(self, messages: Sequence[tuple[str, str, bytes, Any]]) -> Future[_Answer]:
+        """Publish messages of exchange, routing key, body and properties."""
+        answer = _Answer(set())
+
+        def publish() -> None:
+            if not self.is_open:
+                _fail(answer.done, ConnectionError("the connection ended"))
+                return
+            self._answer = answer
+            try:
+                for exchange, routing_key, body, properties in messages:
+                    self._published += 1
+                    answer.waiting.add(self._published)
+                    self._channel.basic_publish(
+                        exchange, routing_key, body, properties, mandatory=True
+                    )
+            except Exception as error:
+                _fail(answer.done, error)
+
+        self._loop.add_callback_threadsafe(publish)
+        return answer.done
+
+    def find(self, kind: str, name: str) -> Future[None]:
+        """Ask for a queue or an exchange; the future fails if it is not there."""
+        self._asked = asked = Future[None]()
+
+        def ask() -> None:
+            declare = getattr(self._channel, f"{kind}_declare")
+            declare(name, passive=True, callback=lambda _: asked.set_result(None))
+
+        self._loop.add_callback_threadsafe(ask)
+        return asked
+
+    def close(self) -> None:
+        """Close the connection, and end the thread."""
+
+        def end() -> None:
+            if self._connection.is_open:
+                self._connection.close()
+            elif self._connection.is_closed:
+                self._loop.stop()
+
+        with suppress(Exception):  # the loop has ended
+            self._loop.add_callback_threadsafe(end)
+        self._thread.join(_PATIENCE)
+        if self._thread.is_alive():
+            self._loop.add_callback_threadsafe(self._loop.stop)
+            self._thread.join(_PATIENCE)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+    # --- in the loop ---
+
+    def _on_connected(self, connection: Any) -> None:
+        connection.channel(on_open_callback=self._on_channel)
+
+    def _on_channel(self, channel: Any) -> None:
+        self._channel = channel
+        channel.add_on_close_callback(self._on_failed)
+        channel.add_on_return_callback(self._on_returned)
+        channel.confirm_delivery(self._on_confirmed, callback=self._on_ready)
+
+    def _on_ready(self, _: Any) -> None:
+        self.is_open = True
+        self.opened.set_result(None)
+
+    def _on_returned(self, _: Any, method: Any, properties: Any, body: bytes) -> None:
+        if self._answer is not None:
+            self._answer.returned.append((method.reply_code, method.reply_text, method.routing_key))
+
+    def _on_confirmed(self, frame: Any) -> None:
+        answer, method = self._answer, frame.method
+        if answer is None:
+            return
+        tag = method.delivery_tag
+        confirmed = {one for one in answer.waiting if one <= tag} if method.multiple else {tag}
+        answer.waiting -= confirmed
+        answer.is_refused |= isinstance(method, self._pika.spec.Basic.Nack)
+        if not answer.waiting and not answer.done.done():
+            answer.done.set_result(answer)
+
+    def _on_failed(self, _: Any, error: Exception | str) -> None:
+        """Note the end of the connection or the channel, or that it was not opened."""
+        reason = error if isinstance(error, Exception) else ConnectionError(str(error))
+        self.is_open = False
+        answered = None if self._answer is None else self._answer.done
+        waiting: list[Future[Any] | None] = [self.opened, answered, self._asked]
+        for future in waiting:
+            if future is not None:
+                _fail(future, reason)
+        if self._connection.is_closed:
+            self._loop.stop()
+
+    def _on_blocked(self, *_: Any) -> None:
+        self.is_blocked = True
+
+    def _on_unblocked(self, *_: Any) -> None:
+        self.is_blocked = False
+
+
+def _fail(future: Future[Any], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """Return the reason of an error of the client, whose connections fail in several steps."""
+    inner = getattr(error, "exceptions", None) or getattr(error, "exception", None)
+    if isinstance(inner, tuple | list):
+        inner = inner[-1] if inner else None
+    if not isinstance(inner, BaseException):
+        inner = next((one for one in error.args if isinstance(one, BaseException)), None)
+    return error if inner is None else _innermost(inner)
+
+
+def _pattern(exchange: str | None) -> str:
+    return f"^{re.escape(exchange)}$" if exchange else r"^amq\.default$"
+
+
+def _properties(pika: Any, message: Message) -> Any:
+    headers = {name: value.decode("utf-8", "replace") for name, value in message.named}
+    whole = message.message_id
+    message_id = (
+        whole if len(whole.encode()) <= _LONGEST_ID else hashlib.sha256(whole.encode()).hexdigest()
+    )
+    return pika.BasicProperties(
+        content_type=headers.pop("content-type", None),
+        headers=headers,
+        delivery_mode=pika.DeliveryMode.Persistent.value,
+        message_id=message_id or None,
+        app_id="eventlog",
+    )
