@@ -56,6 +56,7 @@ BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
         "nats": "eventlog.publisher.sinks.nats:NatsSink",
         "rabbitmq": "eventlog.publisher.sinks.rabbitmq:RabbitSink",
         "redis": "eventlog.publisher.sinks.redis:RedisSink",
+        "sqs": "eventlog.publisher.sinks.sqs:SqsSink",
     },
     SOURCES: {
         "eventlog": "eventlog.publisher.stream.event_log:EventLog",

@@ -286,8 +286,8 @@ def store() -> Iterator[Store]:
         yield made
 
 
-OF_SERVERS = ("nats", "rabbitmq", "redis")
-"""The sinks of queues and streams: tests of the soak try each on its server."""
+OF_SERVERS = ("nats", "rabbitmq", "redis", "sqs")
+"""The sinks of queues and streams, each of which has a file of tests with its server."""
 
 FOLLOWED = [name for name in names(SOURCES) if not source_named(name).is_log]
 PUBLISHED = [name for name in names(FORMATS) if format_named(name).can("publish")]

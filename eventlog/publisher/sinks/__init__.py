@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, NamedTuple, TextIO
 
 from eventlog.changes.format import Format
 from eventlog.config.kinds import SECRET
-from eventlog.core.options import Option, choice, number
+from eventlog.core.options import TEXT, WEB_URL, Option, choice, number
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Document, EventResult
 
@@ -29,6 +29,19 @@ TIMEOUT: Final = Option(
     "least 2)",
 )  # fmt: skip
 TOKEN: Final = Option(None, SECRET, "token; over HTTP a bearer token", secret=True)
+ENDPOINT: Final = Option(
+    None,
+    WEB_URL,
+    "URL of a service that is compatible with S3 or SQS",
+    example="https://minio.example.org:9000",
+)
+REGION: Final = Option(
+    None, TEXT, "region of AWS; default: that of AWS's own tools", example="eu-central-1"
+)
+ACCESS_KEY: Final = Option(
+    None, SECRET, "access key; default: found like AWS's own tools do", secret=True
+)
+SECRET_KEY: Final = Option(None, SECRET, "its secret", secret=True)
 """Options that several sinks declare."""
 
 

@@ -19,12 +19,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from eventlog.config.kinds import SECRET
 from eventlog.core.clock import utc_now
-from eventlog.core.options import NAMES, TEXT, WEB_URL, OptionKind, option, parse_names, shared
+from eventlog.core.options import NAMES, TEXT, OptionKind, option, parse_names, shared
 from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.model import Answer, Document
-from eventlog.publisher.sinks import TIMEOUT, Opening, Owner, Sink
+from eventlog.publisher.sinks import (
+    ACCESS_KEY,
+    ENDPOINT,
+    REGION,
+    SECRET_KEY,
+    TIMEOUT,
+    Opening,
+    Owner,
+    Sink,
+)
 from eventlog.publisher.sinks.names import (
     OpenName,
     refuse_another_owner,
@@ -89,19 +97,10 @@ class ObjectOptions:
         "event",
         example=["class", "day"],
     )
-    endpoint: str | None = option(
-        None,
-        WEB_URL,
-        "URL of a store that is compatible with S3",
-        example="https://minio.example.org:9000",
-    )
-    region: str | None = option(
-        None, TEXT, "region of the bucket; default: AWS's own", example="eu-central-1"
-    )
-    access_key: str | None = option(
-        None, SECRET, "access key; default: found like AWS's own tools do", secret=True
-    )
-    secret_key: str | None = option(None, SECRET, "its secret", secret=True)
+    endpoint: str | None = shared(ENDPOINT)
+    region: str | None = shared(REGION)
+    access_key: str | None = shared(ACCESS_KEY)
+    secret_key: str | None = shared(SECRET_KEY)
     timeout: float = shared(TIMEOUT)
 
 

@@ -1,0 +1,296 @@
+"""Send events to a FIFO queue of Amazon SQS (spec/event-log.md 8.4, *Messages*)."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from eventlog.core.clock import random_hex, sleep
+from eventlog.core.extras import install_command
+from eventlog.core.options import WEB_URL, option, shared
+from eventlog.errors import ConfigError
+from eventlog.publisher.sinks import (
+    ACCESS_KEY,
+    ENDPOINT,
+    REGION,
+    SECRET_KEY,
+    TIMEOUT,
+    Opening,
+)
+from eventlog.publisher.sinks.messages import (
+    CA_FILE,
+    Message,
+    MessageSink,
+    Refused,
+    header_text,
+    rounds,
+    unavailable,
+)
+
+_IN_BATCH: Final = 10
+_BATCH_BYTES: Final = 256 * 1024
+"""The most messages of a batch, and the bytes that every region takes in one."""
+
+_MAX_BYTES: Final = 256 * 1024
+"""The limit if the user may not ask for that of the queue."""
+
+_ATTRIBUTES: Final = 10
+"""The most attributes of a message."""
+
+_PAUSES: Final = (0.2, 0.8)
+"""The seconds before the failed messages of a batch are sent again."""
+
+_NOT_TEXT: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""The characters that a message cannot have."""
+
+_REGION: Final = re.compile(r"sqs\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?")
+
+_ADVICE: Final = (
+    (
+        ("NonExistentQueue", "QueueDoesNotExist"),
+        "create it: aws sqs create-queue --queue-name {name} --attributes FifoQueue=true, or "
+        "correct sink.queue_url",
+    ),
+    (
+        ("AccessDenied",),
+        "grant the user sqs:SendMessage and sqs:GetQueueAttributes on the queue {name}",
+    ),
+    (
+        ("InvalidClientTokenId", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidSecurity",
+         "UnrecognizedClient", "IncompleteSignature", "ExpiredToken", "InvalidAccessKey"),
+        "check EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY, or the credentials of AWS's "
+        "own tools",
+    ),
+    (("KMS", "Kms"), "grant the user kms:GenerateDataKey and kms:Decrypt on the queue's key"),
+)  # fmt: skip
+"""By parts of AWS's error code, which may stand in a text of XML, what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class SqsOptions:
+    """Options of ``[sink]`` of type ``sqs``."""
+
+    queue_url: str | None = option(
+        None,
+        WEB_URL,
+        "URL of the FIFO queue",
+        example="https://sqs.eu-central-1.amazonaws.com/123456789012/hr.fifo",
+    )
+    endpoint: str | None = shared(ENDPOINT)
+    region: str | None = shared(REGION)
+    access_key: str | None = shared(ACCESS_KEY)
+    secret_key: str | None = shared(SECRET_KEY)
+    timeout: float = shared(TIMEOUT)
+    ca_file: Path | None = shared(CA_FILE)
+
+
+class SqsSink(MessageSink):
+    """A sink that sends batches to a FIFO queue: each object is a group, and a message that comes
+    again within five minutes is dropped there.
+    """
+
+    name = "sqs"
+    title = "Amazon SQS"
+    options = SqsOptions
+    needs = {"queue_url": "the URL of the queue"}  # noqa: RUF012 - read only
+    address = ("queue_url", "endpoint")
+
+    @classmethod
+    def open(cls, options: SqsOptions, opening: Opening) -> SqsSink:
+        return cls(options)
+
+    @classmethod
+    def contradictions(cls, options: SqsOptions, source_of: Callable[[str], str]) -> Iterator[str]:
+        yield from super().contradictions(options, source_of)
+        if (options.access_key is None) != (options.secret_key is None):
+            yield "set both EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY, or neither"
+        if options.queue_url is not None and not options.queue_url.endswith(".fifo"):
+            yield (
+                f"{source_of('queue_url')} is not a FIFO queue, which alone keeps the order of an "
+                "object; its URL ends in .fifo"
+            )
+
+    @classmethod
+    def answer_timeout(cls, options: SqsOptions) -> float:
+        return options.timeout
+
+    @classmethod
+    def try_out(cls, options: SqsOptions, opening: Opening) -> str:
+        """Count the messages of the queue."""
+        with closing(cls.open(options, opening)) as sink:
+            try:
+                count = sink._attribute("ApproximateNumberOfMessages")
+            except Refused as refused:
+                if "sqs:GetQueueAttributes" not in refused.in_short:
+                    raise
+                return f"{sink._shown} answers; the user may not read its attributes"
+            return f"{sink._shown} has about {count} messages"
+
+    def __init__(self, options: SqsOptions) -> None:
+        """Prepare the client. Raises ConfigError without it, and without a region."""
+        try:
+            import boto3
+            import botocore.exceptions
+            from botocore.config import Config
+        except ModuleNotFoundError:
+            raise ConfigError(
+                f"sink sqs needs the package boto3: {install_command('sqs')}"
+            ) from None
+        assert options.queue_url is not None
+        self._errors: Any = botocore.exceptions
+        self._shown = self._url = options.queue_url
+        of_url = _REGION.search(urlsplit(options.queue_url).netloc)
+        try:
+            # Not the default session, which is not for several threads.
+            self._client: Any = boto3.session.Session().client(
+                "sqs",
+                region_name=options.region or (of_url[1] if of_url else None),
+                endpoint_url=options.endpoint,
+                aws_access_key_id=options.access_key,
+                aws_secret_access_key=options.secret_key,
+                verify=None if options.ca_file is None else str(options.ca_file),
+                config=Config(
+                    connect_timeout=options.timeout,
+                    read_timeout=options.timeout,
+                    retries={"total_max_attempts": 1},
+                ),
+            )
+        except (self._errors.BotoCoreError, ValueError, OSError) as error:
+            raise ConfigError(f"sink sqs: {error}; check sink.region and sink.endpoint") from None
+        self._limit = 0
+
+    def limit(self) -> tuple[int, str]:
+        if not self._limit:
+            try:
+                self._limit = int(self._attribute("MaximumMessageSize"))
+            except Refused as refused:
+                if "sqs:GetQueueAttributes" not in refused.in_short:
+                    raise
+                self._limit = _MAX_BYTES
+        return self._limit, "MaximumMessageSize of the queue"
+
+    def size(self, message: Message) -> int:
+        return _size(_entry(message))
+
+    def deliver(self, messages: Sequence[Message]) -> Mapping[str, str]:
+        refused: dict[str, str] = {}
+        # No batch has two messages of one object, so that a failure in it turns no order.
+        for together in rounds(messages, _IN_BATCH):
+            for batch in _batches(together, max(self._limit, _BATCH_BYTES)):
+                refused |= self._send(batch)
+        return refused
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _send(self, batch: Sequence[Message]) -> dict[str, str]:
+        """Send a batch. Messages that fail are sent again before any later one. Return the reasons
+        of refused events. Raises ReceiverUnavailable.
+        """
+        refused: dict[str, str] = {}
+        left = {str(number): message for number, message in enumerate(batch)}
+        for pause in (*_PAUSES, None):
+            entries = [{"Id": number, **_entry(message)} for number, message in left.items()]
+            with self._failing():
+                answer = self._client.send_message_batch(QueueUrl=self._url, Entries=entries)
+            failed = {one["Id"]: one for one in answer.get("Failed", ())}
+            for number, one in failed.items():
+                if one.get("SenderFault") and (why := _refusal(one)):
+                    refused[left[number].event_id] = why
+                elif one.get("SenderFault") or pause is None:
+                    raise self._error(str(one.get("Code")), str(one.get("Message", "")))
+            left = {
+                number: left[number] for number, one in failed.items() if not one.get("SenderFault")
+            }
+            if not left:
+                break
+            sleep(pause or 0.0)
+        return refused
+
+    def _attribute(self, name: str) -> str:
+        """Return an attribute of the queue. Raises ReceiverUnavailable."""
+        with self._failing():
+            answer = self._client.get_queue_attributes(QueueUrl=self._url, AttributeNames=[name])
+        return str(answer["Attributes"][name])
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """In the block, turn the errors of the client into ReceiverUnavailable."""
+        try:
+            yield
+        except self._errors.ClientError as error:
+            found = error.response.get("Error", {})
+            raise self._error(str(found.get("Code")), str(found.get("Message", ""))) from None
+        except self._errors.NoCredentialsError:
+            raise self._error("InvalidClientTokenId", "there are no credentials") from None
+        except self._errors.BotoCoreError as error:
+            text = " ".join(str(error).split())[:200]
+            advice = "check sink.queue_url, sink.endpoint and sink.region, and the network"
+            raise unavailable(self._shown, text, advice) from None
+
+    def _error(self, code: str, text: str) -> Exception:
+        """Return the error for an error code of AWS."""
+        name = self._url.rpartition("/")[2]
+        words = f"{code}: {' '.join(text.split())[:200]}"
+        for parts, advice in _ADVICE:
+            if any(part in words for part in parts):
+                return unavailable(self._shown, words, advice.format(name=name), Refused)
+        return unavailable(self._shown, words)
+
+
+def _refusal(failed: Mapping[str, Any]) -> str:
+    """Return why a message itself is refused, empty if the reason is another one."""
+    code, text = str(failed.get("Code")), " ".join(str(failed.get("Message", "")).split())[:200]
+    if "must be shorter than" in text or "TooLong" in code:
+        return f"too_large: {text}"
+    return f"the queue refuses it: {text}" if "InvalidMessageContents" in code else ""
+
+
+def _batches(messages: Sequence[Message], most: int) -> Iterator[list[Message]]:
+    """Yield the messages in their order, in batches of at most ``most`` bytes."""
+    batch: list[Message] = []
+    bytes_in_batch = 0
+    for message in messages:
+        size = _size(_entry(message))
+        if batch and bytes_in_batch + size > most:
+            yield batch
+            batch, bytes_in_batch = [], 0
+        batch.append(message)
+        bytes_in_batch += size
+    if batch:
+        yield batch
+
+
+def _entry(message: Message) -> dict[str, Any]:
+    """Return the entry of a message in a batch, without its number there."""
+    named, body = message.named[:_ATTRIBUTES], message.body.decode("utf-8", "surrogateescape")
+    if not body or _NOT_TEXT.search(body) is not None:
+        body = b64encode(message.body).decode("ascii") or " "
+        named = [*named[: _ATTRIBUTES - 1], ("content-encoding", b"base64")]
+    group = b"\0".join((str(message.topic or "").encode(), message.key or b""))
+    return {
+        "MessageBody": body,
+        "MessageGroupId": hashlib.sha256(group).hexdigest(),
+        "MessageDeduplicationId": hashlib.sha256(
+            (message.message_id or random_hex(16)).encode()
+        ).hexdigest(),
+        "MessageAttributes": {
+            name: {"DataType": "String", "StringValue": header_text(value)}
+            for name, value in named
+            if value
+        },
+    }
+
+
+def _size(entry: Mapping[str, Any]) -> int:
+    attributes = entry["MessageAttributes"].items()
+    return len(entry["MessageBody"].encode()) + sum(
+        len(name) + len(one["DataType"]) + len(one["StringValue"]) for name, one in attributes
+    )
