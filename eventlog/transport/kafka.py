@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
 from eventlog.core.clock import monotonic
+from eventlog.core.extras import install_command
 from eventlog.errors import ConfigError, EventlogError
 
 try:
@@ -28,7 +29,7 @@ try:
     )
 except ModuleNotFoundError:
     raise ConfigError(
-        "Kafka needs the package confluent-kafka; install eventlog-publisher[kafka]"
+        f"Kafka needs the package confluent-kafka: {install_command('kafka')}"
     ) from None
 
 _log = logging.getLogger("eventlog.kafka")

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 NAMED = re.compile(r"(?:eventlog-publisher|'\.|\"\.|pip install \.)\[([a-z0-9, -]+)\]")
+COMMAND = re.compile(r"""(?:install_command\(|\bextra = )(['"][a-z', "-]+['"])""")
 
 
 def packages(extra: str) -> set[str]:
@@ -40,9 +41,10 @@ def test_every_extra_that_is_named_is_there() -> None:
             path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".md", ".sh")
         ]
     named = {
-        (extra.strip(), path.relative_to(ROOT).as_posix())
+        (extra.strip(" '\""), path.relative_to(ROOT).as_posix())
         for path in files
-        for match in NAMED.finditer(path.read_text(encoding="utf-8"))
+        for pattern in (NAMED, COMMAND)
+        for match in pattern.finditer(path.read_text(encoding="utf-8"))
         for extra in match[1].split(",")
     }
     assert {extra for extra, _ in named} >= {

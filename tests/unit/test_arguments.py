@@ -15,6 +15,7 @@ import pytest
 
 from eventlog import Publisher, Report, convert, read_changes, write_changes
 from eventlog.core.arguments import check_arguments
+from eventlog.core.extras import install_command
 from eventlog.errors import ConfigError
 from eventlog.spark.session import arguments
 
@@ -218,9 +219,9 @@ def test_a_span_of_time_is_right() -> None:
 @pytest.mark.parametrize(
     ("installed", "message"),
     [
-        (None, "pandas is not installed, which PySpark needs: install eventlog-publisher[spark], "
-         "or pandas 2.2 or later, below 3"),
-        ("2.1.4", "pandas 2.1.4 is too old for PySpark: install eventlog-publisher[spark]"),
+        (None, "pandas is not installed, which PySpark needs: "
+         f"{install_command('spark')}; or install pandas 2.2 or later, below 3"),
+        ("2.1.4", f"pandas 2.1.4 is too old for PySpark: {install_command('spark')}"),
         ("2.3.0", None),
         ("3.1.1", None),
     ],

@@ -41,7 +41,7 @@ def test_nothing_is_made_in_a_directory_that_is_somebody_elses(
 
 def test_a_missing_driver_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "oracledb", None)
-    with pytest.raises(ConfigError, match=r"oracledb .* install eventlog-publisher\[oracle\]"):
+    with pytest.raises(ConfigError, match=r"oracledb.* pip install .*\[oracle\]"):
         connect("oracle://ann@h:1521/?service_name=HR")
 
 

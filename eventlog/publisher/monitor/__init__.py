@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from eventlog.config.load import Config
+from eventlog.core.extras import install_command
 from eventlog.errors import ConfigError
 from eventlog.publisher.context.context import Counters
 from eventlog.publisher.context.observer import Observer
@@ -97,6 +98,6 @@ def _extra() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"monitor.listen needs {error.name}: pip install 'eventlog-publisher[monitor]', or "
-            "remove monitor.listen"
+            f"monitor.listen needs {error.name}: {install_command('monitor')}; or remove "
+            "monitor.listen"
         ) from None

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from eventlog.core.clock import utc_now
+from eventlog.core.extras import install_command
 from eventlog.core.options import NAMES, TEXT, OptionKind, option, parse_names, shared
 from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.model import Answer, Document
@@ -320,7 +321,7 @@ class ObjectStore:
             from pyarrow import fs
         except ModuleNotFoundError:
             raise ConfigError(
-                "sink objects needs the package pyarrow; install eventlog-publisher[objects]"
+                f"sink objects needs the package pyarrow: {install_command('objects')}"
             ) from None
         with self._refused("cannot be used"):
             if options.bucket_url.startswith("s3://"):

@@ -12,6 +12,7 @@ from decimal import Context, Decimal, Inexact, InvalidOperation
 from functools import lru_cache
 from typing import Any, Final
 
+from eventlog.core.extras import install_command
 from eventlog.core.values.typed_values import unscaled_bytes
 from eventlog.errors import ConfigError, FormatError, NotExpressible
 from eventlog.files.text import parsed_json
@@ -83,7 +84,7 @@ def _fastavro() -> Any:
         import fastavro
     except ModuleNotFoundError:
         raise ConfigError(
-            "messages in Avro need the package fastavro; install eventlog-publisher[avro], or use "
+            f"messages in Avro need the package fastavro: {install_command('avro')}; or use "
             "encoding = json"
         ) from None
     return fastavro

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from eventlog.core.arguments import PATH, check_arguments
 from eventlog.core.clock import monotonic
+from eventlog.core.extras import install_command
 from eventlog.core.ranges import RecordSet
 from eventlog.errors import ConfigError
 from eventlog.spark.copies.copy_target import (
@@ -399,7 +400,7 @@ def delta(uri: str | Path, **storage: str) -> DeltaCopy:
         import deltalake  # noqa: F401 - checked before a stream begins
     except ImportError as error:
         raise ConfigError(
-            f"deltalake is not installed ({error}). Install eventlog-publisher[delta]"
+            f"deltalake is not installed ({error}): {install_command('delta')}"
         ) from error
     return DeltaCopy(str(uri), storage)
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from eventlog.core.arguments import NAME, Kind, check_arguments
 from eventlog.core.clock import monotonic, utc_now
+from eventlog.core.extras import install_command
 from eventlog.core.ranges import RecordSet
 from eventlog.errors import ConfigError
 from eventlog.spark.copies.copy_target import (
@@ -305,7 +306,7 @@ def iceberg(catalog: Catalog | str, table: str, **properties: str) -> IcebergCop
         from pyiceberg.catalog import load_catalog
     except ImportError as error:
         raise ConfigError(
-            f"pyiceberg is not installed ({error}). Install eventlog-publisher[iceberg]"
+            f"pyiceberg is not installed ({error}): {install_command('iceberg')}"
         ) from error
     if isinstance(catalog, str):
         catalog = load_catalog(catalog, **properties)

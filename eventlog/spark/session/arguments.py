@@ -15,6 +15,7 @@ from pyspark.sql import types as t
 
 from eventlog.config.load import Config
 from eventlog.core.arguments import Kind, instance_of_type
+from eventlog.core.extras import install_command
 from eventlog.errors import ConfigError
 
 
@@ -101,9 +102,10 @@ def check_pandas() -> None:
     try:
         found = version("pandas")
     except PackageNotFoundError:
-        raise ConfigError(f"pandas is not installed, which PySpark needs: {_INSTALL}") from None
+        raise ConfigError(f"pandas is not installed, which PySpark needs: {_install()}") from None
     if tuple(map(int, re.findall("[0-9]+", found)[:2])) < _MIN_PANDAS:
-        raise ConfigError(f"pandas {found} is too old for PySpark: {_INSTALL}")
+        raise ConfigError(f"pandas {found} is too old for PySpark: {_install()}")
 
 
-_INSTALL: Final = "install eventlog-publisher[spark], or pandas 2.2 or later, below 3"
+def _install() -> str:
+    return f"{install_command('spark')}; or install pandas 2.2 or later, below 3"

@@ -32,6 +32,7 @@ from sqlalchemy.exc import (
 )
 
 from eventlog.core.clock import monotonic
+from eventlog.core.extras import install_command
 from eventlog.errors import ConfigError, DatabaseError, DatabaseUnavailable, without_secrets
 from eventlog.sql import SUPPORTED, embedded
 from eventlog.sql.port.database import CHANGING_POOL, WRITES
@@ -118,7 +119,7 @@ def connect(
     except (ImportError, NoSuchModuleError) as error:
         raise ConfigError(
             f"the driver {dialect.driver} of {describe(parsed)} is not installed: {error}; "
-            f"install {dialect.package}"
+            f"{install_command(dialect.extra)}"
         ) from error
 
     def made(connection: Any) -> None:

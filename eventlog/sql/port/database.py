@@ -212,8 +212,8 @@ class SqlDatabase(ABC):
     """The names of ``CAPABILITIES`` that the database has."""
     driver: str
     """The SQLAlchemy driver name of its URLs."""
-    package: str = "eventlog-publisher"
-    """The package to install for the driver."""
+    extra: str = ""
+    """The extra that has the driver, empty = the package itself has it."""
     connect_advice: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """The advice for errors that only people can fix, by the number in the driver's message;
     ``{secret}`` stands for the place where the password is set.

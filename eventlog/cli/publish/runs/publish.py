@@ -25,6 +25,7 @@ from eventlog.config.load import Config, is_set
 from eventlog.config.publishing import ignored_option
 from eventlog.config.settings import variable
 from eventlog.core.clock import start_thread
+from eventlog.core.extras import install_command
 from eventlog.core.options import toml
 from eventlog.errors import ConfigError, number_of
 from eventlog.exit_codes import ExitCode
@@ -323,9 +324,7 @@ def _traced(config: Config) -> Iterator[tuple[Observer, _OpenSink]]:
             observer = stack.enter_context(tracing(config))
         except ModuleNotFoundError as error:
             # This is not an error, since an operator may set the variables for a whole cluster.
-            _log.warning(
-                "no traces: %s is missing; pip install 'eventlog-publisher[otel]'", error.name
-            )
+            _log.warning("no traces: %s is missing; %s", error.name, install_command("otel"))
             yield SILENT, open_its_sink
         else:
             yield observer, lambda: TracedSink(open_its_sink(), observer)

@@ -37,7 +37,7 @@ class MariaDB(Family):
     title = "MariaDB"
     capabilities = Family.capabilities | {"sequences"}
     driver = "mariadb+pymysql"
-    package = "eventlog-publisher[mariadb]"
+    extra = "mariadb"
     connect_advice: ClassVar = {
         **CONNECT_ADVICE,
         "caching_sha2_password": "this is probably MySQL: write mysql:// in the URL",

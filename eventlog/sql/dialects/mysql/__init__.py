@@ -38,7 +38,7 @@ class MySQL(Family):
     name = "mysql"
     title = "MySQL"
     driver = "mysql+pymysql"
-    package = "eventlog-publisher[mysql]"
+    extra = "mysql"
     session = (
         *FamilySessions.session,
         # Otherwise the server would return outdated, cached sizes of tables.

@@ -16,6 +16,7 @@ from sqlalchemy.dialects import oracle
 from sqlalchemy.types import TypeEngine
 
 from eventlog.core.catalog import Column
+from eventlog.core.extras import install_command
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.sql.connect.connection import describe, reason_of
@@ -193,8 +194,8 @@ class Oracle(OracleSessions, OracleObjects):
             import pyarrow as pa
         except ImportError as error:
             raise ConfigError(
-                f"Arrow or the driver is not installed ({error}): install "
-                "eventlog-publisher[oracle,spark]"
+                f"Arrow or the driver is not installed ({error}): "
+                f"{install_command('oracle', 'spark')}"
             ) from error
         schema = arrow_schema(fields)
         statement = self.part_as_of(log, snapshot, status, fields)

@@ -121,7 +121,7 @@ class OracleSessions(Dialect):
     """
 
     driver = "oracle+oracledb"
-    package = "eventlog-publisher[oracle]"
+    extra = "oracle"
     session = (
         # Session settings that affect the text of values, or equality, are set to fixed values
         # (spec/triggers.md 6).

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import sqlalchemy as sa
 from sqlalchemy import URL, Connection
 
+from eventlog.core.extras import install_command
 from eventlog.core.values import ColumnType
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.sql.connect.connection import describe, reason_of
@@ -261,7 +262,7 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
             from adbc_driver_postgresql import StatementOptions, dbapi
         except ImportError as error:
             raise ConfigError(
-                f"Arrow is not installed ({error}): install eventlog-publisher[spark]"
+                f"Arrow is not installed ({error}): {install_command('spark')}"
             ) from error
 
         uri = (
