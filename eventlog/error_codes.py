@@ -221,6 +221,12 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
                 "comes from the receiver.",
                 "Fix the problem that the receiver reports, then run `eventlog requeue`.",
             ),
+            "too_large": ErrorText(
+                "The message of the event of this row is larger than the server of the sink takes, "
+                "so it was not sent.",
+                "Raise the limit that the message names, or leave large columns out of the watch "
+                "(`exclude`), then run `eventlog requeue`.",
+            ),
             "unknown_column": ErrorText(
                 "column_name is not an attribute of the class.",
                 "Include the column in the watch (`columns`, `exclude`) and run `eventlog "

@@ -437,10 +437,13 @@ class Level(IntEnum):
 
 
 class EventResult(NamedTuple):
-    """A level and its message, which goes to the error table if the level is error or fatal."""
+    """A level and its message, which goes to the error table under ``code`` if the level is error
+    or fatal.
+    """
 
     level: Level
     message: str = ""
+    code: str = "receiver"
 
 
 SUCCESS = EventResult(Level.SUCCESS)

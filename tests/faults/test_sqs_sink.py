@@ -13,18 +13,26 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
+from pathlib import Path
 from threading import Thread
 from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
+import sqlalchemy as sa
 from message_servers import example, free_port, records
+from publishers import install, write_config
+from shared import fetch, url_of
 
 from eventlog.config.load import load
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, KafkaRecord, Level
+from eventlog.publisher.context.context import Counters
 from eventlog.publisher.declared.configured_sink import open_sink, try_receiver
+from eventlog.publisher.declared.opening import open_context
+from eventlog.publisher.run.daemon import publish_once
 from eventlog.publisher.sinks.sqs import SqsOptions, SqsSink
+from eventlog.sql.log.rows import count_failed
 from eventlog.testing import sink_kit
 from eventlog.testing.sink_kit import *  # noqa: F403
 from eventlog.testing.sink_kit import SinkCase
@@ -182,7 +190,7 @@ def test_a_message_that_is_too_large_is_an_error_of_its_event_and_never_sent(
     with to(service.url, queue) as sink:
         answer = sink.send(records(e1=b"x" * 2048, e2=b"y" * 2000))
     assert [answer.result(one).level for one in ("1", "2")] == [Level.ERROR, Level.SUCCESS]
-    assert "too_large" in answer.result("1").message
+    assert answer.result("1").code == "too_large"
     assert "2048, MaximumMessageSize of the queue" in answer.result("1").message
     assert len(service.messages(queue)) == 1
 
@@ -236,6 +244,39 @@ def test_a_trial_counts_the_messages(service: Service) -> None:
     assert (
         try_receiver(load({"sink": sink}, KEYS), io.StringIO()) == f"{queue} has about 0 messages"
     )
+
+
+def test_a_row_whose_message_is_too_large_gets_e_and_all_others_are_published(
+    service: Service, database: sa.Engine, tmp_path: Path
+) -> None:
+    queue = service.queue(MaximumMessageSize="2048")
+    sink = {
+        "type": "sqs", "queue_url": queue, "endpoint": service.url, "region": "us-east-1",
+    }  # fmt: skip
+    with database.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE usr (id int PRIMARY KEY, name text)"))
+    publisher = {"allow_loopback": True}
+    path = write_config(
+        tmp_path, url_of(database), [{"table": "usr"}], sink=sink, publisher=publisher
+    )
+    config = load(path, KEYS)
+    install(config)
+    with database.begin() as connection:
+        connection.execute(
+            sa.text("INSERT INTO usr SELECT n, repeat('x', n * 800) FROM generate_series(1, 3) n")
+        )
+    with (
+        open_context(config, Counters()) as context,
+        closing(open_sink(config, io.StringIO())) as opened,
+    ):
+        publish_once(context, opened)
+        assert count_failed(context.log, 10).refused == 1
+    statuses = fetch(database, "SELECT status FROM eventlog ORDER BY record_id")
+    assert [status for (status,) in statuses] == ["S", "S", "E"]
+    ((code, message),) = fetch(database, "SELECT code, message FROM eventlog_error")
+    assert code == "too_large"
+    assert "2048, MaximumMessageSize of the queue" in message
+    assert len(service.messages(queue)) == 2
 
 
 # --- batches that fail in part --------------------------------------------------------------------
@@ -328,7 +369,7 @@ def test_a_message_that_is_refused_itself_is_an_error_of_its_event() -> None:
     answer, batches = sent(refusing, "a", "b", "c")
     levels = [answer.result(one).level for one in ("0", "1", "2")]
     assert levels == [Level.ERROR, Level.ERROR, Level.SUCCESS]
-    assert answer.result("1").message.startswith("too_large: ")
+    assert [answer.result(one).code for one in ("0", "1")] == ["receiver", "too_large"]
     assert len(batches) == 1
 
 

@@ -325,7 +325,7 @@ class Activity(Monitored, Observer):
     def answered(self, document: Document, answer: Answer, seconds: float) -> None:
         self._works()
         delivery, document_no, event_ids = document[:3]
-        (level, message), first_id = answer.worst(event_ids), event_ids[0]
+        (level, message, _), first_id = answer.worst(event_ids), event_ids[0]
         which = (
             round(self.wall(), 3),
             delivery,

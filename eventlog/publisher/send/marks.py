@@ -109,7 +109,7 @@ class Marks:
         if message := why_refused(result):
             self.counters.note_refused(record_ids)
             self.errors.extend(
-                InvalidRow(record_id, "receiver", message) for record_id in record_ids
+                InvalidRow(record_id, result.code, message) for record_id in record_ids
             )
             self._keep_attempts(events)
         self.add_outcomes(special)
@@ -120,7 +120,7 @@ class Marks:
 
     def _add_objects(self, events: Sequence[Outgoing], result: EventResult) -> None:
         if message := why_refused(result):
-            self.object_errors += [(event.event_id, "receiver", message) for event in events]
+            self.object_errors += [(event.event_id, result.code, message) for event in events]
         for event in events:
             if event.outcomes is not None:
                 self.add_invalid_object(event.event_id, event.outcomes.invalid)

@@ -116,8 +116,8 @@ class MessageSink(Sink):
         """
 
     @abstractmethod
-    def deliver(self, messages: Sequence[Message]) -> Mapping[str, str]:
-        """Send messages in their order, and wait until they are confirmed. Return the reasons of
+    def deliver(self, messages: Sequence[Message]) -> Mapping[str, EventResult]:
+        """Send messages in their order, and wait until they are confirmed. Return the errors of
         events that the server refuses and would refuse again, by event-id. Raises
         ReceiverUnavailable.
         """
@@ -147,14 +147,13 @@ class MessageSink(Sink):
             messages = messages_of(event_id, records)
             largest = max(map(self.size, messages), default=0)
             if largest > most:
-                refused[event_id] = _error(
-                    f"too_large: the message has more bytes ('{largest}') than the server takes "
+                refused[event_id] = too_large(
+                    f"the message has more bytes ('{largest}') than the server takes "
                     f"({most}, {setting})"
                 )
             else:
                 accepted += messages
-        refused |= {event_id: _error(why) for event_id, why in self.deliver(accepted).items()}
-        return Answer(refused)
+        return Answer(refused | dict(self.deliver(accepted)))
 
 
 def header_text(value: bytes) -> str:
@@ -165,8 +164,9 @@ def header_text(value: bytes) -> str:
     return re.sub(r"[^ -~]|%|^ | $", lambda found: quote(found[0], safe=""), text)
 
 
-def _error(why: str) -> EventResult:
-    return EventResult(Level.ERROR, why)
+def too_large(why: str) -> EventResult:
+    """Return the error of an event whose message the server does not take."""
+    return EventResult(Level.ERROR, why, code="too_large")
 
 
 class Refused(ReceiverUnavailable):

@@ -20,6 +20,7 @@ from eventlog.core.clock import start_thread
 from eventlog.core.extras import install_command
 from eventlog.core.options import PATH, TEXT, WEB_URL, option, shared
 from eventlog.errors import ConfigError, ReceiverUnavailable
+from eventlog.model import EventResult
 from eventlog.publisher.sinks import TIMEOUT, TOKEN, Opening
 from eventlog.publisher.sinks.messages import (
     CA_FILE,
@@ -31,6 +32,7 @@ from eventlog.publisher.sinks.messages import (
     Refused,
     header_text,
     rounds,
+    too_large,
     unavailable,
 )
 
@@ -163,8 +165,8 @@ class NatsSink(MessageSink):
         lines = sum(len(name) + len(value) + len(": \r\n") for name, value in headers)
         return len(b"NATS/1.0\r\n\r\n") + lines + len(message.body)
 
-    def deliver(self, messages: Sequence[Message]) -> Mapping[str, str]:
-        refused: dict[str, str] = {}
+    def deliver(self, messages: Sequence[Message]) -> Mapping[str, EventResult]:
+        refused: dict[str, EventResult] = {}
         for together in rounds(messages, _AT_ONCE):
             refused |= self._run(self._publish(together))
         return refused
@@ -240,8 +242,8 @@ class NatsSink(MessageSink):
             self._failed.set_exception(error or ConnectionError("the connection ended"))
             self._failed.exception()  # read, so that nothing reports it as forgotten
 
-    async def _publish(self, messages: Sequence[Message]) -> dict[str, str]:
-        """Send messages at once. Return the reasons of refused events."""
+    async def _publish(self, messages: Sequence[Message]) -> dict[str, EventResult]:
+        """Send messages at once. Return the errors of refused events."""
         stream = (await self._connected()).jetstream(timeout=self._options.timeout)
         assert self._failed is not None
         answers: asyncio.Future[list[Any]] = asyncio.gather(
@@ -264,11 +266,11 @@ class NatsSink(MessageSink):
             failure = self._failed.exception()
             await self._disconnect()
             raise self._error(failure, messages) from None
-        refused: dict[str, str] = {}
+        refused: dict[str, EventResult] = {}
         for message, answer in zip(messages, answers.result(), strict=True):
             if getattr(answer, "err_code", None) == _MESSAGE_TOO_LARGE:
-                refused[message.event_id] = (
-                    "too_large: the stream takes no message of this size (max_msg_size)"
+                refused[message.event_id] = too_large(
+                    "the stream takes no message of this size (max_msg_size)"
                 )
             elif isinstance(answer, BaseException):
                 await self._disconnect()

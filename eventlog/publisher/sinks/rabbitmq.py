@@ -22,6 +22,7 @@ from eventlog.core.clock import start_thread
 from eventlog.core.extras import install_command
 from eventlog.core.options import MANY, TEXT, WEB_URL, integer, option, shared
 from eventlog.errors import ConfigError, ReceiverUnavailable
+from eventlog.model import EventResult
 from eventlog.publisher.sinks import TIMEOUT, Opening
 from eventlog.publisher.sinks.messages import (
     CA_FILE,
@@ -32,6 +33,7 @@ from eventlog.publisher.sinks.messages import (
     MessageSink,
     Refused,
     rounds,
+    too_large,
     unavailable,
 )
 
@@ -171,15 +173,15 @@ class RabbitSink(MessageSink):
     def size(self, message: Message) -> int:
         return len(message.body)
 
-    def deliver(self, messages: Sequence[Message]) -> Mapping[str, str]:
-        refused: dict[str, str] = {}
+    def deliver(self, messages: Sequence[Message]) -> Mapping[str, EventResult]:
+        refused: dict[str, EventResult] = {}
         for together in rounds(messages, _AT_ONCE):
             try:
                 self._publish(together)
             except _TooLarge as error:
                 # The server has a lower limit than the option, which it only now reports.
                 self._most = min(self._most, error.most)
-                why = f"too_large: the server takes {self._most} bytes (max_message_size)"
+                why = too_large(f"the server takes {self._most} bytes (max_message_size)")
                 large = {one.event_id: why for one in together if self.size(one) > self._most}
                 self._publish([one for one in together if one.event_id not in large])
                 refused |= large

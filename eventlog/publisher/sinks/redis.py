@@ -13,6 +13,7 @@ from eventlog.config.kafka import PASSWORD, USER
 from eventlog.core.extras import install_command
 from eventlog.core.options import BOOLEAN, MANY, TEXT, WEB_URL, integer, option, shared
 from eventlog.errors import ConfigError, ReceiverUnavailable
+from eventlog.model import EventResult
 from eventlog.publisher.sinks import TIMEOUT, Opening
 from eventlog.publisher.sinks.messages import (
     CA_FILE,
@@ -207,7 +208,7 @@ class RedisSink(MessageSink):
         # The limit concerns each value, and all others are small.
         return max(len(message.body), *(len(value) for _, value in message.named), 0)
 
-    def deliver(self, messages: Sequence[Message]) -> Mapping[str, str]:
+    def deliver(self, messages: Sequence[Message]) -> Mapping[str, EventResult]:
         if not messages:
             return {}
         with self._failing():

@@ -16,6 +16,7 @@ from eventlog.core.clock import random_hex, sleep
 from eventlog.core.extras import install_command
 from eventlog.core.options import WEB_URL, option, shared
 from eventlog.errors import ConfigError
+from eventlog.model import EventResult, Level
 from eventlog.publisher.sinks import (
     ACCESS_KEY,
     ENDPOINT,
@@ -31,6 +32,7 @@ from eventlog.publisher.sinks.messages import (
     Refused,
     header_text,
     rounds,
+    too_large,
     unavailable,
 )
 
@@ -179,8 +181,8 @@ class SqsSink(MessageSink):
     def size(self, message: Message) -> int:
         return _size(_entry(message))
 
-    def deliver(self, messages: Sequence[Message]) -> Mapping[str, str]:
-        refused: dict[str, str] = {}
+    def deliver(self, messages: Sequence[Message]) -> Mapping[str, EventResult]:
+        refused: dict[str, EventResult] = {}
         # No batch has two messages of one object, so that a failure in it turns no order.
         for together in rounds(messages, _IN_BATCH):
             for batch in _batches(together, max(self._limit, _BATCH_BYTES)):
@@ -190,11 +192,11 @@ class SqsSink(MessageSink):
     def close(self) -> None:
         self._client.close()
 
-    def _send(self, batch: Sequence[Message]) -> dict[str, str]:
-        """Send a batch. Messages that fail are sent again before any later one. Return the reasons
+    def _send(self, batch: Sequence[Message]) -> dict[str, EventResult]:
+        """Send a batch. Messages that fail are sent again before any later one. Return the errors
         of refused events. Raises ReceiverUnavailable.
         """
-        refused: dict[str, str] = {}
+        refused: dict[str, EventResult] = {}
         left = {str(number): message for number, message in enumerate(batch)}
         for pause in (*_PAUSES, None):
             entries = [{"Id": number, **_entry(message)} for number, message in left.items()]
@@ -202,8 +204,8 @@ class SqsSink(MessageSink):
                 answer = self._client.send_message_batch(QueueUrl=self._url, Entries=entries)
             failed = {one["Id"]: one for one in answer.get("Failed", ())}
             for number, one in failed.items():
-                if one.get("SenderFault") and (why := _refusal(one)):
-                    refused[left[number].event_id] = why
+                if one.get("SenderFault") and (error := _refusal(one)):
+                    refused[left[number].event_id] = error
                 elif one.get("SenderFault") or pause is None:
                     raise self._error(str(one.get("Code")), str(one.get("Message", "")))
             left = {
@@ -245,12 +247,14 @@ class SqsSink(MessageSink):
         return unavailable(self._shown, words)
 
 
-def _refusal(failed: Mapping[str, Any]) -> str:
-    """Return why a message itself is refused, empty if the reason is another one."""
+def _refusal(failed: Mapping[str, Any]) -> EventResult | None:
+    """Return the error if a message itself is refused, None if the reason is another one."""
     code, text = str(failed.get("Code")), " ".join(str(failed.get("Message", "")).split())[:200]
     if "must be shorter than" in text or "TooLong" in code:
-        return f"too_large: {text}"
-    return f"the queue refuses it: {text}" if "InvalidMessageContents" in code else ""
+        return too_large(f"the queue refuses the message: {text}")
+    if "InvalidMessageContents" in code:
+        return EventResult(Level.ERROR, f"the queue refuses the message: {text}")
+    return None
 
 
 def _batches(messages: Sequence[Message], most: int) -> Iterator[list[Message]]:

@@ -576,7 +576,7 @@ class Run:
 
     def _failure(self, result: EventResult, event: PendingEvent) -> Failure:
         content = self.output.writer.shown(event.piece)
-        return Failure(event.sent_id, "receiver", why_refused(result), content)
+        return Failure(event.sent_id, result.code, why_refused(result), content)
 
     def send_heartbeat(self) -> None:
         """Send the heartbeat. Raises FatalAnswer."""

@@ -58,6 +58,7 @@ nothing more.
 TICK: Final = timedelta(milliseconds=1)
 """The lowest precision of a database's times, that of SQLite."""
 RECEIVER: Final = "receiver"
+TOO_LARGE: Final = "too_large"
 """The code of an error row for an event that the receiver has refused."""
 
 
@@ -930,7 +931,7 @@ def count_failed(log: OpenLog, most: int, consumer: str = "") -> FailedRows:
     for row, event_id, code, status in log.connection.execute(ordered):
         if unpadded(status) in _FAILED:
             newest.setdefault(row or event_id, code)
-    refused = sum(code == RECEIVER for code in newest.values())
+    refused = sum(code in (RECEIVER, TOO_LARGE) for code in newest.values())
     settled = sum(code in (PUT_BACK, SKIPPED) for code in newest.values())
     return FailedRows(refused, len(newest) - refused - settled)
 
