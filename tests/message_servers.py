@@ -16,9 +16,10 @@ import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+import trustme
 
 from eventlog.model import Document, KafkaRecord
 
@@ -29,10 +30,15 @@ PATIENCE = 30.0
 
 
 def program(name: str) -> str:
-    """The path of a server's program, without which a test is skipped."""
+    """The path of a server's program, without which a test is skipped, or fails if
+    EVENTLOG_TEST_SERVERS is set.
+    """
     path = shutil.which(name, path="/usr/lib/rabbitmq/bin:/usr/sbin") or shutil.which(name)
     if path is None:
-        pytest.skip(f"{name} is not installed: install Debian's package {name}")
+        reason = f"{name} is not installed: install Debian's package {name}"
+        if os.environ.get("EVENTLOG_TEST_SERVERS"):
+            pytest.fail(reason)
+        pytest.skip(reason)
     return path
 
 
@@ -77,6 +83,8 @@ class Server:
         assert self._process is not None
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        while accepts(self.port):  # the process of RabbitMQ is a child of the one that was started
+            time.sleep(0.02)
 
     @contextmanager
     def killed(self) -> Iterator[None]:
@@ -115,6 +123,23 @@ def accepts(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+class Files(NamedTuple):
+    """The files of a server of TLS: its certificate with the key, and the authority's."""
+
+    certificate: Path
+    authority: Path
+
+
+def server_files(directory: Path) -> Files:
+    """The files of a server at 127.0.0.1."""
+    authority = trustme.CA()
+    files = Files(directory / "server.pem", directory / "ca.pem")
+    issued = authority.issue_cert("127.0.0.1")
+    issued.private_key_and_cert_chain_pem.write_to_path(files.certificate)
+    authority.cert_pem.write_to_path(files.authority)
+    return files
 
 
 def example(name: str) -> dict[str, Any]:

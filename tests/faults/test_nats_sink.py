@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from message_servers import Server, accepts, example, program, records, running
+from message_servers import Server, accepts, example, program, records, running, server_files
 
 from eventlog.config.load import load
 from eventlog.errors import ReceiverUnavailable
@@ -42,8 +42,16 @@ no_auth_user: admin
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    path, directory = program("nats-server"), tmp_path_factory.mktemp("nats")
+    directory = tmp_path_factory.mktemp("nats")
     (directory / "nats.conf").write_text(CONFIGURATION % (directory / "store"))
+    with nats_server(directory) as server:
+        yield server
+
+
+@contextmanager
+def nats_server(directory: Path) -> Iterator[Server]:
+    """A server with the configuration nats.conf of a directory."""
+    path = program("nats-server")
 
     def command(port: int, directory: Path) -> list[str]:
         return [path, "-a", "127.0.0.1", "-p", str(port), "-c", str(directory / "nats.conf")]
@@ -218,6 +226,26 @@ def test_a_user_with_the_permissions_that_the_message_names_can_publish(server: 
     with to(server, environ) as sink:
         sink.send(records(e1=b"a"))
     assert len(stored(server)) == 1
+
+
+def test_an_encrypted_server_is_verified(tmp_path: Path) -> None:
+    files = server_files(tmp_path)
+    (tmp_path / "nats.conf").write_text(
+        f'jetstream {{ store_dir: "{tmp_path}/store" }}\n'
+        f'tls {{ cert_file: "{files.certificate}", key_file: "{files.certificate}" }}\n'
+    )
+    with nats_server(tmp_path) as server:
+        secret = {"nats_url": url(server).replace("nats:", "tls:"), "timeout": 5}
+        with (
+            to(server, **secret, ca_file=str(files.authority)) as sink,
+            pytest.raises(ReceiverUnavailable, match="no stream takes the subject eventlog"),
+        ):
+            sink.send(records(e1=b"a"))
+        with (
+            to(server, **secret) as sink,
+            pytest.raises(ReceiverUnavailable, match=r"set sink\.ca_file to the authorities"),
+        ):
+            sink.send(records(e1=b"a"))
 
 
 def test_a_trial_reports_the_stream_and_its_window(server: Server) -> None:

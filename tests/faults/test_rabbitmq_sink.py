@@ -19,7 +19,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from message_servers import Server, accepts, example, free_port, program, records, running
+from message_servers import (
+    Server,
+    accepts,
+    example,
+    free_port,
+    program,
+    records,
+    running,
+    server_files,
+)
 
 from eventlog.config.load import load
 from eventlog.errors import ReceiverUnavailable
@@ -33,6 +42,7 @@ pika = pytest.importorskip("pika", reason="the package pika is not installed")
 pytestmark = pytest.mark.soak
 
 MOST = 1_000_000
+TLS_PORT = free_port()
 
 
 def user(name: str, password: str, **more: Any) -> dict[str, Any]:
@@ -59,12 +69,13 @@ DEFINITIONS = {
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     path, directory = program("rabbitmq-server"), tmp_path_factory.mktemp("rabbitmq")
-    names = free_port()
+    names, files = free_port(), server_files(directory)
     (directory / "definitions.json").write_text(json.dumps(DEFINITIONS))
     (directory / "plugins").write_text("[].\n")
     (directory / "rabbitmq.conf").write_text(
         f"load_definitions = {directory}/definitions.json\nmax_message_size = {MOST}\n"
-        "heartbeat = 2\n"
+        f"heartbeat = 2\nlisteners.ssl.default = {TLS_PORT}\n"
+        f"ssl_options.certfile = {files.certificate}\nssl_options.keyfile = {files.certificate}\n"
     )
 
     def environment(port: int, directory: Path) -> dict[str, str]:
@@ -287,6 +298,18 @@ def test_a_user_with_the_permission_that_the_message_names_can_publish(server: S
     with to(server, environ, exchange="hr", routing_key="hr.x") as sink:
         sink.send(records(e1=b"a"))
     assert bodies(server) == [b"a"]
+
+
+def test_an_encrypted_server_is_verified(server: Server) -> None:
+    secret = {"amqp_url": f"amqps://127.0.0.1:{TLS_PORT}/"}
+    with to(server, **secret, ca_file=str(server.directory / "ca.pem")) as sink:
+        sink.send(records(e1=b"a"))
+    assert bodies(server) == [b"a"]
+    with (
+        to(server, **secret) as sink,
+        pytest.raises(ReceiverUnavailable, match=r"set sink\.ca_file to the authorities"),
+    ):
+        sink.send(records(e1=b"a"))
 
 
 def test_a_trial_finds_the_exchange_or_the_queue(server: Server) -> None:

@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from message_servers import Server, example, program, records, running
+from message_servers import (
+    Server,
+    example,
+    free_port,
+    program,
+    records,
+    running,
+    server_files,
+)
 
 from eventlog.config.load import load
 from eventlog.errors import ReceiverUnavailable
@@ -232,6 +240,24 @@ def test_a_user_with_the_rights_that_the_message_names_can_publish(server: Serve
         sink.flush()
     admin.acl_deluser("publisher")
     assert len(entries(server)) == 1
+
+
+def test_an_encrypted_server_is_verified(tmp_path: Path) -> None:
+    files = server_files(tmp_path)
+    flags = [
+        "--tls-cert-file", str(files.certificate), "--tls-key-file", str(files.certificate),
+        "--tls-ca-cert-file", str(files.authority), "--tls-auth-clients", "no",
+    ]  # fmt: skip
+    with redis_server(tmp_path, "--tls-port", str(port := free_port()), *flags) as server:
+        secret = {"redis_url": f"rediss://127.0.0.1:{port}/0", "timeout": 5}
+        with to(server, **secret, ca_file=str(files.authority)) as sink:
+            sink.send(records(e1=b"a"))
+        assert len(entries(server)) == 1
+        with (
+            to(server, **secret) as sink,
+            pytest.raises(ReceiverUnavailable, match=r"set sink\.ca_file to the authorities"),
+        ):
+            sink.send(records(e2=b"b"))
 
 
 def test_a_trial_reports_the_stream(server: Server) -> None:

@@ -169,6 +169,13 @@ def too_large(why: str) -> EventResult:
     return EventResult(Level.ERROR, why, code="too_large")
 
 
+def unreachable(place: str, why: str, option: str) -> ReceiverUnavailable:
+    """Return the error if nothing can be sent to ``place``, whose address ``option`` has."""
+    if "certificate" in why.lower():
+        return unavailable(place, why, "set sink.ca_file to the authorities to trust")
+    return unavailable(place, why, f"check sink.{option}, and that the server runs")
+
+
 class Refused(ReceiverUnavailable):
     """A server that is there, but refuses the client, its credentials or a command."""
 

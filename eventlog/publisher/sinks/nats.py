@@ -34,6 +34,7 @@ from eventlog.publisher.sinks.messages import (
     rounds,
     too_large,
     unavailable,
+    unreachable,
 )
 
 _AT_ONCE: Final = 256
@@ -45,6 +46,8 @@ _FULL: Final = (10077, 10047, 10023)
 
 _PATIENCE: Final = 5.0
 """The seconds that the loop has, in addition to the timeout of an answer, to return it."""
+
+_TO_CLOSE: Final = 1.0
 
 T = TypeVar("T")
 
@@ -223,8 +226,7 @@ class NatsSink(MessageSink):
                 options.timeout,
             )
         except (OSError, TimeoutError, ValueError, self._nats.errors.Error) as error:
-            with suppress(Exception):
-                await client.close()
+            await self._end(client)
             noted = self._failed.exception() if self._failed.done() else None
             raise self._error(noted or error) from None
         self._client = client
@@ -233,8 +235,12 @@ class NatsSink(MessageSink):
     async def _disconnect(self) -> None:
         client, self._client = self._client, None
         if client is not None:
-            with suppress(Exception):
-                await asyncio.wait_for(client.close(), self._options.timeout)
+            await self._end(client)
+
+    async def _end(self, client: Any) -> None:
+        # After a failed handshake of TLS the client waits for ever.
+        with suppress(Exception):
+            await asyncio.wait_for(client.close(), _TO_CLOSE)
 
     async def _note(self, error: Exception | None = None) -> None:
         """Note an error of the connection."""
@@ -323,7 +329,7 @@ class NatsSink(MessageSink):
         elif isinstance(error, stream_errors.APIError):
             return unavailable(self._shown, text, "", Refused)
         else:
-            return unavailable(self._shown, text, "check sink.nats_url, and that the server runs")
+            return unreachable(self._shown, text, "nats_url")
         return unavailable(self._shown, text, advice, Refused)
 
 

@@ -35,6 +35,7 @@ from eventlog.publisher.sinks.messages import (
     rounds,
     too_large,
     unavailable,
+    unreachable,
 )
 
 _AT_ONCE: Final = 256
@@ -301,11 +302,7 @@ class RabbitSink(MessageSink):
             text = f"no confirmation within {self._options.timeout:g} s"
             return unavailable(self._shown, text, "check the server's log and its disk")
         else:
-            return unavailable(
-                self._shown,
-                text or type(found).__name__,
-                "check sink.amqp_url, and that the server runs",
-            )
+            return unreachable(self._shown, text or type(found).__name__, "amqp_url")
         return unavailable(self._shown, text, advice, Refused)
 
 

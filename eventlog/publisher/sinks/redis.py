@@ -24,9 +24,13 @@ from eventlog.publisher.sinks.messages import (
     MessageSink,
     Refused,
     unavailable,
+    unreachable,
 )
 
 _PORT: Final = 6379
+_MARGIN: Final = 1.0
+"""The seconds that an answer has after the timeout, which the server itself keeps in WAIT."""
+
 _MAX_BULK: Final = 512 * 2**20
 """The server's default of ``proto-max-bulk-len``."""
 
@@ -178,7 +182,7 @@ class RedisSink(MessageSink):
             db=int(url.path.strip("/") or 0),
             username=options.user,
             password=options.password,
-            socket_timeout=options.timeout,
+            socket_timeout=options.timeout + _MARGIN,
             socket_connect_timeout=options.timeout,
             retry=Retry(NoBackoff(), 0),
             retry_on_error=[],
@@ -229,7 +233,7 @@ class RedisSink(MessageSink):
     def flush(self) -> None:
         """Wait for replicas and disk, where that is configured. Raises ReceiverUnavailable."""
         written_on, self._written_on = self._written_on, 0
-        replicas, milliseconds = self._options.wait_replicas, int(self._options.timeout * 900)
+        replicas, milliseconds = self._options.wait_replicas, int(self._options.timeout * 1000)
         if not written_on or not (replicas or self._options.wait_disk):
             return
         with self._failing():
@@ -287,8 +291,7 @@ class RedisSink(MessageSink):
             answered = self._redis.ResponseError, self._redis.AuthenticationError
             if advice or isinstance(error, answered):
                 raise unavailable(self._shown, text, advice, Refused) from None
-            advice = "check sink.redis_url, and that the server runs"
-            raise unavailable(self._shown, text, advice) from None
+            raise unreachable(self._shown, text, "redis_url") from None
 
 
 def _is_database(path: str) -> bool:
