@@ -45,14 +45,22 @@ from eventlog.changes.format import Format  # noqa: E402
 from eventlog.cli import examples_of, grouped_options  # noqa: E402
 from eventlog.cli.begin.settings import SELF_EXPLAINING  # noqa: E402
 from eventlog.config.settings import (  # noqa: E402
+    ARRAYS,
     SECTIONS,
     Declared,
-    WatchSettings,
     installed_options,
     installed_sections,
     variable,
 )
-from eventlog.core.options import BOOLEAN, FLAG, MANY, Option, options_of, toml  # noqa: E402
+from eventlog.core.options import (  # noqa: E402
+    BOOLEAN,
+    FLAG,
+    MANY,
+    REQUIRED,
+    Option,
+    options_of,
+    toml,
+)
 from eventlog.error_codes import ERRORS, texts_of  # noqa: E402
 from eventlog.exit_codes import MEANINGS, OF_COMMANDS  # noqa: E402
 from eventlog.model import LogRow  # noqa: E402
@@ -96,7 +104,8 @@ def written(text: str) -> str:
 def _settings() -> Iterator[str]:
     for section in installed_sections():
         yield from ("", f"### [{section}]", "", *_options(installed_options(section), section))
-    yield from ("", "### [[watch]]", "", *_options(_declared([WatchSettings]), "watch"))
+    for name, kind in ARRAYS.items():
+        yield from ("", f"### [[{name}]]", "", *_options(_declared([kind]), name))
 
 
 def _formats() -> Iterator[str]:
@@ -156,7 +165,7 @@ def _option_cells(key: str, declared: Declared, section: str) -> tuple[str, str,
     if option.secret:
         by = f"by `{variable(section, key)}`, or in the file of `{key}_file`"
         return "", by, _cell(declared.help)
-    default = "" if option.default in (None, (), {}, "") else f"`{toml(option.default)}`"
+    default = "" if option.default in (None, (), {}, "", REQUIRED) else f"`{toml(option.default)}`"
     if option.idm is not None and section in SECTIONS:
         default += f"; profile idm: `{toml(option.idm)}`"
     return default, _values(option), _cell(declared.help)

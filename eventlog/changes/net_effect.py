@@ -42,7 +42,8 @@ def net_of_rows(attribute: Attribute, rows: Sequence[CheckedRow], read: ReadValu
             (op, tuple(map(read, texts))) for op, texts in public_steps(rows, _MODIFY)
         )
     old, new = rows[0][4], rows[-1][5]
-    assert not isinstance(old, tuple)
+    if isinstance(old, tuple):  # it looks like the new value under a mask
+        (old,) = old
     assert not isinstance(new, tuple)
     is_known = old is not ALL
     return (

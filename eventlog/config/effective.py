@@ -11,7 +11,6 @@ from eventlog.config.settings import (
     CHOSEN,
     OF_FORMAT,
     SECTIONS,
-    WatchSettings,
     format_options,
     installed_options,
     installed_sections,
@@ -97,10 +96,16 @@ def _settings(config: Config, sections: Iterable[str], *, others: bool) -> Itera
                     (one,) = _shown(config, section, {key: value}, {key: other})
                     yield one._replace(source=f"{one.source}; not of {settings.type}")
     for watch in config.watches:
-        for key in options_of(WatchSettings):
-            value = getattr(watch, key)
-            if value != getattr(WatchSettings(), key):
-                yield Effective(f"watch {watch.name}", key, value, config.sources["watch"])
+        yield from _of_array("watch", watch.name, watch, config)
+    for mask in config.masks:
+        yield from _of_array("mask", mask.table, mask, config)
+
+
+def _of_array(array: str, name: str, settings: Any, config: Config) -> Iterator[Effective]:
+    for key, declared in options_of(type(settings)).items():
+        value = getattr(settings, key)
+        if value != declared.default:
+            yield Effective(f"{array} {name}", key, value, config.sources[array])
 
 
 def _shown(

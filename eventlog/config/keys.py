@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from eventlog.config.driver_tags import DRIVER_TAGS
 from eventlog.config.settings import (
+    ARRAYS,
     CHOSEN,
     OF_FORMAT,
     SECTIONS,
@@ -139,9 +140,9 @@ class Keys:
         the most similar option, or all options of the section if none is similar. ``spelled`` makes
         the name of a setting.
         """
-        if key == "watch":
+        if key in ARRAYS:
             return ConfigError(
-                f"{source} is not known; write a section [[watch]] with `table` for each table"
+                f"{source} is not known; write a section [[{key}]] with `table` for each table"
             )
         tag = DRIVER_TAGS.get(key)
         homes = [(home, key) for home in self._homes(section, key)]

@@ -214,6 +214,18 @@ def _parse_token(value: Any) -> str:
     return value
 
 
+_SHORTEST_KEY: Final = 16
+
+
+def _parse_mask_secret(value: Any) -> str:
+    """Return the key of the masks ``hash``. Somebody who guesses a short one can find the values by
+    trying them.
+    """
+    if not isinstance(value, str) or len(value) < _SHORTEST_KEY:
+        raise ValueError
+    return value
+
+
 HEADERS: Final = OptionKind(
     _parse_plain_headers,
     '{ "X-Tenant" = "hr", ... }, without secrets',
@@ -235,6 +247,9 @@ REFERENCES: Final = OptionKind(
 SECRET: Final = OptionKind(STRING.parse, "text", confidential=True)
 TOKEN: Final = OptionKind(
     _parse_token, "one or more ASCII characters without spaces", confidential=True
+)
+MASK_SECRET: Final = OptionKind(
+    _parse_mask_secret, f"text of at least {_SHORTEST_KEY} characters", confidential=True
 )
 TIMES: Final = OptionKind(_parse_times, "hh:mm:ss, comma-separated", toml_or(str))
 COLUMN_MAP: Final = OptionKind(

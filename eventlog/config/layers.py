@@ -18,8 +18,10 @@ from eventlog.config.keys import Keys, Target
 from eventlog.config.kinds import URL as DATABASE_URL
 from eventlog.config.kinds import from_directory
 from eventlog.config.settings import (
+    ARRAYS,
     OF_FORMAT,
     SECTIONS,
+    MaskSettings,
     WatchSettings,
     installed_options,
     installed_sections,
@@ -100,21 +102,22 @@ def read_toml(path: Path) -> dict[str, Any]:
         quotes = (
             '; write text in quotes, such as url = "..."' if "Invalid value" in str(error) else ""
         )
-        if "('watch',) twice" in str(error):
-            quotes = "; write [[watch]], with two brackets, once for each table"
+        for name in ARRAYS:
+            if f"('{name}',) twice" in str(error):
+                quotes = f"; write [[{name}]], with two brackets, once for each table"
         raise ConfigError(f"{path} is not TOML: {error}{quotes}") from None
 
 
 def from_file(document: Mapping[str, Any], path: Path | None, keys: Keys) -> Read:
-    """Yield the settings of a file except its [[watch]] tables. Relative paths start from its
-    directory.
+    """Yield the settings of a file except its arrays of tables, such as [[watch]]. Relative paths
+    start from its directory.
 
     ``path`` is None for content from a program, which may contain secrets, and objects of type
     ``Path``.
     """
     place = _place(path)
     for section, table in document.items():
-        if section == "watch":
+        if section in ARRAYS:
             continue
         if section not in SECTIONS:
             homes = [
@@ -126,7 +129,7 @@ def from_file(document: Mapping[str, Any], path: Path | None, keys: Keys) -> Rea
                 )
                 continue
             yield unknown(
-                f"{place}: [{section}]", nearest(section, [*SECTIONS, "watch"], "[{}]".format)
+                f"{place}: [{section}]", nearest(section, [*SECTIONS, *ARRAYS], "[{}]".format)
             )
             continue
         if not isinstance(table, Mapping):
@@ -278,7 +281,7 @@ def from_flags(flags: Mapping[str, str], keys: Keys) -> Read:
 def watches_of(tables: Any, path: Path | None) -> Iterator[WatchSettings | ConfigError]:
     """Yield the ``[[watch]]`` tables of a file, or of the content from a program."""
     place = _place(path)
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+    if not _is_array(tables):
         yield ConfigError(f"{place}: watch must be written [[watch]], once per table or view")
         return
     names = set()
@@ -304,6 +307,31 @@ def watches_of(tables: Any, path: Path | None) -> Iterator[WatchSettings | Confi
         else:
             names.add(watch.name)
             yield watch
+
+
+def masks_of(tables: Any, path: Path | None) -> Iterator[MaskSettings | ConfigError]:
+    """Yield the ``[[mask]]`` tables of a file, or of the content from a program."""
+    place = _place(path)
+    if not _is_array(tables):
+        yield ConfigError(f"{place}: mask must be written [[mask]], once per table and how")
+        return
+    masked: set[tuple[str, str]] = set()
+    for number, table in enumerate(tables, 1):
+        where = f"{place}: mask {number}"
+        try:
+            mask = parse_options(MaskSettings, table, where)
+        except ConfigError as error:
+            yield error
+            continue
+        columns = {(mask.table, column) for column in mask.columns}
+        for name, column in sorted(columns & masked):
+            yield ConfigError(f"{where} ({name}): {column} is masked twice")
+        masked |= columns
+        yield mask
+
+
+def _is_array(tables: Any) -> bool:
+    return isinstance(tables, list) and all(isinstance(table, dict) for table in tables)
 
 
 def _place(path: Path | None) -> str:

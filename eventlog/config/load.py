@@ -20,17 +20,20 @@ from eventlog.config.layers import (
     from_environment,
     from_file,
     from_flags,
+    masks_of,
     read_toml,
     watches_of,
 )
 from eventlog.config.publishing import refused_format
 from eventlog.config.settings import (
+    ARRAYS,
     CHOSEN,
     OF_FORMAT,
     SECTIONS,
     DatabaseSettings,
     FormatSettings,
     LogSettings,
+    MaskSettings,
     MonitorSettings,
     PublisherSettings,
     SinkSettings,
@@ -75,6 +78,7 @@ class Config:
     """
     secret_files: Mapping[str, Path] = field(default_factory=dict)
     """The files with the secrets in effect, by ``section.key``."""
+    masks: tuple[MaskSettings, ...] = ()
 
     @property
     def publication(self) -> str:
@@ -127,6 +131,7 @@ def load(
          *from_flags(flags, keys))
     )  # fmt: skip
     watches = errors.without(watches_of(document.get("watch", []), path))
+    masks = errors.without(masks_of(document.get("mask", []), path))
     chosen: dict[Name, Setting] = {}
     for name, several in _by_name(given).items():
         with errors:
@@ -149,7 +154,7 @@ def load(
     config = Config(
         **sections,
         watches=tuple(watches),
-        sources={**_sources(keys, chosen, is_idm), "watch": in_file},
+        sources={**_sources(keys, chosen, is_idm), **dict.fromkeys(ARRAYS, in_file)},
         warnings=() if isinstance(file, Mapping) else tuple(_warnings(chosen.values())),
         url_of_file=_url_of_file(given),
         own_consumer=_own_consumer(given),
@@ -158,6 +163,7 @@ def load(
             for (section, key), setting in chosen.items()
             if setting.file is not None and not setting.of
         },
+        masks=tuple(masks),
     )
     errors.extend(_contradictions(config))
     errors.raise_any()
@@ -322,6 +328,16 @@ def _contradictions(config: Config) -> Iterator[ConfigError]:
     )
     yield from _consumer_contradictions(config)
     yield from _former_names(config)
+    yield from _mask_contradictions(config)
+
+
+def _mask_contradictions(config: Config) -> Iterator[ConfigError]:
+    """Yield the errors about masks that this reader cannot apply (spec/event-log.md 15.1)."""
+    if config.masks and config.follows:
+        yield ConfigError(
+            f"[[mask]] cannot be used with source.type = {config.source.type}: masks are for a "
+            "log, whose texts they act on. Mask in the program that writes the source"
+        )
 
 
 def _checked_contradictions(

@@ -16,6 +16,7 @@ from eventlog.changes.format import Format
 from eventlog.config.kinds import (
     BASE,
     COLUMN_MAP,
+    MASK_SECRET,
     PUBLICATION_MODE,
     PUBLISHED,
     SECRET,
@@ -25,12 +26,14 @@ from eventlog.config.kinds import (
     name_of,
 )
 from eventlog.core import options
+from eventlog.core.catalog.masks import HASH, LAST, NULL, REDACT
 from eventlog.core.options import (
     BOOLEAN,
     FLAG,
     MANY,
     NAMES,
     PATH,
+    REQUIRED,
     STRING,
     TEXT,
     TEXTS,
@@ -248,6 +251,9 @@ class FormatSettings:
         "drop", choice("drop", "emit"), "rows of type 2 whose two values are equal"
     )
     emit_keys: bool = option(False, BOOLEAN, "send key columns as attributes too")
+    mask_secret: str | None = option(
+        None, MASK_SECRET, "key of [[mask]] with how = hash", secret=True
+    )
     char_padding: str = shared(options.CHAR_PADDING)
     given: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -344,6 +350,27 @@ class WatchSettings(CheckedOptions):
 
 
 @dataclass(frozen=True, slots=True)
+class MaskSettings(CheckedOptions):
+    """A ``[[mask]]``: columns whose values the receiver gets in another form (spec/event-log.md
+    15.1).
+    """
+
+    table: str = option(
+        REQUIRED, TEXT, "table or view, or a child table, that has the columns", example="customer"
+    )
+    columns: tuple[str, ...] = option(
+        REQUIRED, NAMES, "columns to mask", example=["email", "phone"]
+    )
+    how: str = option(
+        REQUIRED,
+        choice(HASH, REDACT, NULL, LAST),
+        "hash: HMAC-SHA-256 under format.mask_secret; redact: ***; null: NULL; last: *** and the "
+        "last four characters of texts longer than eight",
+        example=REDACT,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class SourceSettings:
     """``[source]``: the source of events: a type, and the options that the class of this type
     declares.
@@ -428,9 +455,10 @@ SECTIONS: Final[Mapping[str, type]] = {
     "monitor": MonitorSettings,
     "log": LogSettings,
 }
-"""The sections in the order of the file. ``watch`` is not one of them, since it is an array of
-tables.
-"""
+"""The sections in the order of the file, without the arrays of tables."""
+
+ARRAYS: Final[Mapping[str, type]] = {"watch": WatchSettings, "mask": MaskSettings}
+"""The arrays of tables, such as ``[[watch]]``, by name."""
 
 
 def variable(section: str, key: str) -> str:

@@ -32,6 +32,7 @@ from eventlog.core.rows.checks import (
     UPDATE_FIELD,
     UPDATE_ROW_QUERY_BACK,
     CheckedRow,
+    Texts,
     check_rows,
 )
 from eventlog.core.rows.events import (
@@ -335,16 +336,19 @@ def _logged(
     are ignored (spec/xds.md 4.2).
     """
     logged: dict[Attribute, list[CheckedRow]] = {}
-    for record_id, event_type, object_id, attribute, goes, _ in rows:
+    for record_id, event_type, object_id, attribute, goes, comes in rows:
         if attribute is None or attribute.is_key or event_type in READS:
             continue
         log_row = log_rows[record_id]
-        old: str | Literal[All.ALL] | None = None
+        old: Texts | Literal[All.ALL] = None
         if goes is ALL:  # type 3, or type 2 with an unreadable old value (spec/xds.md 4.3)
             old = ALL
         elif event_type == UPDATE_FIELD:
             old = log_row.old_value
-        row = (record_id, event_type, object_id, attribute, old, log_row.new_value)
+        new: Texts = log_row.new_value
+        if attribute.mask is not None:  # only the checked row is masked
+            old, new = goes, comes
+        row = (record_id, event_type, object_id, attribute, old, new)
         if attribute in logged:
             logged[attribute].append(row)
         else:

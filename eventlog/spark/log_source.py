@@ -71,9 +71,29 @@ def without_foreign_settings(config: Config) -> Config:
     """Return the configuration for workers: without sinks, sources and secrets."""
     database = replace(config.database, url=None, password=None)
     config = replace(
-        config, sink=SinkSettings(), source=SourceSettings(), monitor=MonitorSettings()
+        config,
+        sink=SinkSettings(),
+        source=SourceSettings(),
+        monitor=MonitorSettings(),
+        format=replace(config.format, mask_secret=None),
     )
     return replace(config, database=database, sources={}, warnings=(), url_of_file=None)
+
+
+def with_mask_secret(config: Config) -> Config:
+    """Return the configuration of a worker with the key of its masks: from
+    EVENTLOG_FORMAT_MASK_SECRET or EVENTLOG_FORMAT_MASK_SECRET_FILE, otherwise from the file that
+    the configuration names. Raises ConfigError.
+    """
+    if config.format.mask_secret is not None or not config.masks:
+        return config
+    setting = "EVENTLOG_FORMAT_MASK_SECRET"
+    names = [name for name in (setting, f"{setting}_FILE") if name in os.environ]
+    secret = load(None, {name: os.environ[name] for name in names}).format.mask_secret
+    file = config.secret_files.get("format.mask_secret")
+    if secret is None and file is not None:
+        secret = load({"format": {"mask_secret_file": str(file)}}, {}).format.mask_secret
+    return replace(config, format=replace(config.format, mask_secret=secret))
 
 
 def without_secrets(url: URL) -> str:

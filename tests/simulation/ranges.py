@@ -29,7 +29,7 @@ class WithRanges(SQLiteDatabase):
         """The order of texts, by the name of the file."""
         return REVERSED if REVERSING in str(self.connection.engine.url.database) else UTF_8
 
-    def range_reader(
+    def read_ranges(
         self, schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]
     ) -> RangeReader | None:
         keys = ordered_keys(cls)

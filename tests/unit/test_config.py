@@ -370,6 +370,7 @@ class TestTemplate:
         lines = [
             line.removeprefix("#") for line in template().splitlines() if not line.startswith("# ")
         ]
+        masks = lines[lines.index("[[mask]]") :]
         # These exclude each other, or change what is the default.
         for key in (
             "schema_name",
@@ -391,6 +392,7 @@ class TestTemplate:
             "namespace",
         ):
             lines = [line for line in lines if not line.startswith(f"{key} =")]
+        lines = [*lines[: lines.index("[[mask]]")], *masks]
         config = file("\n".join(lines))
         assert (config.publisher, replace(config.format, given={})) == (
             PublisherSettings(),

@@ -31,13 +31,13 @@ from eventlog.config.kinds import BASE, COLUMN_MAP, URL, masked
 from eventlog.config.load import Config, load
 from eventlog.config.publishing import chosen_format
 from eventlog.config.settings import (
+    ARRAYS,
     Declared,
-    WatchSettings,
     installed_options,
     installed_sections,
     variable,
 )
-from eventlog.core.options import BOOLEAN, NAMES, PATH, TEXT, WEB_URL, options_of, toml
+from eventlog.core.options import BOOLEAN, NAMES, PATH, REQUIRED, TEXT, WEB_URL, options_of, toml
 from eventlog.errors import ConfigError, together
 
 if TYPE_CHECKING:
@@ -310,15 +310,18 @@ def template(*, watch: bool = True) -> str:
     ]
     for section in installed_sections():
         lines += [f"[{section}]", *_options(installed_options(section), section), ""]
-    if watch:
-        lines += [
-            "# One [[watch]] for each table or view whose changes should be logged.",
-            "#[[watch]]",
-        ]
-        lines += _options(
-            {key: Declared(one) for key, one in options_of(WatchSettings).items()}, "watch"
-        )
-    return "\n".join(lines) + "\n"
+    for name, kind in ARRAYS.items():
+        if name != "watch" or watch:
+            options = {key: Declared(one) for key, one in options_of(kind).items()}
+            lines += [f"# {_ABOUT[name]}", f"#[[{name}]]", *_options(options, name), ""]
+    return "\n".join(lines[:-1]) + "\n"
+
+
+_ABOUT: Final = {
+    "watch": "One [[watch]] for each table or view whose changes should be logged.",
+    "mask": "One [[mask]] for columns whose values the receiver gets in another form.",
+}
+"""What each array of tables is for."""
 
 
 def _options(options: Mapping[str, Declared], section: str) -> Iterator[str]:
@@ -328,7 +331,7 @@ def _options(options: Mapping[str, Declared], section: str) -> Iterator[str]:
             by = f"by {variable(section, key)}, or in the file of {key}_file"
             yield f"# {key}: {declared.help}, {by}"
             continue
-        has_default = option.default not in (None, ())
+        has_default = option.default not in (None, (), REQUIRED)
         mark = "" if has_default or not option.example else "  # example"
         yield f"# {_help(declared)}"
         yield f"#{key} = {toml(option.default if has_default else option.example)}{mark}"

@@ -114,6 +114,12 @@ class Attribute:
     """True if documents contain the attribute. They contain key columns only with ``emit_keys``
     (spec/xds.md 4.2).
     """
+    mask: Callable[[str], str | None] | None = None
+    """A function from a text of the log to the text that the reader sees in place of it (None =
+    NULL), if the attribute is masked. ``convert`` is for the masked text.
+    """
+    stored: Attribute | None = None
+    """The attribute as the database has it, if it is masked."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,6 +157,8 @@ class ObjectClass:
     """The class with its earlier key columns, without attributes. The table no longer has objects
     under the earlier key, so they can only be deleted (spec/event-log.md 5.4).
     """
+    stored: ObjectClass | None = None
+    """The class as the database has it, if some of its attributes are masked."""
 
     def has_key(self, text: str) -> bool:
         """Return True if a text is a canonical key of the class by its present key columns."""
@@ -229,6 +237,8 @@ class Catalog:
     no_children: Mapping[str, str] = field(default_factory=dict)
     """The tables that have a foreign key to a class but are not its child tables, with the reason.
     """
+    has_masks: bool = False
+    """True if the configuration masks columns, also those of unavailable classes."""
 
     @property
     def table_names(self) -> list[str]:

@@ -22,6 +22,7 @@ from eventlog.core.catalog import (
     Table,
     match_name,
 )
+from eventlog.core.catalog.masks import MaskedColumns, masked_class, refuse_impossible
 from eventlog.core.values import (
     ColumnType,
     Kind,
@@ -48,6 +49,7 @@ def build_catalog(
     refused: Mapping[str, EventlogError] = MappingProxyType({}),
     renamed_from: Mapping[str, Collection[str]] = MappingProxyType({}),
     previous_key: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    masks: Sequence[MaskedColumns] = (),
 ) -> Catalog:
     """Return the classes of a database (spec/xds.md 5). Tables that cannot be classes are
     ``unavailable``.
@@ -61,7 +63,9 @@ def build_catalog(
     A listed table that is missing or has no key is unavailable, too, and so is a table whose names
     clash. ``renamed_from`` holds, by class, the earlier names that rows of the log may have for its
     table or for its child tables, because they were logged before a rename (spec/event-log.md 5.2).
-    ``previous_key`` holds, by class, the columns of its earlier key (5.4).
+    ``previous_key`` holds, by class, the columns of its earlier key (5.4). ``masks`` are the masked
+    columns; a class with one that cannot be masked is unavailable. Raises ConfigError for a mask
+    of a table that does not exist (15.1).
     """
     present = tuple(
         _typed(table, database.dialect, values)
@@ -84,7 +88,8 @@ def build_catalog(
     classes: list[ObjectClass] = []
     for table in parents.values():
         try:
-            classes.append(builder.object_class(table, _children(table, able, parents)))
+            built = builder.object_class(table, _children(table, able, parents))
+            classes.append(masked_class(built, masks))
         except ConfigError as error:
             unavailable[table.name] = error
     former = _former_names(renamed_from, classes, unavailable)
@@ -99,7 +104,11 @@ def build_catalog(
         for table in able
         if table.name not in log_names and (why := _no_child(table, parents))
     }
-    return Catalog(database.schema, available, log_names, unavailable, waiting, no_children)
+    catalog = Catalog(
+        database.schema, available, log_names, unavailable, waiting, no_children, bool(masks)
+    )
+    refuse_impossible(masks, catalog, [table.name for table in present])
+    return catalog
 
 
 def _log_names(

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass, ObjectId
+from eventlog.core.catalog.masks import told_apart
 from eventlog.core.values import TEMPORAL
 from eventlog.core.values.moments import fraction_of
 from eventlog.errors import BadValue, BadXmlChar, RowError, shown
@@ -136,8 +137,8 @@ def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | 
             if event_type >= INSERT_FIELD_QUERY_BACK or not attribute.is_written:
                 add((record_id, event_type, object_id, attribute, None, None))
                 continue
-            convert = attribute.convert
-            goes: str | Literal[All.ALL] | None = None
+            convert = attribute.mask or attribute.convert
+            goes: Texts | Literal[All.ALL] = None
             if event_type == UPDATE_FIELD_REMOVE_ALL:
                 goes = ALL
             elif event_type == UPDATE_FIELD and old is not None:
@@ -148,6 +149,8 @@ def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | 
                     remarks.append(Remark(record_id, attribute, "old_unreadable", str(unreadable)))
             comes = None if new is None else convert(new)
             if comes == goes and event_type == UPDATE_FIELD and old != new:
+                if attribute.mask is not None:
+                    goes = told_apart(comes)
                 remarks += _truncated(record_id, attribute, old, new)
             add((record_id, event_type, object_id, attribute, goes, comes))
         except RowError as error:

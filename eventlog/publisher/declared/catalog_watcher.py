@@ -235,7 +235,8 @@ def _columns(cls: ObjectClass) -> dict[str, dict[str, str]]:
     """Return the columns of a class that are attributes, by table, its own table first."""
     tables: dict[str, dict[str, str]] = {cls.table.name: {}}
     for attribute in cls.attributes:
-        tables.setdefault(attribute.table, {})[attribute.column.name] = attribute.column.type.sql
+        column = (attribute.stored or attribute).column
+        tables.setdefault(attribute.table, {})[column.name] = column.type.sql
     return tables
 
 

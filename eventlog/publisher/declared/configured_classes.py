@@ -14,6 +14,7 @@ from eventlog.config.publishing import value_options
 from eventlog.config.settings import WatchSettings
 from eventlog.core.catalog import Catalog, Database, ObjectClass, match_name
 from eventlog.core.catalog.builder import build_catalog, complete_catalog
+from eventlog.core.catalog.masks import MaskedColumns
 from eventlog.core.options import names_hint, same_fields
 from eventlog.core.values import ValueOptions
 from eventlog.errors import ConfigError, EventlogError, TriggerError, first_of, together
@@ -277,6 +278,10 @@ def _catalog_of(
         previous_key={
             watch.name: watch.previous_key for watch in config.watches if watch.previous_key
         },
+        masks=[
+            MaskedColumns(one.table, one.columns, one.how, settings.mask_secret or "")
+            for one in config.masks
+        ],
     )
 
 

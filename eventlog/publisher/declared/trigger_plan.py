@@ -44,7 +44,8 @@ class _Declared(NamedTuple):
 
 
 def _declared(log: LogTable, config: Config, database: Database) -> _Declared:
-    declared = declared_tables(config, database, log)
+    # Triggers log what readers mask.
+    declared = declared_tables(replace(config, masks=()), database, log)
     catalog = available_catalog(declared, database, log)
     refused = {**catalog.unavailable, **declared.doubtful}
     return _Declared(declared.config, database, catalog, declared_watches(declared.config), refused)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 from eventlog.core.catalog import Attribute, ObjectId
+from eventlog.core.catalog.masks import shown_row
 from eventlog.core.ranges import to_ranges
 from eventlog.core.rows.checks import CheckedRow, InvalidRow, check_rows, is_of
 from eventlog.core.rows.event_ids import is_of_snapshot
@@ -103,6 +104,7 @@ class Explanation:
 
     log: str
     row: LogRow | None
+    """The row, its values masked as for the reader."""
     state: str
     """The state as a sentence."""
     problem: InvalidRow | None
@@ -194,14 +196,16 @@ def explain_as_read(context: Context, record_id: int) -> Explanation:
     object_id, place = known.object_id, known.place
     return Explanation(
         log=str(context.log),
-        row=known.row,
+        row=shown_row(known.row, context.catalog),
         state=_state(context, known),
         problem=known.problem,
         class_name=None if object_id is None else object_id[0].name,
         key=None if object_id is None else object_id[1],
         in_flight=None if place is None else place[0],
         source=source,
-        members=() if built is None else tuple(_members(built, are_known=source != "nearby")),
+        members=()
+        if built is None
+        else _members_shown(context, built, are_known=source != "nearby"),
         read_back=_read_back(built) if source != "nearby" else None,
         event_id=None if event is None else event.sent_id,
         operation=None if event is None else event.operation,
@@ -619,6 +623,12 @@ def _folded(
 
 # --- the outcome of its rows
 # -------------------------------------------------------------------------
+
+
+def _members_shown(context: Context, built: _Built, *, are_known: bool) -> tuple[Member, ...]:
+    """Return the rows of the group, their values masked as for the reader."""
+    rows = [shown_row(row, context.catalog) for row in built.rows]
+    return tuple(_members(built._replace(rows=rows), are_known=are_known))
 
 
 def _members(built: _Built, *, are_known: bool) -> Iterable[Member]:

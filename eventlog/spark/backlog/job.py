@@ -31,7 +31,7 @@ from eventlog.publisher.declared import catalog_of
 from eventlog.publisher.ledger import ledger_of
 from eventlog.qlik.sequence import WriterState
 from eventlog.spark.directory import TEMPORARY, Directory
-from eventlog.spark.log_source import LogLocation, worker_url
+from eventlog.spark.log_source import LogLocation, with_mask_secret, worker_url
 from eventlog.sql.connect import connect, dialect_of
 from eventlog.sql.port import LogPart, as_database_errors
 
@@ -148,7 +148,8 @@ def catalog(job: Job) -> Catalog:
     """Return the classes of the job, built once per process."""
     if job.name not in _catalogs:
         _catalogs.clear()
-        _catalogs[job.name] = catalog_of(job.config, job.database, job.tables, job.place.log)
+        config = with_mask_secret(job.config)
+        _catalogs[job.name] = catalog_of(config, job.database, job.tables, job.place.log)
     return _catalogs[job.name]
 
 

@@ -52,7 +52,7 @@ from eventlog.publisher.declared import (
 from eventlog.publisher.ledger import SetLedger
 from eventlog.spark.changes.change_offsets import Offset
 from eventlog.spark.changes.change_parts import Folding, held_back
-from eventlog.spark.log_source import without_foreign_settings
+from eventlog.spark.log_source import with_mask_secret, without_foreign_settings
 from eventlog.sql.connect import connect, describe, dialect_of, refuse_pooling
 from eventlog.sql.log import count_rows, differing, read_epoch, read_removed, shown_ranges
 from eventlog.sql.log_table import LogTable
@@ -130,7 +130,8 @@ class Classes:
 
     def catalog(self) -> Catalog:
         """Build the catalog of the classes."""
-        return available_catalog(self.declared, self.database, self.log, self.values)
+        declared = self.declared._replace(config=with_mask_secret(self.declared.config))
+        return available_catalog(declared, self.database, self.log, self.values)
 
 
 class Packed(NamedTuple):

@@ -77,7 +77,7 @@ class KeyedDialect(StepwiseDialect):
 class StepwiseDatabase(OpenDatabase):
     """A session that reads objects and their child tables in several statements."""
 
-    def query_back(
+    def read_current(
         self,
         schema: str | None,
         cls: ObjectClass,

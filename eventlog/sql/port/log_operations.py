@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from eventlog.core.catalog import Column, ObjectClass
+from eventlog.core.catalog.masks import Mask
 from eventlog.core.ranges import Ranges, RecordSet, joined
 from eventlog.core.rows.checks import is_of
 from eventlog.core.values import Kind
@@ -246,6 +247,38 @@ class RangeReader(NamedTuple):
     """None if objects cannot be read by the values of their keys."""
     present: PresentKeys | None = None
     """None if objects cannot be found by the values of their keys."""
+
+
+def masked_ranges(reader: RangeReader, masks: Sequence[Mask | None]) -> RangeReader:
+    """Return a reader of the same objects whose attributes are masked (None = not masked)."""
+
+    def masked(objects: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        width = len(objects[0]) - len(masks) if objects else 0
+        return [
+            (
+                *one[:width],
+                *(
+                    value if mask is None else _masked_value(mask, value)
+                    for mask, value in zip(masks, one[width:], strict=True)
+                ),
+            )
+            for one in objects
+        ]
+
+    def read(behind: KeyValues | None, last: KeyValues | None, limit: int) -> list[tuple[Any, ...]]:
+        return masked(reader.read(behind, last, limit))
+
+    find = reader.find
+    return reader._replace(
+        read=read, find=None if find is None else lambda keys: masked(find(keys))
+    )
+
+
+def _masked_value(mask: Mask, value: Any) -> Any:
+    """Return the masked text of an attribute, or texts of a view with several rows."""
+    if isinstance(value, list):
+        return [None if one is None else mask(one) for one in value]
+    return None if value is None else mask(value)
 
 
 def order_of_values(column: Column) -> KeyOrder | None:

@@ -14,10 +14,11 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from eventlog.core.catalog import Attribute, Catalog, Database, ObjectClass
+from eventlog.core.catalog.masks import masked_rows
 from eventlog.sql.log_table import LogTable, storable
 from eventlog.sql.port.database import Answer
 from eventlog.sql.port.dialect import CurrentRow, Dialect
-from eventlog.sql.port.log_operations import RangeReader
+from eventlog.sql.port.log_operations import RangeReader, masked_ranges
 from eventlog.sql.port.quoted_names import quoted
 from eventlog.sql.port.snapshot_proof import SnapshotProof
 from eventlog.sql.port.sql_files import AS_ANY, fetch, fetch_chunks, run_as_it_stands
@@ -173,20 +174,35 @@ class OpenDatabase(ABC):
         """Return True if all of these transactions were open when the previous statement began."""
         return False
 
-    @abstractmethod
     def query_back(
         self,
         schema: str | None,
         cls: ObjectClass,
         keys: Sequence[str],
         attributes: Sequence[Attribute],
-    ) -> dict[str, CurrentRow]:
+    ) -> Mapping[str, Mapping[str, Sequence[str | None]]]:
         """Return the current values of ``attributes`` for the objects with these canonical keys, by
-        key and attribute name.
+        key and attribute name. Values of masked attributes are masked (spec/event-log.md 15.1).
 
         A single-valued table column has one value, an attribute of a child table or a view one for
         each row. Missing objects are left out; keys are compared exactly, whatever the collation is
         (spec/event-log.md 7.2).
+        """
+        if cls.stored is None:
+            return self.read_current(schema, cls, keys, attributes)
+        stored = [one.stored or one for one in attributes]
+        return masked_rows(self.read_current(schema, cls.stored, keys, stored), attributes)
+
+    @abstractmethod
+    def read_current(
+        self,
+        schema: str | None,
+        cls: ObjectClass,
+        keys: Sequence[str],
+        attributes: Sequence[Attribute],
+    ) -> dict[str, CurrentRow]:
+        """Return the values of ``query_back`` as the database has them, of a class and attributes
+        without masks.
         """
 
     def range_reader(
@@ -194,8 +210,19 @@ class OpenDatabase(ABC):
     ) -> RangeReader | None:
         """Return what reads the objects of a class by ranges of keys, with
         ``attributes``, which are columns of its table or view. None if the order of their keys is
-        not known.
+        not known. Values of masked attributes are masked.
         """
+        if cls.stored is None:
+            return self.read_ranges(schema, cls, attributes)
+        stored = [one.stored or one for one in attributes]
+        reader = self.read_ranges(schema, cls.stored, stored)
+        masks = [one.mask for one in attributes]
+        return None if reader is None else masked_ranges(reader, masks)
+
+    def read_ranges(
+        self, schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]
+    ) -> RangeReader | None:
+        """Return what ``range_reader`` returns, for a class and attributes without masks."""
         return None
 
     def fetch_answer(

@@ -124,7 +124,7 @@ class MySQLFamilyDatabase(KeyedDatabase):
     ) -> Iterable[Sequence[Any]]:
         return fetch(self.connection, values_statement(cls, child, columns, size), binds)
 
-    def range_reader(
+    def read_ranges(
         self, schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]
     ) -> RangeReader | None:
         # UUIDs are not sorted by their text, and texts often without regard to case and blanks.

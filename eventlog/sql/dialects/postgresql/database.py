@@ -252,7 +252,7 @@ class PostgresDatabase(OpenDatabase):
         parameters = {"schema": catalog.schema, "tables": catalog.table_names}
         return str(self.connection.execute(sa.text(_SQL["fingerprint"]), parameters).scalar_one())
 
-    def query_back(
+    def read_current(
         self,
         schema: str | None,
         cls: ObjectClass,
@@ -294,7 +294,7 @@ class PostgresDatabase(OpenDatabase):
         yield  # an error ends the transaction, and with it the setting
         self.connection.exec_driver_sql(f"SELECT {changed}", {"path": before})
 
-    def range_reader(
+    def read_ranges(
         self, schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]
     ) -> RangeReader | None:
         orders = self._key_orders(schema, cls)
@@ -420,7 +420,7 @@ class PostgresDatabase(OpenDatabase):
         }
         if not keys:
             return [row[:-1] for row in rows]
-        found = self.query_back(schema, cls, list(keys.values()), attributes)
+        found = self.read_current(schema, cls, list(keys.values()), attributes)
         return [
             row[:-1]
             if row[-1] == 1

@@ -1,0 +1,250 @@
+"""Masks: columns whose values a reader sees in another form (spec/event-log.md 15.1).
+
+A mask acts on the text of the log and returns the text that stands for it, or None for NULL. Values
+enter a reader in two places, with a row of the log (``rows.checks``) and with the current row of an
+object (``OpenDatabase.query_back``). Both mask them, so whatever reads these has masked texts only:
+no format, message or report needs a rule about masks.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal, TypeAlias
+
+from eventlog.core.catalog import (
+    Attribute,
+    Catalog,
+    ChildTable,
+    Column,
+    ObjectClass,
+    Table,
+    match_name,
+)
+from eventlog.core.values import ColumnType, Kind
+from eventlog.errors import BadValue, ConfigError, first_of
+from eventlog.model import ALL, All, LogRow
+
+Mask: TypeAlias = Callable[[str], str | None]
+"""A function from the text of a value to the text that stands for it; None = NULL."""
+
+HASH: Final = "hash"
+REDACT: Final = "redact"
+NULL: Final = "null"
+LAST: Final = "last"
+
+REDACTED: Final = "***"
+"""The text of ``redact``, and the beginning of the texts of ``last``."""
+_KEPT: Final = 4
+_SHORT: Final = 8
+"""``last`` keeps ``_KEPT`` characters of texts with more than ``_SHORT``."""
+_TEXT: Final = ColumnType(Kind.CHARACTER, 0, "text")
+"""The type of a masked column, as formats see it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedColumns:
+    """A ``[[mask]]``: how columns of a table, of a child table or of a view are masked. ``secret``
+    is the key of ``hash``.
+    """
+
+    table: str
+    columns: tuple[str, ...]
+    how: str
+    secret: str = ""
+
+    @property
+    def mask(self) -> Mask:
+        """The function that masks a value."""
+        if self.how == HASH:
+            return _hash_under(self.secret)
+        return {REDACT: _redact, NULL: _null, LAST: _last}[self.how]
+
+
+def _hash_under(secret: str) -> Mask:
+    key = secret.encode()
+
+    def mask(text: str) -> str:
+        # A byte that is no character of the database's encoding is an unpaired surrogate.
+        return hmac.digest(key, text.encode("utf-8", "surrogatepass"), "sha256").hex()
+
+    return mask
+
+
+def _redact(text: str) -> str:
+    return REDACTED
+
+
+def _null(text: str) -> None:
+    return None
+
+
+def _last(text: str) -> str:
+    kept = text[-_KEPT:] if len(text) > _SHORT else ""
+    # Every format can hold printable characters, so no mask can fail.
+    return REDACTED + (kept if kept.isprintable() else "")
+
+
+# --- classes --------------------------------------------------------------------------------------
+
+
+def masked_class(cls: ObjectClass, masks: Sequence[MaskedColumns]) -> ObjectClass:
+    """Return the class as formats see it: its masked attributes are texts. Raises ConfigError for
+    a column that does not exist or that cannot be masked.
+    """
+    changed: dict[Attribute, Attribute] = {}
+    for one in masks:
+        for table in _tables_of(cls):
+            if match_name(one.table, (table,)) is not None:
+                changed |= {
+                    attribute: _masked(cls, attribute, one)
+                    for attribute in _attributes(cls, table, one.columns)
+                }
+    if not changed:
+        return cls
+    columns = {(attribute.table, attribute.column.name) for attribute in changed}
+    return replace(
+        cls,
+        table=_with_texts(cls.table, columns),
+        attributes=tuple(changed.get(one, one) for one in cls.attributes),
+        children=tuple(
+            ChildTable(
+                _with_texts(child.table, columns),
+                child.owner_columns,
+                changed.get(child.attribute, child.attribute),
+            )
+            for child in cls.children
+        ),
+        stored=cls,
+    )
+
+
+def refuse_impossible(
+    masks: Sequence[MaskedColumns], catalog: Catalog, present: Sequence[str]
+) -> None:
+    """Raise ConfigError for a hash without a key, and for a mask whose table is neither a class nor
+    a child table: a table that was renamed would be sent without its mask. ``present`` are the
+    tables of the database; while a class is unavailable, any of them may be its child table.
+    """
+    known = [*catalog.log_names, *catalog.unavailable]
+    if catalog.unavailable:
+        known += present
+    for one in masks:
+        if one.how == HASH and not one.secret:
+            raise ConfigError(
+                f'[[mask]] {one.table} with how = "hash" needs a key: set '
+                "EVENTLOG_FORMAT_MASK_SECRET, or mask_secret_file in [format]"
+            )
+        if match_name(one.table, known) is None:
+            classes = first_of(sorted({*catalog.log_names, *catalog.unavailable}), 10)
+            raise ConfigError(
+                f"[[mask]] {one.table}: this is neither a watched table or view nor a child table "
+                f"of one, and a table that was renamed would be sent without its mask. Name one of "
+                f"{classes or 'the watched tables'}, or remove the mask"
+            )
+
+
+def _tables_of(cls: ObjectClass) -> list[str]:
+    return [cls.name, *(child.table.name for child in cls.children)]
+
+
+def _attributes(cls: ObjectClass, table: str, columns: Sequence[str]) -> list[Attribute]:
+    """Return the attributes of these columns of a table of the class. Raises ConfigError."""
+    by_name = {one.name: one for one in cls.attributes if one.table == table}
+    by_name |= {one.column.name: one for one in by_name.values()}
+    keys = [column.name for column in cls.key]
+    found = []
+    for name in columns:
+        match = match_name(name, by_name)
+        if match is None and table == cls.name and match_name(name, keys) is None:
+            raise ConfigError(
+                f"[[mask]] {table}: {name!r} is not a column that is published; a column that was "
+                "renamed would be sent without its mask. Correct the name, or remove it"
+            )
+        if match is None:
+            raise ConfigError(f"[[mask]] {table}: {name!r} is not the column of its values")
+        found.append(by_name[match])
+    return found
+
+
+def _masked(cls: ObjectClass, attribute: Attribute, one: MaskedColumns) -> Attribute:
+    place = f"[[mask]] {attribute.table}: {attribute.column.name!r}"
+    if attribute.is_key or attribute.column.name in (column.name for column in cls.key):
+        raise ConfigError(f"{place} is part of the key, which identifies the object; remove it")
+    if attribute.value_type == "dn":
+        raise ConfigError(
+            f'{place} is sent as the association of another object (referential = "dn"), which is '
+            'a key; remove it, or set referential = "value" in [format]'
+        )
+    if attribute.multi_valued and one.how in (REDACT, LAST):
+        raise ConfigError(
+            f"{place} has several values for one object, and how = {one.how!r} makes different "
+            "values alike, so that removing one would remove the others. Use hash or null"
+        )
+    return replace(
+        attribute,
+        column=Column(attribute.column.name, _TEXT),
+        value_type="string",
+        convert=str,
+        mask=one.mask,
+        stored=attribute,
+    )
+
+
+def _with_texts(table: Table, columns: set[tuple[str, str]]) -> Table:
+    return replace(
+        table,
+        columns=tuple(
+            Column(column.name, _TEXT) if (table.name, column.name) in columns else column
+            for column in table.columns
+        ),
+    )
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def told_apart(removed: str | None) -> tuple[str] | Literal[All.ALL]:
+    """Return the old value of a change whose two values look alike under a mask, so that it is not
+    taken for a change of nothing: the same text, as the only one of several values. For NULL that
+    is the removal of all values.
+    """
+    return ALL if removed is None else (removed,)
+
+
+def masked_rows(
+    rows: Mapping[str, Mapping[str, Sequence[str | None]]], attributes: Sequence[Attribute]
+) -> dict[str, dict[str, Sequence[str | None]]]:
+    """Return current rows by key, with their masked attributes."""
+    masks = {one.name: one.mask for one in attributes if one.mask is not None}
+    return {
+        key: {
+            name: _masked_texts(masks[name], texts) if name in masks else texts
+            for name, texts in row.items()
+        }
+        for key, row in rows.items()
+    }
+
+
+def _masked_texts(mask: Mask, texts: Sequence[str | None]) -> Sequence[str | None]:
+    try:
+        return [None if text is None else mask(text) for text in texts]
+    except BadValue:  # values that could not be read, which raise whenever they are used
+        return texts
+
+
+def shown_row(row: LogRow, catalog: Catalog) -> LogRow:
+    """Return a row of the log as this reader may show it. A row that cannot be assigned to a column
+    has no values while the catalogue has masks.
+    """
+    if row.old_value is None and row.new_value is None:
+        return row
+    name = catalog.log_name(row.table_name) if row.table_name else None
+    attribute = name.attribute(row.column_name) if name and row.column_name else None
+    unknown = _redact if catalog.has_masks else None
+    mask = unknown if attribute is None else attribute.mask
+    if mask is None:
+        return row
+    old, new = (None if one is None else mask(one) for one in (row.old_value, row.new_value))
+    return row._replace(old_value=old, new_value=new)
