@@ -227,6 +227,11 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
                 "Raise the limit that the message names, or leave large columns out of the watch "
                 "(`exclude`), then run `eventlog requeue`.",
             ),
+            "bad_filter": ErrorText(
+                "The condition of a `[[filter]]` fails for the object, such as a cast of a text "
+                "that is no number. Other objects are sent.",
+                "Correct the values of the object, or the condition, and run `eventlog requeue`.",
+            ),
             "unknown_column": ErrorText(
                 "column_name is not an attribute of the class.",
                 "Include the column in the watch (`columns`, `exclude`) and run `eventlog "

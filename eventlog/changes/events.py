@@ -121,7 +121,9 @@ def outgoing_reader(catalog: Catalog, values: ValueOptions) -> ReadOutgoing:
 def operation_of(event: Outgoing) -> ChangeOp:
     """Return the operation of the change that an event of a log becomes."""
     assert event.operation is not None
-    return ChangeOp.REFRESH if is_of_snapshot(event.event_id) else OPERATIONS[event.operation]
+    if event.is_refresh or is_of_snapshot(event.event_id):
+        return ChangeOp.REFRESH
+    return OPERATIONS[event.operation]
 
 
 _OUTSIDE_QUOTES = re.compile(r'(?:[^,"]++|"(?:[^"\\]|\\.)*")*', re.DOTALL)
@@ -246,7 +248,7 @@ class _ClassReader:
             if is_known:
                 before[name] = old
                 has_before = True
-        if event.operation == _IS_ADD:
+        if event.operation == _IS_ADD or event.is_refresh:
             return None, after, None
         return (before if has_before else None), after, frozenset(changed)
 

@@ -21,6 +21,7 @@ from eventlog.core.rows.events import (
     QueryBack,
     RowOutcomes,
     association_of,
+    exists_for_reader,
     public_event,
     sent_ids,
 )
@@ -380,6 +381,7 @@ def read_whole_rows(
         (object_class, key): row
         for object_class, wanted in keys.items()
         for key, row in query_back(object_class, list(wanted), columns[object_class]).items()
+        if exists_for_reader(row)
     }
     return [
         _gone(event)

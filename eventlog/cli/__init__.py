@@ -39,6 +39,7 @@ _BY_PURPOSE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "db": ("db", "Create, upgrade or remove the log and its internal tables."),
         "grants": ("grants", "Print the rights that a role needs, as SQL."),
         "triggers": ("triggers", "Compare, apply or drop the triggers of the watched tables."),
+        "filter": ("filter", "Accept the filters of a reader."),
     },
     "Publish": {
         "publish": ("publish", "Publish the log: the daemon, or one run with --once."),
@@ -225,6 +226,14 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog errors": "rows with E and F by cause",
         "eventlog errors --from gbase": "what was refused from a followed source",
         "eventlog errors --json": "for a program",
+    },
+    "filter": {
+        "eventlog filter accept": "the filters of the publisher",
+        "eventlog filter accept --consumer search": "those of a consumer",
+    },
+    "filter accept": {
+        "eventlog filter accept": "the filters of the publisher, as the owner of the log",
+        "eventlog filter accept --consumer search": "those of a consumer",
     },
     "consumers list": {
         "eventlog consumers list": "each consumer, and how far it has read",

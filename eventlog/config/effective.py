@@ -97,6 +97,8 @@ def _settings(config: Config, sections: Iterable[str], *, others: bool) -> Itera
                     yield one._replace(source=f"{one.source}; not of {settings.type}")
     for watch in config.watches:
         yield from _of_array("watch", watch.name, watch, config)
+    for condition in config.filters:
+        yield from _of_array("filter", condition.table, condition, config)
     for mask in config.masks:
         yield from _of_array("mask", mask.table, mask, config)
 

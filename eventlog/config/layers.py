@@ -21,6 +21,7 @@ from eventlog.config.settings import (
     ARRAYS,
     OF_FORMAT,
     SECTIONS,
+    FilterSettings,
     MaskSettings,
     WatchSettings,
     installed_options,
@@ -328,6 +329,26 @@ def masks_of(tables: Any, path: Path | None) -> Iterator[MaskSettings | ConfigEr
             yield ConfigError(f"{where} ({name}): {column} is masked twice")
         masked |= columns
         yield mask
+
+
+def filters_of(tables: Any, path: Path | None) -> Iterator[FilterSettings | ConfigError]:
+    """Yield the ``[[filter]]`` tables of a file, or of the content from a program."""
+    place = _place(path)
+    if not _is_array(tables):
+        yield ConfigError(f"{place}: filter must be written [[filter]], once per table or view")
+        return
+    filtered: set[str] = set()
+    for number, table in enumerate(tables, 1):
+        where = f"{place}: filter {number}"
+        try:
+            one = parse_options(FilterSettings, table, where)
+        except ConfigError as error:
+            yield error
+            continue
+        if one.table.casefold() in filtered:
+            yield ConfigError(f"{where}: {one.table} is filtered twice; join the conditions by AND")
+        filtered.add(one.table.casefold())
+        yield one
 
 
 def _is_array(tables: Any) -> bool:

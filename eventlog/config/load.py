@@ -17,6 +17,7 @@ from eventlog.config.kinds import is_plain, masked, url_of
 from eventlog.config.layers import (
     Layer,
     Setting,
+    filters_of,
     from_environment,
     from_file,
     from_flags,
@@ -31,6 +32,7 @@ from eventlog.config.settings import (
     OF_FORMAT,
     SECTIONS,
     DatabaseSettings,
+    FilterSettings,
     FormatSettings,
     LogSettings,
     MaskSettings,
@@ -79,6 +81,7 @@ class Config:
     secret_files: Mapping[str, Path] = field(default_factory=dict)
     """The files with the secrets in effect, by ``section.key``."""
     masks: tuple[MaskSettings, ...] = ()
+    filters: tuple[FilterSettings, ...] = ()
 
     @property
     def publication(self) -> str:
@@ -132,6 +135,7 @@ def load(
     )  # fmt: skip
     watches = errors.without(watches_of(document.get("watch", []), path))
     masks = errors.without(masks_of(document.get("mask", []), path))
+    filters = errors.without(filters_of(document.get("filter", []), path))
     chosen: dict[Name, Setting] = {}
     for name, several in _by_name(given).items():
         with errors:
@@ -164,6 +168,7 @@ def load(
             if setting.file is not None and not setting.of
         },
         masks=tuple(masks),
+        filters=tuple(filters),
     )
     errors.extend(_contradictions(config))
     errors.raise_any()
@@ -328,11 +333,18 @@ def _contradictions(config: Config) -> Iterator[ConfigError]:
     )
     yield from _consumer_contradictions(config)
     yield from _former_names(config)
-    yield from _mask_contradictions(config)
+    yield from _reader_contradictions(config)
 
 
-def _mask_contradictions(config: Config) -> Iterator[ConfigError]:
-    """Yield the errors about masks that this reader cannot apply (spec/event-log.md 15.1)."""
+def _reader_contradictions(config: Config) -> Iterator[ConfigError]:
+    """Yield the errors about masks and filters that this reader cannot apply (spec/event-log.md
+    15).
+    """
+    if config.filters and config.follows:
+        yield ConfigError(
+            f"[[filter]] cannot be used with source.type = {config.source.type}: the condition is "
+            "evaluated by the database of a log. Filter in the program that writes the source"
+        )
     if config.masks and config.follows:
         yield ConfigError(
             f"[[mask]] cannot be used with source.type = {config.source.type}: masks are for a "

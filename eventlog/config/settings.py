@@ -371,6 +371,29 @@ class MaskSettings(CheckedOptions):
 
 
 @dataclass(frozen=True, slots=True)
+class FilterSettings(CheckedOptions):
+    """A ``[[filter]]``: which objects of a table or view exist for the receiver (spec/event-log.md
+    15.2).
+    """
+
+    table: str = option(
+        REQUIRED, TEXT, "table or view whose objects the receiver gets in part", example="orders"
+    )
+    where: str = option(
+        REQUIRED,
+        TEXT,
+        "condition in the database's SQL over columns that are logged",
+        example="tenant = 'a' AND state <> 'draft'",
+    )
+    changes: bool = option(
+        True,
+        BOOLEAN,
+        "false: no column of the condition ever changes, so that the changes of objects that do "
+        "not match cost no event",
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class SourceSettings:
     """``[source]``: the source of events: a type, and the options that the class of this type
     declares.
@@ -457,7 +480,11 @@ SECTIONS: Final[Mapping[str, type]] = {
 }
 """The sections in the order of the file, without the arrays of tables."""
 
-ARRAYS: Final[Mapping[str, type]] = {"watch": WatchSettings, "mask": MaskSettings}
+ARRAYS: Final[Mapping[str, type]] = {
+    "watch": WatchSettings,
+    "filter": FilterSettings,
+    "mask": MaskSettings,
+}
 """The arrays of tables, such as ``[[watch]]``, by name."""
 
 

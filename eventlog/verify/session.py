@@ -391,6 +391,13 @@ def repair(config: Config, report: VerifyReport, *, surplus: bool = False) -> in
                 written += len(there)
             for start in range(0, len(gone) if surplus else 0, _AT_ONCE):
                 keys = [key for key in gone[start : start + _AT_ONCE] if cls.has_key(key)]
+                if cls.condition is not None:
+                    # A row of type 4 would delete it from receivers for which it exists.
+                    there, keys = resync.existing(
+                        log.connection, log.dialect, context.catalog.schema, cls, keys
+                    )
+                    log.write_keys(selection, there)
+                    written += len(there)
                 written += len(resync.write_deleted(log, context.catalog.schema, cls, keys))
                 log.commit()
     report.repaired = written

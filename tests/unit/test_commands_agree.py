@@ -60,6 +60,7 @@ TABLE: Final[dict[str, tuple[str, ...]]] = {
     "triggers apply":   ("every",   HAS,      HAS,            HAS,         "publisher", "log",     HAS),
     "triggers drop":    ("every",   HAS,      HAS,            HAS,         "publisher", "log",     HAS),
     "triggers list":    ("every",   HAS,      "asks-nothing", "read-only", "publisher", "log",     HAS),
+    "filter accept":    ("no-list", HAS,      "asks-nothing", HAS,         HAS,          "log",     HAS),
     "publish":          ("no-list", "stdout", "asks-nothing", HAS,         HAS,         HAS,       HAS),
     "backlog run":      ("no-list", HAS,      "asks-nothing", "estimate",  "publisher", "log",     HAS),
     "backlog mark":     ("no-list", HAS,      "asks-nothing", HAS,         "publisher", "log",     HAS),

@@ -319,6 +319,7 @@ def template(*, watch: bool = True) -> str:
 
 _ABOUT: Final = {
     "watch": "One [[watch]] for each table or view whose changes should be logged.",
+    "filter": "One [[filter]] for a table or view of which the receiver gets only some objects.",
     "mask": "One [[mask]] for columns whose values the receiver gets in another form.",
 }
 """What each array of tables is for."""

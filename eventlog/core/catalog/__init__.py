@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from eventlog.core.values import ColumnType, parse_type
 from eventlog.errors import BadTableKey, EventlogError
+
+if TYPE_CHECKING:
+    from eventlog.core.catalog.filters import Condition
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +162,8 @@ class ObjectClass:
     """
     stored: ObjectClass | None = None
     """The class as the database has it, if some of its attributes are masked."""
+    condition: Condition | None = None
+    """The condition of the objects that exist for the reader; None = all exist."""
 
     def has_key(self, text: str) -> bool:
         """Return True if a text is a canonical key of the class by its present key columns."""
@@ -239,6 +244,11 @@ class Catalog:
     """
     has_masks: bool = False
     """True if the configuration masks columns, also those of unavailable classes."""
+
+    @property
+    def has_filters(self) -> bool:
+        """True if not all objects of a class exist for the reader."""
+        return any(cls.condition is not None for cls in self.classes)
 
     @property
     def table_names(self) -> list[str]:

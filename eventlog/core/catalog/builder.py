@@ -22,6 +22,7 @@ from eventlog.core.catalog import (
     Table,
     match_name,
 )
+from eventlog.core.catalog.filters import Filter, filtered_class, refuse_unknown_filters
 from eventlog.core.catalog.masks import MaskedColumns, masked_class, refuse_impossible
 from eventlog.core.values import (
     ColumnType,
@@ -50,6 +51,8 @@ def build_catalog(
     renamed_from: Mapping[str, Collection[str]] = MappingProxyType({}),
     previous_key: Mapping[str, Sequence[str]] = MappingProxyType({}),
     masks: Sequence[MaskedColumns] = (),
+    filters: Sequence[Filter] = (),
+    logged: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> Catalog:
     """Return the classes of a database (spec/xds.md 5). Tables that cannot be classes are
     ``unavailable``.
@@ -64,8 +67,9 @@ def build_catalog(
     clash. ``renamed_from`` holds, by class, the earlier names that rows of the log may have for its
     table or for its child tables, because they were logged before a rename (spec/event-log.md 5.2).
     ``previous_key`` holds, by class, the columns of its earlier key (5.4). ``masks`` are the masked
-    columns; a class with one that cannot be masked is unavailable. Raises ConfigError for a mask
-    of a table that does not exist (15.1).
+    columns; a class with one that cannot be masked is unavailable. ``filters`` are the conditions
+    of classes; ``logged`` has the columns of views that are logged (15.2). Raises ConfigError for a
+    mask or a filter of a table that does not exist.
     """
     present = tuple(
         _typed(table, database.dialect, values)
@@ -89,7 +93,7 @@ def build_catalog(
     for table in parents.values():
         try:
             built = builder.object_class(table, _children(table, able, parents))
-            classes.append(masked_class(built, masks))
+            classes.append(filtered_class(masked_class(built, masks), filters, logged))
         except ConfigError as error:
             unavailable[table.name] = error
     former = _former_names(renamed_from, classes, unavailable)
@@ -107,6 +111,7 @@ def build_catalog(
     catalog = Catalog(
         database.schema, available, log_names, unavailable, waiting, no_children, bool(masks)
     )
+    refuse_unknown_filters(filters, catalog)
     refuse_impossible(masks, catalog, [table.name for table in present])
     return catalog
 

@@ -46,6 +46,8 @@ READS: Final = frozenset((*READS_ROW, *READS_FIELD))
 """The types whose rows have no value, so that it is read back."""
 
 _INSERTS: Final = (INSERT_ROW_QUERY_BACK, INSERT_FIELD_QUERY_BACK)
+_REFRESHED: Final = 0
+"""The type of the steps of a refresh. No row has it."""
 
 # Names of the module, since looking up an enumeration's members is slow.
 _ADD, _MODIFY, _DELETE = Operation
@@ -59,8 +61,29 @@ QueryBack: TypeAlias = Callable[
     [ObjectClass, Sequence[str], Sequence[Attribute]], Mapping[str, CurrentRow]
 ]
 """A function of class, canonical keys and attributes that returns the current rows by key; deleted
-objects are missing.
+objects are missing. An object that does not match the condition of its class has ``OUTSIDE``, one
+whose condition fails a ``FailedCondition``.
 """
+
+OUTSIDE: Final[CurrentRow] = MappingProxyType({})
+"""The current row of an object that exists, but not for the reader. It is compared by identity."""
+
+
+class FailedCondition(dict[str, Sequence[str | None]]):
+    """The current row of an object for which the condition of its class fails. ``error`` is the
+    message of the database.
+    """
+
+    def __init__(self, error: str) -> None:
+        super().__init__()
+        self.error = error
+
+
+def exists_for_reader(row: CurrentRow | None) -> bool:
+    """Return True if a current row is that of an object that exists for the reader
+    (spec/event-log.md 15.2).
+    """
+    return row is not None and row is not OUTSIDE and not isinstance(row, FailedCondition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +167,16 @@ class Outgoing(NamedTuple):
     """
 
     @property
+    def is_refresh(self) -> bool:
+        """True if the steps are the whole current row of an object that the receiver may have or
+        not (spec/event-log.md 15.2): the change is a REFRESH.
+        """
+        if not self.steps:
+            return False
+        _, event_type, _, _, _, _ = self.steps[0]
+        return event_type == _REFRESHED
+
+    @property
     def sent_id(self) -> str:
         """The event-id in the document."""
         return self.event_id if self.attempts == 1 else f"{self.event_id}.{self.attempts}"
@@ -172,6 +205,27 @@ def asks_for_values(rows: Iterable[CheckedRow]) -> bool:
     their group.
     """
     return not READS.isdisjoint(map(_event_type, rows))
+
+
+def may_be_absent(group: Group) -> bool:
+    """Return True if the condition of the group's class decides whether its object exists for the
+    reader. A row of type 4 needs no decision: the object is gone.
+    """
+    _, event_type, (object_class, _), _, _, _ = group[0]
+    return object_class.condition is not None and event_type != DELETE_ROW
+
+
+def _decision(group: Group, dropped_before: Collection[int] | None = None) -> Decision:
+    """Return what to read for a group: by precedence, and by the condition of its class."""
+    if not may_be_absent(group):
+        return apply_precedence(group, dropped_before)
+    object_class, _ = object_of(group)
+    assert object_class.condition is not None
+    if object_class.condition.changes:
+        written = tuple(one for one in object_class.attributes if one.is_written)
+        return Decision(group, (), written)
+    decision = apply_precedence(group, dropped_before)
+    return decision if decision.query_back is not None else decision._replace(query_back=())
 
 
 def apply_precedence(group: Group, dropped_before: Collection[int] | None = None) -> Decision:
@@ -224,12 +278,13 @@ def decide(
     """
     if dropped_before is not None:
         decisions = [
-            apply_precedence(group, before) if group else None
+            _decision(group, before) if group else None
             for group, before in zip(groups, dropped_before, strict=True)
         ]
-    elif asks_for_values(chain.from_iterable(groups)):
+    elif needs_reading(groups):
         decisions = [
-            apply_precedence(group) if asks_for_values(group) else None for group in groups
+            _decision(group) if asks_for_values(group) or may_be_absent(group) else None
+            for group in groups
         ]
     else:  # most logs need no values
         return [(group, None, None) for group in groups]
@@ -244,6 +299,12 @@ def decide(
         )
         for group, decision in zip(groups, decisions, strict=True)
     ]
+
+
+def needs_reading(groups: Iterable[Group]) -> bool:
+    """Return True if something is read back for any of these groups."""
+    groups = list(groups)
+    return asks_for_values(chain.from_iterable(groups)) or any(map(may_be_absent, groups))
 
 
 _Asked: TypeAlias = dict[ObjectClass, tuple[dict[str, None], dict[Attribute, None]]]
@@ -272,7 +333,8 @@ def _read_current(asked: _Asked, query_back: QueryBack) -> dict[ObjectId, Curren
             attribute.name: [] for attribute in attributes if attribute not in known
         }
         current.update(
-            ((object_class, key), {**lost, **row} if lost else row) for key, row in rows.items()
+            ((object_class, key), {**lost, **row} if lost and exists_for_reader(row) else row)
+            for key, row in rows.items()
         )
     return current
 
@@ -323,16 +385,39 @@ def _build_decided(
     gone: Sequence[int] = ()
     invalid: Sequence[InvalidRow] = ()
     conflicts = 0
-    if query_back is not None and current is None:
+    object_class, _ = object_of(group)
+    condition = object_class.condition if may_be_absent(group) else None
+    is_whole = condition is not None and condition.changes
+    is_removed = is_whole and current is OUTSIDE
+    if isinstance(current, FailedCondition):
+        message = f"the condition of [[filter]] {object_class.name} fails: {current.error}"
+        rows, invalid = [], [InvalidRow(one, "bad_filter", message) for one in ids_of(rows)]
+    elif condition is not None and not exists_for_reader(current):
+        if not is_removed:
+            gone, rows = ids_of(rows), []
+    elif query_back is not None and current is None:
         gone = [record_id for record_id, event_type, _, _, _, _ in rows if event_type in READS]
         rows = [
             row for row in rows for _, event_type, _, _, _, _ in (row,) if event_type not in READS
         ]
     elif query_back is not None and current is not None:
         values, failed, conflicts = _read(query_back, current)
-        if failed:
+        if failed and is_whole:
+            error = next(iter(failed.values()))
+            message = f"value read back: {error}"
+            rows, invalid = [], [InvalidRow(one, error.code, message) for one in ids_of(rows)]
+        elif failed:
             rows, invalid = _without_unreadable(rows, failed)
-    operation, steps, all_rows = _content(rows, values, options)
+    operation: Operation | None
+    steps: Sequence[CheckedRow]
+    all_rows: Sequence[CheckedRow] | None
+    if is_removed:
+        operation, steps, all_rows = _DELETE, (), None
+    elif is_whole and rows:
+        assert values is not None
+        operation, steps, all_rows = *_whole_row(rows, values, options), None
+    else:
+        operation, steps, all_rows = _content(rows, values, options)
     ids = ids_of(group)
     attempt = 1
     if event_id is None:
@@ -357,6 +442,26 @@ def _build_decided(
         attempt,
         rows=all_rows,
     )
+
+
+def _whole_row(
+    rows: Sequence[CheckedRow], values: Mapping[Attribute, Texts], options: EventOptions
+) -> tuple[Operation, Sequence[CheckedRow]]:
+    """Return the operation and the steps of an event with the whole current row, which is written
+    as for a row of type 5. Unless the rows insert the object, it may have existed for the reader
+    before: its steps then show that it is a refresh (spec/event-log.md 15.2).
+    """
+    record_id, kind, object_id, _, _, _ = rows[0]
+    is_insert = kind == INSERT_FIELD or kind in _INSERTS
+    is_add = kind == INSERT_FIELD or _becomes_add(rows, options)
+    whole = [(record_id, INSERT_ROW_QUERY_BACK, object_id, None, None, None)]
+    steps = _steps_of(_with_values(whole, values, is_add), is_add, options)
+    if not is_insert:
+        steps = [
+            (one, _REFRESHED, of_object, attribute, old, new)
+            for one, _, of_object, attribute, old, new in steps
+        ]
+    return _ADD if is_add or not steps else _MODIFY, steps
 
 
 def _content(

@@ -19,7 +19,7 @@ from eventlog.changes.publishing import EventWriter
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.clock import monotonic
 from eventlog.core.rows.checks import Remark
-from eventlog.core.rows.events import CurrentRow, EventOptions
+from eventlog.core.rows.events import CurrentRow, EventOptions, exists_for_reader
 from eventlog.core.values import Kind
 from eventlog.errors import EventlogError, first_of, number_of
 from eventlog.model import Level
@@ -27,6 +27,7 @@ from eventlog.publisher.context.observer import SILENT, Measured, Observer
 from eventlog.publisher.context.used_ids import Published
 from eventlog.publisher.ledger.ledger import Ledger
 from eventlog.sql.port.database import LockHolder
+from eventlog.sql.port.filtered import read_for_reader
 from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.questions import ask
@@ -442,8 +443,16 @@ class Context:
     def query_back(
         self, object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
     ) -> Mapping[str, CurrentRow]:
-        """Return the current rows of objects by canonical key; deleted objects are missing."""
-        return self.log.db.query_back(self.catalog.schema, object_class, keys, attributes)
+        """Return the current rows of objects by canonical key, as ``QueryBack`` describes it."""
+        db = self.log.db
+        return read_for_reader(db, self.catalog.schema, object_class, keys, attributes)
+
+    def existing(
+        self, object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
+    ) -> Mapping[str, CurrentRow]:
+        """Return the current rows of the objects that exist for the reader, by canonical key."""
+        rows = self.query_back(object_class, keys, attributes)
+        return {key: row for key, row in rows.items() if exists_for_reader(row)}
 
 
 class CatalogCheck(Protocol):

@@ -10,6 +10,7 @@ from .configured_classes import class_names as class_names
 from .configured_classes import class_schema as class_schema
 from .configured_classes import declared_tables as declared_tables
 from .configured_classes import declared_watches as declared_watches
+from .configured_classes import filters_of as filters_of
 from .configured_classes import read_catalog as read_catalog
 from .configured_classes import with_tables as with_tables
 from .configured_sink import can_try as can_try

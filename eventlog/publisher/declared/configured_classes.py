@@ -14,12 +14,15 @@ from eventlog.config.publishing import value_options
 from eventlog.config.settings import WatchSettings
 from eventlog.core.catalog import Catalog, Database, ObjectClass, match_name
 from eventlog.core.catalog.builder import build_catalog, complete_catalog
+from eventlog.core.catalog.filters import Filter
 from eventlog.core.catalog.masks import MaskedColumns
 from eventlog.core.options import names_hint, same_fields
 from eventlog.core.values import ValueOptions
 from eventlog.errors import ConfigError, EventlogError, TriggerError, first_of, together
 from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.port.driver_errors import as_database_errors
+from eventlog.sql.port.filtered import why_refused
+from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.triggers.watch import (
     TableChoice,
@@ -37,7 +40,20 @@ def read_catalog(log: OpenLog, config: Config) -> Catalog:
     unavailable.
     """
     database = log.db.reflect(class_schema(config))
-    return available_catalog(declared_tables(config, database, log.table), database, log.table)
+    declared = declared_tables(config, database, log.table)
+    return with_tried_conditions(log.db, available_catalog(declared, database, log.table))
+
+
+def with_tried_conditions(db: OpenDatabase, catalog: Catalog) -> Catalog:
+    """Return the catalogue in which classes whose condition the database refuses are unavailable
+    (spec/event-log.md 15.2).
+    """
+    refused: dict[str, EventlogError] = {
+        cls.name: ConfigError(f"[[filter]] {cls.name}: the database refuses its condition: {why}")
+        for cls in catalog.classes
+        if (why := why_refused(db, catalog.schema, cls)) is not None
+    }
+    return catalog.without(refused) if refused else catalog
 
 
 def catalog_if_readable(log: OpenLog, config: Config) -> Catalog | None:
@@ -282,7 +298,18 @@ def _catalog_of(
             MaskedColumns(one.table, one.columns, one.how, settings.mask_secret or "")
             for one in config.masks
         ],
+        filters=filters_of(config),
+        logged={
+            watch.name: [name for columns in watch.base.values() for name in columns.values()]
+            for watch in config.watches
+            if watch.base is not None
+        },
     )
+
+
+def filters_of(config: Config) -> list[Filter]:
+    """Return the filters of the configuration."""
+    return [Filter(one.table, one.where, one.changes) for one in config.filters]
 
 
 def captured_tables(config: Config, catalog: Catalog) -> tuple[str, ...]:

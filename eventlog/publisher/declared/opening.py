@@ -14,6 +14,7 @@ from eventlog.config.effective import receiver
 from eventlog.config.load import Config, connection_url, with_current_secrets
 from eventlog.config.post_poll import SAFE_WAYS, refused_statements
 from eventlog.config.publishing import insert_query_back
+from eventlog.core.catalog.filters import digest_of
 from eventlog.core.options import same_fields
 from eventlog.core.rows.event_ids import epoch_suffix
 from eventlog.core.rows.events import EventOptions
@@ -22,6 +23,7 @@ from eventlog.publisher.context.context import Context, Counters, PublisherOptio
 from eventlog.publisher.context.used_ids import repeated_number
 from eventlog.publisher.declared.configured_classes import (
     captured_tables,
+    filters_of,
     read_catalog,
     wanted_classes,
 )
@@ -32,6 +34,7 @@ from eventlog.registry import sink_named
 from eventlog.sql.connect.connection import connect, describe, dialect_of, parse_url, refuse_pooling
 from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.doctor.event_times import are_utc
+from eventlog.sql.log.accepted_filters import accepted_filters
 from eventlog.sql.log.epoch import (
     differing,
     forget_removed,
@@ -57,7 +60,10 @@ _log = logging.getLogger("eventlog.publisher")
 
 def additions_of(config: Config) -> tuple[Addition, ...]:
     """Return the additional rights that the settings require."""
-    return (Addition.DELETE_FROM_LOG,) if config.publisher.delete_from_log else ()
+    return (
+        *((Addition.DELETE_FROM_LOG,) if config.publisher.delete_from_log else ()),
+        *((Addition.FILTERS,) if config.filters else ()),
+    )
 
 
 @contextmanager
@@ -92,6 +98,7 @@ def open_context(
             context.log.connection, context.log.dialect, describe(connection_url(config.database))
         )
         context.log.db.prepare_log_statements()
+        refuse_other_filters(config, context)
         context = replace(context, used=used)
         yield under_epoch(context, settle_epoch(context.log, context.ledger, used, server))
 
@@ -128,6 +135,23 @@ def open_to_publish(
             record_consumer_start(log, context.ledger.consumer, start)
         log.commit()
         yield context
+
+
+def refuse_other_filters(config: Config, context: Context) -> None:
+    """Raise ConfigError if the filters are not those that were accepted for this reader: its
+    receiver would lack objects, or have too many (spec/event-log.md 15.3).
+    """
+    filters = filters_of(config)
+    consumer = context.ledger.consumer
+    if not filters or accepted_filters(context.log, consumer) == digest_of(filters):
+        return
+    option = f" --consumer {consumer}" if consumer else ""
+    reader = f"consumer {consumer}" if consumer else "the publisher"
+    raise ConfigError(
+        f"the [[filter]] sections are not those that were accepted for {reader} of the log "
+        f"{context.log}: run `eventlog filter accept{option}`, which also prints how to fill the "
+        "receiver"
+    )
 
 
 def record_consumer_start(log: OpenLog, name: str, start: ConsumerStart) -> None:

@@ -19,6 +19,7 @@ from eventlog.publisher.declared.configured_classes import (
     class_schema,
     declared_tables,
     declared_watches,
+    with_tried_conditions,
 )
 from eventlog.publisher.declared.opening import find_log
 from eventlog.sql.connect.locate import new_log
@@ -44,8 +45,8 @@ class _Declared(NamedTuple):
 
 
 def _declared(log: LogTable, config: Config, database: Database) -> _Declared:
-    # Triggers log what readers mask.
-    declared = declared_tables(replace(config, masks=()), database, log)
+    # Triggers log what readers mask, and objects that do not exist for them.
+    declared = declared_tables(replace(config, masks=(), filters=()), database, log)
     catalog = available_catalog(declared, database, log)
     refused = {**catalog.unavailable, **declared.doubtful}
     return _Declared(declared.config, database, catalog, declared_watches(declared.config), refused)
@@ -81,7 +82,7 @@ def plan_triggers(log: OpenLog, config: Config) -> tuple[TriggerPlan, Catalog]:
     planned = triggers_of(log.dialect).plan(
         log.connection, database, catalog, log.table, watches, refused
     )
-    return _with_warnings(planned, declared, config, log.db), catalog
+    return _with_warnings(planned, declared, config, log.db, log.table), catalog
 
 
 def plan_for_new_log(db: OpenDatabase, config: Config) -> tuple[TriggerPlan, Catalog]:
@@ -97,21 +98,46 @@ def plan_for_new_log(db: OpenDatabase, config: Config) -> tuple[TriggerPlan, Cat
     planned = TriggerPlan.of_new(triggers.compile(database, catalog, log, declared.watches))
     tables = triggers.tables_of(db.connection, log)
     planned = replace(planned, warnings=tuple(warnings_of_missing_log(log, tables)))
-    return _with_warnings(planned, declared, config, db), catalog
+    return _with_warnings(planned, declared, config, db, log), catalog
 
 
 def _with_warnings(
-    planned: TriggerPlan, declared: _Declared, config: Config, db: OpenDatabase
+    planned: TriggerPlan, declared: _Declared, config: Config, db: OpenDatabase, log: LogTable
 ) -> TriggerPlan:
     found = declared.config.warnings[len(config.warnings) :]
     views = _view_references(declared.config, declared.catalog)
+    of_readers = _refused_by_readers(declared, config, db, log)
     foreign = [
         f"{name}: its rows are those of the foreign table {first_of(list(tables), 3, 'table')}, "
         "which has no database snapshot, so `eventlog verify` and `eventlog backlog run` cannot "
         "prove that they read them as they were"
         for name, tables in db.foreign_tables(declared.catalog).items()
     ]
-    return replace(planned, warnings=(*found, *planned.warnings, *views, *foreign))
+    return replace(planned, warnings=(*found, *planned.warnings, *views, *foreign, *of_readers))
+
+
+def _refused_by_readers(
+    declared: _Declared, config: Config, db: OpenDatabase, log: LogTable
+) -> Iterator[str]:
+    """Yield warnings about masks and filters: those because of which a class waits, and what a
+    filter does not do (spec/event-log.md 15). Raises ConfigError for one of an unknown table.
+    """
+    if not (config.masks or config.filters):
+        return
+    seen = available_catalog(
+        declared_tables(config, declared.database, log), declared.database, log
+    )
+    seen = with_tried_conditions(db, seen)
+    for name, error in seen.unavailable.items():
+        if name not in declared.catalog.unavailable:
+            yield f"{name} will wait: {error}"
+    for cls in seen.classes:
+        if cls.condition is not None and cls.condition.changes:
+            yield (
+                f"{cls.name}: a [[filter]] is no wall: the receiver gets the key of each object "
+                "that changes or is deleted. A condition that changes without a change of the row "
+                "(now(), another table) is not noticed"
+            )
 
 
 def _view_references(config: Config, catalog: Catalog) -> Iterator[str]:

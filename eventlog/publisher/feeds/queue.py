@@ -43,6 +43,7 @@ from eventlog.core.rows.events import (
     build_event,
     decide,
     ids_of,
+    needs_reading,
 )
 from eventlog.core.rows.fold import (
     Group,
@@ -442,7 +443,8 @@ def build_events(
     class.
     """
     options, attempts = context.options.events, context.attempts
-    if not asks_for_values(chain.from_iterable(groups)):  # as in most logs
+    is_read = context.catalog.has_filters and needs_reading(groups)
+    if not is_read and not asks_for_values(chain.from_iterable(groups)):  # as in most logs
         return [build_event(group, options, attempts=attempts) for group in groups]
     decided = decide(groups, query_back)
     return [

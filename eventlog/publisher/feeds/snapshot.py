@@ -15,7 +15,7 @@ from eventlog.core.rows.event_ids import object_text, raised_at
 from eventlog.core.rows.events import CurrentRow, EventOptions, Outgoing, RowOutcomes
 from eventlog.core.rows.fold import Group
 from eventlog.errors import BadTableKey
-from eventlog.model import Origins
+from eventlog.model import Operation, Origins
 from eventlog.publisher.context.context import UNCHECKED, CatalogCheck, Context
 from eventlog.publisher.context.observer import SnapshotProgress
 from eventlog.publisher.feeds.queue import WindowResult, build_events
@@ -93,12 +93,12 @@ def class_and_key(catalog: Catalog, event_id: str) -> tuple[str, str]:
 
 def as_built(built: Outgoing, event: Outgoing) -> Outgoing:
     """Return an event of a snapshot as it was built. Its outcomes contain only its
-    invalid values.
+    invalid values. An object that does not exist for the reader has no event.
     """
     invalid = [] if built.outcomes is None else built.outcomes.invalid
     return event._replace(
         object_id=built.object_id,
-        operation=built.operation,
+        operation=None if built.operation == Operation.DELETE else built.operation,
         steps=built.steps,
         rows=built.rows,
         outcomes=RowOutcomes(invalid=invalid) if invalid else None,

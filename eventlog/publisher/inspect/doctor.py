@@ -50,6 +50,7 @@ from eventlog.publisher.declared.configured_classes import (
     declared_tables,
     declared_watches,
     wanted_classes,
+    with_tried_conditions,
 )
 from eventlog.publisher.declared.configured_writer import event_writer
 from eventlog.publisher.declared.opening import (
@@ -364,7 +365,8 @@ def _classes(case: Case) -> Iterator[Finding]:
                 )
                 yield Finding("class_without_key", "info", warning, fix)
             listed = class_names(case.config)[1]
-            case.catalog = available_catalog(declared, database, case.log.table)
+            catalog = available_catalog(declared, database, case.log.table)
+            case.catalog = with_tried_conditions(case.db, catalog)
     except EventlogError as error:
         yield Finding("config", "error", str(error), ("eventlog config",))
     if case.database is not None:

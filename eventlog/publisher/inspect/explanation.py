@@ -640,9 +640,7 @@ def _members(built: _Built, *, are_known: bool) -> Iterable[Member]:
         record_id, _, _, attribute, _, _ = dropped
         outcomes[record_id] = _why_dropped(attribute, built.decision.surviving)
     if built.event.outcomes is not None:
-        outcomes |= dict.fromkeys(
-            built.event.outcomes.gone, "no effect: the object no longer exists"
-        )
+        outcomes |= dict.fromkeys(built.event.outcomes.gone, _why_gone(built.event))
         outcomes |= dict.fromkeys(built.event.outcomes.noop, "no effect: it changes nothing")
         outcomes |= {
             row.record_id: f"invalid ({row.code}): {row.message}"
@@ -661,6 +659,13 @@ def _members(built: _Built, *, are_known: bool) -> Iterable[Member]:
             row.new_value,
             outcome,
         )
+
+
+def _why_gone(event: Outgoing) -> str:
+    is_filtered = event.object_id is not None and event.object_id[0].condition is not None
+    if is_filtered:
+        return "no effect: the object does not exist, or does not match the [[filter]]"
+    return "no effect: the object no longer exists"
 
 
 def _why_dropped(attribute: Attribute | None, surviving: Sequence[CheckedRow]) -> str:

@@ -24,6 +24,7 @@ from eventlog.config.load import Config, connection_url, load
 from eventlog.config.publishing import value_options
 from eventlog.config.settings import DEFAULT_FORMAT
 from eventlog.core.catalog import Catalog, Database
+from eventlog.core.catalog.filters import digest_of
 from eventlog.core.clock import monotonic
 from eventlog.core.ranges import Range, RecordSet, between, common, length, minus, within
 from eventlog.core.rows.checks import CheckedRow, check_rows
@@ -44,6 +45,7 @@ from eventlog.publisher.declared import (
     available_catalog,
     class_schema,
     declared_tables,
+    filters_of,
     find_log,
     publisher_options,
     record_consumer_start,
@@ -462,7 +464,7 @@ class ChangeLog:
             if removed:
                 absent.discard(shown_ranges(log, [(1, removed)]))
             log.db.make_durable()
-            return Offset(self.epoch, done, None, absent, self.begun)
+            return Offset(self.epoch, done, None, absent, self.begun, self._filters())
 
     def _first_set(self, log: OpenLog) -> RecordSet:
         """Return the rows that a new query counts as read."""
@@ -532,7 +534,7 @@ class ChangeLog:
                 log.db.make_durable()
                 absent = start.absent.copy()
                 absent.discard(done.spans)
-                return Offset(self.epoch, done, number, absent, self.begun)
+                return Offset(self.epoch, done, number, absent, self.begun, self._filters())
 
     def _decided(self, log: OpenLog, done: RecordSet) -> RecordSet | None:
         """Return ``done`` with all record_ids up to which no further row can appear; None if all
@@ -585,6 +587,17 @@ class ChangeLog:
                 f"is now in epoch {self.epoch or 'none'}, so the record_ids in the checkpoint may "
                 "belong to other rows. Give the query a new checkpoint"
             )
+        if offset.filters != self._filters():
+            raise ConfigError(
+                "the checkpoint was written with other [[filter]] sections than the configuration "
+                "has, so what the query wrote may lack objects, or have too many. Give the query a "
+                "new checkpoint and an empty target, or undo the change"
+            )
+
+    def _filters(self) -> str:
+        """Return the digest of the configured filters."""
+        assert self._config is not None  # the log is open
+        return digest_of(filters_of(self._config))
 
     def _check_removed(self, log: OpenLog, start: Offset) -> None:
         """Raise RowsRemoved if unread rows were removed that no consumer protected."""

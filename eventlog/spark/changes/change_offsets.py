@@ -28,16 +28,19 @@ class Offset(NamedTuple):
     """The time when the consumer was registered that protects the unread rows from a purge; empty
     without a consumer.
     """
+    filters: str = ""
+    """The digest of the filters of the query, empty without filters."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the offset as Spark stores it."""
-        return {
+        content: dict[str, Any] = {
             "epoch": self.epoch,
             "line": self.begun,
             "done": self.done.encode(),
             "absent": self.absent.encode(),
             "rows": self.rows,
         }
+        return content | {"filters": self.filters} if self.filters else content
 
 
 def offset_of(value: Mapping[str, Any]) -> Offset:
@@ -49,6 +52,7 @@ def offset_of(value: Mapping[str, Any]) -> Offset:
             None if value["rows"] is None else int(value["rows"]),
             decode(value["absent"]),
             str(value["line"]),
+            str(value.get("filters", "")),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(

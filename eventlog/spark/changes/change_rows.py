@@ -196,6 +196,8 @@ def _changed(event: Outgoing, change: Change) -> Sequence[str] | None:
     """Return the attributes that an event writes, in ascending order; None for a delete, and for an
     add that has the whole row (spec/spark-changes.md 1).
     """
+    if event.is_refresh:
+        return None
     if event.operation == Operation.ADD:
         # An INSERT without values is one row without a value (spec/triggers.md 2).
         if not event.steps:

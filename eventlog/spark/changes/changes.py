@@ -63,6 +63,7 @@ from eventlog.spark.log_source import (
 )
 from eventlog.spark.session.closed_output import expect_closed_output
 from eventlog.spark.session.in_tasks import tune_collector
+from eventlog.sql.port import read_for_reader
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -256,7 +257,7 @@ def _read(
         ) -> Mapping[str, CurrentRow]:
             nonlocal has_read_back
             has_read_back = True
-            return log.db.query_back(catalog.schema, object_class, keys, attributes)
+            return read_for_reader(log.db, catalog.schema, object_class, keys, attributes)
 
         for folded in groups_of_part(reader, task.part, how):
             groups = folded

@@ -142,7 +142,7 @@ class ClassSource:
         attributes = [
             one for one in object_class.attributes if one.name in names and not one.multi_valued
         ]
-        current = context.query_back(object_class, keys, attributes)
+        current = context.existing(object_class, keys, attributes)
         rows: dict[str, Row] = {}
         for key in keys:
             if key in current:

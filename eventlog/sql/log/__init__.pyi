@@ -1,4 +1,6 @@
 from . import rows as rows
+from .accepted_filters import accept_filters as accept_filters
+from .accepted_filters import accepted_filters as accepted_filters
 from .epoch import differing as differing
 from .epoch import note_removed as note_removed
 from .epoch import raise_epoch as raise_epoch

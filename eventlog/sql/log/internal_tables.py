@@ -44,6 +44,8 @@ class EntryKind(StrEnum):
     """The last verification of a target."""
     DETACHED = "detached"
     """The table of a leaf that a purge has removed from the log; a purge will drop it."""
+    FILTERS = "filters"
+    """The filters that a reader may use."""
 
 
 _IN_FLIGHT: Final = frozenset({EntryKind.DELIVERY, EntryKind.DONE})

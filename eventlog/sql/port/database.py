@@ -296,6 +296,9 @@ class SqlDatabase(ABC):
         )
         return Refusal(advice, passes=advice is None)
 
+    refusal_ends_transaction: bool = False
+    """True if a transaction accepts no further statement after one that was refused."""
+
     def refuses(self, error: BaseException) -> bool:
         """Return True if an operational error of the driver is the statement's own fault, so that
         trying again cannot help.

@@ -249,9 +249,13 @@ class Dialect(SqlDatabase):
             conditions.append(self.behind(walk))
         return " AND ".join(conditions) or "1 = 1"
 
+    def rows_of(self, schema: str | None, cls: ObjectClass) -> str:
+        """Return SQL of the table or view of a class."""
+        return self.qualified(schema, cls.table.name)
+
     def walk_rows(self, walk: Walk) -> str:
         """Return SQL of the table or view that is walked."""
-        return self.bindable(self.qualified(walk.schema, walk.cls.table.name))
+        return self.bindable(self.rows_of(walk.schema, walk.cls))
 
     def walk_key(self, walk: Walk) -> list[str]:
         """Return SQL of the key columns of the walk."""

@@ -148,13 +148,14 @@ def is_refused(conn: Connection, error: DBAPIError) -> bool:
     return not isinstance(failure, DatabaseUnavailable)
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its kind if it has none."""
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def refused_between(dialect: Dialect, error: BaseException) -> DatabaseError | None:
     """Return the error of a statement that a cause outside the database has refused, or None."""
-    line = _first_line(error)
+    line = first_line(error)
     for sign, cause in dialect.refused_by.items():
         if sign in line:
             return DatabaseError(
@@ -168,7 +169,7 @@ def _translated(
 ) -> DatabaseError:
     if refused := refused_between(dialect, error):
         return refused
-    line = _first_line(error)
+    line = first_line(error)
     # Deadlocks, cancelled statements, a full disk and shutdowns are operational errors, too, and
     # are transient.
     is_operational = isinstance(error, driver.OperationalError | driver.InterfaceError)

@@ -133,6 +133,8 @@ class Addition(StrEnum):
     """The option of ``[publisher]``: rows are deleted in place of being marked S."""
     POSITION = "position"
     """A resync of a class records the key reached, so that it can continue."""
+    FILTERS = "filters"
+    """A reader with filters reads which ones it may use."""
     REPAIR = "repair"
     """A verification logs objects that differ again."""
 
@@ -217,6 +219,7 @@ ADDITIONS: Final[Mapping[tuple[Purpose, Addition], Rights]] = MappingProxyType(
     {
         (Purpose.PUBLISHER, Addition.DELETE_FROM_LOG): _rights(log="DELETE"),
         (Purpose.BACKLOG, Addition.DELETE_FROM_LOG): _rights(log="DELETE", consumer="SELECT"),
+        (Purpose.CONSUMER, Addition.FILTERS): _rights(state="SELECT"),
         (Purpose.RESYNC, Addition.POSITION): _rights(resync=_ALL),
         (Purpose.VERIFY, Addition.REPAIR): _rights(log="INSERT", record_ids="DRAW"),
     }

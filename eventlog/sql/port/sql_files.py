@@ -20,7 +20,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from eventlog.core import table_key
-from eventlog.core.catalog import Column
+from eventlog.core.catalog import Column, ObjectClass
+from eventlog.core.catalog.filters import MATCHES
 from eventlog.core.values import Kind
 from eventlog.errors import DatabaseError
 from eventlog.sql.log_table import LogTable
@@ -316,3 +317,25 @@ def missing_schema(schema: str | None) -> DatabaseError:
         else f"there is no schema {schema!r}"
     )
     return DatabaseError(f"{what} in this database; set schema_name to an existing schema")
+
+
+# --- the condition of a class ---------------------------------------------------------------------
+
+
+def source_of(
+    cls: ObjectClass, rows: str, read: Collection[Column], quote: Callable[[str], str]
+) -> str:
+    """Return SQL of the rows of a class for a statement that reads these columns; ``rows`` is its
+    table or view. With the column of ``MATCHES`` they are a sub-select, in which the condition sees
+    the logged columns only, under the name of the class (spec/event-log.md 15.2).
+    """
+    condition, flag = cls.condition, MATCHES.column
+    if condition is None or flag not in read:
+        return rows
+    columns = ", ".join(quote(column.name) for column in condition.columns)
+    name = quote(cls.table.name)
+    # The condition is on separate lines, since it may end in a comment.
+    return (
+        f"(SELECT {name}.*, CASE WHEN (\n{condition.where}\n) THEN 1 ELSE 0 END AS "  # noqa: S608
+        f"{quote(flag.name)} FROM (SELECT {columns} FROM {rows}) {name})"
+    )

@@ -329,7 +329,8 @@ def _print_compiled(config: Config, dialect: Dialect, catalog_file: Path) -> Non
         note(f"warning: --catalog {catalog_file}: {warning}")
     own_schema, name = split_name(config.database.log_table)
     log = new_log(dialect, own_schema or config.database.schema_name or database.schema, name)
-    config = with_tables(replace(config, masks=()), database, log)  # triggers log what is masked
+    # Triggers log what readers mask, and objects that do not exist for them.
+    config = with_tables(replace(config, masks=(), filters=()), database, log)
     catalog = catalog_of(config, database, class_names(config)[1], log)
     watches = declared_watches(config) or tuple(
         WatchedTable(cls.name) for cls in catalog.classes if not cls.is_view

@@ -40,6 +40,7 @@ from eventlog.sql.dialects.mysql_family.text import (
 from eventlog.sql.dialects.stepwise import KeyedDialect
 from eventlog.sql.port.dialect import NoSuchValue
 from eventlog.sql.port.log_operations import Walk
+from eventlog.sql.port.sql_files import source_of
 
 T = TypeVar("T")
 
@@ -224,7 +225,8 @@ def values_statement(
 
     Names are quoted, and keys are bound.
     """
-    row, source = "p", f"{quote_identifier(cls.table.name)} AS p"
+    rows = source_of(cls, quote_identifier(cls.table.name), values, quote_identifier)
+    row, source = "p", f"{rows} AS p"
     if child is not None:
         # The columns are compared by their collation, as the foreign key does. The text of the key
         # is the owner's.

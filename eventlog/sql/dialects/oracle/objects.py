@@ -43,7 +43,7 @@ from eventlog.sql.dialects.oracle.text import (
 from eventlog.sql.dialects.stepwise import KeyedDialect, log_text
 from eventlog.sql.port.dialect import NoSuchValue
 from eventlog.sql.port.log_operations import Walk
-from eventlog.sql.port.sql_files import statements
+from eventlog.sql.port.sql_files import source_of, statements
 
 SQL: Final = statements(__package__, "reflect.sql")
 
@@ -291,7 +291,7 @@ def values_statement(
     wanted = ", ".join(
         _row([bound(column, f":k{n}_{i}") for i, column in enumerate(columns)]) for n in range(size)
     )
-    relation = qualified(schema, table.name)
+    relation = source_of(cls, qualified(schema, table.name), values, quote_identifier)
     return f"SELECT {', '.join(texts)}\nFROM {relation} p\nWHERE {_row(compared)} IN ({wanted})"
 
 

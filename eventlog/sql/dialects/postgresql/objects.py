@@ -26,7 +26,7 @@ statement is resync.sql.j2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, Final
@@ -47,7 +47,7 @@ from eventlog.sql.dialects.postgresql.text import (
 )
 from eventlog.sql.port.dialect import Dialect, NoSuchValue, child_of, log_words
 from eventlog.sql.port.log_operations import Walk
-from eventlog.sql.port.sql_files import field, template_renderer
+from eventlog.sql.port.sql_files import field, quote_identifier, source_of, template_renderer
 
 _rendered: Final = template_renderer(__package__)  # all inserted text is quoted or bound
 _TEXT_KINDS: Final = (Kind.CHARACTER, Kind.FIXED)
@@ -61,6 +61,7 @@ class PostgresObjects(Dialect):
     """
 
     is_not_null = "IS DISTINCT FROM NULL"  # a row of NULLs also "IS NULL"
+    refusal_ends_transaction = True
 
     # Objects by their keys
 
@@ -103,8 +104,8 @@ class PostgresObjects(Dialect):
             ends=ends,
         )
 
-    def walk_rows(self, walk: Walk) -> str:
-        return bindable(relation(walk.schema, walk.cls.table))
+    def rows_of(self, schema: str | None, cls: ObjectClass) -> str:
+        return relation(schema, cls.table)
 
     def behind(self, walk: Walk) -> str:
         refs = self.walk_key(walk)
@@ -336,12 +337,13 @@ def _view_statement(schema: str | None, cls: ObjectClass, attributes: Sequence[A
     return f"SELECT {', '.join(selected)}\nFROM k\n{joined}\nGROUP BY k.n"
 
 
-def _key_join(schema: str | None, cls: ObjectClass, read: Iterable[Column] = ()) -> str:
+def _key_join(schema: str | None, cls: ObjectClass, read: Sequence[Column] = ()) -> str:
     """Return the join of the keys with their rows, for a statement that reads key columns and
     ``read``.
     """
     conditions = " AND ".join(_is_key(column, i) for i, column in enumerate(cls.key))
-    rows = f"{relation(schema, cls.table)} AS p"
+    source = source_of(cls, relation(schema, cls.table), read, quote_identifier)
+    rows = f"{source} AS p"
     if not _is_indexed(cls):
         return f"JOIN {rows} ON {conditions}"
     # OFFSET 0 prevents a join that reads the whole table for a few thousand keys: the server takes

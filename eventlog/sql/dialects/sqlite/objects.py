@@ -33,7 +33,7 @@ from eventlog.errors import BadValue
 from eventlog.sql.dialects.sqlite.text import key_text, value_text
 from eventlog.sql.dialects.stepwise import StepwiseDialect
 from eventlog.sql.port.log_operations import Walk
-from eventlog.sql.port.sql_files import fetch, field, quote_identifier
+from eventlog.sql.port.sql_files import fetch, field, quote_identifier, source_of
 
 
 class SQLiteObjects(StepwiseDialect):
@@ -253,15 +253,16 @@ def _statement(
     *,
     by_scan: bool = False,
 ) -> str:
+    table = quote_identifier(cls.table.name)
+    source = source_of(cls, table, columns, quote_identifier)
     if by_scan:
         selected = ", ".join(["k.n", *(_selected("p", column) for column in columns)])
         is_key = " AND ".join(
             f"k.k{i} = {field('p', column)} COLLATE BINARY" for i, column in enumerate(cls.key)
         )
-        return (
-            f"{_keys(cls, number)}\nSELECT {selected}\nFROM {quote_identifier(cls.table.name)} AS "
-            f"p NOT INDEXED\nCROSS JOIN k ON {is_key}"
-        )
+        scanned = source_of(cls, f"{table} NOT INDEXED", columns, quote_identifier)
+        rows = f"{table} AS p NOT INDEXED" if source == table else f"{scanned} AS p"
+        return f"{_keys(cls, number)}\nSELECT {selected}\nFROM {rows}\nCROSS JOIN k ON {is_key}"
     row, join = "p", ""
     if child is not None:
         # The owner's column comes first, since a foreign key compares by the owner's collation.
@@ -275,7 +276,7 @@ def _statement(
     # CROSS JOIN fixes the order of the tables: from the keys to the rows, by the key's index.
     return (
         f"{_keys(cls, number)}\nSELECT {selected}\nFROM k\n"
-        f"CROSS JOIN {quote_identifier(cls.table.name)} AS p ON {is_key}{join}"
+        f"CROSS JOIN {source} AS p ON {is_key}{join}"
     )
 
 

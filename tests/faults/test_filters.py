@@ -1,0 +1,569 @@
+"""A receiver with a filter has what matches the condition, whatever happens to the objects
+(spec/event-log.md 15.2).
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+import tomllib
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import sqlalchemy as sa
+from publishers import install
+from shared import Run, examples, execute, url_of
+
+from eventlog import Event, Op, Operation, Publisher
+from eventlog.cli.context import changing_log
+from eventlog.config.load import load
+from eventlog.core import table_key
+from eventlog.core.catalog.filters import digest_of
+from eventlog.errors import ConfigError, ReceiverUnavailable
+from eventlog.exit_codes import ExitCode
+from eventlog.publisher.declared.configured_classes import filters_of
+from eventlog.sql.log.accepted_filters import accept_filters
+from eventlog.verify import VerifyOptions, verify
+
+STYLES: Final = ("field", "remove_all", "field_query_back", "row_query_back")
+TABLES: Final = (
+    "CREATE TABLE orders (id integer PRIMARY KEY, tenant varchar(9), state varchar(9), amount integer)",
+    "CREATE TABLE line (order_id integer REFERENCES orders, item varchar(9))",
+)
+WHERE: Final = "tenant = 'a' and state <> 'draft' -- of one tenant"
+OBJECTS: Final = 12
+GUIDE: Final = Path(__file__).parents[2] / "docs" / "guides" / "choose-tables.md"
+
+Objects = dict[int, dict[str, Any]]
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> str:
+    file = tmp_path / "app.db"
+    with closing(sqlite3.connect(file)) as conn:
+        for table in TABLES:
+            conn.execute(table)
+    return f"sqlite:///{file}"
+
+
+@pytest.fixture
+def postgres(logged: sa.Engine) -> str:
+    for table in TABLES:
+        execute(logged, table)
+    return url_of(logged)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest) -> str:
+    url: str = request.getfixturevalue(request.param)
+    return url
+
+
+def configuration(url: str, style: str = "field", **more: Any) -> dict[str, Any]:
+    return {
+        "database": {"url": url},
+        "publisher": {"allow_loopback": True},
+        "format": {"type": "xds", "xds": {"insert_query_back": "add"}},
+        "watch": [{"table": "orders", "row_style": style}],
+        "filter": [{"table": "orders", "where": WHERE}],
+        **more,
+    }
+
+
+def accept(config: dict[str, Any]) -> None:
+    """What ``eventlog filter accept`` records."""
+    loaded = load(config, {})
+    with changing_log(loaded) as log:
+        accept_filters(log, loaded.of_log.consumer, digest_of(filters_of(loaded)))
+        log.commit()
+
+
+def change(url: str, *statements: str) -> None:
+    """Run each statement in a transaction."""
+    engine = sa.create_engine(url)
+    for statement in statements:
+        execute(engine, statement)
+    engine.dispose()
+
+
+def select(url: str, statement: str) -> list[tuple[Any, ...]]:
+    engine = sa.create_engine(url)
+    with engine.connect() as conn:
+        rows = [tuple(row) for row in conn.exec_driver_sql(statement)]
+    engine.dispose()
+    return rows
+
+
+class Receiver:
+    """A receiver that applies events. ``failing`` is the chance that it hangs up after a document
+    that it has applied.
+    """
+
+    def __init__(self, chance: random.Random | None = None, failing: float = 0) -> None:
+        self.objects: Objects = {}
+        self.events: list[Event] = []
+        self._chance, self._failing = chance or random.Random(0), failing
+
+    def __call__(self, body: bytes, events: Sequence[Event]) -> None:
+        for event in events:
+            self.events.append(event)
+            self._apply(event)
+        if self._chance.random() < self._failing:
+            raise ReceiverUnavailable("hung up")
+
+    def _apply(self, event: Event) -> None:
+        (part, *_) = table_key.parse(event.association.partition(",")[0])
+        key = int(part.value)
+        if event.operation is Operation.DELETE:
+            self.objects.pop(key, None)
+            return
+        if event.operation is Operation.ADD:
+            self.objects[key] = {}
+        values = self.objects.setdefault(key, {})
+        for attribute in event.attributes:
+            held = list(values.get(attribute.name, ()))
+            for step in attribute.steps:
+                if step.op is Op.REMOVE_ALL:
+                    held = []
+                elif step.op is Op.REMOVE:
+                    held = [one for one in held if one not in step.values]
+                else:
+                    held += [one for one in step.values if one not in held]
+            values[attribute.name] = held
+
+    def run(self, config: dict[str, Any]) -> None:
+        """Publish until nothing waits."""
+        publisher = Publisher.from_config(config, sink=self, environ={})
+        for _ in range(200):
+            try:
+                publisher.run_once()
+            except ReceiverUnavailable:
+                continue
+            return
+        raise AssertionError("the receiver hung up each time")
+
+    def rows(self) -> list[tuple[int, str | None, str | None, str | None, tuple[str, ...]]]:
+        return sorted(
+            (
+                key,
+                *(next(iter(one.get(name, ())), None) for name in ("tenant", "state", "amount")),
+                tuple(sorted(one.get("line.item", ()))),
+            )
+            for key, one in self.objects.items()
+        )  # type: ignore[return-value]
+
+
+def matching(url: str, where: str = WHERE) -> list[tuple[Any, ...]]:
+    """What SELECT ... WHERE finds."""
+    lines: dict[int, set[str]] = {}
+    for key, item in select(url, "SELECT order_id, item FROM line"):
+        lines.setdefault(key, set()).add(item)
+    found = select(url, f"SELECT id, tenant, state, amount FROM orders WHERE (\n{where}\n)")
+    return sorted(
+        (
+            key,
+            tenant,
+            state,
+            None if amount is None else str(amount),
+            tuple(sorted(lines.get(key, ()))),
+        )
+        for key, tenant, state, amount in found
+    )
+
+
+def random_change(chance: random.Random) -> list[str]:
+    """The statements of a transaction: objects enter, leave and return, change their key and their
+    values, come and go.
+    """
+    key = chance.randrange(1, OBJECTS)
+    match chance.randrange(9):
+        case 0 | 1:
+            return [f"UPDATE orders SET tenant = '{chance.choice('ab')}' WHERE id = {key}"]
+        case 2:
+            return [
+                f"UPDATE orders SET state = '{chance.choice(('draft', 'open'))}' WHERE id = {key}"
+            ]
+        case 3:
+            value = chance.choice(("NULL", str(chance.randrange(100))))
+            return [f"UPDATE orders SET amount = {value} WHERE id = {key}"]
+        case 4:
+            return [
+                f"DELETE FROM line WHERE order_id = {key}",
+                f"DELETE FROM orders WHERE id = {key}",
+            ]
+        case 5 | 6:
+            tenant, state = chance.choice("ab"), chance.choice(("draft", "open"))
+            return [
+                f"INSERT INTO orders SELECT {key}, '{tenant}', '{state}', {key} "
+                f"WHERE NOT EXISTS (SELECT 1 FROM orders WHERE id = {key})"
+            ]
+        case 7:
+            item = chance.choice(("nut", "bolt", "cog"))
+            return [
+                f"INSERT INTO line SELECT {key}, '{item}' WHERE EXISTS (SELECT 1 FROM orders WHERE "
+                f"id = {key}) AND NOT EXISTS (SELECT 1 FROM line WHERE order_id = {key} AND item = '{item}')"
+            ]
+        case _:
+            new = chance.randrange(1, OBJECTS)
+            return [
+                f"DELETE FROM line WHERE order_id = {key}",
+                f"UPDATE orders SET id = {new} WHERE id = {key} AND NOT EXISTS (SELECT 1 FROM "
+                f"orders WHERE id = {new})",
+            ]
+
+
+def write(url: str, chance: random.Random, transactions: int) -> None:
+    engine = sa.create_engine(url)
+    for _ in range(transactions):
+        with engine.begin() as conn:
+            for statement in random_change(chance):
+                conn.exec_driver_sql(statement)
+    engine.dispose()
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_after_each_run_the_receiver_has_what_matches(database: str, style: str) -> None:
+    chance = random.Random(style)
+    config = configuration(database, style)
+    install(load(config, {}))
+    accept(config)
+    receiver = Receiver(chance, failing=0.2)
+    for _ in range(examples(3)):
+        write(database, chance, 25)
+        receiver.run(config)
+        assert receiver.rows() == matching(database)
+    assert {event.operation for event in receiver.events} >= {Operation.ADD, Operation.DELETE}
+
+
+def test_one_statement_per_class_reads_values_and_condition(
+    sqlite: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configuration(sqlite, watch=[{"table": "orders", "exclude": ["line.item"]}])
+    install(load(config, {}))
+    accept(config)
+    change(sqlite, *(f"INSERT INTO orders VALUES ({n}, 'a', 'open', {n})" for n in range(1, 11)))
+    read: list[str] = []
+
+    def note(conn: Any, cursor: Any, statement: str, *_: Any) -> None:
+        if "CASE WHEN" in statement and "1 = 0" not in statement and "FROM k" in statement:
+            read.append(statement)
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", note)
+    try:
+        receiver = Receiver()
+        receiver.run(config)
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", note)
+    assert len(receiver.objects) == 10
+    # As every class that is read back: one object, then up to sixteen.
+    assert len(read) == 2
+
+
+def operations(receiver: Receiver) -> list[tuple[str, str]]:
+    return [
+        (event.association.partition(",")[0], event.operation.value) for event in receiver.events
+    ]
+
+
+def test_objects_enter_leave_and_return(database: str) -> None:
+    config = configuration(database)
+    install(load(config, {}))
+    accept(config)
+    receiver = Receiver()
+    for statement in (
+        "INSERT INTO orders VALUES (1, 'b', 'open', 1)",
+        "UPDATE orders SET tenant = 'a' WHERE id = 1",
+        "UPDATE orders SET amount = 2 WHERE id = 1",
+        "UPDATE orders SET tenant = 'b' WHERE id = 1",
+        "UPDATE orders SET tenant = 'a' WHERE id = 1",
+        "DELETE FROM orders WHERE id = 1",
+    ):
+        change(database, statement)
+        receiver.run(config)
+    assert operations(receiver) == [
+        ("id=1", one) for one in ("delete", "add", "add", "delete", "add", "delete")
+    ]
+
+
+def test_rows_of_an_object_that_is_gone_give_its_delete_only(database: str) -> None:
+    config = configuration(database)
+    install(load(config, {}))
+    accept(config)
+    change(
+        database,
+        "INSERT INTO orders VALUES (1, 'a', 'open', 1)",
+        "UPDATE orders SET amount = 2 WHERE id = 1",
+        "DELETE FROM orders WHERE id = 1",
+    )
+    receiver = Receiver()
+    receiver.run(config)
+    assert operations(receiver) == [("id=1", "delete")]
+
+
+class TestAConditionThatNeverChanges:
+    FILTER: Final = [{"table": "orders", "where": "tenant = 'a'", "changes": False}]
+
+    def test_matching_objects_have_the_bytes_of_a_reader_without_a_filter(
+        self, sqlite: str
+    ) -> None:
+        config = configuration(sqlite, filter=self.FILTER)
+        install(load(config, {}))
+        accept(config)
+        change(
+            sqlite,
+            "INSERT INTO orders VALUES (1, 'a', 'open', 1)",
+            "INSERT INTO line VALUES (1, 'nut')",
+            "UPDATE orders SET amount = 2",
+            "UPDATE orders SET state = 'paid', amount = 3",
+        )
+        bodies: dict[str, list[bytes]] = {"all": [], "part": []}
+        for name, rules in (("all", []), ("part", self.FILTER)):
+            source = {"consumer": name, "start_from": "earliest"}
+
+            def receive(body: bytes, _: Sequence[Event], name: str = name) -> None:
+                bodies[name].append(body)
+
+            reader = {**config, "filter": rules, "source": source}
+            accept(reader)
+            Publisher.from_config(reader, sink=receive, environ={}).run_once()
+        assert bodies["all"] == bodies["part"]
+        assert len(bodies["all"]) == 1
+
+    def test_other_objects_cost_no_event(self, database: str) -> None:
+        config = configuration(database, filter=self.FILTER)
+        install(load(config, {}))
+        accept(config)
+        change(
+            database,
+            "INSERT INTO orders VALUES (1, 'b', 'open', 1)",
+            "UPDATE orders SET amount = 2",
+        )
+        receiver = Receiver()
+        receiver.run(config)
+        assert receiver.events == []
+        change(database, "DELETE FROM orders")
+        receiver.run(config)
+        assert operations(receiver) == [("id=1", "delete")]
+
+
+def errors(url: str) -> list[tuple[Any, ...]]:
+    return select(url, "SELECT code, message FROM eventlog_error")
+
+
+def test_an_object_for_which_the_condition_fails_is_an_error_and_others_go_on(
+    postgres: str,
+) -> None:
+    rule = {"table": "orders", "where": "CAST(state AS integer) > 0 AND tenant <> '%'"}
+    config = configuration(postgres, filter=[rule])
+    install(load(config, {}))
+    accept(config)
+    change(
+        postgres,
+        *(f"INSERT INTO orders VALUES ({n}, 'a', '{n}', {n})" for n in range(1, 9)),
+        "UPDATE orders SET state = 'open' WHERE id = 3",
+    )
+    receiver = Receiver()
+    receiver.run(config)
+    assert sorted(receiver.objects) == [1, 2, 4, 5, 6, 7, 8]
+    found = errors(postgres)
+    assert {code for code, _ in found} == {"bad_filter"}
+    assert "invalid input syntax" in found[0][1]
+    change(postgres, "UPDATE orders SET state = '3' WHERE id = 3")
+    receiver.run(config)
+    assert sorted(receiver.objects) == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+@pytest.mark.parametrize(
+    "where", ["tenannt = 'a'", "tenant = = 'a'", "secret = 1", "tenant = 'a' /* open"]
+)
+def test_a_class_whose_condition_is_refused_waits(
+    database: str, where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    change(database, "ALTER TABLE orders ADD COLUMN secret integer")
+    config = configuration(
+        database,
+        watch=[{"table": "orders", "exclude": ["secret"]}],
+        filter=[{"table": "orders", "where": where}],
+    )
+    install(load(config, {}))
+    accept(config)
+    change(database, "INSERT INTO orders VALUES (1, 'a', 'open', 1, 1)")
+    receiver = Receiver()
+    receiver.run(config)
+    assert receiver.events == []
+    assert "the database refuses its condition" in caplog.text
+
+
+def test_a_snapshot_has_what_matches(database: str) -> None:
+    change(
+        database,
+        *(f"INSERT INTO orders VALUES ({n}, '{'ab'[n % 2]}', 'open', {n})" for n in range(1, 9)),
+    )
+    config = configuration(database, source={"consumer": "part", "start_from": "snapshot"})
+    install(load(config, {}))
+    accept(config)
+    receiver = Receiver()
+    receiver.run(config)
+    assert receiver.rows() == matching(database)
+    assert {event.operation for event in receiver.events} == {Operation.ADD}
+
+
+class TestAnotherFilter:
+    """A reader uses no filter that was not accepted for it (spec/event-log.md 15.3)."""
+
+    def test_stops_the_reader_and_names_the_command(self, sqlite: str) -> None:
+        config = configuration(sqlite)
+        install(load(config, {}))
+        with pytest.raises(ConfigError, match="eventlog filter accept`"):
+            Receiver().run(config)
+        consumer = {**config, "source": {"consumer": "part"}}
+        with pytest.raises(ConfigError, match="eventlog filter accept --consumer part`"):
+            Receiver().run(consumer)
+
+    def test_is_accepted_by_the_command_which_prints_how_to_fill_the_receiver(
+        self, sqlite: str, tmp_path: Path, run: Run
+    ) -> None:
+        file = tmp_path / "eventlog.toml"
+        file.write_text(
+            f'[database]\nurl = "{sqlite}"\n[publisher]\nallow_loopback = true\n'
+            '[[watch]]\ntable = "orders"\n[[filter]]\ntable = "orders"\nwhere = "tenant = \'a\'"\n'
+        )
+        install(load(file, {}))
+        assert run("--config", str(file), "publish", "--once")[0] == ExitCode.USAGE
+        code, out, _ = run("--config", str(file), "filter", "accept")
+        assert code == 0
+        assert "1 filter accepted for the publisher" in out
+        assert "eventlog resync CLASS" in out
+        assert run("--config", str(file), "publish", "--once")[0] == 0
+        _, out, _ = run("--config", str(file), "filter", "accept", "--consumer", "x", "--dry-run")
+        assert "would be accepted for consumer x" in out
+        assert "consumers reset x" in out
+
+    def test_is_taken_over_by_a_resync(self, database: str) -> None:
+        config = configuration(database)
+        install(load(config, {}))
+        accept(config)
+        receiver, chance = Receiver(), random.Random(3)
+        write(database, chance, 40)
+        receiver.run(config)
+        other = configuration(database, filter=[{"table": "orders", "where": "tenant = 'b'"}])
+        accept(other)
+        change(
+            database,
+            "INSERT INTO eventlog (event_type, table_name, table_key) "
+            "SELECT 5, 'orders', 'id=' || id FROM orders",
+        )
+        receiver.run(other)
+        assert receiver.rows() == matching(database, "tenant = 'b'")
+
+
+def test_rows_that_are_requeued_leave_the_receiver_with_what_matches(
+    database: str, run: Run, tmp_path: Path
+) -> None:
+    config = configuration(database)
+    install(load(config, {}))
+    accept(config)
+    receiver, chance = Receiver(), random.Random(5)
+    write(database, chance, 30)
+    receiver.run(config)
+    change(database, "UPDATE eventlog SET status = 'E' WHERE record_id % 3 = 0")
+    write(database, chance, 10)
+    code, _, error = run("--database-url", database, "requeue", "--force")
+    assert code == 0, error
+    receiver.run(config)
+    assert receiver.rows() == matching(database)
+
+
+def test_verify_compares_what_matches(sqlite: str, tmp_path: Path) -> None:
+    config = configuration(sqlite, watch=[{"table": "orders", "exclude": ["line.item"]}])
+    install(load(config, {}))
+    accept(config)
+    write(sqlite, random.Random(7), 60)
+    Receiver().run(config)
+    target = f"sqlite:///{tmp_path / 'copy.db'}"
+    change(target, TABLES[0])
+    for key, tenant, state, amount, _ in matching(sqlite):
+        change(
+            target, f"INSERT INTO orders VALUES ({key}, '{tenant}', '{state}', {amount or 'NULL'})"
+        )
+    options = VerifyOptions(wait=0)
+    assert verify(config, target, options=options, environ={}).differences == []
+    (outside, *_) = select(sqlite, "SELECT id FROM orders WHERE tenant = 'b' OR state = 'draft'")
+    change(target, f"INSERT INTO orders VALUES ({outside[0]}, 'b', 'open', 1)")
+    (found,) = verify(config, target, options=options, environ={}).differences
+    assert (found.kind.value, found.key) == ("surplus", f"id={outside[0]}")
+
+
+def test_the_example_of_the_guide_has_one_tenant_for_each_web_hook(sqlite: str) -> None:
+    _, _, after = GUIDE.read_text().partition("<!-- example: one tenant for each web hook -->")
+    text = after.partition("```toml\n")[2].partition("```")[0]
+    hooks: dict[str, set[str]] = {}
+    for tenant in "ab":
+        example = tomllib.loads(text.replace("'a'", f"'{tenant}'").replace("-a", f"-{tenant}"))
+        example["database"] = {"url": sqlite}
+        del example["sink"]
+        if tenant == "a":
+            install(load({**example, "source": {}}, {}))
+            change(
+                sqlite,
+                "INSERT INTO orders VALUES (1, 'a', 'open', 1)",
+                "INSERT INTO orders VALUES (2, 'b', 'open', 1)",
+                "INSERT INTO orders VALUES (3, 'a', 'draft', 1)",
+            )
+        accept(example)
+        hooks[tenant] = set()
+
+        def receive(body: bytes, events: Sequence[Event], tenant: str = tenant) -> None:
+            hooks[tenant] |= {event.association.partition(",")[0] for event in events}
+
+        Publisher.from_config(example, sink=receive, environ={}).run_once()
+    assert hooks == {"a": {"id=1"}, "b": {"id=2"}}
+
+
+def test_plan_and_doctor_report_a_condition_that_the_database_refuses(
+    sqlite: str, tmp_path: Path, run: Run
+) -> None:
+    file = tmp_path / "eventlog.toml"
+    file.write_text(
+        f'[database]\nurl = "{sqlite}"\n[[watch]]\ntable = "orders"\n[[filter]]\n'
+        'table = "orders"\nwhere = "tenannt = 1"\n'
+    )
+    _, out, error = run("--config", str(file), "triggers", "plan")
+    assert "no such column: tenannt" in out + error
+    run("--config", str(file), "db", "upgrade")
+    _, out, _ = run("--config", str(file), "doctor")
+    assert "no such column: tenannt" in out
+
+
+def test_a_refresh_has_the_operation_of_its_format(sqlite: str) -> None:
+    config = configuration(sqlite, watch=[{"table": "orders", "exclude": ["line.item"]}])
+    formats = ("debezium", "cloudevents", "xds")
+    install(load(config, {}))
+    readers = {
+        one: {**config, "source": {"consumer": one}, "format": {"type": one}} for one in formats
+    }
+    bodies: dict[str, bytes] = {}
+    change(sqlite, "INSERT INTO orders VALUES (1, 'b', 'open', NULL)")
+    for statement in ("SELECT 1", "UPDATE orders SET tenant = 'a'"):
+        change(sqlite, statement)
+        for format, reader in readers.items():
+            accept(reader)
+
+            def receive(body: bytes, events: Sequence[Event], format: str = format) -> None:
+                bodies[format] = body
+
+            Publisher.from_config(reader, sink=receive, environ={}).run_once()
+    content = json.loads(bodies["debezium"])
+    (record,) = content if isinstance(content, list) else [content]
+    record = record.get("payload", record)
+    assert (record["op"], record["before"], record["after"]) == (
+        "r", None, {"id": 1, "tenant": "a", "state": "open", "amount": None},
+    )  # fmt: skip
+    (event,) = json.loads(bodies["cloudevents"])
+    assert event["type"].endswith(".refresh")
+    assert b"<modify class-name" in bodies["xds"]
+    assert b"<remove-all-values/>" in bodies["xds"]

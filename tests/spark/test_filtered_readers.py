@@ -1,0 +1,119 @@
+"""What Spark reads of a log with a filter is what its publisher sends (spec/event-log.md 15.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import sqlalchemy as sa
+from backlog_job import (
+    SCHEMA,
+    config_of,
+    copy,
+    documents_of,
+    events_of,
+    fetch,
+    leave_in_flight,
+    log_rows,
+    publish,
+    random_rows,
+)
+from stream_engine import Engine, reader_of, rows_of
+
+from eventlog.cli.context import changing_log
+from eventlog.config.load import Config
+from eventlog.config.settings import FilterSettings
+from eventlog.core.catalog.filters import digest_of
+from eventlog.errors import ConfigError
+from eventlog.publisher.declared.configured_classes import filters_of
+from eventlog.spark.changes.change_log import close_cached_connection
+from eventlog.spark.changes.changes import ChangesDataSource
+from eventlog.sql.log.accepted_filters import accept_filters
+
+WHERE: Final = "age % 2 = 0 and fname like 'f%'"
+
+
+def filtered(config: Config, *filters: FilterSettings) -> Config:
+    config = replace(config, filters=filters or (FilterSettings("usr", WHERE),))
+    with changing_log(config) as opened:
+        accept_filters(opened, None, digest_of(filters_of(config)))
+        opened.commit()
+    return config
+
+
+@pytest.mark.parametrize("changes", [True, False])
+def test_a_job_and_the_publisher_send_the_same_events_byte_for_byte(
+    log: sa.Engine, tmp_path: Path, changes: bool
+) -> None:
+    rows = random_rows(1_500, seed=4)
+    log_rows(log, [next(rows) for _ in range(300)])
+    config = filtered(config_of(log), FilterSettings("usr", WHERE, changes))
+    leave_in_flight(config, documents=3)
+    log_rows(log, rows)
+    copy(config, tmp_path / "out", partition_rows=400)
+    sent = publish(config)
+    assert list(events_of(documents_of(tmp_path / "out"))) == sent
+    kinds = {event.partition(" ")[0] for event in sent if 'class-name="usr"' in event}
+    assert kinds >= {"<delete", "<modify"}
+
+
+def test_change_tables_are_refused_with_a_filter(log: sa.Engine, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"\[\[filter\]\] is not supported yet"):
+        copy(filtered(config_of(log)), tmp_path / "out", format="qlik-change-table")
+
+
+@pytest.fixture
+def file(log_alone: sa.Engine, tmp_path: Path) -> Iterator[str]:
+    yield str(write_file(log_alone, tmp_path, WHERE))
+    close_cached_connection()
+
+
+def write_file(log: sa.Engine, directory: Path, where: str | None) -> Path:
+    url = directory / "url"
+    url.write_text(log.url.render_as_string(hide_password=False))
+    config = directory / "eventlog.toml"
+    rule = "" if where is None else f'[[filter]]\ntable = "usr"\nwhere = "{where}"\n'
+    config.write_text(
+        f'[database]\nschema_name = "{SCHEMA}"\nurl_file = "{url}"\n[publisher]\n'
+        f'driver_user = "publisher"\n{rule}'
+    )
+    return config
+
+
+def read_all(**options: object) -> list[dict[str, Any]]:
+    """What ``spark.read`` gives, without Java."""
+    source = ChangesDataSource({name: str(value) for name, value in options.items()})
+    reader = source.reader(source.schema())
+    return [row for partition in reader.partitions() for row in rows_of(reader.read(partition))]
+
+
+def test_data_frames_have_what_exists_for_the_reader(log_alone: sa.Engine, file: str) -> None:
+    log_rows(log_alone, random_rows(900, seed=6))
+    rows = read_all(config=file, **{"class": "usr"})
+    last = {dict(row["key"])["idu"]: row["operation"] for row in rows}
+    there = {
+        str(idu)
+        for (idu,) in fetch(
+            log_alone, f"SELECT idu FROM {SCHEMA}.usr WHERE {WHERE}".replace("%", "%%")
+        )
+    }
+    kept = {key for key, operation in last.items() if operation != "delete"}
+    assert kept
+    assert kept <= there
+    assert not {key for key, operation in last.items() if operation == "add"} - there
+
+
+def test_a_checkpoint_of_another_filter_is_refused(
+    log_alone: sa.Engine, file: str, tmp_path: Path
+) -> None:
+    log_rows(log_alone, random_rows(50, seed=6))
+    reader = reader_of(config=file)
+    assert Engine(reader, tmp_path / "checkpoint").rest()
+    reader.stop()
+    close_cached_connection()
+    write_file(log_alone, tmp_path, "age = 1")
+    with pytest.raises(ConfigError, match=r"other \[\[filter\]\]"):
+        Engine(reader_of(config=file), tmp_path / "checkpoint").rest()
