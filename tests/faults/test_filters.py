@@ -8,15 +8,16 @@ import json
 import random
 import sqlite3
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
+import mysql_servers
 import pytest
 import sqlalchemy as sa
 from publishers import install
-from shared import Run, examples, execute, url_of
+from shared import Run, examples, execute, in_ci, url_of
 
 from eventlog import Event, Op, Operation, Publisher
 from eventlog.cli.context import changing_log
@@ -32,7 +33,7 @@ from eventlog.verify import VerifyOptions, verify
 STYLES: Final = ("field", "remove_all", "field_query_back", "row_query_back")
 TABLES: Final = (
     "CREATE TABLE orders (id integer PRIMARY KEY, tenant varchar(9), state varchar(9), amount integer)",
-    "CREATE TABLE line (order_id integer REFERENCES orders, item varchar(9))",
+    "CREATE TABLE line (order_id integer, item varchar(9), FOREIGN KEY (order_id) REFERENCES orders (id))",
 )
 WHERE: Final = "tenant = 'a' and state <> 'draft' -- of one tenant"
 OBJECTS: Final = 12
@@ -57,7 +58,22 @@ def postgres(logged: sa.Engine) -> str:
     return url_of(logged)
 
 
+@pytest.fixture
+def mariadb(started_server: Callable[[str], mysql_servers.Server]) -> Iterator[str]:
+    with started_server("mariadb").database() as url:
+        text = url.render_as_string(hide_password=False)
+        change(text, *TABLES)
+        yield text
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
+def with_consumers(request: pytest.FixtureRequest) -> str:
+    """A database in which every user may have consumers."""
+    url: str = request.getfixturevalue(request.param)
+    return url
+
+
+@pytest.fixture(params=in_ci(["sqlite", "postgres", "mariadb"], "sqlite", "postgres"))
 def database(request: pytest.FixtureRequest) -> str:
     url: str = request.getfixturevalue(request.param)
     return url
@@ -398,17 +414,17 @@ def test_a_class_whose_condition_is_refused_waits(
     assert "the database refuses its condition" in caplog.text
 
 
-def test_a_snapshot_has_what_matches(database: str) -> None:
+def test_a_snapshot_has_what_matches(with_consumers: str) -> None:
     change(
-        database,
+        with_consumers,
         *(f"INSERT INTO orders VALUES ({n}, '{'ab'[n % 2]}', 'open', {n})" for n in range(1, 9)),
     )
-    config = configuration(database, source={"consumer": "part", "start_from": "snapshot"})
+    config = configuration(with_consumers, source={"consumer": "part", "start_from": "snapshot"})
     install(load(config, {}))
     accept(config)
     receiver = Receiver()
     receiver.run(config)
-    assert receiver.rows() == matching(database)
+    assert receiver.rows() == matching(with_consumers)
     assert {event.operation for event in receiver.events} == {Operation.ADD}
 
 
@@ -443,22 +459,22 @@ class TestAnotherFilter:
         assert "would be accepted for consumer x" in out
         assert "consumers reset x" in out
 
-    def test_is_taken_over_by_a_resync(self, database: str) -> None:
-        config = configuration(database)
+    def test_is_taken_over_by_a_resync(self, with_consumers: str) -> None:
+        config = configuration(with_consumers)
         install(load(config, {}))
         accept(config)
         receiver, chance = Receiver(), random.Random(3)
-        write(database, chance, 40)
+        write(with_consumers, chance, 40)
         receiver.run(config)
-        other = configuration(database, filter=[{"table": "orders", "where": "tenant = 'b'"}])
+        other = configuration(with_consumers, filter=[{"table": "orders", "where": "tenant = 'b'"}])
         accept(other)
         change(
-            database,
+            with_consumers,
             "INSERT INTO eventlog (event_type, table_name, table_key) "
             "SELECT 5, 'orders', 'id=' || id FROM orders",
         )
         receiver.run(other)
-        assert receiver.rows() == matching(database, "tenant = 'b'")
+        assert receiver.rows() == matching(with_consumers, "tenant = 'b'")
 
 
 def test_rows_that_are_requeued_leave_the_receiver_with_what_matches(
