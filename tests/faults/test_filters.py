@@ -459,6 +459,30 @@ class TestAnotherFilter:
         assert "would be accepted for consumer x" in out
         assert "consumers reset x" in out
 
+    def test_gives_recorded_events_new_ids(self, sqlite: str, tmp_path: Path, run: Run) -> None:
+        config = configuration(sqlite)
+        install(load(config, {}))
+        accept(config)
+        change(sqlite, "INSERT INTO orders VALUES (1, 'a', 'open', 1)")
+        applied: list[Event] = []
+
+        def apply_and_hang_up(body: bytes, events: Sequence[Event]) -> None:
+            applied.extend(events)
+            raise ReceiverUnavailable("hung up")
+
+        with pytest.raises(ReceiverUnavailable):
+            Publisher.from_config(config, sink=apply_and_hang_up, environ={}).run_once()
+        file = tmp_path / "eventlog.toml"
+        file.write_text(
+            f'[database]\nurl = "{sqlite}"\n[publisher]\nallow_loopback = true\n'
+            '[[watch]]\ntable = "orders"\n[[filter]]\ntable = "orders"\nwhere = "tenant = \'b\'"\n'
+        )
+        assert run("--config", str(file), "filter", "accept")[0] == 0
+        receiver = Receiver()
+        Publisher.from_config(file, sink=receiver, environ={}).run_once()
+        first, again = applied[0].event_id, receiver.events[0]
+        assert (again.event_id, again.operation) == (f"{first}.2", Operation.DELETE)
+
     def test_is_taken_over_by_a_resync(self, with_consumers: str) -> None:
         config = configuration(with_consumers)
         install(load(config, {}))

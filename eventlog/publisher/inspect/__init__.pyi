@@ -6,6 +6,7 @@ from .explanation import Source as Source
 from .explanation import explain as explain
 from .explanation import explain_object as explain_object
 from .explanation import explanation_data as explanation_data
+from .filter_change import renew_recorded as renew_recorded
 from .grants import grants_for as grants_for
 from .key_explanation import explain_key as explain_key
 from .refusals import Refusals as Refusals

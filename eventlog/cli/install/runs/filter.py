@@ -9,7 +9,11 @@ from eventlog.config.load import Config
 from eventlog.core.catalog.filters import digest_of
 from eventlog.errors import number_of
 from eventlog.publisher.declared import filters_of, read_catalog
+from eventlog.publisher.inspect import renew_recorded
+from eventlog.publisher.ledger import LOCK_WAIT, ledger_of, lock_within
 from eventlog.sql.log import accept_filters, accepted_filters
+from eventlog.sql.port import OpenLog
+from eventlog.sql.readers import consumers
 
 
 def run_accept(context: CommandContext, request: Accept, config: Config) -> CommandResult:
@@ -20,6 +24,9 @@ def run_accept(context: CommandContext, request: Accept, config: Config) -> Comm
         refused = read_catalog(log, config).unavailable
         is_changed = accepted_filters(log, consumer) != digest
         if is_changed:
+            if not request.dry and (consumer is None or has_consumer(log, consumer)):
+                lock_within(ledger_of(log, consumer), LOCK_WAIT)  # it does not run meanwhile
+            renew_recorded(log, consumer)
             accept_filters(log, consumer, digest)
         end_change(log, dry=request.dry)
     reader = f"consumer {consumer}" if consumer else "the publisher"
@@ -45,3 +52,8 @@ def run_accept(context: CommandContext, request: Accept, config: Config) -> Comm
         "dry_run": request.dry,
     }
     return CommandResult(data, "\n".join(lines), is_confirmation=not request.dry)
+
+
+def has_consumer(log: OpenLog, name: str) -> bool:
+    """Return True if a consumer of this name is registered."""
+    return consumers.has_table(log) and consumers.begun_of(log, name) is not None

@@ -1,0 +1,29 @@
+"""What a reader has recorded to be sent, when its filters change (spec/event-log.md 15.3)."""
+
+from __future__ import annotations
+
+from eventlog.publisher.ledger.delivery import encode
+from eventlog.publisher.ledger.in_flight import read_recorded
+from eventlog.sql.log.internal_tables import EntryKind, replace_content
+from eventlog.sql.port.open_log import OpenLog
+
+
+def renew_recorded(log: OpenLog, consumer: str | None) -> int:
+    """Give the recorded events of a reader new event-ids, and return how many there are: under
+    another filter they may mean something else, and the receiver may have applied them. The
+    objects of a snapshot keep their ids, which always mean their present values.
+
+    The caller has the lock of the reader, and commits.
+    """
+    renewed = 0
+    for delivery in read_recorded(log, consumer or "")[0]:
+        if delivery.is_of_snapshot:
+            continue
+        documents = {
+            number: [event._replace(attempts=event.attempts + 1) for event in events]
+            for number, events in delivery.documents.items()
+        }
+        content = encode(delivery._replace(documents=documents))
+        replace_content(log, EntryKind.DELIVERY, delivery.number, content)
+        renewed += sum(map(len, documents.values()))
+    return renewed
