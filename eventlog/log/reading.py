@@ -36,13 +36,19 @@ from eventlog.core.rows.checks import (
     check_rows,
 )
 from eventlog.core.rows.events import (
+    OUTSIDE,
     READS,
     READS_ROW,
+    REFRESHED,
     CurrentRow,
     Decision,
+    FailedCondition,
     QueryBack,
     decide,
+    exists_for_reader,
     ids_of,
+    in_words,
+    may_be_absent,
 )
 from eventlog.core.rows.fold import AT_A_TIME, Group, RowFolder
 from eventlog.core.values import ColumnType, Kind, check_unicode
@@ -171,6 +177,7 @@ def _changes(
 
 # Names of the module, since looking up an enumeration's members is slow.
 _INSERT, _UPDATE, _DELETE = ChangeOp.INSERT, ChangeOp.UPDATE, ChangeOp.DELETE
+_REFRESH: Final = ChangeOp.REFRESH
 _INSERTS: Final = frozenset((INSERT_FIELD, INSERT_ROW_QUERY_BACK, INSERT_FIELD_QUERY_BACK))
 _NO_EXTRAS: Final[Mapping[str, Any]] = {}
 _MAX_ATTRIBUTES: Final = 4096
@@ -234,7 +241,12 @@ def group_reader(
     ) -> Change | None:
         rows: Sequence[CheckedRow] = group
         query_back = None
-        if decision is not None:
+        is_filtered = current is not UNREAD and may_be_absent(group)
+        if is_filtered and (whole := _of_condition(group, current)) is not None:
+            rows, query_back, current = whole
+        elif is_filtered and not exists_for_reader(current):
+            return None
+        elif decision is not None:
             rows, _, query_back = decision
             if query_back is not None and current is None:
                 rows = [
@@ -269,6 +281,31 @@ def group_reader(
     return read
 
 
+def _of_condition(
+    group: Group, current: CurrentRow | None
+) -> tuple[Sequence[CheckedRow], Sequence[Attribute] | None, CurrentRow | None] | None:
+    """Return the rows in place of those of a group whose object may be absent for the reader, with
+    what was read back for them: a row of type 4 for an object outside its condition, and one of
+    type 5 for the whole row of one that matches (spec/event-log.md 15.2). None = the rows of the
+    group count, or nothing does.
+
+    Raises RowError if the condition fails.
+    """
+    record_id, event_type, object_id, _, _, _ = group[0]
+    object_class, _ = object_id
+    condition = object_class.condition
+    assert condition is not None
+    if isinstance(current, FailedCondition):
+        raise RowError("bad_filter", in_words(object_class, current))
+    if not condition.changes or current is None:
+        return None
+    if current is OUTSIDE:
+        return [(record_id, DELETE_ROW, object_id, None, None, None)], None, None
+    kind = INSERT_ROW_QUERY_BACK if event_type in _INSERTS else REFRESHED
+    written = tuple(one for one in object_class.attributes if one.is_written)
+    return [(record_id, kind, object_id, None, None, None)], written, current
+
+
 _Columns: TypeAlias = dict[str, Value]
 _ValueOf: TypeAlias = Callable[[Attribute], ReadValue]
 _Images: TypeAlias = tuple[
@@ -288,7 +325,7 @@ def _images(
     _, kind, _, _, _, _ = rows[0]
     if kind == DELETE_ROW:
         return _DELETE, dict(key), None, None, _NO_EXTRAS
-    op = _INSERT if kind in _INSERTS else _UPDATE
+    op = _INSERT if kind in _INSERTS else _REFRESH if kind == REFRESHED else _UPDATE
     old, new = _logged(rows, log_rows, value_of)
     after: _Columns | None = {**dict(key), **new}
     changed = frozenset(new)
@@ -297,7 +334,7 @@ def _images(
         named = [attribute for _, _, _, attribute, _, _ in rows if attribute is not None]
         changed |= {attribute.name for attribute in named if not attribute.is_key}
         after, extras = _queried_back(kind, dict(key), new, query_back, current, value_of)
-    if op is _INSERT or kind == UPDATE_ROW_QUERY_BACK:
+    if op is not _UPDATE or kind == UPDATE_ROW_QUERY_BACK:
         return op, None, after, None, extras
     if not changed:
         return None
@@ -315,7 +352,8 @@ def _queried_back(
     """Return the row after a change some of whose columns are queried back, and the extras that
     list what to read. The row is None if it is not read yet (spec/change-model.md 3.1).
     """
-    extras = {"query_back": "row" if kind in READS_ROW else "field"}
+    is_row = kind in READS_ROW or kind == REFRESHED
+    extras = {"query_back": "row" if is_row else "field"}
     if current is not UNREAD:
         read_back = {
             attribute.name: _read_back(attribute, current, value_of) for attribute in query_back

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 from backlog_job import (
@@ -60,9 +62,18 @@ def test_a_job_and_the_publisher_send_the_same_events_byte_for_byte(
     assert kinds >= {"<delete", "<modify"}
 
 
-def test_change_tables_are_refused_with_a_filter(log: sa.Engine, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"\[\[filter\]\] is not supported yet"):
-        copy(filtered(config_of(log)), tmp_path / "out", format="qlik-change-table")
+def test_change_tables_have_what_exists_for_the_reader(log: sa.Engine, tmp_path: Path) -> None:
+    log_rows(log, random_rows(900, seed=6))
+    config = filtered(config_of(log), FilterSettings("grp", "idg % 2 = 0"))
+    copy(config, tmp_path / "out", format="qlik-change-table")
+    files = [one for one in (tmp_path / "out").rglob("*.parquet") if "grp__ct" in str(one)]
+    table = pa.concat_tables(map(pq.read_table, files)).sort_by("header__change_seq")
+    names = ("idg", "header__change_oper")
+    last = dict(zip(*(table.column(name).to_pylist() for name in names), strict=True))
+    assert set(last.values()) == {"I", "D"}
+    sql = f"SELECT idg FROM {SCHEMA}.grp WHERE idg %% 2 = 0"
+    there = {idg for (idg,) in fetch(log, sql)}
+    assert {key for key, letter in last.items() if letter == "I"} <= there
 
 
 @pytest.fixture

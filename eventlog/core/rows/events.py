@@ -46,7 +46,7 @@ READS: Final = frozenset((*READS_ROW, *READS_FIELD))
 """The types whose rows have no value, so that it is read back."""
 
 _INSERTS: Final = (INSERT_ROW_QUERY_BACK, INSERT_FIELD_QUERY_BACK)
-_REFRESHED: Final = 0
+REFRESHED: Final = 0
 """The type of the steps of a refresh. No row has it."""
 
 # Names of the module, since looking up an enumeration's members is slow.
@@ -77,6 +77,11 @@ class FailedCondition(dict[str, Sequence[str | None]]):
     def __init__(self, error: str) -> None:
         super().__init__()
         self.error = error
+
+
+def in_words(object_class: ObjectClass, failed: FailedCondition) -> str:
+    """Return a sentence on a condition that fails for an object."""
+    return f"the condition of [[filter]] {object_class.name} fails: {failed.error}"
 
 
 def exists_for_reader(row: CurrentRow | None) -> bool:
@@ -174,7 +179,7 @@ class Outgoing(NamedTuple):
         if not self.steps:
             return False
         _, event_type, _, _, _, _ = self.steps[0]
-        return event_type == _REFRESHED
+        return event_type == REFRESHED
 
     @property
     def sent_id(self) -> str:
@@ -390,7 +395,7 @@ def _build_decided(
     is_whole = condition is not None and condition.changes
     is_removed = is_whole and current is OUTSIDE
     if isinstance(current, FailedCondition):
-        message = f"the condition of [[filter]] {object_class.name} fails: {current.error}"
+        message = in_words(object_class, current)
         rows, invalid = [], [InvalidRow(one, "bad_filter", message) for one in ids_of(rows)]
     elif condition is not None and not exists_for_reader(current):
         if not is_removed:
@@ -458,7 +463,7 @@ def _whole_row(
     steps = _steps_of(_with_values(whole, values, is_add), is_add, options)
     if not is_insert:
         steps = [
-            (one, _REFRESHED, of_object, attribute, old, new)
+            (one, REFRESHED, of_object, attribute, old, new)
             for one, _, of_object, attribute, old, new in steps
         ]
     return _ADD if is_add or not steps else _MODIFY, steps

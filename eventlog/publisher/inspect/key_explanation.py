@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, ObjectId
 from eventlog.core.ranges import to_ranges
+from eventlog.core.rows.events import exists_for_reader
 from eventlog.errors import ConfigError, EventlogError, RowError, first_of, number_of
 from eventlog.model import LogRow, Status, queue_rows
 from eventlog.publisher.context.context import Context, Counters, unavailable_in_words
@@ -24,6 +25,7 @@ from eventlog.sql.log.database_snapshots import DatabaseSnapshots
 from eventlog.sql.log.rows import extent
 from eventlog.sql.port import questions
 from eventlog.sql.port.driver_errors import as_database_errors, for_message
+from eventlog.sql.port.filtered import read_for_reader
 from eventlog.sql.port.log_operations import Window
 from eventlog.sql.port.rights import Purpose
 
@@ -174,9 +176,12 @@ def _without_row(
     """Yield sentences on why the log may have no row of an object."""
     cls, key = object_id
     conn = context.log.connection
-    there = context.log.db.on(conn).query_back(context.catalog.schema, cls, [key], ())
-    if key not in there:
+    db = context.log.db.on(conn)
+    there = read_for_reader(db, context.catalog.schema, cls, [key], ()).get(key)
+    if there is None:
         yield "the table has no such object now"
+    elif not exists_for_reader(there):
+        yield "the object does not match the [[filter]] of its class, or its condition fails"
     try:
         with as_database_errors(conn), conn.begin_nested():
             plan = compare(context.log.db, config)

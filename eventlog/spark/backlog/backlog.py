@@ -32,7 +32,6 @@ from eventlog.publisher.ledger import LOCK_WAIT, read_recorded
 from eventlog.publisher.send import recorded_ids
 from eventlog.qlik import sequence
 from eventlog.qlik.tables.file_tables import STATE_FILE
-from eventlog.registry import format_named
 from eventlog.spark.backlog.claim import (
     ACKNOWLEDGED,
     MARKED,
@@ -360,11 +359,6 @@ def _check(config: Config, request: Request) -> None:
         )
     if request.partition_rows < 1 or request.connections < 0:
         raise ConfigError("partition rows must be 1 or more, connections 0 (no limit) or more")
-    if config.filters and not format_named(request.format).can("publish"):
-        raise ConfigError(
-            f"[[filter]] is not supported yet with a backlog of format {request.format}: choose "
-            "a format that is published, or remove the filters"
-        )
     if config.publisher.handle_future_events:
         raise ConfigError(
             "handle_future_events orders the queue by event_time, and a backlog job cannot. Run "

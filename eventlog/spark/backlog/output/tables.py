@@ -204,11 +204,14 @@ def _renderer(job: Job) -> Render:
             surviving = group if decision is None else decision.surviving
             try:
                 change = read(group, decision, current, log_rows)
+                if change is not None and change.op is ChangeOp.REFRESH:
+                    change = change._replace(op=ChangeOp.INSERT)  # tables may leave REFRESH out
                 stored = () if change is None else writers[name].rows(change, place)
                 if is_careful:
                     writers[name].check(stored)
             except (FormatError, RowError) as error:
-                failures += [(record_id, RECEIVER, str(error)) for record_id in ids_of(surviving)]
+                code = error.code if error.code == "bad_filter" else RECEIVER
+                failures += [(record_id, code, str(error)) for record_id in ids_of(surviving)]
                 dropped += 0 if decision is None else len(decision.dropped)
                 continue
             if stored:
@@ -257,7 +260,11 @@ def _counts_of(done: Sequence[_Done]) -> Counter[str]:
     for surviving, decision, current, op in done:
         rows = len(surviving)
         if decision is not None:
-            if decision.query_back is not None and current is None:
+            is_filtered = any(cls.condition for _, _, (cls, _), _, _, _ in surviving[:1])
+            if is_filtered and op is None:
+                counts["rows_gone"] += rows
+                rows = 0
+            elif decision.query_back is not None and current is None:
                 gone = sum(event_type in READS for _, event_type, _, _, _, _ in surviving)
                 counts["rows_gone"] += gone
                 rows -= gone
