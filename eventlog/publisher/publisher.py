@@ -25,8 +25,7 @@ from eventlog.publisher.run.daemon import NOTHING_PUBLISHED, publish_log, publis
 from eventlog.publisher.run.liveness import reported_liveness
 from eventlog.publisher.run.waiting import Stop, StopRequest
 from eventlog.publisher.sinks import Sink
-from eventlog.publisher.stream.follow import follow
-from eventlog.publisher.stream.open_source import following, position_of
+from eventlog.publisher.stream.open_source import source_publisher
 
 if TYPE_CHECKING:
     from eventlog.publisher.sinks.python import Receive
@@ -130,15 +129,8 @@ class Publisher:
         target = None if self._receive is None else f"the function {_name_of(self._receive)}"
         with reported_liveness(config) as liveness:
             if config.follows:
-                follow(
-                    following(config, counters, Report()),
-                    position_of(config),
-                    self._open_sink,
-                    stop,
-                    once=once,
-                    observer=liveness,
-                    standby=config.publisher.standby,
-                )
+                publish = source_publisher(config, counters, Report())
+                publish(self._open_sink, stop, once, liveness)
             elif once:
                 with (
                     open_to_publish(config, counters, self._used, LOCK_WAIT, target) as context,

@@ -29,6 +29,7 @@ from eventlog.linter.reader import ReaderOptions
 from eventlog.model import Answer
 from eventlog.publisher.context.context import Counters
 from eventlog.publisher.context.observer import Observer
+from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.run.liveness import liveness_of
 from eventlog.publisher.run.waiting import StopRequest
 from eventlog.publisher.stream import Backlog, BadToken, Mark, Read
@@ -107,6 +108,15 @@ def test_status_shows_when_the_position_moved_and_not_when_it_was_written(
     assert cli.run(["-c", str(config), "publish", "--once"]) == 0
     assert status(config, capfd)["moved"] > moved
     assert status(config, capfd)["delivery"] > again["delivery"]
+
+
+def test_the_status_of_a_source_has_the_members_of_the_status_of_a_log(
+    stream: Stream, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stream.insert(1)
+    found = status(configure(tmp_path), capfd)
+    assert found.keys() == shape().keys()
+    assert (found["log"], found["source"], found["rows"]) == ("source gbase", "gbase", None)
 
 
 def test_doctor_reports_that_it_is_about_logs(

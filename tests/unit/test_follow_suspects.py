@@ -574,7 +574,7 @@ def test_skip_gives_a_waiting_event_up_and_later_events_of_its_object_are_sent(
     capfd.readouterr()
     assert cli.run(["-c", str(config), "status", "--json"]) == 0
     waiting = json.loads(capfd.readouterr().out)["in_flight"]
-    assert [(one["table"], one["key"], one["attempts"]) for one in waiting] == [
+    assert [(one["table_name"], one["table_key"], one["attempts"]) for one in waiting] == [
         ("app.item", "id=2", 1),
         ("app.item", "id=2", None),
     ]
@@ -636,6 +636,20 @@ def explained(config: Path, capfd: pytest.CaptureFixture[str], *arguments: str) 
     assert cli.run(["-c", str(config), "explain", *arguments, "--json"]) == 0
     found: dict[str, Any] = json.loads(capfd.readouterr().out)
     return found
+
+
+def test_top_of_a_source_without_a_monitor_shows_its_lag_and_the_events_that_wait(
+    stream: Stream, tmp_path: Path, place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = configure(tmp_path)
+    stream.insert(1, 2, 3)
+    with pytest.raises(ReceiverUnavailable):
+        once(stream, place, Failing(2), batch_size=2)
+    capfd.readouterr()
+    assert cli.run(["-c", str(config), "top"]) == 0
+    shown = capfd.readouterr().out
+    assert "bytes after the position" in shown
+    assert "id=2" in shown
 
 
 def test_explain_shows_why_an_event_of_a_source_waits_and_when_it_is_tried_again(

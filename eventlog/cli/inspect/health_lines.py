@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from eventlog.cli.context import result, table
@@ -13,6 +13,21 @@ SHOWN: Final = 20
 
 COLOURS: Final = {"error": "red", "warning": "yellow", "info": "cyan", "ok": "green"}
 """The colour of each severity."""
+
+_IN_FLIGHT: Final = {
+    "delivery": "delivery",
+    "document": "document",
+    "event_id": "event-id",
+    "rows": "rows",
+    "event_id_number": "number",
+    "table_name": "table",
+    "table_key": "key",
+    "attempts": "attempts",
+    "answer": "last answer",
+}
+"""The fields of an event without an answer, each with the head of its column. An event of a
+followed source has some of them.
+"""
 
 
 def in_words(*, runs: bool | None, is_publisher: bool) -> str:
@@ -29,16 +44,17 @@ def _when_sent(publisher_runs: bool | None) -> str:
     return "sent first at the next start"
 
 
-def print_events(
-    headings: Sequence[str], rows: Sequence[Sequence[object]], runs: bool | None, limit: int
-) -> None:
-    """Print the events without an answer, at most ``limit``. ``runs``: a publisher runs."""
-    if not rows:
+def print_events(status: Mapping[str, Any], limit: int) -> None:
+    """Print the events of a status that have no answer, at most ``limit``."""
+    events = status["in_flight"]
+    if not events:
         return
-    result(f"{number_of(len(rows), 'event')} {_when_sent(runs)}:")
-    table(headings, rows[:limit])
-    if len(rows) > limit:
-        result(f"... and {len(rows) - limit} more (--limit {len(rows)}, or --json, lists all)")
+    number = len(events)
+    result(f"{number_of(number, 'event')} {_when_sent(status['publisher_runs'])}:")
+    known = {name: heading for name, heading in _IN_FLIGHT.items() if name in events[0]}
+    table(tuple(known.values()), [tuple(event[name] for name in known) for event in events[:limit]])
+    if number > limit:
+        result(f"... and {number - limit} more (--limit {number}, or --json, lists all)")
 
 
 def print_health(health: Mapping[str, Any]) -> None:

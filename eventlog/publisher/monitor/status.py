@@ -104,7 +104,7 @@ MEMBERS: Final = (
     ),
     Members(
         ("source_lag", "source_lag_unit"),
-        "process",
+        "both",
         "what a followed source has after its position, in bytes, rows or messages",
     ),
     Members(
@@ -113,6 +113,18 @@ MEMBERS: Final = (
         "rows by status; events in flight or parked: `delivery`, `document`, `event_id`, `rows`, "
         "`event_id_number` (2 if sent under its id a second time), `table_name`, `table_key`, "
         "`attempts`, `answer`; the backlog job that claims rows",
+    ),
+    Members(
+        ("source", "position_in", "position", "delivery", "moved", "moved_seconds"),
+        "command",
+        "of a followed source: its name; the table of its position; the position; the number of "
+        "its last delivery; when the position last moved, and the seconds since then",
+    ),
+    Members(
+        ("source_lag_unknown", "failures", "newest_failures"),
+        "command",
+        "of a followed source: why `source_lag` is unknown; the number of recorded failures; the "
+        "newest 20: `time`, `event_id`, `code`, `message`",
     ),
     Members(
         ("sink", "format", "started_at"),

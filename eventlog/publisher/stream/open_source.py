@@ -1,11 +1,11 @@
-"""Make the arguments of ``follow`` from the configuration: the source, its position, and the writer
-of its changes. Also read the status of a source for ``eventlog status --from``.
+"""The publisher of a source, composed from the configuration: the source, its position, and the
+writer of its changes. Also read the status of a source for ``eventlog status --from``.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -29,12 +29,14 @@ from eventlog.core.catalog.builder import build_catalog, complete_catalog
 from eventlog.core.options import options_of, toml
 from eventlog.errors import ConfigError, EventlogError
 from eventlog.publisher.context.context import Counters
+from eventlog.publisher.context.observer import Observer
 from eventlog.publisher.declared.opening import is_given, publisher_options
 from eventlog.publisher.inspect.skipping import Skipped
-from eventlog.publisher.sinks import Owner
+from eventlog.publisher.run.waiting import Stop
+from eventlog.publisher.sinks import Owner, Sink
 from eventlog.publisher.stream import BadToken, Failure, Gives, Source, Stream
 from eventlog.publisher.stream.checked import CheckedStream
-from eventlog.publisher.stream.follow import Following
+from eventlog.publisher.stream.follow import Following, follow
 from eventlog.publisher.stream.position import (
     Entries,
     FailureGroup,
@@ -59,6 +61,23 @@ from eventlog.registry import (
     writer_of,
 )
 from eventlog.sql.connect.connection import describe, parse_url
+
+
+def source_publisher(
+    config: Config, counters: Counters, report: Report, *, is_dry: bool = False
+) -> Callable[[Callable[[], Sink], Stop, bool, Observer], None]:
+    """Return ``follow`` with what a configuration gives it: the source, its position, ``standby``.
+    Its arguments are the function that opens the sink, ``stop``, ``once`` and ``observer``.
+
+    The arguments here, and the errors, are those of ``following`` and ``position_of``.
+    """
+    source, position = following(config, counters, report), position_of(config, is_dry=is_dry)
+
+    def publish(open_sink: Callable[[], Sink], stop: Stop, once: bool, observer: Observer) -> None:
+        standby = config.publisher.standby
+        follow(source, position, open_sink, stop, once=once, observer=observer, standby=standby)
+
+    return publish
 
 
 def following(config: Config, counters: Counters, report: Report) -> Following:

@@ -404,8 +404,8 @@ class WaitingEvent(NamedTuple):
 
     document: int
     event_id: str
-    table: str
-    key: str
+    table_name: str
+    table_key: str
     attempts: int | None
     answer: str | None
 

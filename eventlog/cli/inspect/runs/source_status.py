@@ -4,80 +4,81 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Mapping
+from typing import Any
 
-from eventlog.cli.command import CommandResult
 from eventlog.cli.context import result, table
 from eventlog.cli.inspect.health_lines import in_words, print_events, print_health
+from eventlog.config.load import Config
 from eventlog.core.clock import utc_now
 from eventlog.errors import number_of
-from eventlog.publisher.run import Facts, Health, judge
-from eventlog.publisher.stream.open_source import place_in_words
-from eventlog.publisher.stream.position import SourceStatus
+from eventlog.publisher.monitor.status import shape
+from eventlog.publisher.run import Facts, judge
+from eventlog.publisher.stream.open_source import place_in_words, source_status
 from eventlog.sql.doctor import age
 
 
-def status_of_source(status: SourceStatus, limit: int) -> CommandResult:
-    """Return the status for programs and people; people see at most ``limit`` events."""
-    seconds = None if status.moved is None else (utc_now() - status.moved).total_seconds()
-    behind = status.behind
-    return CommandResult(
-        {
-            "source": status.source,
-            "position_in": status.place,
-            "position": status.position.token,
-            "moved": status.moved,
-            "moved_seconds": seconds,
-            "delivery": status.position.delivery_no,
-            "publisher_runs": status.publisher_runs,
-            "source_lag": None if behind is None else behind.number,
-            "source_lag_unit": None if behind is None else behind.unit,
-            "source_lag_unknown": status.unknown,
-            "health": source_health(status).as_data(),
-            "in_flight": [one._asdict() for one in status.waiting],
-            "failures": status.failures,
-            "newest_failures": [
-                {"time": at, "event_id": one.event_id, "code": one.code, "message": one.message}
-                for at, one in status.newest
-            ],
-        },
-        partial(_print_source, status, seconds, limit),
+def status_of_source(config: Config) -> dict[str, Any]:
+    """Return the status of the source in ``[source]``, from the tables of its position and from the
+    source itself, by the names of the monitor's status. Raises ConfigError, DatabaseError.
+    """
+    known = source_status(config)
+    runs = known.publisher_runs
+    behind, unit = known.behind or (None, None)
+    health = judge(
+        Facts(state=in_words(runs=runs, is_publisher=True), runs=runs, refused=known.failures or 0)
+    )
+    return shape(
+        log=config.publication,
+        publisher_runs=runs,
+        health=health.as_data(),
+        source=known.source,
+        position_in=known.place,
+        position=known.position.token,
+        delivery=known.position.delivery_no,
+        moved=known.moved,
+        moved_seconds=None if known.moved is None else (utc_now() - known.moved).total_seconds(),
+        source_lag=behind,
+        source_lag_unit=unit,
+        source_lag_unknown=known.unknown,
+        in_flight=[one._asdict() for one in known.waiting],
+        failures=known.failures,
+        newest_failures=[
+            {"time": at, "event_id": one.event_id, "code": one.code, "message": one.message}
+            for at, one in known.newest
+        ],
     )
 
 
-def source_health(status: SourceStatus) -> Health:
-    """Return the health of a followed source by its position and what failed."""
-    return judge(
-        Facts(
-            state=in_words(runs=status.publisher_runs, is_publisher=True),
-            runs=status.publisher_runs,
-            refused=status.failures or 0,
-        )
-    )
-
-
-def _print_source(status: SourceStatus, moved_seconds: float | None, limit: int) -> None:
-    runs = in_words(runs=status.publisher_runs, is_publisher=True)
-    result(f"source {status.source}: {runs}")
-    print_health(source_health(status).as_data())
-    result(f"position: {place_in_words(status.source, status.position.token)}")
-    moved = "" if moved_seconds is None else f", last moved {age(moved_seconds)} ago"
-    result(f"kept in {status.place}{moved}")
-    if status.behind is not None:
-        result(f"after it: {status.behind.number} {status.behind.unit}")
-    if status.unknown is not None:
-        result(f"how much follows it is unknown: {status.unknown}")
-    headings = ("document", "event-id", "table", "key", "attempts", "last answer")
-    print_events(headings, status.waiting, status.publisher_runs, limit)
-    if status.failures is None:
+def print_source(status: Mapping[str, Any], limit: int) -> None:
+    """Print the status of a source for people, at most ``limit`` events without an answer."""
+    source = status["source"]
+    result(f"source {source}: {in_words(runs=status['publisher_runs'], is_publisher=True)}")
+    print_health(status["health"])
+    result(f"position: {place_in_words(source, status['position'])}")
+    seconds = status["moved_seconds"]
+    moved = "" if seconds is None else f", last moved {age(seconds)} ago"
+    result(f"kept in {status['position_in']}{moved}")
+    if status["source_lag"] is not None:
+        result(f"after it: {status['source_lag']} {status['source_lag_unit']}")
+    if status["source_lag_unknown"] is not None:
+        result(f"how much follows it is unknown: {status['source_lag_unknown']}")
+    print_events(status, limit)
+    failures, newest = status["failures"], status["newest_failures"]
+    if failures is None:
         result("what failed is unknown: this user may not read it")
-    if status.failures:
-        newest = ", the newest" if status.newest else ""
-        result(f"{number_of(status.failures, 'failure')}, not tried again{newest}:")
+    if failures:
+        shown = ", the newest" if newest else ""
+        result(f"{number_of(failures, 'failure')}, not tried again{shown}:")
         table(
             ("time", "event-id", "code", "message"),
             [
-                (at.isoformat(timespec="seconds"), one.event_id, one.code, one.message)
-                for at, one in status.newest
+                (
+                    one["time"].isoformat(timespec="seconds"),
+                    one["event_id"],
+                    one["code"],
+                    one["message"],
+                )
+                for one in newest
             ],
         )

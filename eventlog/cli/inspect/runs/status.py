@@ -18,7 +18,7 @@ from eventlog.cli.begin.settings import print_settings
 from eventlog.cli.command import CommandResult, report
 from eventlog.cli.context import CommandContext, reading_log, report_error, result, table
 from eventlog.cli.inspect.health_lines import COLOURS, in_words, print_events, print_health
-from eventlog.cli.inspect.runs.source_status import status_of_source
+from eventlog.cli.inspect.runs.source_status import print_source, status_of_source
 from eventlog.cli.inspect.status import Doctor
 from eventlog.cli.inspect.status import Status as StatusRequest
 from eventlog.cli.known_consumer import check_consumer
@@ -42,7 +42,6 @@ from eventlog.publisher.inspect import MAX_ROWS_BEHIND, consumer_statuses, exami
 from eventlog.publisher.ledger import CLAIM_WAYS_OUT, Delivery, is_at_work, ledger_of, read_recorded
 from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.run import Facts, judge
-from eventlog.publisher.stream.open_source import source_status
 from eventlog.publisher.upkeep import with_retention
 from eventlog.sql.doctor import Finding, Limits, age
 from eventlog.sql.log import count_by_status
@@ -69,9 +68,12 @@ def run_status_of_source(
     context: CommandContext, request: StatusRequest, config: Config
 ) -> CommandResult | None:
     """Run ``eventlog status`` for a followed source."""
-    return _watched(
-        context, request, lambda: status_of_source(source_status(config), request.limit)
-    )
+
+    def read() -> CommandResult:
+        status = status_of_source(config)
+        return CommandResult(status, partial(print_source, status, request.limit))
+
+    return _watched(context, request, read)
 
 
 def _watched(
@@ -225,8 +227,7 @@ def _events_in_delivery(log: OpenLog, deliveries: Iterable[Delivery]) -> list[di
 
 def _print_status(status: Mapping[str, Any], consumer: str | None, limit: int) -> None:
     _print_queue(status, consumer)
-    events = [tuple(event[name] for name in _IN_FLIGHT) for event in status["in_flight"]]
-    print_events(tuple(_IN_FLIGHT.values()), events, status["publisher_runs"], limit)
+    print_events(status, limit)
     if status["backlog"] is not None:
         result(f"{status['backlog']}:")
         for way_out in CLAIM_WAYS_OUT:
@@ -273,20 +274,6 @@ def _print_queue(status: Mapping[str, Any], consumer: str | None) -> None:
     else:
         result(f"{log}: {in_words(runs=status['publisher_runs'], is_publisher=False)}")
         print_health(status["health"])
-
-
-_IN_FLIGHT: Final = {
-    "delivery": "delivery",
-    "document": "document",
-    "event_id": "event-id",
-    "rows": "rows",
-    "event_id_number": "number",
-    "table_name": "table",
-    "table_key": "key",
-    "attempts": "attempts",
-    "answer": "last answer",
-}
-"""The fields of an event in flight, each with the head of its column."""
 
 
 def _print_consumer(one: Mapping[str, Any]) -> None:

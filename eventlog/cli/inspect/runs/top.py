@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from rich.console import Console, Group
@@ -13,7 +14,7 @@ from rich.text import Text
 
 from eventlog.cli.context import CommandContext, reading_log
 from eventlog.cli.inspect.runs.monitor import LEVELS, Read, Status, monitor_url, read_monitor
-from eventlog.cli.inspect.runs.source_status import source_health
+from eventlog.cli.inspect.runs.source_status import status_of_source
 from eventlog.cli.inspect.runs.status import publishing_status
 from eventlog.cli.inspect.top import Top
 from eventlog.cli.known_consumer import check_consumer
@@ -24,7 +25,6 @@ from eventlog.errors import EventlogError
 from eventlog.publisher.context import QUEUE_CAP, Differences, SnapshotProgress
 from eventlog.publisher.declared import CAPTURE_INTERVAL, differences
 from eventlog.publisher.monitor.status import HIDDEN, shape
-from eventlog.publisher.stream.open_source import source_status
 from eventlog.sql.doctor import age
 from eventlog.sql.port import Purpose
 
@@ -92,22 +92,8 @@ def run_top(context: CommandContext, request: Top, config: Config) -> None:
 
 
 def run_top_of_source(context: CommandContext, request: Top, config: Config) -> None:
-    """Run ``eventlog top`` for a followed source. The database shows the position and the number of
-    changes after it.
-    """
-
-    def read() -> Status:
-        known = source_status(config)
-        behind, unit = (None, None) if known.behind is None else known.behind
-        return shape(
-            health=source_health(known).as_data(),
-            log=config.publication,
-            publisher_runs=known.publisher_runs,
-            source_lag=behind,
-            source_lag_unit=unit,
-        )
-
-    _show(request, config, read)
+    """Run ``eventlog top`` for a followed source."""
+    _show(request, config, partial(status_of_source, config))
 
 
 def _show(request: Top, config: Config, read: Read) -> None:
@@ -157,7 +143,7 @@ def _picture(status: Status, before: tuple[float, Status] | None) -> Group:
         if rows := status[member]:
             table = Table(*columns, title=title, title_justify="left", expand=False)
             for row in rows[:_SHOWN]:
-                table.add_row(*(_cell(key, row[key]) for key in columns.values()))
+                table.add_row(*(_cell(key, row.get(key)) for key in columns.values()))
             parts.append(table)
     if HIDDEN in json.dumps(status, ensure_ascii=False, default=str):
         parts.append(Text(_LEGEND, style="dim"))

@@ -352,29 +352,20 @@ def _follow(
     """Follow the source of ``[source]`` in place of the log. Returns the request of a signal to
     stop, which is set if there was one.
     """
-    from eventlog.publisher.stream.follow import follow
-    from eventlog.publisher.stream.open_source import following, ignored_options, position_of
+    from eventlog.publisher.stream.open_source import ignored_options, source_publisher
 
     done = Report()
-    followed, open_position = following(config, counters, done), position_of(config, is_dry=dry)
+    publish = source_publisher(config, counters, done, is_dry=dry)
     stop = _stop_on_signals()
     if dry:
-        follow(followed, open_position, lambda: StreamSink(sys.stdout), stop, once=True)
+        publish(lambda: StreamSink(sys.stdout), stop, True, SILENT)
         return stop
     _log_settings(config, file, once=once)
     if ignored := ignored_options(config):
         _log.info("ignored because the source is not an event log: %s", ", ".join(ignored))
     try:
         with _watching(config, counters) as (observer, open_its_sink):
-            follow(
-                followed,
-                open_position,
-                open_its_sink,
-                stop,
-                once=once,
-                observer=observer,
-                standby=config.publisher.standby,
-            )
+            publish(open_its_sink, stop, once, observer)
     finally:
         counted = "".join(f", {number} {name}" for name, number in sorted(done.counters.items()))
         _log.info("%s%s", stream_summary(counters), counted)
