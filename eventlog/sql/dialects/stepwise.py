@@ -25,14 +25,12 @@ from eventlog.sql.port.log_operations import ResyncBatch, Walk
 from eventlog.sql.port.log_parts import LogPart, arrow_batch
 from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.sql_files import qualified, statements
+from eventlog.sql.port.sql_files import qualified
 from eventlog.sql.triggers.marked import MarkedTriggers, StoredTrigger
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LOG_SQL: Final = statements("eventlog.sql.dialects", "log.sql")
-"""The common statements of the log, with binds written ``:name``; each database adds others."""
 BATCH_ROWS: Final = 20_000
 """The number of rows in an Arrow batch."""
 

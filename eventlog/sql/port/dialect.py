@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from sqlalchemy import URL, Connection
 
@@ -87,6 +87,8 @@ class Dialect(SqlDatabase):
     """The statements of log.sql by name, with ``{words}``: ``{log}``, ``{fields}``, the fields of
     ``LogRow`` for their columns, and the result of ``log_times``.
     """
+    bigint: str = ""
+    """What follows a bound number of 64 bits, so that its type is always the same."""
     last_record_id: int = 2**63 - 1
     """The greatest possible record_id."""
 
@@ -181,10 +183,17 @@ class Dialect(SqlDatabase):
 
     def window_statement(self, log: LogTable, window: Window, fields: Sequence[str]) -> str:
         """Return the statement that reads these fields of the rows of a window."""
-        words = {"fields": self.bounded_fields(log, fields, window.value_bytes)}
-        if window.statement == "read_gaps":
-            words["statuses"] = self.log_statement(log, window.statuses)
+        words = self.window_words(log, window, fields)
         return self.log_statement(log, window.statement, **words)
+
+    def window_words(
+        self, log: LogTable, window: Window, fields: Sequence[str]
+    ) -> Mapping[str, str]:
+        """Return further words of the statement of a window: ``fields`` and ``statuses``."""
+        return {
+            "fields": self.bounded_fields(log, fields, window.value_bytes),
+            "statuses": log_words(self, log, "utc")[window.statuses],
+        }
 
     def due_time(self, event_time: str) -> str:
         """Return the text of an event_time in the form in which ``due_chunks`` compares it."""
@@ -356,6 +365,13 @@ class Dialect(SqlDatabase):
         """
 
 
+WORDS: Final = (
+    *("new_id", "is_new", "not_of_user", "has_time", "first_row", "begins_part", "in_ranges"),
+    *("of_any_status", "of_new", "of_new_left"),
+)
+"""The texts of ``log_sql`` that are words of the statements, each after those it consists of."""
+
+
 @lru_cache(maxsize=64)
 def log_words(dialect: Dialect, log: LogTable, event_time_zone: str) -> Mapping[str, str]:
     """Return the words for the text of a statement of ``log_sql``."""
@@ -370,7 +386,7 @@ def log_words(dialect: Dialect, log: LogTable, event_time_zone: str) -> Mapping[
         "state_table": log.state_table,
         "consumer_table": log.consumer_table,
     }
-    return {
+    words = {
         "log": dialect.bindable(dialect.qualified(log.schema, log.name)),
         **{
             word: dialect.bindable(dialect.qualified(log.schema, table))
@@ -383,7 +399,11 @@ def log_words(dialect: Dialect, log: LogTable, event_time_zone: str) -> Mapping[
         "within": dialect.within(log, columns["record_id"]) if log.is_partitioned else "",
         **dialect.log_times(columns["event_time"], is_zoned=log.has_zoned_time),
         **_number_words(dialect, log, columns["record_id"]),
+        "bigint": dialect.bigint,
     }
+    for name in filter(dialect.log_sql.__contains__, WORDS):
+        words[name] = dialect.log_sql[name].format(**words)
+    return words
 
 
 def _number_words(dialect: Dialect, log: LogTable, record_id: str) -> Mapping[str, str]:

@@ -77,15 +77,12 @@ class Window:
     @property
     def statement(self) -> str:
         """The name of the statement that reads the window, in a dialect's ``log.sql``."""
-        if self.any_status or (self.gaps is not None and len(self.gaps) > 1):
-            return "read_gaps"
-        return "read_window" if self.skipped_user is None else "read_window_left"
+        has_gaps = self.any_status or (self.gaps is not None and len(self.gaps) > 1)
+        return "read_gaps" if has_gaps else "read_window"
 
     @property
     def statuses(self) -> str:
-        """The name of the condition on the rows that ``read_gaps`` reads, in a dialect's
-        ``log.sql``.
-        """
+        """The name of the condition on the rows of the window, in a dialect's ``log.sql``."""
         if self.any_status:
             return "of_any_status"
         return "of_new" if self.skipped_user is None else "of_new_left"

@@ -10,6 +10,7 @@ price: values have no names and no converted types.
 from __future__ import annotations
 
 import gc
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -134,6 +135,20 @@ def statements(package: str, file: str) -> Mapping[str, str]:
         .rstrip(";")
         for name, _, body in named
     }
+
+
+def log_statements(package: str, with_binds: Callable[[str], str] = str) -> Mapping[str, str]:
+    """Return the statements of the log of a dialect: those of its package, and the common ones that
+    it does not replace, to which ``with_binds`` gives the binds that its driver reads.
+    """
+    shared = statements("eventlog.sql.dialects", "log.sql")
+    own = statements(package, "log.sql")
+    return {**{name: with_binds(statement) for name, statement in shared.items()}, **own}
+
+
+def with_format_binds(statement: str) -> str:
+    """Return a statement with ``%(name)s`` in place of ``:name``."""
+    return re.sub(":([a-z_]+)", r"%(\1)s", statement.replace("%", "%%"))
 
 
 def template_renderer(

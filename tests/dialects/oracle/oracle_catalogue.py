@@ -33,8 +33,9 @@ from eventlog.sql.dialects.oracle.objects import (
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers, named_statement
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import Storage
+from eventlog.sql.port.dialect import WORDS
 from eventlog.sql.port.driver_errors import load_dialect
-from eventlog.sql.port.log_operations import Selection, Walk
+from eventlog.sql.port.log_operations import Selection, Walk, Window
 from eventlog.sql.port.sql_files import statements
 from eventlog.sql.triggers import Action, TriggerPlan, triggers_of
 from eventlog.sql.triggers.declared import declared_triggers
@@ -306,7 +307,9 @@ def cases() -> Cases:
 
 def _log_statements() -> Iterator[str]:
     for of in (LOG, ODD_LOG):
-        for name in DIALECT.log_sql:
+        for window in (Window(1, None, None), Window(1, None, None, "ANN")):
+            yield DIALECT.window_statement(of, window, LogRow._fields)
+        for name in filter(lambda name: name not in (*WORDS, "read_window"), DIALECT.log_sql):
             yield DIALECT.log_statement(
                 of, name, ids=":id0", has_status=DIALECT.has_status(of, "N")
             )

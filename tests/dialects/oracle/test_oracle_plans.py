@@ -15,11 +15,13 @@ from eventlog.core.catalog import Column, Table
 from eventlog.core.catalog.builder import build_catalog
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError, TriggerError
+from eventlog.model import LogRow
 from eventlog.sql.dialects.oracle import DIALECT, session
 from eventlog.sql.dialects.oracle.script import ddl_lock_timeout, disabled
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers, create_functions
 from eventlog.sql.doctor import findings
 from eventlog.sql.port.driver_errors import load_dialect
+from eventlog.sql.port.log_operations import Window
 from eventlog.sql.triggers import Action, TriggerPlan
 from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.marked import Compiled, Installed, StoredTrigger
@@ -497,7 +499,10 @@ def test_the_index_of_the_queue_is_the_one_that_the_statements_look_for(
 def test_every_statement_of_the_queue_asks_for_the_expression_of_its_index() -> None:
     expression = 'CASE "STATUS" WHEN \'N\' THEN "RECORD_ID" END'
     assert f"({expression})" in DIALECT.create_queue_index(LOG)
-    for name in ("read_window", "read_window_left", "read_due", "queue", "mark", "delete"):
-        statement = DIALECT.log_statement(LOG, name)
+    windows = (Window(1, None, None), Window(1, None, None, "ANN"))
+    for statement in (
+        *(DIALECT.window_statement(LOG, window, LogRow._fields) for window in windows),
+        *(DIALECT.log_statement(LOG, name) for name in ("read_due", "queue", "mark", "delete")),
+    ):
         assert f"WHERE {expression}" in statement
         assert "\"STATUS\" = 'N'" not in statement

@@ -9,7 +9,6 @@ and ``mysql`` extend its classes.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
@@ -22,10 +21,9 @@ from eventlog.core.values import ColumnType, Kind
 from eventlog.sql.dialects.mysql_family import text
 from eventlog.sql.dialects.mysql_family.objects import FamilyObjects
 from eventlog.sql.dialects.mysql_family.session import FamilySessions
-from eventlog.sql.dialects.stepwise import LOG_SQL
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.log_operations import Window
-from eventlog.sql.port.sql_files import statements
+from eventlog.sql.port.sql_files import log_statements, with_format_binds
 
 
 def _text(length: int) -> sa.types.TypeEngine[str]:
@@ -84,10 +82,7 @@ class Family(FamilySessions, FamilyObjects):
         ),
     }
     epilogue = ("COMMIT;",)
-    log_sql: ClassVar = {
-        **{name: re.sub(r":([a-z_]+)", r"%(\1)s", sql) for name, sql in LOG_SQL.items()},
-        **statements(__package__, "log.sql"),
-    }
+    log_sql = log_statements(__package__, with_format_binds)
     # This is the server's own zone; the session's zone is UTC.
     local_now = "CONVERT_TZ(UTC_TIMESTAMP(6), '+00:00', @@GLOBAL.time_zone)"
     utc_now = text.UTC_NOW
@@ -101,18 +96,15 @@ class Family(FamilySessions, FamilyObjects):
     def fold_name(self, name: str) -> str:
         return name.partition("@")[0]
 
-    def window_statement(self, log: LogTable, window: Window, fields: Sequence[str]) -> str:
-        if window.statement != "read_gaps":
-            return super().window_statement(log, window, fields)
-        words = {
-            "fields": self.bounded_fields(log, fields, window.value_bytes),
-            "statuses": self.log_statement(log, window.statuses),
-        }
+    def window_words(
+        self, log: LogTable, window: Window, fields: Sequence[str]
+    ) -> Mapping[str, str]:
+        words = super().window_words(log, window, fields)
         wide = [
             self.log_statement(log, "wide_gap", first=str(first), last=str(last), **words)
             for first, last in _split(window)[0]
         ]
-        return self.log_statement(log, "read_gaps", wide="\n".join(wide), **words)
+        return {**words, "wide": "\n".join(wide)}
 
     def window_parameters(self, window: Window) -> Mapping[str, object]:
         bounds = super().window_parameters(window)

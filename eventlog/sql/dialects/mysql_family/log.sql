@@ -1,24 +1,17 @@
--- The statements of the event log on MariaDB and MySQL. In braces: names of the log and of its
+-- The statements of the event log on MariaDB and MySQL, in addition to dialects/log.sql. In braces: names of the log and of its
 -- columns, quoted; %(name)s: bound values. The statements that read rows N use the index (status,
 -- record_id). A log of another program may have a collation in which n equals N, so the status is
 -- also compared by its byte.
 
--- name: read_window
--- The rows N from one record_id to another, in order.
-SELECT {fields}
-FROM {log}
-WHERE {status} = 'N' AND BINARY {status} = 'N' AND {record_id} BETWEEN %(first)s AND %(last)s
-ORDER BY {record_id}
-LIMIT %(limit)s
+-- name: is_new
+{status} = 'N' AND BINARY {status} = 'N'
 
--- name: read_window_left
--- The same without the rows that one user made (loopback_action = keep): they do not fill the window.
-SELECT {fields}
-FROM {log}
-WHERE {status} = 'N' AND BINARY {status} = 'N' AND {record_id} BETWEEN %(first)s AND %(last)s
-  AND ({perpetrator} IS NULL OR NOT (BINARY RTRIM({perpetrator}) <=> BINARY CONVERT(%(perpetrator)s USING utf8mb4)))
-ORDER BY {record_id}
-LIMIT %(limit)s
+-- name: of_any_status
+-- Only the key serves as index for them.
+BINARY {status} IN ('N', 'S', 'W', 'E', 'F')
+
+-- name: not_of_user
+({perpetrator} IS NULL OR NOT (BINARY RTRIM({perpetrator}) <=> BINARY CONVERT(%(perpetrator)s USING utf8mb4)))
 
 -- name: read_gaps
 -- Rows in ranges of record_ids, in order: the gaps range by range, then what is in the last one. One statement, hence
@@ -47,17 +40,6 @@ ORDER BY {record_id}
 LIMIT %(limit)s)
 UNION ALL
 
--- name: of_any_status
--- The rows of gaps, {statuses}: those of every status that is not reserved. Only the key serves as index for them.
-BINARY {status} IN ('N', 'S', 'W', 'E', 'F')
-
--- name: of_new
-{status} = 'N' AND BINARY {status} = 'N'
-
--- name: of_new_left
-{status} = 'N' AND BINARY {status} = 'N'
-  AND ({perpetrator} IS NULL OR NOT (BINARY RTRIM({perpetrator}) <=> BINARY CONVERT(%(perpetrator)s USING utf8mb4)))
-
 -- name: lock_registering
 -- Shared by sessions that register consumers.
 SELECT 1 FROM {epoch} {shared}
@@ -85,18 +67,18 @@ LIMIT 1
 -- until the transaction that has written the row ends.
 UPDATE {log} {key}
 SET {status} = %(status)s
-WHERE {status} = 'N' AND BINARY {status} = 'N' AND {rows}
+WHERE {is_new} AND {rows}
 
 -- name: delete
 -- As mark. A DELETE of one table has no index hint.
 DELETE deleted FROM {log} AS deleted {key}
-WHERE {status} = 'N' AND BINARY {status} = 'N' AND {rows}
+WHERE {is_new} AND {rows}
 
 -- name: queue
 -- Rows N and the age of the oldest in seconds.
 SELECT COUNT(*), TIMESTAMPDIFF(MICROSECOND, MIN({event_time}), {now}) / 1000000
 FROM {log}
-WHERE {status} = 'N' AND BINARY {status} = 'N'
+WHERE {is_new}
 
 -- name: due_until
 -- The clock that event_time is compared with.
@@ -106,40 +88,16 @@ SELECT CAST({now} AS CHAR)
 -- The rows N whose time has come, after a place in their order. A row without time is due, and first.
 SELECT {fields}
 FROM {log}
-WHERE {status} = 'N' AND BINARY {status} = 'N' AND {record_id} > 0
+WHERE {is_new} AND {record_id} > 0
   AND {is_due}
   AND (
     {time} > CAST(%(after_time)s AS DATETIME(6))
     OR (%(after_time)s IS NULL AND {time} IS NOT NULL)
     OR ({record_id} > %(after_id)s AND {time} <=> CAST(%(after_time)s AS DATETIME(6)))
   )
-  AND (%(perpetrator)s IS NULL OR {perpetrator} IS NULL
-    OR NOT (BINARY RTRIM({perpetrator}) <=> BINARY CONVERT(%(perpetrator)s USING utf8mb4)))
+  AND (%(perpetrator)s IS NULL OR {not_of_user})
 ORDER BY {due_order}, {record_id}
 LIMIT %(limit)s
-
--- name: due_ids
--- Which rows from one record_id to another are due, in the order of read_due.
-SELECT {record_id}
-FROM {log}
-WHERE {record_id} BETWEEN %(first)s AND %(last)s AND {is_due}
-ORDER BY {due_order}, {record_id}
-
--- name: next_row
---- The first row from one record_id to another, and whether its time is known and not after :until.
-SELECT {record_id}, CASE WHEN {event_time} IS NOT NULL AND {is_due} THEN 1 ELSE 0 END
-FROM {log}
-WHERE {record_id} BETWEEN %(first)s AND %(last)s
-ORDER BY {record_id}
-LIMIT 1
-
--- name: next_not_before
---- The first row from one record_id to another whose time is unknown, or after :until.
-SELECT {record_id}
-FROM {log}
-WHERE {record_id} BETWEEN %(first)s AND %(last)s AND NOT ({event_time} IS NOT NULL AND {is_due})
-ORDER BY {record_id}
-LIMIT 1
 
 -- name: not_due
 -- How many of the first rows N wait for their time, the first of these times, how long it is until then, and how many were
@@ -148,7 +106,7 @@ SELECT COUNT(CASE WHEN NOT is_due THEN 1 END), CAST(MIN(CASE WHEN NOT is_due THE
        TIMESTAMPDIFF(MICROSECOND, CAST(%(until)s AS DATETIME(6)), MIN(CASE WHEN NOT is_due THEN t END)) / 1000000,
        COUNT(*)
 FROM (SELECT {time} AS t, {is_due} AS is_due
-      FROM {log} WHERE {status} = 'N' AND BINARY {status} = 'N' AND {record_id} > 0
+      FROM {log} WHERE {is_new} AND {record_id} > 0
       ORDER BY {record_id} LIMIT %(limit)s) AS first
 
 -- name: runs_of_part

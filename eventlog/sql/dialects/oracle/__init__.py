@@ -26,10 +26,10 @@ from eventlog.sql.dialects.oracle.objects import OracleObjects
 from eventlog.sql.dialects.oracle.session import ANSWERS, OracleSessions, has_log
 from eventlog.sql.dialects.oracle.text import scn
 from eventlog.sql.dialects.oracle.triggers import TRIGGERS, create_functions
-from eventlog.sql.dialects.stepwise import BATCH_ROWS, LOG_SQL, trigger_answers
+from eventlog.sql.dialects.stepwise import BATCH_ROWS, trigger_answers
 from eventlog.sql.log_table import QUEUE_INDEX, LogTable, named_after
 from eventlog.sql.port.log_parts import LogPart, arrow_schema
-from eventlog.sql.port.sql_files import statements
+from eventlog.sql.port.sql_files import log_statements
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,7 +95,7 @@ class Oracle(OracleSessions, OracleObjects):
         "ck": "%(ck_of)s",
         "ck_of": lambda _, table: _constraint(f"ck_{{}}_{_checks(table)}", table),
     }
-    log_sql: ClassVar = {**LOG_SQL, **statements(__package__, "log.sql")}
+    log_sql = log_statements(__package__)
     last_record_id = 10**38 - 1
     local_now = "CAST(SYSTIMESTAMP AS TIMESTAMP)"  # in the server's own zone, not the session's
     utc_now = text.UTC_NOW

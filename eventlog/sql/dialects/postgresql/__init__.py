@@ -41,7 +41,12 @@ from eventlog.sql.port.database import CAPABILITIES
 from eventlog.sql.port.log_operations import Window
 from eventlog.sql.port.log_parts import LogPart, arrow_schema
 from eventlog.sql.port.snapshot_proof import proof_of
-from eventlog.sql.port.sql_files import qualified, quote_identifier, statements
+from eventlog.sql.port.sql_files import (
+    log_statements,
+    qualified,
+    quote_identifier,
+    with_format_binds,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -121,7 +126,8 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         "digest": sa.CHAR(64),
         **dict.fromkeys(("name", "key", "value", "code", "text"), sa.Text()),
     }
-    log_sql = statements(__package__, "log.sql")
+    log_sql = log_statements(__package__, with_format_binds)
+    bigint = "::bigint"
     # Our sessions use UTC, whatever the server's zone is. This expression uses the default zone of
     # a session, which the application's sessions have.
     local_now = (

@@ -1,22 +1,22 @@
--- The statements of the event log on PostgreSQL. In braces: names of the log and of its columns,
+-- The statements of the event log on PostgreSQL, in addition to dialects/log.sql. In braces: names of the log and of its columns,
 -- quoted; %(name)s: bound values. Every statement finds rows of status N by the literal 'N', so
 -- that it can use the partial index (record_id) WHERE status = 'N'.
 
+-- name: not_of_user
+({perpetrator} IS NULL OR rtrim({perpetrator}::text, ' ') COLLATE "C" <> %(perpetrator)s::text)
+
+-- name: in_ranges
+-- A sub-select generates the ids: in a join with the ranges, the planner might read the log once per range, or the ranges once per row.
+-- {within} is for a partitioned log: the first and the last of the record_ids, by which the leaves are chosen.
+{record_id} = ANY (ARRAY (
+        SELECT generate_series(r.lo, r.hi) FROM unnest(%(lo)s::bigint[], %(hi)s::bigint[]) AS r (lo, hi))){within}
+
 -- name: read_window
--- The rows N from one record_id to another, in order. Walks the partial index and stops at the limit.
+-- The rows from one record_id to another, in order. Walks the partial index and stops at the limit.
 -- The bounds are hidden from the planner: it would otherwise look up the ends of the log's numbers at each poll.
 SELECT {fields}
 FROM {log}
-WHERE {status} = 'N' AND {record_id} BETWEEN (SELECT %(first)s::bigint) AND (SELECT %(last)s::bigint)
-ORDER BY {record_id}
-LIMIT %(limit)s::bigint
-
--- name: read_window_left
--- The same without the rows that one user made (loopback_action = keep): they do not fill the window.
-SELECT {fields}
-FROM {log}
-WHERE {status} = 'N' AND {record_id} BETWEEN (SELECT %(first)s::bigint) AND (SELECT %(last)s::bigint)
-  AND ({perpetrator} IS NULL OR rtrim({perpetrator}::text, ' ') COLLATE "C" <> %(perpetrator)s::text)
+WHERE {statuses} AND {record_id} BETWEEN (SELECT %(first)s::bigint) AND (SELECT %(last)s::bigint)
 ORDER BY {record_id}
 LIMIT %(limit)s::bigint
 
@@ -64,16 +64,6 @@ FROM (
 ORDER BY 1
 LIMIT %(limit)s::bigint
 
--- name: of_any_status
--- The rows of gaps, {statuses}: those of every status that is not reserved.
-{status} IN ('N', 'S', 'W', 'E', 'F')
-
--- name: of_new
-{status} = 'N'
-
--- name: of_new_left
-{status} = 'N' AND ({perpetrator} IS NULL OR rtrim({perpetrator}::text, ' ') COLLATE "C" <> %(perpetrator)s::text)
-
 -- name: open_writers
 -- Transactions of other sessions that have written the log and have not ended, including prepared ones: they hold the lock that every INSERT takes before it draws a number. NULL on a standby, which has no access to the locks of its primary.
 SELECT DISTINCT virtualtransaction
@@ -96,44 +86,38 @@ WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted
        OR (l.transactionid::text::bigint - (txid_snapshot_xmax(s.now) & 4294967295) + 4294967296) %% 4294967296 < 2147483648)
 
 -- name: read_rows
--- Rows by their record_ids, whatever their status. A sub-select generates the ids: in a join with the ranges, the planner might read the log once per range, or the ranges once per row.
--- The last condition is for a partitioned log: the first and the last of the record_ids, by which the leaves are chosen.
+-- Rows by their record_ids, whatever their status.
 SELECT {fields}
 FROM {log}
-WHERE {record_id} = ANY (ARRAY (
-        SELECT generate_series(r.lo, r.hi) FROM unnest(%(lo)s::bigint[], %(hi)s::bigint[]) AS r (lo, hi))){within}
+WHERE {in_ranges}
 ORDER BY {record_id}
 
 -- name: mark
 -- Rows by their record_ids, if they are still N. If another session changes a row meanwhile, its status is checked again.
 UPDATE {log}
 SET {status} = %(status)s
-WHERE {status} = 'N'
-  AND {record_id} = ANY (ARRAY (
-        SELECT generate_series(r.lo, r.hi) FROM unnest(%(lo)s::bigint[], %(hi)s::bigint[]) AS r (lo, hi))){within}
+WHERE {is_new}
+  AND {in_ranges}
 
 -- name: delete
 DELETE FROM {log}
-WHERE {status} = 'N'
-  AND {record_id} = ANY (ARRAY (
-        SELECT generate_series(r.lo, r.hi) FROM unnest(%(lo)s::bigint[], %(hi)s::bigint[]) AS r (lo, hi))){within}
+WHERE {is_new}
+  AND {in_ranges}
 
 -- name: mark_ending
 -- Mark the rows of a delivery, and delete its entry.
 WITH ended AS (DELETE FROM {inflight_table} WHERE entry_no = %(ended)s::bigint)
 UPDATE {log}
 SET {status} = %(status)s
-WHERE {status} = 'N'
-  AND {record_id} = ANY (ARRAY (
-        SELECT generate_series(r.lo, r.hi) FROM unnest(%(lo)s::bigint[], %(hi)s::bigint[]) AS r (lo, hi))){within}
+WHERE {is_new}
+  AND {in_ranges}
   AND {is_committed}
 
 -- name: delete_ending
 WITH ended AS (DELETE FROM {inflight_table} WHERE entry_no = %(ended)s::bigint)
 DELETE FROM {log}
-WHERE {status} = 'N'
-  AND {record_id} = ANY (ARRAY (
-        SELECT generate_series(r.lo, r.hi) FROM unnest(%(lo)s::bigint[], %(hi)s::bigint[]) AS r (lo, hi))){within}
+WHERE {is_new}
+  AND {in_ranges}
   AND {is_committed}
 
 -- name: end_set
@@ -196,7 +180,7 @@ nextval(CAST(CAST(%(sequence)s AS text) AS regclass))
 -- Rows N and the age of the oldest in seconds.
 SELECT count(*), extract(epoch FROM {now} - min({time}) FILTER (WHERE isfinite({event_time})))::float8
 FROM {log}
-WHERE {status} = 'N'
+WHERE {is_new}
 
 -- name: due_until
 -- The clock that event_time is compared with.
@@ -206,37 +190,13 @@ SELECT {now}::text
 -- The rows N whose time has come, after a place in their order. A row without time is due, and first.
 SELECT {fields}
 FROM {log}
-WHERE {status} = 'N' AND {record_id} > 0
+WHERE {is_new} AND {record_id} > 0
   AND {is_due}
   AND ({due_order}, {record_id})
       > (coalesce(%(after_time)s::timestamp, '-infinity'), %(after_id)s::bigint)
-  AND (%(perpetrator)s::text IS NULL
-       OR {perpetrator} IS NULL OR rtrim({perpetrator}::text, ' ') COLLATE "C" <> %(perpetrator)s::text)
+  AND (%(perpetrator)s::text IS NULL OR {not_of_user})
 ORDER BY {due_order}, {record_id}
 LIMIT %(limit)s::bigint
-
--- name: due_ids
--- Which rows from one record_id to another are due, in the order of read_due.
-SELECT {record_id}
-FROM {log}
-WHERE {record_id} BETWEEN %(first)s::bigint AND %(last)s::bigint AND {is_due}
-ORDER BY {due_order}, {record_id}
-
--- name: next_row
---- The first row from one record_id to another, and whether its time is known and not after :until.
-SELECT {record_id}, CASE WHEN {event_time} IS NOT NULL AND {is_due} THEN 1 ELSE 0 END
-FROM {log}
-WHERE {record_id} BETWEEN %(first)s::bigint AND %(last)s::bigint
-ORDER BY {record_id}
-LIMIT 1
-
--- name: next_not_before
---- The first row from one record_id to another whose time is unknown, or after :until.
-SELECT {record_id}
-FROM {log}
-WHERE {record_id} BETWEEN %(first)s::bigint AND %(last)s::bigint AND NOT ({event_time} IS NOT NULL AND {is_due})
-ORDER BY {record_id}
-LIMIT 1
 
 -- name: not_due
 -- How many of the first rows N wait for their time, the first of these times, how long it is until then, and how many were
@@ -246,24 +206,7 @@ SELECT count(*) FILTER (WHERE NOT is_due),
        extract(epoch FROM min(time) FILTER (WHERE NOT is_due AND isfinite(time)) - %(until)s::timestamp)::float8,
        count(*)
 FROM (SELECT {time} AS time, {is_due} AS is_due
-      FROM {log} WHERE {status} = 'N' AND {record_id} > 0 ORDER BY {record_id} LIMIT %(limit)s::bigint) AS first
-
--- name: count_part
--- How many rows a range of record_ids holds, and the last of them.
-SELECT count(*), max({record_id})::bigint
-FROM {log}
-WHERE {has_status} AND {record_id} BETWEEN %(first)s::bigint AND %(last)s::bigint
-
--- name: cut_part
--- The first record_id of each part of equal size.
-SELECT record_id::bigint
-FROM (
-    SELECT {record_id} AS record_id, row_number() OVER (ORDER BY {record_id}) AS n
-    FROM {log}
-    WHERE {has_status} AND {record_id} BETWEEN %(first)s::bigint AND %(last)s::bigint
-) AS rows
-WHERE (n - 1) %% %(part_size)s::bigint = 0
-ORDER BY 1
+      FROM {log} WHERE {is_new} AND {record_id} > 0 ORDER BY {record_id} LIMIT %(limit)s::bigint) AS first
 
 -- name: write_keys
 -- Objects as query-back rows of a resync, in the order of their keys.

@@ -16,10 +16,10 @@ from eventlog.sql.dialects.sqlite.objects import SQLiteObjects
 from eventlog.sql.dialects.sqlite.session import ANSWERS, SQLiteSessions, has_log
 from eventlog.sql.dialects.sqlite.text import UTC_NOW, instant, strftime
 from eventlog.sql.dialects.sqlite.triggers import TRIGGERS, broken_triggers
-from eventlog.sql.dialects.stepwise import LOG_SQL, trigger_answers
+from eventlog.sql.dialects.stepwise import trigger_answers
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.log_operations import Window
-from eventlog.sql.port.sql_files import statements
+from eventlog.sql.port.sql_files import log_statements
 
 
 class SQLite(SQLiteSessions, SQLiteObjects):
@@ -52,7 +52,7 @@ class SQLite(SQLiteSessions, SQLiteObjects):
     }
     keys_may_be_null = True
     error_number = "rowid"  # times have milliseconds, and two processes write in one of them
-    log_sql: ClassVar = {**LOG_SQL, **statements(__package__, "log.sql")}
+    log_sql = log_statements(__package__)
     local_now = strftime("'now', 'localtime'")
     utc_now = f"({UTC_NOW})"
     value_text = staticmethod(text.value_text)
