@@ -27,7 +27,8 @@ from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.values import is_unicode
 from eventlog.errors import ConfigError, LogTableError, number_of
 from eventlog.model import EventType, Status
-from eventlog.sql.log.rows import column_of, errors_of
+from eventlog.sql.log.errors import errors_of
+from eventlog.sql.log.rows import column_of
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.dialect import Dialect
 from eventlog.sql.port.log_operations import ResyncBatch, Selection

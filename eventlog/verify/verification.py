@@ -26,7 +26,8 @@ from eventlog.model import EventType, Status, unpadded
 from eventlog.publisher.context.context import Context
 from eventlog.publisher.inspect.refusals import refused
 from eventlog.sql.log.database_snapshots import REST, DatabaseSnapshots, database_snapshot
-from eventlog.sql.log.rows import SKIPPED, extent
+from eventlog.sql.log.errors import SKIPPED
+from eventlog.sql.log.rows import extent
 from eventlog.sql.port.log_operations import (
     ANY_STATUS,
     FindKeys,

@@ -20,6 +20,7 @@ from eventlog.publisher.declared.opening import open_context
 from eventlog.sql import migrations
 from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.doctor.event_times import are_utc
+from eventlog.sql.log.errors import add_errors, read_attempts, read_errors
 from eventlog.sql.log.internal_tables import (
     EntryKind,
     add_entry,
@@ -37,19 +38,8 @@ from eventlog.sql.log.purge import (
     read_purged,
     write_purged,
 )
-from eventlog.sql.log.rows import (
-    RefusedRow,
-    Requeued,
-    add_errors,
-    column_of,
-    count_by_status,
-    extent,
-    read_attempts,
-    read_errors,
-    requeue,
-    rows_of,
-    tail,
-)
+from eventlog.sql.log.requeue import RefusedRow, Requeued, requeue
+from eventlog.sql.log.rows import column_of, count_by_status, extent, rows_of, tail
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.dialect import Dialect, RowChunks
 from eventlog.sql.port.log_operations import Window

@@ -19,7 +19,7 @@ from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.ledger import ledger
 from eventlog.publisher.run.daemon import publish_once
 from eventlog.sql import migrations
-from eventlog.sql.log import rows
+from eventlog.sql.log import requests, requeue
 
 PAUSE = 1.0
 """The seconds for which ``requeue`` stands before its commit, in which a publisher that does not
@@ -133,14 +133,14 @@ def sends_beside_a_late_requeue(
     commits a second later.
     """
     has_judged, may_commit = threading.Event(), threading.Event()
-    record_requeue_request = rows.record_requeue_request
+    record_requeue_request = requests.record_requeue_request
 
     def request_late(*given: Any) -> None:
         record_requeue_request(*given)
         has_judged.set()
         may_commit.wait(PATIENCE)
 
-    monkeypatch.setattr(rows, "record_requeue_request", request_late)
+    monkeypatch.setattr(requeue, "record_requeue_request", request_late)
 
     def sent(log: sa.Engine) -> list[str]:
         requeuing = Requeuing(log, run)

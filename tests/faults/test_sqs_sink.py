@@ -32,7 +32,7 @@ from eventlog.publisher.declared.configured_sink import open_sink, try_receiver
 from eventlog.publisher.declared.opening import open_context
 from eventlog.publisher.run.daemon import publish_once
 from eventlog.publisher.sinks.sqs import SqsOptions, SqsSink
-from eventlog.sql.log.rows import count_failed
+from eventlog.sql.log.errors import count_failed
 from eventlog.testing import sink_kit
 from eventlog.testing.sink_kit import *  # noqa: F403
 from eventlog.testing.sink_kit import SinkCase

@@ -15,7 +15,7 @@ from test_publisher_promises import Tables, changes, state_of
 
 from eventlog.model import LogRow
 from eventlog.publisher.ledger.in_flight import sent_ids
-from eventlog.sql.log.rows import requeue
+from eventlog.sql.log.requeue import requeue
 
 BAD = "\x01"
 """What no document can hold: a row with it gets E until somebody fixes the log."""

@@ -29,7 +29,7 @@ from eventlog.publisher.ledger.ledger import StatusLedger
 from eventlog.publisher.send.sending import DeliveryResult
 from eventlog.publisher.send.session import PublisherState
 from eventlog.sql.log.internal_tables import EntryKind, add_entry, has_requests
-from eventlog.sql.log.rows import requeue
+from eventlog.sql.log.requeue import requeue
 
 
 def test_retry_parks_its_object_and_no_other(new_world: NewWorld) -> None:

@@ -22,7 +22,7 @@ from eventlog.cli.context import changing
 from eventlog.config.load import load
 from eventlog.sql import migrations
 from eventlog.sql import resync as batches
-from eventlog.sql.log import rows
+from eventlog.sql.log import requeue
 
 SIGNALS = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 
@@ -65,7 +65,7 @@ def test_a_change_in_a_transaction_is_rolled_back_and_reported_so(
     shop: Path, run: Run, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     change("UPDATE eventlog SET status = 'E'")
-    monkeypatch.setattr(rows, "requeue", after(rows.requeue, number))
+    monkeypatch.setattr(requeue, "requeue", after(requeue.requeue, number))
     before = signal.getsignal(signal.SIGTERM)
     code, out, err = run("requeue")
     assert (code, out.strip()) == (130, "")

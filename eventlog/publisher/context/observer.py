@@ -18,7 +18,7 @@ from eventlog.publisher.context.conditions import LINES_READ
 from eventlog.publisher.ledger.delivery import DeliveryInfo
 from eventlog.publisher.ledger.ledger import Ledger, count_undone, ledger_of
 from eventlog.sql.doctor import HeldSnapshot, OpenTransaction, TableStorage, oldest_writer
-from eventlog.sql.log.rows import count_failed
+from eventlog.sql.log.errors import count_failed
 from eventlog.sql.log.verifications import LastVerification, read_verifications
 from eventlog.sql.port.log_operations import Window
 from eventlog.sql.port.open_log import OpenLog

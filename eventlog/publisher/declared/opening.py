@@ -44,9 +44,10 @@ from eventlog.sql.log.epoch import (
     read_removed,
     write_epoch,
 )
+from eventlog.sql.log.errors import read_attempts
 from eventlog.sql.log.internal_tables import next_number
 from eventlog.sql.log.next_record_id import next_given
-from eventlog.sql.log.rows import read_attempts, refuse_large_ids
+from eventlog.sql.log.rows import refuse_large_ids
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.dialect import Dialect
 from eventlog.sql.port.driver_errors import TO_THE_PRIMARY, as_database_errors, set_purpose

@@ -65,7 +65,8 @@ from eventlog.publisher.context.context import (
 from eventlog.publisher.ledger.delivery import NO_ORIGINS
 from eventlog.publisher.ledger.in_flight import BacklogClaim, ClaimedObjects
 from eventlog.publisher.ledger.ledger import QueueScan, Writers
-from eventlog.sql.log.rows import read_attempts, refuse_large_ids
+from eventlog.sql.log.errors import read_attempts
+from eventlog.sql.log.rows import refuse_large_ids
 from eventlog.sql.port.log_operations import DuePlace, Window, counted_rows
 
 _record_id, _perpetrator, _event_time = (

@@ -76,8 +76,9 @@ from eventlog.sql.connect.locate import new_log
 from eventlog.sql.doctor import Finding, Limits, findings
 from eventlog.sql.doctor.event_times import are_utc
 from eventlog.sql.log.epoch import read_epoch
+from eventlog.sql.log.errors import SKIPPED
 from eventlog.sql.log.next_record_id import next_unused
-from eventlog.sql.log.rows import SKIPPED, refuse_large_ids
+from eventlog.sql.log.rows import refuse_large_ids
 from eventlog.sql.log_table import split_name
 from eventlog.sql.port import questions
 from eventlog.sql.port.dialect import Dialect

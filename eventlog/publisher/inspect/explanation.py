@@ -36,7 +36,7 @@ from eventlog.publisher.ledger.delivery import Delivery
 from eventlog.publisher.ledger.in_flight import BacklogClaim, read_recorded
 from eventlog.publisher.ledger.ledger import is_at_work, status_of
 from eventlog.publisher.send.cycle import build_recorded, preview, recorded_ids
-from eventlog.sql.log.rows import PUT_BACK, SKIPPED, ErrorRow, read_errors
+from eventlog.sql.log.errors import PUT_BACK, SKIPPED, ErrorRow, read_errors
 from eventlog.sql.port.driver_errors import as_database_errors
 
 _SECONDS: Final = 60

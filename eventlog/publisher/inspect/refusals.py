@@ -25,22 +25,15 @@ from eventlog.publisher.context.conditions import LINES_READ
 from eventlog.publisher.ledger.in_flight import read_recorded, sent_ids
 from eventlog.sql import resync
 from eventlog.sql.log.epoch import read_removed
-from eventlog.sql.log.rows import (
-    PUT_BACK,
-    SKIPPED,
-    ErrorRow,
+from eventlog.sql.log.errors import PUT_BACK, SKIPPED, ErrorRow, newest_errors, newest_errors_of
+from eventlog.sql.log.requeue import (
     ObjectRow,
     ResendPlan,
-    column_of,
-    is_in,
     judged_by_status,
-    newest_errors,
-    newest_errors_of,
-    newest_failed_rows,
     plan_of,
     read_logged_objects,
-    runs_of_ranges,
 )
+from eventlog.sql.log.rows import column_of, is_in, newest_failed_rows, runs_of_ranges
 from eventlog.sql.port.driver_errors import as_database_errors
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.readers.consumers import judged_by_set, read_consumer

@@ -16,8 +16,8 @@ from eventlog.publisher.inspect.refusals import read_refused
 from eventlog.publisher.ledger.delivery import Delivery, encode, rest_of
 from eventlog.publisher.ledger.in_flight import read_recorded
 from eventlog.publisher.ledger.ledger import Ledger
+from eventlog.sql.log.errors import SKIPPED, ErrorRow, add_errors, add_object_errors
 from eventlog.sql.log.internal_tables import EntryKind, delete_entry, replace_content
-from eventlog.sql.log.rows import SKIPPED, ErrorRow, add_errors, add_object_errors
 from eventlog.sql.port.open_log import OpenLog
 
 

@@ -29,7 +29,8 @@ from eventlog.sql.log.internal_tables import (
     record_delivery,
     sees_requests,
 )
-from eventlog.sql.log.rows import count_queue, tail, take_requests
+from eventlog.sql.log.requests import take_requests
+from eventlog.sql.log.rows import count_queue, tail
 from eventlog.sql.port.database import LockHolder
 from eventlog.sql.port.dialect import Dialect
 from eventlog.sql.port.log_operations import Window

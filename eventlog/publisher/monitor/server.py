@@ -53,7 +53,8 @@ from eventlog.publisher.monitor.connections import Connections
 from eventlog.publisher.monitor.openmetrics import exposition
 from eventlog.publisher.monitor.status import HIDDEN, answer_status
 from eventlog.sql.doctor import Limits
-from eventlog.sql.log.rows import RECEIVER, count_newest
+from eventlog.sql.log.errors import RECEIVER
+from eventlog.sql.log.rows import count_newest
 from eventlog.transport.http import is_loopback
 
 _log = logging.getLogger("eventlog.publisher")

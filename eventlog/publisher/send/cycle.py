@@ -71,8 +71,8 @@ from eventlog.publisher.send.session import (
 )
 from eventlog.publisher.send.snapshot_chunks import record_chunk
 from eventlog.publisher.send.unwritable import UnwritableClasses, class_name_of, written
+from eventlog.sql.log.errors import read_attempts
 from eventlog.sql.log.internal_tables import EntryKind, replace_content
-from eventlog.sql.log.rows import read_attempts
 
 _log = logging.getLogger("eventlog.publisher")
 

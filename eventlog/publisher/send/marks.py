@@ -41,8 +41,8 @@ from eventlog.publisher.send.sending import Answered, Judged, as_flushed, why_re
 from eventlog.publisher.send.suspects import Suspects
 from eventlog.publisher.send.unwritable import written
 from eventlog.publisher.sinks import Sink
+from eventlog.sql.log.errors import add_errors, add_object_errors
 from eventlog.sql.log.internal_tables import EntryKind, replace_content
-from eventlog.sql.log.rows import add_errors, add_object_errors
 
 _ids_of: Final = itemgetter(Outgoing._fields.index("ids"))
 _outcomes_of: Final = itemgetter(Outgoing._fields.index("outcomes"))

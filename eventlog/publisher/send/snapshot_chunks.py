@@ -30,8 +30,8 @@ from eventlog.publisher.ledger.delivery import Delivery, encode
 from eventlog.publisher.send.marks import Marks
 from eventlog.publisher.send.sending import Delivered, DeliveryResult
 from eventlog.publisher.send.session import PublisherSession, begin_delivery
+from eventlog.sql.log.errors import add_object_errors
 from eventlog.sql.log.internal_tables import EntryKind, add_entry
-from eventlog.sql.log.rows import add_object_errors
 from eventlog.sql.port.log_operations import Selection, WalkedKeys
 from eventlog.sql.readers.consumers import write_loaded
 from eventlog.sql.triggers import triggers_of

@@ -13,7 +13,7 @@ from eventlog.publisher.ledger.delivery import Tried, is_part
 from eventlog.publisher.stream import Failure
 from eventlog.publisher.stream.position import Position
 from eventlog.publisher.stream.recorded import RecordedDocument, decode, encode
-from eventlog.sql.log.rows import SKIPPED
+from eventlog.sql.log.errors import SKIPPED
 
 
 def skip_recorded(position: Position, event_ids: Iterable[str], why: str) -> list[Skipped]:

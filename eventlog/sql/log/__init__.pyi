@@ -1,4 +1,4 @@
-from . import rows as rows
+from . import requeue as requeue
 from .accepted_filters import accept_filters as accept_filters
 from .accepted_filters import accepted_filters as accepted_filters
 from .epoch import differing as differing
@@ -6,6 +6,7 @@ from .epoch import note_removed as note_removed
 from .epoch import raise_epoch as raise_epoch
 from .epoch import read_epoch as read_epoch
 from .epoch import read_removed as read_removed
+from .errors import add_errors as add_errors
 from .internal_tables import EntryKind as EntryKind
 from .internal_tables import add_entry as add_entry
 from .internal_tables import delete_entries_of as delete_entries_of
@@ -16,7 +17,6 @@ from .internal_tables import replace_content as replace_content
 from .purge import Purged as Purged
 from .purge import check_purge_rights as check_purge_rights
 from .purge import purge_cutoff as purge_cutoff
-from .rows import add_errors as add_errors
 from .rows import count_by_status as count_by_status
 from .rows import extent as extent
 from .rows import refuse_large_ids as refuse_large_ids

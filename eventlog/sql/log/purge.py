@@ -23,6 +23,7 @@ from sqlalchemy.exc import DBAPIError
 from eventlog.core.ranges import Range, RecordSet, decode
 from eventlog.errors import DatabaseError
 from eventlog.sql.log.epoch import note_removed
+from eventlog.sql.log.errors import errors_of
 from eventlog.sql.log.internal_tables import (
     EntryKind,
     add_entry,
@@ -31,7 +32,7 @@ from eventlog.sql.log.internal_tables import (
     read_entries,
     unreadable,
 )
-from eventlog.sql.log.rows import APPLIED, column_of, errors_of, is_in, rows_of, runs_of_ranges
+from eventlog.sql.log.rows import APPLIED, column_of, is_in, rows_of, runs_of_ranges
 from eventlog.sql.port.dialect import Dialect
 from eventlog.sql.port.driver_errors import TO_THE_PRIMARY, is_refused
 from eventlog.sql.port.open_log import OpenLog

@@ -25,6 +25,14 @@ from eventlog.core.rows.requeue import LoggedRow, RowState, Way
 from eventlog.core.start_time import start_time_of
 from eventlog.errors import ConfigError, DatabaseError, LogTableError, ServerUnavailable
 from eventlog.sql.log.epoch import read_removed
+from eventlog.sql.log.errors import (
+    PUT_BACK,
+    TICK,
+    add_errors,
+    add_object_errors,
+    newest_error_time,
+    read_attempts,
+)
 from eventlog.sql.log.internal_tables import (
     EntryKind,
     add_entry,
@@ -37,23 +45,8 @@ from eventlog.sql.log.internal_tables import (
 )
 from eventlog.sql.log.next_record_id import next_unused
 from eventlog.sql.log.purge import utc_now
-from eventlog.sql.log.rows import (
-    MAX_RANGES,
-    PUT_BACK,
-    TICK,
-    ObjectRow,
-    RefusedRow,
-    Requeued,
-    add_errors,
-    add_object_errors,
-    column_of,
-    is_in,
-    judge_all,
-    newest_error_time,
-    read_attempts,
-    readable_id,
-    runs_of_ranges,
-)
+from eventlog.sql.log.requeue import ObjectRow, RefusedRow, Requeued, judge_all
+from eventlog.sql.log.rows import MAX_RANGES, column_of, is_in, readable_id, runs_of_ranges
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.log_operations import Window
 from eventlog.sql.port.open_log import OpenLog

@@ -13,8 +13,9 @@ from typing import Final
 
 from eventlog.errors import ConfigError
 from eventlog.sql.log.epoch import read_removed
+from eventlog.sql.log.errors import TICK
 from eventlog.sql.log.purge import utc_now
-from eventlog.sql.log.rows import TICK, extent
+from eventlog.sql.log.rows import extent
 from eventlog.sql.port.open_log import OpenLog
 
 LONGEST_STATEMENT: Final = timedelta(days=1)

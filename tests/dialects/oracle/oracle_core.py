@@ -30,7 +30,7 @@ from eventlog.publisher.stream.position import Saved, TablePosition, position_dd
 from eventlog.sql import resync
 from eventlog.sql.dialects.oracle import DIALECT
 from eventlog.sql.dialects.oracle.session import has_log
-from eventlog.sql.log import epoch, internal_tables, purge, rows
+from eventlog.sql.log import epoch, errors, internal_tables, purge, requests, requeue, rows
 from eventlog.sql.log.internal_tables import EntryKind
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.log_operations import ResyncBatch, Selection
@@ -71,7 +71,7 @@ def _is(status: str) -> sa.ColumnElement[bool]:
 
 
 def _rows() -> Mapping[str, Run]:
-    """Every function of ``sql.rows`` that sends a statement, by its name."""
+    """Every function about rows, errors and requests that sends a statement, by its name."""
     return {
         "tail": lambda conn: rows.tail(_log(conn)),
         "refuse_large_ids": lambda conn: rows.refuse_large_ids(_log(conn)),
@@ -81,37 +81,39 @@ def _rows() -> Mapping[str, Run]:
         "count_by_status": lambda conn: rows.count_by_status(_log(conn)),
         "count_newest": lambda conn: rows.count_newest(_log(conn), 1000),
         "requeue": lambda conn: [
-            rows.requeue(_log(conn), "EFWS", _ALL),
-            rows.requeue(_log(conn), "EF", []),
-            rows.requeue(_log(conn), "EFWS", force=True),
-            rows.requeue(_log(conn), "EF", dry=True),
+            requeue.requeue(_log(conn), "EFWS", _ALL),
+            requeue.requeue(_log(conn), "EF", []),
+            requeue.requeue(_log(conn), "EFWS", force=True),
+            requeue.requeue(_log(conn), "EF", dry=True),
         ],
-        "copy_rows": lambda conn: rows.copy_rows(
+        "copy_rows": lambda conn: requeue.copy_rows(
             DIALECT.open(conn).log(NUMBERED), [1, 2, 4], {4}, {"status": rows.STATUS_NEW}
         ),
         "read_logged_objects": lambda conn: list(
-            rows.read_logged_objects(_log(conn), _is("E"), "ANN")
+            requeue.read_logged_objects(_log(conn), _is("E"), "ANN")
         ),
-        "judge_all": lambda conn: rows.judge_all(_log(conn), _is("E"), _waits),
+        "judge_all": lambda conn: requeue.judge_all(_log(conn), _is("E"), _waits),
         "write_keys": lambda conn: (
             DIALECT.open(conn)
             .log(NUMBERED)
             .write_keys(Selection("USR", EventType.DELETE_ROW), ["IDU=1"])
         ),
         "requeue_loopback": lambda conn: [
-            rows.requeue_loopback(_log(conn), "ANN", _ALL),
-            rows.requeue_loopback(_log(conn), "ANN", force=True, dry=True),
+            requeue.requeue_loopback(_log(conn), "ANN", _ALL),
+            requeue.requeue_loopback(_log(conn), "ANN", force=True, dry=True),
         ],
-        "newest_errors_of": lambda conn: rows.newest_errors_of(_log(conn), [1, 2, 4]),
+        "newest_errors_of": lambda conn: errors.newest_errors_of(_log(conn), [1, 2, 4]),
         "newest_failed_rows": lambda conn: rows.newest_failed_rows(_log(conn), 1000),
-        "add_errors": lambda conn: rows.add_errors(_log(conn), [(1, "receiver", "no")]),
-        "add_object_errors": lambda conn: rows.add_object_errors(
+        "add_errors": lambda conn: errors.add_errors(_log(conn), [(1, "receiver", "no")]),
+        "add_object_errors": lambda conn: errors.add_object_errors(
             _log(conn), [("snapshot.1", "receiver", "no")], "search"
         ),
-        "newest_error_time": lambda conn: rows.newest_error_time(_log(conn), "search"),
-        "read_attempts": lambda conn: rows.read_attempts(_log(conn), "search"),
-        "record_requeue_request": lambda conn: rows.record_requeue_request(_log(conn), [1, 2, 4]),
-        "take_requests": lambda conn: rows.take_requests(_log(conn)),
+        "newest_error_time": lambda conn: errors.newest_error_time(_log(conn), "search"),
+        "read_attempts": lambda conn: errors.read_attempts(_log(conn), "search"),
+        "record_requeue_request": lambda conn: requests.record_requeue_request(
+            _log(conn), [1, 2, 4]
+        ),
+        "take_requests": lambda conn: requests.take_requests(_log(conn)),
         "next_number": lambda conn: internal_tables.next_number(_log(conn)),
         "add_entry": lambda conn: internal_tables.add_entry(
             _log(conn), EntryKind.DELIVERY, 1, "{}", "crm"
@@ -129,16 +131,16 @@ def _rows() -> Mapping[str, Run]:
         "refuse_unknown_kinds": lambda conn: internal_tables.refuse_unknown_kinds(
             _log(conn), EntryKind.DELIVERY
         ),
-        "read_errors": lambda conn: rows.read_errors(_log(conn), 1),
-        "newest_errors": lambda conn: rows.newest_errors(_log(conn), 20),
+        "read_errors": lambda conn: errors.read_errors(_log(conn), 1),
+        "newest_errors": lambda conn: errors.newest_errors(_log(conn), 20),
         "count_failed": lambda conn: [
-            rows.count_failed(_log(conn), 20),
-            rows.count_failed(_log(conn), 20, "search"),
+            errors.count_failed(_log(conn), 20),
+            errors.count_failed(_log(conn), 20, "search"),
         ],
     }
 
 
-def _waits(row: rows.ObjectRow) -> LoggedRow:
+def _waits(row: requeue.ObjectRow) -> LoggedRow:
     """The judgement that a row waits to be published."""
     return LoggedRow(row.record_id, row.event_type, row.column_name, RowState.WAITS, None)
 

@@ -18,7 +18,7 @@ from oracle_driver import VERSIONS
 from oracle_lints import lint
 
 from eventlog.sql import resync
-from eventlog.sql.log import epoch, purge, rows
+from eventlog.sql.log import epoch, errors, purge, requests, requeue, rows
 from eventlog.sql.triggers.watch import Capture, Style
 
 CORE = {version: core_cases(version) for version in VERSIONS}
@@ -64,7 +64,10 @@ def test_servers_of_all_versions_are_sent_the_same() -> None:
 
 @pytest.mark.parametrize(
     ("module", "case"),
-    [(rows, "core_rows"), (resync, "core_resync"), (epoch, "core_epoch"), (purge, "core_purge")],
+    [
+        *((each, "core_rows") for each in (rows, requeue, errors, requests)),
+        *((resync, "core_resync"), (epoch, "core_epoch"), (purge, "core_purge")),
+    ],
 )
 def test_no_function_that_sends_a_statement_is_forgotten(module: ModuleType, case: str) -> None:
     sends = {

@@ -16,6 +16,7 @@ from eventlog.model import LogRow
 from eventlog.sql import migrations
 from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql import DIALECT
+from eventlog.sql.log.errors import add_errors
 from eventlog.sql.log.internal_tables import (
     EntryKind,
     add_entry,
@@ -24,7 +25,8 @@ from eventlog.sql.log.internal_tables import (
     read_entries,
     replace_content,
 )
-from eventlog.sql.log.rows import add_errors, count_by_status, requeue, tail
+from eventlog.sql.log.requeue import requeue
+from eventlog.sql.log.rows import count_by_status, tail
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.driver_errors import set_purpose
 from eventlog.sql.port.log_operations import Window

@@ -13,6 +13,7 @@ from written_log import EVERYTHING, ids, statuses, write
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.sql.dialects.postgresql import DIALECT
+from eventlog.sql.log.errors import add_errors
 from eventlog.sql.log.internal_tables import (
     EntryKind,
     add_entry,
@@ -21,7 +22,8 @@ from eventlog.sql.log.internal_tables import (
     read_entries,
     replace_content,
 )
-from eventlog.sql.log.rows import RefusedRow, Requeued, add_errors, count_by_status, requeue, tail
+from eventlog.sql.log.requeue import RefusedRow, Requeued, requeue
+from eventlog.sql.log.rows import count_by_status, tail
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.log_operations import Window
 from eventlog.sql.port.open_log import OpenLog

@@ -27,7 +27,7 @@ from eventlog.publisher.upkeep import leaves as publisher_leaves
 from eventlog.sql import migrations
 from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.log import rows as rows_of_log
+from eventlog.sql.log import requeue
 from eventlog.sql.log.epoch import note_removed
 from eventlog.sql.log.purge import utc_now
 from eventlog.sql.port.leaves import MAX_MOVED
@@ -564,7 +564,7 @@ def _replayed(log: OpenLog) -> Promised:
 def _set_back(log: OpenLog) -> Promised:
     """``requeue`` for row 150, which was refused."""
     log.lock_requeuing()
-    done = rows_of_log.requeue(log, ["E"], [(150, 150)], force=True)
+    done = requeue.requeue(log, ["E"], [(150, 150)], force=True)
     return {150} if done.set_back else set()
 
 

@@ -37,7 +37,7 @@ from eventlog.sql.connect.connection import connect, will_write
 from eventlog.sql.dialects.sqlite import DIALECT
 from eventlog.sql.dialects.sqlite.objects import column_type
 from eventlog.sql.dialects.sqlite.text import base64 as base64_sql
-from eventlog.sql.log.rows import PUT_BACK, add_errors, newest_errors_of, read_errors
+from eventlog.sql.log.errors import PUT_BACK, add_errors, newest_errors_of, read_errors
 from eventlog.sql.triggers import triggers_of
 
 

@@ -19,7 +19,7 @@ from eventlog.publisher.ledger.ledger import SetLedger, StatusLedger, ledger_of
 from eventlog.publisher.send.cycle import recover, run_cycle
 from eventlog.publisher.send.session import PublisherSession
 from eventlog.publisher.sinks import Sink
-from eventlog.sql.log.rows import requeue
+from eventlog.sql.log.requeue import requeue
 from eventlog.sql.readers.consumers import lock_consumer, read_consumer, requeue_for
 from interleaved.server import CONSUMER
 from interleaved.stepping import Task

@@ -24,7 +24,7 @@ from eventlog.publisher.declared import (
 )
 from eventlog.publisher.inspect import objects_of, refused, resync_commands
 from eventlog.publisher.ledger import CLAIM_WAYS_OUT, read_recorded, sent_ids
-from eventlog.sql.log import rows
+from eventlog.sql.log import requeue
 from eventlog.sql.port import OpenLog, Purpose
 from eventlog.sql.readers import lock_consumer, requeue_for, requeue_objects_for
 
@@ -34,7 +34,7 @@ _STATUS_FIELDS: Final = ("record_id", "status")
 class _Requeued(NamedTuple):
     """What was put back, or with --dry-run would be."""
 
-    done: rows.Requeued
+    done: requeue.Requeued
     outcome: str
     """What happens to the rows, in words after their number."""
     why_refused: str
@@ -100,7 +100,7 @@ def _of_loopback(log: OpenLog, config: Config, request: Requeue, would: str) -> 
         raise ConfigError(
             "--loopback: this database logs no users, so no row is the publisher's own"
         )
-    done = rows.requeue_loopback(log, user, request.ranges, force=request.force, dry=request.dry)
+    done = requeue.requeue_loopback(log, user, request.ranges, force=request.force, dry=request.dry)
     return _Requeued(
         done,
         f" {would}set back to N, {done.copied} of {user!r} {would}logged again",
@@ -115,7 +115,7 @@ def _by_status(log: OpenLog, config: Config, request: Requeue, would: str) -> _R
         log.lock_requeuing()
     # The order matters: from the lock on, nothing else is recorded as in flight.
     _, claim = read_recorded(log)
-    done = rows.requeue(
+    done = requeue.requeue(
         log,
         chosen,
         ranges,
@@ -184,7 +184,7 @@ def _other_status_note(
     return "; ".join(kinds)
 
 
-def _instead(log: OpenLog, config: Config, done: rows.Requeued) -> list[str]:
+def _instead(log: OpenLog, config: Config, done: requeue.Requeued) -> list[str]:
     """Return the commands that send the objects of the refused rows as they are now."""
     if not done.refused:
         return []

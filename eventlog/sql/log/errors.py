@@ -1,0 +1,303 @@
+"""The rows of ``<log>_error``, each of a row of the log or of an object of a consumer's snapshot
+(spec/event-log.md 10).
+
+No function commits: the caller decides what belongs to one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+
+from eventlog.core.rows.event_ids import attempt_of
+from eventlog.model import unpadded
+from eventlog.sql.log.rows import FAILED, column_of, runs_of_ranges
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.port.quoted_names import quoted, schema_of
+
+PUT_BACK: Final = "requeued"
+"""The code of an error row which means that its log row or object is no longer refused."""
+SKIPPED: Final = "skipped"
+"""The code of an error row of an event that was given up by hand, or of a refused row that needs
+nothing more.
+"""
+TICK: Final = timedelta(milliseconds=1)
+"""The lowest precision of a database's times, that of SQLite."""
+RECEIVER: Final = "receiver"
+"""The code of an error row for an event that the receiver has refused."""
+TOO_LARGE: Final = "too_large"
+"""The code of an error row for an event that is larger than the receiver takes."""
+
+
+@lru_cache(maxsize=32)
+def errors_of(log: LogTable) -> sa.TableClause:
+    """Return ``<log>_error`` with its columns for a statement."""
+    others = ("record_id", "code", "message", "consumer", "event_id")
+    columns = [sa.column("error_time", sa.TIMESTAMP()), *map(sa.column, others)]
+    return sa.table(quoted(log.error_table), *columns, schema=schema_of(log))
+
+
+def add_errors(
+    log: OpenLog,
+    entries: Sequence[tuple[int, str, str]],
+    consumer: str = "",
+    event_ids: Mapping[int, str] = MappingProxyType({}),
+) -> None:
+    """Write rows (record_id, code, message) to ``<log>_error``; characters that no text column
+    accepts are replaced.
+
+    ``consumer`` is the consumer whose events failed; empty = the publisher. ``event_ids`` has, by
+    record_id, the event-ids for sending rows again, where they differ from the first ones.
+    """
+    if entries:
+        time = _error_time(log, consumer, sorted({record_id for record_id, _, _ in entries}))
+        whose = {"consumer": consumer} if consumer else {}
+        rows = [
+            {
+                "error_time": time,
+                "record_id": record_id,
+                "code": code,
+                "message": log.db.storable(message),
+                **whose,
+                **({"event_id": event_ids.get(record_id)} if event_ids else {}),
+            }
+            for record_id, code, message in entries
+        ]
+        log.connection.execute(sa.insert(errors_of(log.table)), rows)
+
+
+def add_object_errors(log: OpenLog, entries: Sequence[tuple[str, str, str]], consumer: str) -> None:
+    """Write error rows (event_id, code, message) of objects of a consumer's snapshot; they have the
+    record_id 0.
+    """
+    if entries:
+        time = _error_time(log, consumer, [0])
+        rows = [
+            {
+                "error_time": time,
+                "record_id": 0,
+                "code": code,
+                "message": log.db.storable(message),
+                "consumer": consumer,
+                "event_id": event_id,
+            }
+            for event_id, code, message in entries
+        ]
+        log.connection.execute(sa.insert(errors_of(log.table)), rows)
+
+
+def _error_time(log: OpenLog, consumer: str, ids: Sequence[int]) -> datetime:
+    """Return the time for new error rows of these ascending record_ids, UTC.
+
+    It is the database's time. Where the clock was set back, it is later than the earlier error rows
+    of the same record_ids, and not earlier than the registration of the consumer, since older ones
+    do not count (spec/event-log.md 13.4).
+    """
+    errors = errors_of(log.table)
+    now = sa.literal_column(log.dialect.utc_now, sa.TIMESTAMP())
+    begun = [_begun(log.table, consumer)] if consumer else []
+    moments: list[datetime] = []
+    for ranges in runs_of_ranges(ids):
+        of_rows = sa.or_(*(errors.c.record_id.between(*pair) for pair in ranges))
+        newest = sa.select(sa.func.max(errors.c.error_time)).where(
+            of_rows, _is_consumer(log.table, consumer)
+        )
+        last, *others = log.connection.execute(
+            sa.select(newest.scalar_subquery(), now, *begun)
+        ).one()
+        moments += [] if last is None else [last + TICK]
+        moments += [one.replace(tzinfo=None) for one in others if one is not None]
+    return max(moments)
+
+
+def read_attempts(
+    log: OpenLog, consumer: str = "", ids: Sequence[int] | None = None
+) -> dict[int, int]:
+    """Map the record_id of each refused row to the attempt number for sending it again, where that
+    is not 1 (spec/event-log.md 7.4). ``consumer`` is as in ``read_errors``, ``ids`` are the
+    ascending record_ids to read; None = all.
+    """
+    errors = errors_of(log.table)
+    named = sa.select(errors.c.record_id, errors.c.event_id).where(
+        errors.c.record_id > 0, errors.c.event_id.is_not(None), _is_of(log.table, consumer)
+    )
+    parts = (
+        [named]
+        if ids is None
+        else [
+            named.where(sa.or_(*(errors.c.record_id.between(*pair) for pair in ranges)))
+            for ranges in runs_of_ranges(ids)
+        ]
+    )
+    attempts: dict[int, int] = {}
+    for part in parts:
+        for record_id, event_id in log.connection.execute(part):
+            number = max(attempts.get(int(record_id), 1), attempt_of(str(event_id)))
+            attempts[int(record_id)] = number
+    return attempts
+
+
+class ErrorRow(NamedTuple):
+    """A row of ``<log>_error``; ``error_time`` is UTC.
+
+    ``event_id`` is set if an object of a consumer's snapshot failed; None = a row of the log
+    failed.
+    """
+
+    error_time: datetime
+    code: str
+    message: str
+    event_id: str | None = None
+
+
+def _is_of(log: LogTable, consumer: str) -> sa.ColumnElement[bool]:
+    """Return the condition that selects the error rows of a consumer since its registration; for an
+    empty name, those of the publisher.
+    """
+    is_consumer = _is_consumer(log, consumer)
+    if not consumer:
+        return is_consumer
+    return sa.and_(is_consumer, errors_of(log).c.error_time >= _begun(log, consumer))
+
+
+def _is_consumer(log: LogTable, name: str) -> sa.ColumnElement[bool]:
+    """Return the condition that selects all error rows of consumers of this name; for an empty
+    name, those of the publisher.
+    """
+    consumer = errors_of(log).c.consumer
+    return consumer == name if name else consumer.is_(None)
+
+
+def _begun(log: LogTable, consumer: str) -> sa.ScalarSelect[datetime]:
+    """Return the query for the time of a consumer's registration."""
+    consumers = sa.table(
+        quoted(log.consumer_table),
+        sa.column("name"),
+        sa.column("begun", sa.TIMESTAMP()),
+        schema=schema_of(log),
+    )
+    return sa.select(consumers.c.begun).where(consumers.c.name == consumer).scalar_subquery()
+
+
+def newest_error_time(log: OpenLog, consumer: str) -> datetime | None:
+    """Return the time of the newest error row of a consumer of this name, registered or not, None
+    if there is none.
+    """
+    errors = errors_of(log.table)
+    newest = sa.select(sa.func.max(errors.c.error_time)).where(_is_consumer(log.table, consumer))
+    return log.connection.execute(newest).scalar()
+
+
+def _order_of_writing(log: OpenLog) -> sa.ColumnElement[Any]:
+    """Return what sorts error rows in the order in which they were written."""
+    number = log.dialect.error_number
+    return errors_of(log.table).c.error_time if number is None else sa.column(number)
+
+
+def read_errors(log: OpenLog, row: int | str, consumer: str = "") -> list[ErrorRow]:
+    """Return the error rows of a log row, by its record_id, or of an object of a snapshot, by its
+    event-id; oldest first.
+
+    ``consumer`` selects the error rows of that consumer since its registration; empty = those of
+    the publisher.
+    """
+    errors = errors_of(log.table)
+    columns = (errors.c.error_time, errors.c.code, errors.c.message)
+    of_row = errors.c.record_id == row if isinstance(row, int) else errors.c.event_id == row
+    entries = (
+        sa.select(*columns)
+        .where(of_row, _is_of(log.table, consumer))
+        .order_by(_order_of_writing(log))
+    )
+    return [ErrorRow(*entry) for entry in log.connection.execute(entries)]
+
+
+class FailedRows(NamedTuple):
+    """The numbers of rows, and of objects of a consumer's snapshot, that were finally not
+    published.
+    """
+
+    refused: int
+    """The number that the receiver has refused."""
+    invalid: int
+    """The number that failed a check."""
+
+
+def count_failed(log: OpenLog, most: int, consumer: str = "") -> FailedRows:
+    """Count the rows E and F by the newest ``most`` error rows: what ``eventlog errors`` lists,
+    without those that were skipped by hand.
+
+    With ``consumer``, count instead what was refused for this consumer and not queued again since.
+    """
+    errors = errors_of(log.table)
+    order = _order_of_writing(log)
+    columns = (errors.c.record_id, errors.c.event_id, errors.c.code)
+    entries = (
+        sa.select(*columns, order.label("written"))
+        .where(_is_of(log.table, consumer))
+        .order_by(order.desc(), errors.c.record_id.desc())
+        .limit(most)
+        .subquery()
+    )
+    if consumer:
+        read = sa.select(entries.c.record_id, entries.c.event_id, entries.c.code, sa.literal("E"))
+    else:
+        record_id = column_of(log.table, "record_id")
+        read = sa.select(
+            entries.c.record_id, entries.c.event_id, entries.c.code, column_of(log.table, "status")
+        ).join_from(entries, record_id.table, record_id == entries.c.record_id)
+    newest: dict[Any, str] = {}
+    ordered = read.order_by(entries.c.written.desc(), entries.c.record_id.desc())
+    for row, event_id, code, status in log.connection.execute(ordered):
+        if unpadded(status) in FAILED:
+            newest.setdefault(row or event_id, code)
+    refused = sum(code in (RECEIVER, TOO_LARGE) for code in newest.values())
+    settled = sum(code in (PUT_BACK, SKIPPED) for code in newest.values())
+    return FailedRows(refused, len(newest) - refused - settled)
+
+
+def newest_errors(log: OpenLog, most: int, consumer: str = "") -> list[tuple[int, ErrorRow]]:
+    """Return at most ``most`` error rows with their record_ids, the newest first.
+
+    ``consumer`` is as for ``read_errors``.
+    """
+    errors = errors_of(log.table)
+    columns = (
+        errors.c.record_id,
+        errors.c.error_time,
+        errors.c.code,
+        errors.c.message,
+        errors.c.event_id,
+    )
+    newest_first = _order_of_writing(log).desc(), errors.c.record_id.desc()
+    entries = (
+        sa.select(*columns).where(_is_of(log.table, consumer)).order_by(*newest_first).limit(most)
+    )
+    return [
+        (int(row), ErrorRow(time, code, message, None if row else event_id))
+        for row, time, code, message, event_id in log.connection.execute(entries)
+    ]
+
+
+def newest_errors_of(log: OpenLog, ids: Sequence[int]) -> dict[int, ErrorRow]:
+    """Return the newest error row of the publisher for each of these ascending record_ids that has
+    one.
+    """
+    errors = errors_of(log.table)
+    columns = (errors.c.record_id, errors.c.error_time, errors.c.code, errors.c.message)
+    found: dict[int, ErrorRow] = {}
+    for ranges in runs_of_ranges(ids):
+        # One search of the index for all single rows, in place of one per row.
+        single = [first for first, last in ranges if first == last]
+        runs = [errors.c.record_id.between(*pair) for pair in ranges if pair[0] != pair[1]]
+        of_rows = sa.or_(errors.c.record_id.in_(single), *runs) if single else sa.or_(*runs)
+        entries = sa.select(*columns).where(of_rows, _is_of(log.table, ""))
+        for row, *entry in log.connection.execute(entries.order_by(_order_of_writing(log))):
+            found[int(row)] = ErrorRow(*entry)
+    return found
