@@ -63,6 +63,7 @@ from eventlog.publisher.sinks import Document
 from eventlog.sql import migrations
 from eventlog.sql.connect.locate import new_log
 from eventlog.sql.log.epoch import note_removed
+from eventlog.sql.log.requests import ResendRequest, ask_again
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.driver_errors import load_dialect
 from eventlog.sql.readers import consumers, followed_set
@@ -191,7 +192,7 @@ def test_a_request_to_send_again_is_cleared_and_taken_up_in_one_transaction(log:
     with opened(consumer(log)) as context:
         conn, ledger = context.log.connection, context.ledger
         recover(context)
-        consumers.ask_again(context.log.on(conn), "search", [(1, 1)])
+        ask_again(context.log.on(conn), ResendRequest([(1, 1)]), "search")
         ledger.begin_scan(is_long=False)
         conn.commit()  # as a cycle ends whose window does not count
     assert the_set(log) == (0, [(2, 2)])
@@ -523,7 +524,7 @@ def test_rows_taken_out_of_the_set_are_sent_again(log: sa.Engine) -> None:
     config = consumer(log)
     consume(config)
     with opened(config) as context:
-        consumers.ask_again(context.log, "search", [(2, 2)])
+        ask_again(context.log, ResendRequest([(2, 2)]), "search")
         context.log.connection.commit()
     assert consume(config) == ["2"]
     assert the_set(log) == (3, [])

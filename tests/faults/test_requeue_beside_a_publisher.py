@@ -19,7 +19,8 @@ from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.ledger import ledger
 from eventlog.publisher.run.daemon import publish_once
 from eventlog.sql import migrations
-from eventlog.sql.log import requests, requeue
+from eventlog.sql.log import requeue
+from eventlog.sql.log.requests import ask_again
 
 PAUSE = 1.0
 """The seconds for which ``requeue`` stands before its commit, in which a publisher that does not
@@ -133,14 +134,13 @@ def sends_beside_a_late_requeue(
     commits a second later.
     """
     has_judged, may_commit = threading.Event(), threading.Event()
-    record_requeue_request = requests.record_requeue_request
 
     def request_late(*given: Any) -> None:
-        record_requeue_request(*given)
+        ask_again(*given)
         has_judged.set()
         may_commit.wait(PATIENCE)
 
-    monkeypatch.setattr(requeue, "record_requeue_request", request_late)
+    monkeypatch.setattr(requeue, "ask_again", request_late)
 
     def sent(log: sa.Engine) -> list[str]:
         requeuing = Requeuing(log, run)

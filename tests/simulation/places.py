@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 
 from eventlog.cli.repair.runs import skip
 from eventlog.model import ChangeOp
+from eventlog.publisher.ledger import ledger
 from eventlog.publisher.ledger.ledger import StatusLedger, are_registered
 from eventlog.publisher.publisher import Publisher
 from eventlog.publisher.send import marks, sending, snapshot_chunks
@@ -94,14 +95,14 @@ PLACES = (
         "rows asked for by a consumer",
         "A consumer takes up the request of an operator to send rows again.",
         "ask_for_rows",
-        Watched(consumers, "pop_requeued", lambda asked, *_: asked.rows),
+        Watched(ledger, "take_requests", lambda asked, _, who="": who and asked.rows),
         share=0.1,
     ),
     Place(
         "objects asked for by a consumer",
         "A consumer takes up the request to send refused objects of its snapshot again.",
         "ask_for_objects",
-        Watched(consumers, "pop_requeued", lambda asked, *_: asked.objects),
+        Watched(ledger, "take_requests", lambda asked, *_: asked.objects),
     ),
     Place(
         "a request that outlasts a purge and a kill",

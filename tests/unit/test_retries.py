@@ -28,7 +28,8 @@ from eventlog.publisher.feeds import queue
 from eventlog.publisher.ledger.ledger import StatusLedger
 from eventlog.publisher.send.sending import DeliveryResult
 from eventlog.publisher.send.session import PublisherState
-from eventlog.sql.log.internal_tables import EntryKind, add_entry, has_requests
+from eventlog.sql.log.internal_tables import EntryKind, add_entry
+from eventlog.sql.log.requests import is_requested
 from eventlog.sql.log.requeue import requeue
 
 
@@ -125,15 +126,16 @@ def put_back(fake: FakePublisher) -> None:
     fake.connection.commit()
 
 
+@pytest.mark.parametrize("request_", ['{"rows": [[1, 1]], "objects": []}', '{"ranges": [[1, 1]]}'])
 @pytest.mark.parametrize("by_number", [False, True], ids=["by time", "by number"])
 def test_a_publisher_that_starts_takes_up_the_requests_that_are_there(
-    new_world: NewWorld, by_number: bool
+    new_world: NewWorld, by_number: bool, request_: str
 ) -> None:
     log = opened_log(new_world(deletes("1")).connection, LOG)
-    add_entry(log, EntryKind.REQUEST, 1, '{"ranges": [[1, 1]]}')
-    assert has_requests(log)
+    add_entry(log, EntryKind.REQUEST, 1, request_)
+    assert is_requested(log)
     StatusLedger(log, by_number=by_number, locked=True).recover()
-    assert not has_requests(log)
+    assert not is_requested(log)
 
 
 def test_what_is_refused_under_a_later_number_goes_again_under_it_and_not_under_the_first(

@@ -25,11 +25,10 @@ from eventlog.sql.log.epoch import note_removed
 from eventlog.sql.log.internal_tables import (
     EntryKind,
     delete_entry,
-    has_requests,
     record_delivery,
     sees_requests,
 )
-from eventlog.sql.log.requests import take_requests
+from eventlog.sql.log.requests import is_requested, take_requests
 from eventlog.sql.log.rows import count_queue, tail
 from eventlog.sql.port.database import LockHolder
 from eventlog.sql.port.dialect import Dialect
@@ -371,7 +370,7 @@ class StatusLedger:
         return None
 
     def is_requested(self) -> bool:
-        return self.followed is not None and has_requests(self.log)
+        return self.followed is not None and is_requested(self.log)
 
     def pass_requests(self) -> None:
         if self.locked and "consumers" in self.log.dialect.capabilities:
@@ -390,8 +389,8 @@ class StatusLedger:
             self.writers = self.log.open_writers() if is_long and last else None
             return None if last is None else QueueScan(1, last, self.writers)
         requested = take_requests(self.log)
-        self.has_taken_requests = bool(requested)
-        followed.discard(requested)
+        self.has_taken_requests = bool(requested.rows)
+        followed.discard(requested.rows)
         last = consumers.highest_row(self.log) if is_long else followed.done.top
         try:
             followed.poll(self.log)
@@ -607,13 +606,13 @@ class SetLedger:
         return consumers.loading(self.log, self.consumer)
 
     def is_requested(self) -> bool:
-        return consumers.is_requested(self.log, self.consumer)
+        return is_requested(self.log, self.consumer)
 
     def pass_requests(self) -> None:
         """Do nothing: a consumer remembers its done rows."""
 
     def begin_scan(self, *, is_long: bool) -> QueueScan | None:
-        again = consumers.pop_requeued(self.log, self.consumer)
+        again = take_requests(self.log, self.consumer)
         self.has_taken_requests = bool(again.rows)
         if again.rows:
             # This must happen in the transaction that clears the request. Otherwise a crash in

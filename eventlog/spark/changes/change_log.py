@@ -56,7 +56,14 @@ from eventlog.spark.changes.change_offsets import Offset
 from eventlog.spark.changes.change_parts import Folding, held_back
 from eventlog.spark.log_source import with_mask_secret, without_foreign_settings
 from eventlog.sql.connect import connect, describe, dialect_of, refuse_pooling
-from eventlog.sql.log import count_rows, differing, read_epoch, read_removed, shown_ranges
+from eventlog.sql.log import (
+    count_rows,
+    differing,
+    read_epoch,
+    read_removed,
+    shown_ranges,
+    take_requests,
+)
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port import (
     ANY_STATUS,
@@ -653,7 +660,7 @@ class ChangeLog:
             done = self.recorded.copy()
             done.add(end.done.spans)
             # Rows that were requeued are not read again: a checkpoint only grows.
-            consumers.pop_requeued(log, self.consumer)
+            take_requests(log, self.consumer)
             if done.encode() != self.recorded.encode():
                 written = consumers.SetEntries(self.consumer, self.entries)
                 self.entries = consumers.write_done(log, written, done)

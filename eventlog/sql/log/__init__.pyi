@@ -17,6 +17,7 @@ from .internal_tables import replace_content as replace_content
 from .purge import Purged as Purged
 from .purge import check_purge_rights as check_purge_rights
 from .purge import purge_cutoff as purge_cutoff
+from .requests import take_requests as take_requests
 from .rows import count_by_status as count_by_status
 from .rows import extent as extent
 from .rows import refuse_large_ids as refuse_large_ids

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from eventlog.core.rows.event_ids import attempt_of
 from eventlog.model import unpadded
+from eventlog.sql.log.internal_tables import consumers_of
 from eventlog.sql.log.rows import FAILED, column_of, runs_of_ranges
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.open_log import OpenLog
@@ -176,12 +177,7 @@ def _is_consumer(log: LogTable, name: str) -> sa.ColumnElement[bool]:
 
 def _begun(log: LogTable, consumer: str) -> sa.ScalarSelect[datetime]:
     """Return the query for the time of a consumer's registration."""
-    consumers = sa.table(
-        quoted(log.consumer_table),
-        sa.column("name"),
-        sa.column("begun", sa.TIMESTAMP()),
-        schema=schema_of(log),
-    )
+    consumers = consumers_of(log)
     return sa.select(consumers.c.begun).where(consumers.c.name == consumer).scalar_subquery()
 
 

@@ -73,6 +73,23 @@ def _table(log: LogTable, kind: EntryKind) -> sa.TableClause:
     return sa.table(quoted(name), *columns.values(), schema=schema_of(log))
 
 
+CONSUMER_COLUMNS: Final = ("name", "begun", "begins", "done", "moved", "requeued", "loaded")
+"""The columns of ``<log>_consumer`` that every revision has."""
+START_COLUMNS: Final = ("sink", "classes")
+"""The columns of ``<log>_consumer`` that were added later: what its last start has recorded."""
+
+
+@lru_cache(maxsize=32)
+def consumers_of(log: LogTable) -> sa.TableClause:
+    """Return ``<log>_consumer`` with its columns for a statement."""
+    times = ("begun", "moved")
+    columns = [
+        sa.column(name, sa.TIMESTAMP()) if name in times else sa.column(name)
+        for name in (*CONSUMER_COLUMNS, *START_COLUMNS)
+    ]
+    return sa.table(quoted(log.consumer_table), *columns, schema=schema_of(log))
+
+
 def _run(log: OpenLog, statement: sa.Executable) -> sa.CursorResult[*tuple[Any, ...]]:
     return log.connection.execute(statement, execution_options=OF_LOG)
 
@@ -118,19 +135,19 @@ def record_delivery(
             return None
         add_entry(log, EntryKind.DELIVERY, number, content, owner)
         return number
-    values: dict[str, object] = {"content": content, "above": above}
-    if owner:
-        values["owner"] = owner
-    else:
-        values |= {"waits": waits, "table": log.dialect.qualified(log.table.schema, log.table.name)}
+    values: dict[str, object] = {"content": content, "above": above, "owner": owner or None}
+    if waits:
+        values["table"] = log.dialect.qualified(log.table.schema, log.table.name)
     if number is None:
         values["sequence"] = log.dialect.qualified(log.table.schema, log.table.number_sequence)
     else:
         values["number"] = number
-    drawn = log.dialect.log_sql["next_delivery" if number is None else "given_delivery"]
-    name = "record_delivery_of" if owner else "record_delivery"
+    words = {
+        "number": log.dialect.log_sql["next_delivery" if number is None else "given_delivery"],
+        "unasked": unasked_sql(log, owner, lock=" FOR UPDATE") if owner or waits else "",
+    }
     first = "lock_recording" if waits else None
-    return log.run_statement(name, values, alone=alone, first=first, number=drawn)
+    return log.run_statement("record_delivery", values, alone=alone, first=first, **words)
 
 
 def sees_requests(log: OpenLog) -> bool:
@@ -138,17 +155,6 @@ def sees_requests(log: OpenLog) -> bool:
     again.
     """
     return log.has_statement("record_delivery")
-
-
-def has_requests(log: OpenLog) -> bool:
-    """Return True if ``requeue`` has set rows back to N and the publisher has not read the request
-    yet.
-    """
-    state = _table(log.table, EntryKind.REQUEST)
-    statement = sa.select(state.c.entry_no).where(
-        state.c.kind == EntryKind.REQUEST, state.c.owner.is_(None)
-    )
-    return _read(log, statement.limit(1)).first() is not None
 
 
 def replace_content(log: OpenLog, kind: EntryKind, number: int, content: str) -> None:
@@ -162,6 +168,13 @@ def committing_sql(log: OpenLog, *, durable: bool) -> str:
     ``durable``.
     """
     return log.dialect.log_sql["durably" if durable else "soon"]
+
+
+def unasked_sql(log: OpenLog, owner: str, lock: str = "") -> str:
+    """Return the part of a SELECT that has a row if there is no request to send rows again, to a
+    consumer, empty = to the publisher. ``lock`` is the lock of a consumer's row.
+    """
+    return log.dialect.log_statement(log.table, "unasked_of" if owner else "unasked", lock=lock)
 
 
 def end_set(

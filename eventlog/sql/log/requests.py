@@ -1,55 +1,147 @@
-"""Requests to send rows again, which ``requeue`` writes and a running publisher takes."""
+"""Requests to send rows and objects again (spec/event-log.md 8.1, 13.4). Requests to the publisher
+are entries of ``<log>_state``. A consumer's request is in the consumer's row, which is also its
+lock. The statement that reads a window finds both there (``OpenLog.poll``).
+
+No function commits: the caller decides what belongs to one transaction.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import NamedTuple
 
+import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.core.ranges import to_ranges
+from eventlog.core.ranges import Ranges, RecordSet
+from eventlog.errors import DatabaseError
 from eventlog.sql.log.internal_tables import (
     EntryKind,
     add_entry,
+    consumers_of,
     delete_entry,
     next_number,
     read_entries,
     unreadable,
 )
+from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.driver_errors import is_refused
 from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.port.sql_files import OF_LOG, OF_LOG_ALONE
 
 
-def record_requeue_request(log: OpenLog, ids: Sequence[int]) -> None:
-    """Record a request for the publisher: these rows were set back to N (spec/event-log.md 8.1).
-
-    No request is recorded in databases where a publisher does not remember which rows are done. Nor
-    is one recorded by a role that may not write it; the publisher then finds the rows later.
+class ResendRequest(NamedTuple):
+    """A request to send again: rows, by ranges of record_ids, and objects of the snapshot of a
+    consumer, by event-ids.
     """
+
+    rows: Ranges = ()
+    objects: Sequence[str] = ()
+
+    @classmethod
+    def decode(cls, text: str | None) -> ResendRequest:
+        """Parse the text of a request, None = none. Raises KeyError, TypeError, ValueError for
+        another text.
+        """
+        if text is None:
+            return cls()
+        request = {"objects": (), **json.loads(text)}
+        # A publisher's request had only ``ranges``, and may be left from then.
+        rows = request["ranges"] if "ranges" in request else request["rows"]
+        return cls(
+            [(int(first), int(last)) for first, last in rows],
+            [str(one) for one in request["objects"]],
+        )
+
+    def encode(self) -> str:
+        return json.dumps(self._asdict())
+
+    def joined(self, other: ResendRequest) -> ResendRequest:
+        """Return the request for what this request and the other one ask for."""
+        rows = RecordSet(0, self.rows)
+        rows.add(other.rows)
+        return ResendRequest(rows.spans, [*dict.fromkeys([*self.objects, *other.objects])])
+
+
+def ask_again(log: OpenLog, asked: ResendRequest, consumer: str = "") -> None:
+    """Ask a consumer, empty = the publisher, to send again, in addition to earlier requests.
+
+    The publisher is not asked in databases where it does not remember which rows are done, nor by a
+    role that may not write it; it then finds the rows that were set back to N later.
+    """
+    if consumer:
+        before = ResendRequest.decode(_requested(log, consumer, is_locked=True))
+        table = consumers_of(log.table)
+        asks = sa.update(table).where(table.c.name == consumer)
+        log.connection.execute(asks.values(requeued=before.joined(asked).encode()))
+        return
     if "consumers" not in log.dialect.capabilities:
         return
     try:
         with log.connection.begin_nested():
-            content = json.dumps({"ranges": to_ranges(ids)})
-            add_entry(log, EntryKind.REQUEST, next_number(log), content)
+            add_entry(log, EntryKind.REQUEST, next_number(log), asked.encode())
     except DBAPIError as error:
         if not is_refused(log.connection, error):
             raise
 
 
-def take_requests(log: OpenLog) -> list[tuple[int, int]]:
-    """Return the rows of all requests of ``record_requeue_request`` as ranges, and delete these
+def take_requests(log: OpenLog, consumer: str = "") -> ResendRequest:
+    """Return what a consumer, empty = the publisher, was asked to send again, and delete the
     requests.
 
     Raises DatabaseError for a request that cannot be read.
     """
+    if consumer:
+        requested = _requested(log, consumer)
+        table = consumers_of(log.table)
+        # A request that is made in the meantime is read next time.
+        taken = sa.update(table).where(table.c.name == consumer, table.c.requeued == requested)
+        is_taken = (
+            requested is not None and log.connection.execute(taken.values(requeued=None)).rowcount
+        )
+        return ResendRequest.decode(requested if is_taken else None)
     log.db.choose_plans()  # the window that is read next is in the same transaction
-    rows: list[tuple[int, int]] = []
-    for request in read_entries(log, EntryKind.REQUEST):
+    asked = ResendRequest()
+    for entry in read_entries(log, EntryKind.REQUEST):
         try:
-            ranges = json.loads(request.content)["ranges"]
-            rows += [(int(first), int(last)) for first, last in ranges]
-        except (TypeError, ValueError, KeyError) as error:
-            raise unreadable(log, EntryKind.REQUEST, request.number, error) from None
-        delete_entry(log, EntryKind.REQUEST, request.number)
-    return rows
+            asked = asked.joined(ResendRequest.decode(entry.content))
+        except (KeyError, TypeError, ValueError) as error:
+            raise unreadable(log, EntryKind.REQUEST, entry.number, error) from None
+        delete_entry(log, EntryKind.REQUEST, entry.number)
+    return asked
+
+
+def is_requested(log: OpenLog, consumer: str = "") -> bool:
+    """Return True if a consumer, empty = the publisher, was asked to send again and has not taken
+    the request yet. No other session asks a consumer until the transaction ends.
+    """
+    if consumer:
+        return _requested(log, consumer, is_locked=True) is not None
+    return bool(read_entries(log, EntryKind.REQUEST))
+
+
+def _requested(log: OpenLog, consumer: str, *, is_locked: bool = False) -> str | None:
+    """Return the column ``requeued`` of a consumer's row. With ``is_locked`` no other session can
+    change the row until the transaction ends.
+
+    Raises DatabaseError if the row was deleted.
+    """
+    table = consumers_of(log.table)
+    statement = sa.select(table.c.requeued).where(table.c.name == consumer)
+    row = log.connection.execute(
+        statement.with_for_update() if is_locked else statement,
+        execution_options=OF_LOG if is_locked else OF_LOG_ALONE,
+    ).first()
+    if row is None:
+        raise consumer_gone(log.table, consumer)
+    requested: str | None = row.requeued
+    return requested
+
+
+def consumer_gone(log: LogTable, name: str) -> DatabaseError:
+    """Return the error of a consumer whose row was deleted."""
+    return DatabaseError(
+        f"consumer {name!r} of the log {log} no longer exists: its row in {log.consumer_table} "
+        "was deleted. Register it again by starting it"
+    )

@@ -12,12 +12,12 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from eventlog.core.ranges import Ranges, RecordSet
+from eventlog.core.ranges import Ranges, RecordSet, to_ranges
 from eventlog.core.rows.requeue import LoggedRow, RowState, Way, judge
 from eventlog.errors import ConfigError
 from eventlog.model import EventType, LogRow, Status, unpadded
 from eventlog.sql.log.epoch import read_removed
-from eventlog.sql.log.requests import record_requeue_request
+from eventlog.sql.log.requests import ResendRequest, ask_again
 from eventlog.sql.log.rows import (
     APPLIED,
     FAILED,
@@ -104,7 +104,7 @@ def requeue(
     again, copied = _copied(log, judge_now, {"status": STATUS_NEW}, force=force)
     set_back = _set_back(log, again.back, again.in_parts)
     if again.back:
-        record_requeue_request(log, again.back)
+        ask_again(log, ResendRequest(to_ranges(again.back)))
     return Requeued(set_back, copied, again.refused, again.removed)
 
 

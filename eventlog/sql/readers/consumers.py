@@ -14,7 +14,6 @@ import json
 import logging
 from collections.abc import Callable, Container, Sequence
 from datetime import datetime, timedelta
-from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -34,8 +33,11 @@ from eventlog.sql.log.errors import (
     read_attempts,
 )
 from eventlog.sql.log.internal_tables import (
+    CONSUMER_COLUMNS,
+    START_COLUMNS,
     EntryKind,
     add_entry,
+    consumers_of,
     delete_entry,
     end_delivery,
     end_set,
@@ -45,6 +47,7 @@ from eventlog.sql.log.internal_tables import (
 )
 from eventlog.sql.log.next_record_id import next_unused
 from eventlog.sql.log.purge import utc_now
+from eventlog.sql.log.requests import ResendRequest, ask_again, consumer_gone
 from eventlog.sql.log.requeue import ObjectRow, RefusedRow, Requeued, judge_all
 from eventlog.sql.log.rows import MAX_RANGES, column_of, is_in, readable_id, runs_of_ranges
 from eventlog.sql.log_table import LogTable
@@ -57,10 +60,6 @@ from eventlog.sql.readers.start_time import first_row_from
 
 _log = logging.getLogger("eventlog.publisher")
 
-COLUMNS: Final = ("name", "begun", "begins", "done", "moved", "requeued", "loaded")
-"""The columns of ``<log>_consumer`` that every revision has."""
-START_COLUMNS: Final = ("sink", "classes")
-"""The columns of ``<log>_consumer`` that were added later: what its last start has recorded."""
 LATEST: Final = "latest"
 EARLIEST: Final = "earliest"
 SNAPSHOT: Final = "snapshot"
@@ -68,29 +67,6 @@ _KNOWN: Final = "eventlog_consumers"
 """The key in ``Connection.info`` of the logs whose table of consumers was found."""
 _RECORDING: Final = "eventlog_consumer_starts"
 """The key in ``Connection.info`` of the logs whose table of consumers has ``START_COLUMNS``."""
-
-
-class ResendRequest(NamedTuple):
-    """A request to send again: rows, by ranges of record_ids, and objects of the snapshot, by
-    event-ids.
-    """
-
-    rows: Ranges = ()
-    objects: Sequence[str] = ()
-
-    @classmethod
-    def decode(cls, text: str | None) -> ResendRequest:
-        """Parse the column ``requeued``. Raises TypeError, ValueError for another text."""
-        if text is None:
-            return cls()
-        request = json.loads(text)
-        return cls(
-            [(int(first), int(last)) for first, last in request["rows"]],
-            [str(one) for one in request["objects"]],
-        )
-
-    def encode(self) -> str:
-        return json.dumps(self._asdict())
 
 
 class ConsumerStart(NamedTuple):
@@ -153,16 +129,6 @@ class SetEntries(NamedTuple):
 
     name: str
     entries: tuple[int, ...] = ()
-
-
-@lru_cache(maxsize=32)
-def _consumers(log: LogTable) -> sa.TableClause:
-    times = ("begun", "moved")
-    columns = [
-        sa.column(name, sa.TIMESTAMP()) if name in times else sa.column(name)
-        for name in (*COLUMNS, *START_COLUMNS)
-    ]
-    return sa.table(quoted(log.consumer_table), *columns, schema=schema_of(log))
 
 
 def has_table(log: OpenLog) -> bool:
@@ -285,15 +251,15 @@ def _read_row(log: OpenLog, name: str) -> ConsumerRow | None:
     """Return the row of a consumer in ``<log>_consumer``, without the part of the set that may be
     in entries of ``<log>_inflight``.
     """
-    rows = _selected(log).where(_consumers(log.table).c.name == name)
+    rows = _selected(log).where(consumers_of(log.table).c.name == name)
     row = log.connection.execute(rows).first()
     return None if row is None else _consumer_row(tuple(row))
 
 
 def _selected(log: OpenLog) -> sa.Select[Any]:
     """Return the statement that reads the rows of consumers, with the columns that they have."""
-    columns = (*COLUMNS, *START_COLUMNS) if records_starts(log) else COLUMNS
-    table = _consumers(log.table)
+    columns = (*CONSUMER_COLUMNS, *START_COLUMNS) if records_starts(log) else CONSUMER_COLUMNS
+    table = consumers_of(log.table)
     return sa.select(*(table.c[name] for name in columns))
 
 
@@ -301,10 +267,8 @@ def _consumer_row(row: Sequence[Any]) -> ConsumerRow:
     name, begun, begins, done, moved, requeued, loaded, *start = row
     try:
         record_set = decode(done)
-        again, place = (
-            ResendRequest.decode(requeued),
-            None if loaded is None else json.loads(loaded),
-        )
+        again = ResendRequest.decode(requeued)
+        place = None if loaded is None else json.loads(loaded)
         recorded = _start_of(*start)
         return ConsumerRow(str(name), begun, str(begins), record_set, moved, again, place, recorded)
     except (KeyError, TypeError, ValueError) as error:
@@ -379,7 +343,7 @@ def consumer_names(log: OpenLog) -> list[str]:
     """Return the names of all consumers, sorted."""
     if not has_table(log):
         return []
-    name = _consumers(log.table).c.name
+    name = consumers_of(log.table).c.name
     return [str(one) for one in log.connection.execute(sa.select(name).order_by(name)).scalars()]
 
 
@@ -393,7 +357,7 @@ def has_consumers(log: OpenLog) -> bool:
     """Return True if any consumer is registered."""
     return (
         log.connection.execute(
-            sa.select(_consumers(log.table).c.name).limit(1), execution_options=OF_LOG
+            sa.select(consumers_of(log.table).c.name).limit(1), execution_options=OF_LOG
         ).first()
         is not None
     )
@@ -417,7 +381,7 @@ def _register(
     log.lock_registering()
     for entry in read_entries(log, EntryKind.DONE, name):  # its row was deleted by hand
         delete_entry(log, EntryKind.DONE, entry.number)
-    table = _consumers(log.table)
+    table = consumers_of(log.table)
     done = set_of_start(log, begins, event_time_zone)
     values: dict[str, Any] = {"name": name, "begins": begins, "done": done.encode()}
     if begins == SNAPSHOT:
@@ -459,7 +423,7 @@ def reset(log: OpenLog, name: str, begins: str, event_time_zone: str = "utc") ->
 
 def forget(log: OpenLog, name: str) -> bool:
     """Delete the row of a consumer, and return True if there was one."""
-    table = _consumers(log.table)
+    table = consumers_of(log.table)
     return log.connection.execute(sa.delete(table).where(table.c.name == name)).rowcount > 0
 
 
@@ -556,10 +520,10 @@ def record_start(log: OpenLog, name: str, start: ConsumerStart) -> ConsumerStart
     """
     entry = _read_row(log, name)
     if entry is None:
-        raise _gone(log.table, name)
+        raise consumer_gone(log.table, name)
     if entry.start == start:
         return None
-    table = _consumers(log.table)
+    table = consumers_of(log.table)
     changed = sa.update(table).where(table.c.name == name).values(_start_values(start))
     log.connection.execute(changed)
     return entry.start
@@ -635,70 +599,12 @@ def _write_set(
     return number
 
 
-def pop_requeued(log: OpenLog, name: str) -> ResendRequest:
-    """Return the consumer's request to send rows and objects again, and clear it in the consumer's
-    row.
-    """
-    requested = _requested(log, name)
-    if requested is None:
-        return ResendRequest()
-    table = _consumers(log.table)
-    # A request that is made in the meantime is read next time.
-    asked = (
-        sa.update(table)
-        .where(table.c.name == name, table.c.requeued == requested)
-        .values(requeued=None)
-    )
-    return (
-        ResendRequest.decode(requested)
-        if log.connection.execute(asked).rowcount
-        else ResendRequest()
-    )
-
-
-def is_requested(log: OpenLog, name: str) -> bool:
-    """Return True if the consumer has a request to send again. No other session makes a request
-    until the transaction ends.
-    """
-    return _requested(log, name, is_locked=True) is not None
-
-
-def ask_again(log: OpenLog, name: str, ranges: Ranges, objects: Sequence[str] = ()) -> None:
-    """Ask a consumer to send rows and objects again, in addition to earlier requests."""
-    before = ResendRequest.decode(_requested(log, name, is_locked=True))
-    asked = RecordSet(0, before.rows)
-    asked.add(ranges)
-    again = ResendRequest(asked.spans, [*dict.fromkeys([*before.objects, *objects])])
-    table = _consumers(log.table)
-    log.connection.execute(
-        sa.update(table).where(table.c.name == name).values(requeued=again.encode())
-    )
-
-
-def _requested(log: OpenLog, name: str, *, is_locked: bool = False) -> str | None:
-    """Return the column ``requeued`` of a consumer's row. With ``is_locked`` no other session can
-    change the row until the transaction ends.
-
-    Raises DatabaseError if the row was deleted.
-    """
-    table = _consumers(log.table)
-    statement = sa.select(table.c.requeued).where(table.c.name == name)
-    row = log.connection.execute(
-        statement.with_for_update() if is_locked else statement,
-        execution_options=OF_LOG if is_locked else OF_LOG_ALONE,
-    ).first()
-    if row is None:
-        raise _gone(log.table, name)
-    requested: str | None = row.requeued
-    return requested
-
-
 def lock_consumer(log: OpenLog, name: str) -> None:
     """Lock the row of a consumer, if there is one, until the transaction ends. Meanwhile the
     consumer cannot record a delivery (spec/event-log.md 13.4).
     """
     if has_table(log):
-        table = _consumers(log.table)
+        table = consumers_of(log.table)
         log.connection.execute(
             sa.select(table.c.name).where(table.c.name == name).with_for_update()
         )
@@ -714,7 +620,7 @@ def loading(log: OpenLog, name: str) -> tuple[datetime, dict[str, Any]] | None:
 
 def write_loaded(log: OpenLog, name: str, loaded: dict[str, Any] | None) -> None:
     """Write the progress of a consumer's snapshot; None = it is complete."""
-    table = _consumers(log.table)
+    table = consumers_of(log.table)
     values: dict[str, Any] = {
         "loaded": None if loaded is None else json.dumps(loaded),
         "moved": sa.literal_column(log.dialect.utc_now),
@@ -722,14 +628,7 @@ def write_loaded(log: OpenLog, name: str, loaded: dict[str, Any] | None) -> None
     if not log.connection.execute(
         sa.update(table).where(table.c.name == name).values(values)
     ).rowcount:
-        raise _gone(log.table, name)
-
-
-def _gone(log: LogTable, name: str) -> DatabaseError:
-    return DatabaseError(
-        f"consumer {name!r} of the log {log} no longer exists: its row in {log.consumer_table} "
-        "was deleted. Register it again by starting it"
-    )
+        raise consumer_gone(log.table, name)
 
 
 _AGAIN: Final = "to be sent again"
@@ -795,7 +694,7 @@ def requeue_for(
         log.lock_registering()
         asked = _present(log, asked)
     if asked and not dry:
-        ask_again(log, entry.name, to_ranges(asked))
+        ask_again(log, ResendRequest(to_ranges(asked)), entry.name)
         applied = [one for one in asked if one not in failed]
         numbers = read_attempts(log, entry.name, ids=applied)
         event_ids = {one: f"{one}.{numbers.get(one, 1) + 1}" for one in applied}
@@ -819,7 +718,7 @@ def requeue_objects_for(log: OpenLog, entry: ConsumerRow, event_ids: Sequence[st
     (spec/event-log.md 13.4).
     """
     if event_ids:
-        ask_again(log, entry.name, (), event_ids)
+        ask_again(log, ResendRequest(objects=event_ids), entry.name)
         add_object_errors(log, [(one, PUT_BACK, _AGAIN) for one in event_ids], entry.name)
 
 

@@ -110,10 +110,11 @@ def _rows() -> Mapping[str, Run]:
         ),
         "newest_error_time": lambda conn: errors.newest_error_time(_log(conn), "search"),
         "read_attempts": lambda conn: errors.read_attempts(_log(conn), "search"),
-        "record_requeue_request": lambda conn: requests.record_requeue_request(
-            _log(conn), [1, 2, 4]
+        "ask_again": lambda conn: requests.ask_again(
+            _log(conn), requests.ResendRequest([(1, 2), (4, 4)])
         ),
         "take_requests": lambda conn: requests.take_requests(_log(conn)),
+        "is_requested": lambda conn: requests.is_requested(_log(conn)),
         "next_number": lambda conn: internal_tables.next_number(_log(conn)),
         "add_entry": lambda conn: internal_tables.add_entry(
             _log(conn), EntryKind.DELIVERY, 1, "{}", "crm"
@@ -377,7 +378,7 @@ def _answer(statement: str) -> Sequence[Sequence[Any]] | None:
         if " NOT IN " in statement:
             return []
         if "kind = 'request'" in statement:
-            return [(1, None, _MOMENT, '{"ranges":[[1,2]]}')]
+            return [(1, None, _MOMENT, '{"rows":[[1,2]],"objects":[]}')]
         noted = '{"rows":"[9]","whole":"2026-05-06T07:08:09"}'
         return [(1, None, _MOMENT, noted) if "started" in statement.lower() else (1, "{}")]
     if '"APP"."USR"' in statement or ("EVENTLOG_RESYNC" in statement and "ORDER BY" in statement):

@@ -28,7 +28,7 @@ from eventlog.sql.dialects.postgresql.unreadable import (
     is_unreadable,
     may_be_unreadable,
 )
-from eventlog.sql.log.internal_tables import committing_sql
+from eventlog.sql.log.internal_tables import committing_sql, unasked_sql
 from eventlog.sql.port.database import LockHolder
 from eventlog.sql.port.log_operations import ResyncBatch, Selection, Walk, WalkedKeys, Window
 from eventlog.sql.port.open_log import OpenLog
@@ -381,8 +381,8 @@ class PostgresLog(OpenLog):
     ) -> Iterator[list[tuple[Any, ...]]] | None:
         parameters = dict(self.dialect.window_parameters(window))
         if consumer:
-            parameters["consumer"] = consumer
-        statement = _poll_statement(self, window, tuple(fields), bool(consumer))
+            parameters["owner"] = consumer
+        statement = _poll_statement(self, window, tuple(fields), consumer)
         try:
             cursor = run_alone(self.connection, statement, parameters)
             if cursor is not None:
@@ -534,17 +534,17 @@ sending it.
 
 
 def _poll_statement(
-    log: PostgresLog, window: Window, fields: tuple[str, ...], is_of_consumer: bool
+    log: PostgresLog, window: Window, fields: tuple[str, ...], consumer: str
 ) -> str:
     kind = (window.statement, window.statuses, window.value_bytes)
-    key = (log.table, *kind, fields, is_of_consumer)
+    key = (log.table, *kind, fields, bool(consumer))
     if key not in _POLLS:
         if len(_POLLS) >= _MAX_POLLS:
             _POLLS.clear()
         _POLLS[key] = log.dialect.log_statement(
             log.table,
             "poll",
-            asked=log.dialect.log_statement(log.table, "asked_of" if is_of_consumer else "asked"),
+            unasked=unasked_sql(log, consumer),
             others=", NULL" * (len(fields) - (window.value_bytes is None)),
             window=log.dialect.window_statement(log.table, window, fields),
         )

@@ -21,20 +21,21 @@ ORDER BY {record_id}
 LIMIT %(limit)s::bigint
 
 -- name: poll
--- First a row whose first field is the result of "asked", then the rows of a window: one statement, hence one database snapshot.
-SELECT {asked}{others}
+-- First a row whose first field is 0 if there is no request to send rows again, otherwise -1; then the rows of a window. One
+-- statement, hence one database snapshot.
+SELECT (CASE WHEN EXISTS (SELECT {unasked}) THEN 0 ELSE -1 END)::bigint{others}
 UNION ALL
 (
 {window}
 )
 
--- name: asked
--- 0 if there is no request to send rows again, otherwise -1.
-CASE WHEN EXISTS (SELECT FROM {state_table} WHERE kind = 'request' AND owner IS NULL) THEN -1 ELSE 0 END::bigint
+-- name: unasked
+-- The publisher has no request.
+WHERE NOT EXISTS (SELECT FROM {state_table} WHERE kind = 'request' AND owner IS NULL)
 
--- name: asked_of
--- The same for a consumer; NULL if it is not registered any more.
-(SELECT CASE WHEN requeued IS NULL THEN 0 ELSE -1 END FROM {consumer_table} WHERE name = %(consumer)s)::bigint
+-- name: unasked_of
+-- A consumer has no request, and is still registered. Its row is the lock of its requests.
+FROM {consumer_table} WHERE name = %(owner)s::text AND requeued IS NULL{lock}
 
 -- name: read_gaps
 -- Rows in ranges of record_ids, in order: each gap by a range of the key, then the rows in the last one. Each part stops at the limit, so that no more rows are sorted. One statement, hence one database snapshot.
@@ -139,13 +140,12 @@ TRUE
 (SELECT pg_catalog.set_config('synchronous_commit', 'off', true)) = 'off'
 
 -- name: record_delivery
--- The entry of a new delivery, unless an earlier number is greater, or rows were set back to N.
-WITH drawn AS (
-    SELECT {number} AS number
-    WHERE NOT %(waits)s::boolean
-       OR NOT EXISTS (SELECT FROM {state_table} WHERE kind = 'request' AND owner IS NULL))
-INSERT INTO {inflight_table} (entry_no, kind, content)
-SELECT number, 'delivery', %(content)s::text
+-- The entry of a new delivery, unless an earlier number is greater, or there is a request to send rows again. {unasked} is
+-- empty if a request does not matter; a consumer gets no request until the transaction ends.
+WITH unasked AS (SELECT {unasked}),
+     drawn AS (SELECT {number} AS number FROM unasked)
+INSERT INTO {inflight_table} (entry_no, owner, kind, content)
+SELECT number, %(owner)s::text, 'delivery', %(content)s::text
 FROM drawn
 WHERE number > %(above)s::bigint
 RETURNING entry_no
@@ -159,16 +159,6 @@ SELECT pg_catalog.pg_advisory_xact_lock(1165124977, %(table)s::regclass::oid::in
 -- Shared by those who record a delivery. It runs before the statement that looks for requests, whose database snapshot must not be
 -- older than the lock.
 SELECT pg_catalog.pg_advisory_xact_lock_shared(1165124977, %(table)s::regclass::oid::integer)
-
--- name: record_delivery_of
--- The same for a consumer, unless there is a request to send rows again. No request can be made until the transaction ends.
-WITH unasked AS (SELECT FROM {consumer_table} WHERE name = %(owner)s::text AND requeued IS NULL FOR UPDATE),
-     drawn AS (SELECT {number} AS number FROM unasked)
-INSERT INTO {inflight_table} (entry_no, owner, kind, content)
-SELECT number, %(owner)s::text, 'delivery', %(content)s::text
-FROM drawn
-WHERE number > %(above)s::bigint
-RETURNING entry_no
 
 -- name: next_delivery
 nextval(CAST(CAST(%(sequence)s AS text) AS regclass))
