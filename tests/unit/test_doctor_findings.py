@@ -19,17 +19,16 @@ from eventlog.sql.doctor import (
     judge_snapshots,
     judge_transactions,
 )
-from eventlog.sql.doctor.findings import (
+from eventlog.sql.doctor.log import judge_numberings, judge_storage
+from eventlog.sql.doctor.rows import (
     judge_in_flight,
     judge_invalid_rows,
     judge_keys,
-    judge_numberings,
-    judge_plan,
     judge_record_ids,
     judge_statuses,
-    judge_storage,
     logged_objects,
 )
+from eventlog.sql.doctor.triggers import judge_plan
 from eventlog.sql.port.questions import Numbering
 from eventlog.sql.triggers import Action, TriggerPlan
 

@@ -2,8 +2,8 @@
 (spec/event-log.md 11).
 
 It consists of a table of checks. Each check has a subject. It queries the database (``sql.doctor``,
-with the SQL in each dialect's ``doctor.sql``), and a plain function judges the answer (there, and
-in ``sql.doctor.findings``).
+with the SQL in each dialect's ``doctor.sql``), and a plain function of its modules judges the
+answer.
 """
 
 from __future__ import annotations
@@ -73,8 +73,51 @@ from eventlog.publisher.upkeep.retention import log_size, overdue_purge, size_in
 from eventlog.sql import doctor, migrations, resync
 from eventlog.sql.connect.connection import connect, dialect_of, is_pooled
 from eventlog.sql.connect.locate import new_log
-from eventlog.sql.doctor import Finding, Limits, findings
+from eventlog.sql.doctor import Finding, Limits
+from eventlog.sql.doctor.consumers import (
+    judge_before_epoch,
+    judge_beyond,
+    judge_consumer,
+    judge_own_consumer,
+)
 from eventlog.sql.doctor.event_times import are_utc
+from eventlog.sql.doctor.log import (
+    judge_indexes,
+    judge_lock,
+    judge_numberings,
+    judge_revision,
+    judge_storage,
+    judge_wake,
+)
+from eventlog.sql.doctor.rows import (
+    at_least,
+    judge_due,
+    judge_gone,
+    judge_in_flight,
+    judge_invalid_rows,
+    judge_kept,
+    judge_keys,
+    judge_queue,
+    judge_record_ids,
+    judge_statuses,
+    logged_objects,
+)
+from eventlog.sql.doctor.triggers import (
+    judge_broken,
+    judge_child_values,
+    judge_classes,
+    judge_deferrable,
+    judge_disabled,
+    judge_orphans,
+    judge_partitions,
+    judge_plan,
+    judge_recorded,
+    judge_refused,
+    judge_resyncs,
+    judge_untouched,
+    judge_unwritable,
+    judge_without_plan,
+)
 from eventlog.sql.log.epoch import read_epoch
 from eventlog.sql.log.errors import SKIPPED
 from eventlog.sql.log.next_record_id import next_unused
@@ -237,7 +280,7 @@ def _clock(case: Case) -> Iterator[Finding]:
 def _orphans(case: Case) -> Iterator[Finding]:
     orphans = questions.ask(case.db, "orphans", questions.row)
     case.orphaned_logs = {log for _, _, log, _ in orphans}
-    yield from findings.judge_orphans(orphans)
+    yield from judge_orphans(orphans)
 
 
 def _find_log(case: Case) -> bool:
@@ -316,7 +359,7 @@ def _revision(case: Case) -> Iterator[Finding]:
         return  # a publisher's user has no right on the version table and needs none
     unknown = migrations.unknown(reached)
     case.upgrade = migrations.upgrade_command(reached)
-    yield from findings.judge_revision(
+    yield from judge_revision(
         reached, migrations.heads(), unknown, migrations.OTHER_EVENTLOG, case.upgrade
     )
 
@@ -325,7 +368,7 @@ def _indexes(case: Case) -> Iterator[Finding]:
     fixes = case.repairs("reading_index"), case.repairs("row_index")
     columns = case.ask("indexes", questions.row)
     by_expression = case.dialect.queue_by_expression
-    yield from findings.judge_indexes(
+    yield from judge_indexes(
         columns, case.log.table, case.dialect.quote, *fixes, by_expression=by_expression
     )
 
@@ -345,7 +388,7 @@ def _wake(case: Case) -> Iterator[Finding]:
     wake, settings = case.dialect.wake, case.config.publisher
     if wake is not None and settings.notify:
         missing = wake.missing(case.connection, case.log.table)
-        yield from findings.judge_wake(missing, settings.polling_interval, case.upgrade)
+        yield from judge_wake(missing, settings.polling_interval, case.upgrade)
 
 
 # --- the capture ----------------------------------------------------------------------------------
@@ -372,16 +415,14 @@ def _classes(case: Case) -> Iterator[Finding]:
         yield Finding("config", "error", str(error), ("eventlog config",))
     if case.database is not None:
         ignore, quote = case.log.table.own_tables, case.dialect.quote
-        yield from findings.judge_classes(case.database, listed, case.catalog, ignore, quote)
+        yield from judge_classes(case.database, listed, case.catalog, ignore, quote)
         if case.catalog is not None and chosen_format(case.config).is_of_rows:
-            yield from findings.judge_child_values(case.catalog, case.config.format.type)
+            yield from judge_child_values(case.catalog, case.config.format.type)
 
 
 def _unwritable(case: Case) -> Iterator[Finding]:
     if case.catalog is not None:
-        yield from findings.judge_unwritable(
-            unwritable_classes(case.config, case.catalog, case.log.table)
-        )
+        yield from judge_unwritable(unwritable_classes(case.config, case.catalog, case.log.table))
 
 
 def _unreadable(case: Case) -> Iterator[Finding]:
@@ -472,23 +513,23 @@ def _plan(case: Case) -> Iterator[Finding]:
         reason = str(error)
         yield from _refused_watches(case)
     installed = case.ask("installed_triggers", doctor.LogTrigger)
-    yield from findings.judge_disabled(installed)
+    yield from judge_disabled(installed)
     if case.plan is None:
         watched = (
             [".".join(filter(None, (case.schema, table))) for table in _watched(case)]
             if _sees_triggers(case)
             else []
         )
-        yield from findings.judge_without_plan(installed, watched, reason)
+        yield from judge_without_plan(installed, watched, reason)
         with (
             suppress(EventlogError),
             as_database_errors(case.connection),
             case.connection.begin_nested(),
         ):
             recorded = unlike_recorded(case.log, case.config)
-            yield from findings.judge_recorded(recorded)
+            yield from judge_recorded(recorded)
     else:
-        yield from findings.judge_plan(case.plan, installed)
+        yield from judge_plan(case.plan, installed)
 
 
 def _due(case: Case) -> Iterator[Finding]:
@@ -500,7 +541,7 @@ def _due(case: Case) -> Iterator[Finding]:
     if not case.log.lacking([(Part.RESYNC, Right.SELECT)]):
         names = {cls.name for cls in case.catalog.classes}
         due = [one for one in resync.due_now(case.log) if one.selection.class_name in names]
-        yield from findings.judge_resyncs(due)
+        yield from judge_resyncs(due)
 
 
 def _refused_watches(case: Case) -> Iterator[Finding]:
@@ -513,7 +554,7 @@ def _refused_watches(case: Case) -> Iterator[Finding]:
     declared = declared_triggers(
         case.database, case.catalog, watches, reflect, case.catalog.unavailable
     )
-    yield from findings.judge_refused(declared.refusals)
+    yield from judge_refused(declared.refusals)
 
 
 def _sees_triggers(case: Case) -> bool:
@@ -539,7 +580,7 @@ def _watched(case: Case) -> list[str]:
 
 def _deferrable(case: Case) -> Iterator[Finding]:
     if case.catalog is not None:
-        yield from findings.judge_deferrable(case.catalog, case.plan)
+        yield from judge_deferrable(case.catalog, case.plan)
 
 
 def _untouched(case: Case) -> Iterator[Finding]:
@@ -552,7 +593,7 @@ def _untouched(case: Case) -> Iterator[Finding]:
         for table in case.ask("without_triggers", str, schema=case.schema, tables=tables)
         if table not in watched
     ]
-    yield from findings.judge_untouched(bare, case.config.database.tables is not None)
+    yield from judge_untouched(bare, case.config.database.tables is not None)
 
 
 def _rights_to_apply(case: Case) -> Iterator[Finding]:
@@ -580,9 +621,7 @@ def _without_record_id(case: Case) -> Iterator[Finding]:
     except LogTableError as refused:
         yield doctor.error("record_id_range", str(refused))
     rows, _, checked = case.ask_one("without_record_id", questions.row, limit=case.limits.rows)
-    yield from findings.judge_record_ids(
-        rows, checked, case.log_name, case.column("record_id"), case.limits
-    )
+    yield from judge_record_ids(rows, checked, case.log_name, case.column("record_id"), case.limits)
 
 
 def _in_flight(case: Case) -> Iterator[Finding]:
@@ -594,7 +633,7 @@ def _in_flight(case: Case) -> Iterator[Finding]:
     oldest = min((delivery.number for delivery in case.deliveries), default=None)
     seconds = None if oldest is None else case.ask_one("inflight", float, delivery=oldest)
     rows = len(recorded_ids(case.deliveries))
-    yield from findings.judge_in_flight(
+    yield from judge_in_flight(
         events, rows, seconds, is_at_work(case.log, ledger.consumer), case.limits
     )
 
@@ -608,11 +647,11 @@ def _consumers(case: Case) -> Iterator[Finding]:
     following = next_unused(case.log) if found else None
     raised = raised_at(read_epoch(case.log).epoch) if found else None
     for one in found:
-        yield from findings.judge_consumer(
+        yield from judge_consumer(
             one.name, one.rows_behind, one.still_seconds, one.runs, case.limits
         )
-        yield from findings.judge_beyond(one.name, one.done_top, following)
-        yield from findings.judge_before_epoch(one.name, one.begun, raised)
+        yield from judge_beyond(one.name, one.done_top, following)
+        yield from judge_before_epoch(one.name, one.begun, raised)
     if name is None:
         return
     try:
@@ -621,9 +660,7 @@ def _consumers(case: Case) -> Iterator[Finding]:
         yield Finding("consumers_unsupported", "error", str(refused), ())
         return
     own = next((one for one in found if one.name == name), None)
-    yield from findings.judge_own_consumer(
-        name, None if own is None else (own.rows_behind, own.runs)
-    )
+    yield from judge_own_consumer(name, None if own is None else (own.rows_behind, own.runs))
 
 
 def _queue(case: Case) -> Iterator[Finding]:
@@ -631,7 +668,7 @@ def _queue(case: Case) -> Iterator[Finding]:
     if case.consumer is not None:
         return
     queue = log.queue(settings.event_time_zone)
-    yield from findings.judge_queue(queue, log.is_locked(), settings.publisher_disabled)
+    yield from judge_queue(queue, log.is_locked(), settings.publisher_disabled)
 
 
 def _loopback(case: Case) -> Iterator[Finding]:
@@ -645,9 +682,7 @@ def _loopback(case: Case) -> Iterator[Finding]:
     )
     if not rows:
         return
-    which = (
-        f"{findings.at_least(rows, checked, case.limits)} of status N (from record_id {first} on)"
-    )
+    which = f"{at_least(rows, checked, case.limits)} of status N (from record_id {first} on)"
     text = f"{which} made by {user!r}, the publisher's own user: "
     if case.options.leave_loopback:
         yield Finding(
@@ -678,13 +713,13 @@ def _event_time(case: Case) -> Iterator[Finding]:
         yield Finding("event_time", "warning", utc_anyway(case.log), ())
     if settings.handle_future_events:
         waiting = case.log.not_due(now, limits.rows)
-        yield from findings.judge_due(waiting, limits)
+        yield from judge_due(waiting, limits)
     else:
         newest = case.ask("ahead", questions.row, now=now, sample=limits.sample)
         table = case.log.table
         zone = table.zone_of_times(settings.event_time_zone)
         is_utc = table.writes_utc or are_utc(case.db, table)
-        yield from findings.judge_event_time(newest, zone, limits, is_utc=is_utc)
+        yield from doctor.judge_event_time(newest, zone, limits, is_utc=is_utc)
 
 
 def _invalid_rows(case: Case) -> Iterator[Finding]:
@@ -696,7 +731,7 @@ def _invalid_rows(case: Case) -> Iterator[Finding]:
     window = case.log.read_window(undone)
     rows_n = counted_rows(list(queue_rows(window)), recorded_ids(case.deliveries))
     invalid = check_rows(rows_n, case.catalog, options.driver_user).invalid
-    yield from findings.judge_invalid_rows(
+    yield from judge_invalid_rows(
         invalid, len(window), len(window) == limit, case.limits, ledger.consumer
     )
 
@@ -704,7 +739,7 @@ def _invalid_rows(case: Case) -> Iterator[Finding]:
 def _keys(case: Case) -> Iterator[Finding]:
     if case.catalog is not None:
         keys = case.ask("spelled_keys", questions.row, sample=case.limits.sample)
-        yield from findings.judge_keys(keys, case.catalog, case.limits)
+        yield from judge_keys(keys, case.catalog, case.limits)
 
 
 def _gone(case: Case) -> Iterator[Finding]:
@@ -720,15 +755,13 @@ def _gone(case: Case) -> Iterator[Finding]:
         [(max(1, newest - case.limits.rows + 1), newest)],
         ("record_id", "event_type", "table_name", "table_key"),
     )
-    for object_class, (existing, gone) in findings.logged_objects(rows, case.catalog).items():
+    for object_class, (existing, gone) in logged_objects(rows, case.catalog).items():
         keys = list(dict.fromkeys([*existing, *gone]))
         there = case.db.query_back(case.catalog.schema, object_class, keys, ())
-        yield from findings.judge_gone(
+        yield from judge_gone(
             object_class.name, [key for key in existing if key not in there], case.limits
         )
-        yield from findings.judge_kept(
-            object_class.name, [key for key in gone if key in there], case.limits
-        )
+        yield from judge_kept(object_class.name, [key for key in gone if key in there], case.limits)
 
 
 def _size(case: Case) -> Iterator[Finding]:
@@ -815,15 +848,15 @@ SESSION_CHECKS: Final[Checks] = {
 LOG_CHECKS: Final[Checks] = {
     "the rights on the log": _rights,
     "the revision of the log": _revision,
-    "the lock of the log": lambda case: findings.judge_lock(case.log.lock_holder(), str(case.log)),
+    "the lock of the log": lambda case: judge_lock(case.log.lock_holder(), str(case.log)),
     "the indexes of the log": _indexes,
-    "the sequence of record_id": lambda case: findings.judge_numberings(
+    "the sequence of record_id": lambda case: judge_numberings(
         case.ask("numberings", questions.Numbering),
         case.log.table.column("record_id"),
         must_be_known="concurrent_writers" in case.dialect.capabilities,
     ),
     "old snapshots": lambda case: doctor.judge_snapshots(_snapshots(case), case.limits),
-    "dead rows": lambda case: findings.judge_storage(
+    "dead rows": lambda case: judge_storage(
         case.ask("storage", doctor.TableStorage), _snapshots(case), case.limits
     ),
     "the size of the log": _size,
@@ -839,10 +872,10 @@ LOG_CHECKS: Final[Checks] = {
     "the right to read back": _unreadable,
     "installed triggers": _plan,
     "what the triggers have not logged": _due,
-    "tables that triggers refer to": lambda case: findings.judge_broken(
+    "tables that triggers refer to": lambda case: judge_broken(
         case.ask("broken_triggers", questions.row)
     ),
-    "triggers of partitions": lambda case: findings.judge_partitions(
+    "triggers of partitions": lambda case: judge_partitions(
         case.ask("partition_triggers", questions.row)
     ),
     "keys with deferred checks": _deferrable,
@@ -860,9 +893,7 @@ def _statuses(case: Case) -> Iterator[Finding]:
         ids = sorted(row for row, entry in entries.items() if entry.code == SKIPPED)
         rows = case.log.read_columns(to_ranges(ids), ("record_id", "status")) if ids else []
         skipped = {int(record_id): unpadded(status) for record_id, status in rows}
-    yield from findings.judge_statuses(
-        statuses, case.log_name, case.column("status"), case.limits, skipped
-    )
+    yield from judge_statuses(statuses, case.log_name, case.column("status"), case.limits, skipped)
 
 
 ROW_CHECKS: Final[Checks] = {

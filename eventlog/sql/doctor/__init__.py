@@ -4,8 +4,8 @@
 The questions are the named statements of the file ``doctor.sql`` of each dialect, and the functions
 of ``Dialect.answers`` for those that SQL alone cannot answer. If a database has neither for a
 question, that question is left out. Each ``judge_`` function makes findings from answers, without
-input or output: in this module about the session and its rights, in ``findings`` about the log, its
-triggers and its rows. ``publisher.inspect.doctor`` has the table of checks, which connects
+input or output: in this module about the session, its rights and its clock, in the other modules by
+the groups of ``codes``. ``publisher.inspect.doctor`` has the table of checks, which connects
 questions and ``judge_`` functions.
 """
 
@@ -394,3 +394,21 @@ def judge_snapshots(snapshots: Iterable[HeldSnapshot], limits: Limits) -> Iterat
             "then cannot be removed",
             one.fix,
         )
+
+
+def judge_event_time(
+    newest: Answer, event_time_zone: str, limits: Limits, *, is_utc: bool
+) -> Iterator[Finding]:
+    """Judge event_time, which should not be ahead of the database's clock. With ``is_utc`` the
+    option ``event_time_zone`` has no effect on the log.
+    """
+    other = "local" if event_time_zone == "utc" else "utc"
+    setting = "" if is_utc else f'set event_time_zone = "{other}" in [publisher], or '
+    for record_id, event_time, seconds in newest:
+        if seconds > limits.event_time:
+            yield warning(
+                "event_time",
+                f"row {record_id} has event_time {event_time}, {age(seconds)} ahead of the "
+                f"database's clock ({event_time_zone}): it is probably in another time zone",
+                f"{setting}correct the trigger that writes it",
+            )

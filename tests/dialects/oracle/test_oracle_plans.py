@@ -19,7 +19,7 @@ from eventlog.model import LogRow
 from eventlog.sql.dialects.oracle import DIALECT, session
 from eventlog.sql.dialects.oracle.script import ddl_lock_timeout, disabled
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers, create_functions
-from eventlog.sql.doctor import findings
+from eventlog.sql.doctor.log import judge_indexes
 from eventlog.sql.port.driver_errors import load_dialect
 from eventlog.sql.port.log_operations import Window
 from eventlog.sql.triggers import Action, TriggerPlan
@@ -490,9 +490,7 @@ def test_the_index_of_the_queue_is_the_one_that_the_statements_look_for(
     ]
     rows = [*columns, ("NEW", 1, "SYS_NC00011$", key)] if key else columns
     answers = session.ANSWERS["indexes"](conn(rows), LOG)
-    found = list(
-        findings.judge_indexes(answers, LOG, DIALECT.quote, ["CREATE ..."], [], by_expression=True)
-    )
+    found = list(judge_indexes(answers, LOG, DIALECT.quote, ["CREATE ..."], [], by_expression=True))
     assert [one.code for one in found] == ["index_missing"] * said
 
 

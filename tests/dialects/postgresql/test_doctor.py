@@ -16,7 +16,8 @@ from eventlog.exit_codes import ExitCode
 from eventlog.publisher.inspect import doctor as publisher_doctor
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.doctor import HeldSnapshot, findings
+from eventlog.sql.doctor import HeldSnapshot
+from eventlog.sql.doctor.log import judge_revision
 from eventlog.sql.port.questions import ask
 
 
@@ -180,9 +181,7 @@ def test_a_log_of_somebody_else_is_upgraded_by_its_internal_tables() -> None:
 
 
 def test_an_older_revision_is_named() -> None:
-    (found,) = findings.judge_revision(
-        ["log_1"], ["internal_2", "log_2"], [], "", "eventlog db upgrade"
-    )
+    (found,) = judge_revision(["log_1"], ["internal_2", "log_2"], [], "", "eventlog db upgrade")
     assert found.text == "the log is at revision log_1; newer revisions exist: internal_2, log_2"
     assert found.fix == ("eventlog db upgrade",)
 

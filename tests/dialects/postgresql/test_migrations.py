@@ -16,7 +16,7 @@ from eventlog.errors import ConfigError, DatabaseError, LogTableError
 from eventlog.sql import migrations
 from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.doctor import findings
+from eventlog.sql.doctor.log import judge_indexes
 from eventlog.sql.log.internal_tables import next_number
 from eventlog.sql.port import questions
 from eventlog.sql.port.log_operations import Window
@@ -190,7 +190,7 @@ def test_no_check_is_compiled_for_the_statements_of_writers_and_the_doctor_takes
     with database.connect() as conn:
         log = locate_log(DIALECT.open(conn), name="eventlog")
         columns = questions.ask(DIALECT.open(conn), "indexes", questions.row, log)
-        assert list(findings.judge_indexes(columns, log, DIALECT.quote, (), ())) == []
+        assert list(judge_indexes(columns, log, DIALECT.quote, (), ())) == []
         found = (
             "SELECT conname FROM pg_constraint WHERE conrelid = 'eventlog'::regclass AND contype "
             "= 'c'"

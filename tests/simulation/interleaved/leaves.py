@@ -60,11 +60,11 @@ class Purge(Process):
         super().lose()
 
     def _will_run(self, place: str) -> None:
-        if not self.holds_log and place.startswith(("_take <", "COMMIT")):
+        if not self.holds_log and place.startswith(("take <", "COMMIT")):
             self.before = self.world.audit.rows()
 
     def _has_run(self, place: str) -> None:
-        if place.startswith("_take <"):
+        if place.startswith("take <"):
             self.holds_log = True
         driver: Any = self.kept.log.connection.connection.driver_connection
         if driver.info.transaction_status == TransactionStatus.IDLE:

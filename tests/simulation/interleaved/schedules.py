@@ -341,13 +341,13 @@ class _DrawingWithLeaves(_Drawing):
         kind = self._chance.random()
         if kind < 0.3:
             steps += [[first, "commit"], ["publisher", "poll", 2]]
-            place = self._chance.choice(["_attach < remove", "_refuse_readers < remove", "COMMIT"])
+            place = self._chance.choice(["attach < remove", "_refuse_readers < remove", "COMMIT"])
             waiting = self._chance.choice([[second, "write", other], ["publisher", "poll", 1]])
             return [*steps, ["purge", "before", place], waiting, ["purge", "poll", 3]]
         if kind < 0.5:  # the next purge has to drop the table
             steps += [[first, "commit"], ["publisher", "poll", 2], ["purge", "before", "COMMIT epoch"]]  # fmt: skip
             return [*steps, ["purge", "run", 1], ["purge", "kill"], ["hand", "set back"]]
-        steps.append(["purge", "before", "_take < remove"])
+        steps.append(["purge", "before", "take < remove"])
         if self._requests and kind < 0.7:
             steps += [["requeue", "start", self._chance.choice(self._requests)]]
             steps += [["requeue", *self._amount()]]

@@ -33,9 +33,9 @@ from eventlog.publisher.context.context import Context, Counters
 from eventlog.publisher.context.used_ids import Published
 from eventlog.publisher.declared.opening import open_context, open_unlocked
 from eventlog.sql import embedded
-from eventlog.sql.dialects.postgresql import leaves
 from eventlog.sql.dialects.postgresql.database import PostgresDatabase
 from eventlog.sql.dialects.postgresql.log_session import LogSession
+from eventlog.sql.dialects.postgresql.partitions import leaf_sql
 from interleaved.stepping import Stepper, sessions_of
 
 OBJECTS = (1, 2, 3)
@@ -277,7 +277,7 @@ def databases(url: str) -> Iterator[Databases]:
         # The clock of the readers is not the server's: the times of rows are not compared with it.
         kept.enter_context(patch.object(Published, "used_by_time", lambda *_: None))
         # The schedule holds whichever session has the lock of the log meanwhile.
-        kept.enter_context(patch.object(leaves, "WAIT", 2))
+        kept.enter_context(patch.object(leaf_sql, "WAIT", 2))
         yield Databases(url, directory, kept)
 
 

@@ -26,9 +26,12 @@ _WRITES = re.compile(
 )
 _WAITS_BRIEFLY = "SET LOCAL lock_timeout"
 _PASSED_OVER = ("fetch", "fetch_fragments", "fetch_chunks", "fetchall", "wrapped")
-_OF_LEAVES = ("_ask", "_run", "_value", "run_as_it_stands")
+_OF_LEAVES = ("ask", "run", "value_of", "run_as_it_stands")
 """They send the statements of others, which change the leaves."""
-_MODULES_OF_LEAVES = ("eventlog.sql.dialects.postgresql.leaves", "eventlog.sql.port.sql_files")
+_MODULES_OF_LEAVES = (
+    "eventlog.sql.dialects.postgresql.partitions.leaf_sql",
+    "eventlog.sql.port.sql_files",
+)
 
 
 class Killed(BaseException):

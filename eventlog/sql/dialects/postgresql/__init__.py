@@ -31,9 +31,9 @@ from eventlog.sql.connect.connection import describe, reason_of
 from eventlog.sql.dialects.postgresql import text
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.dialects.postgresql.database import PROOF, PostgresDatabase
-from eventlog.sql.dialects.postgresql.leaves import PostgresPartitioning
 from eventlog.sql.dialects.postgresql.log_session import OTHER_PLANS
 from eventlog.sql.dialects.postgresql.objects import PostgresObjects
+from eventlog.sql.dialects.postgresql.partitions.leaves import PostgresPartitioning
 from eventlog.sql.dialects.postgresql.session import WAKE, PostgresSessions
 from eventlog.sql.dialects.postgresql.text import adopt, bounds, literal, new_time, quote_function
 from eventlog.sql.log_table import LogTable

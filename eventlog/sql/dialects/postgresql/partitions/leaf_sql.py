@@ -1,0 +1,240 @@
+"""What changes of a partitioned log of PostgreSQL have in common: names, locks, and the statements
+that make a leaf. ``leaves`` describes the CHECKs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
+
+from eventlog.errors import DatabaseError, LogInUse
+from eventlog.sql.dialects.postgresql.log_session import OTHER_PLANS
+from eventlog.sql.log_table import LogTable, cut_name
+from eventlog.sql.port.driver_errors import for_message
+from eventlog.sql.port.leaves import Leaf
+from eventlog.sql.port.sql_files import (
+    literal,
+    qualified,
+    quote_identifier,
+    run_as_it_stands,
+    statements,
+)
+
+if TYPE_CHECKING:
+    from eventlog.sql.port.open_log import OpenLog
+
+
+_SQL: Final = statements(__package__, "leaves.sql")
+WAIT: Final = 20
+"""The milliseconds that a change waits for the lock of the log. Writers that come later wait during
+this time and during the change itself, which takes some milliseconds; so consecutive statements are
+sent together.
+"""
+_LOCK_NOT_AVAILABLE: Final = "55P03"
+_DEADLOCK: Final = "40P01"
+_UNDEFINED_TABLE: Final = "42P01"
+"""The SQLSTATE of a table that another session has dropped: two purges finish the same removal."""
+_MAX_BYTES: Final = 55
+"""The maximum number of bytes of the base of a leaf's name; the names of its indexes are longer."""
+
+
+def table_of(log: LogTable) -> str:
+    """Return the quoted name of the table of a log."""
+    return qualified(log.schema, log.name)
+
+
+def sibling(log: LogTable, name: str) -> str:
+    """Return the quoted name of a relation in the schema of a log."""
+    return qualified(log.schema, name)
+
+
+def columns_of(log: LogTable) -> tuple[str, str]:
+    """Return the quoted names of the columns of record_id and status."""
+    return quote_identifier(log.column("record_id")), quote_identifier(log.column("status"))
+
+
+def _leaf_name(log: LogTable, number: int) -> str:
+    return f"{cut_name(log.name, _MAX_BYTES - len(str(number)))}_{number}"
+
+
+def check_name(log: LogTable) -> str:
+    """Return the name of the CHECK of a leaf."""
+    return log.own_name("chk_{}_leaf")
+
+
+def check_function(log: LogTable) -> str:
+    """Return the quoted name of the function that the CHECKs call."""
+    return qualified(log.schema, log.own_name("proc_{}_leaf"))
+
+
+def drop_function(log: LogTable) -> str:
+    """Return the statement that drops the function of the CHECKs."""
+    # A detached table that somebody keeps may still have the CHECK, which then goes with it.
+    return f"DROP FUNCTION IF EXISTS {check_function(log)}(bigint) CASCADE"
+
+
+def leaf_comment(log: LogTable) -> str:
+    """Return the comment of a leaf, without which no table is dropped."""
+    return f"eventlog: leaf of the log {table_of(log)}"
+
+
+def _number(number: int) -> str:
+    return f"({number:d})::pg_catalog.int8"
+
+
+def ask(log: OpenLog, question: str, **parameters: object) -> list[Any]:
+    """Return the rows of a statement of ``leaves.sql``."""
+    statement = _SQL[question]
+    if ":log" in statement:
+        parameters["log"] = table_of(log.table)
+    return list(log.connection.execute(sa.text(statement), parameters).all())
+
+
+def run(log: OpenLog, statement: str) -> None:
+    """Run a statement without parameters."""
+    run_as_it_stands(log.connection, statement)
+
+
+def value_of(log: OpenLog, statement: str) -> int:
+    """Return the number that a statement without parameters returns."""
+    options = {"no_parameters": True}
+    return int(log.connection.exec_driver_sql(statement, execution_options=options).scalar_one())
+
+
+def owner_of(log: OpenLog) -> str:
+    """Return the quoted owner of a log's table, who also owns the leaves."""
+    return str(ask(log, "owner")[0][0])
+
+
+def deny_others(log: OpenLog, kind: str, name: str) -> None:
+    """Take all rights on a TABLE or SEQUENCE from every role but its owner: those of the default
+    privileges that a new one has, and those of the log that it was.
+    """
+    for (role,) in ask(log, "grantees", name=name):
+        run(log, f"REVOKE ALL ON {kind} {name} FROM {role} CASCADE")
+
+
+def sessions_in_words(sessions: Sequence[Any]) -> list[str]:
+    return [
+        f"prepared transaction {gid!r}"
+        if gid is not None
+        else f"session {pid}, user {user}, application {application!r}"
+        + (f", transaction since {since:%Y-%m-%d %H:%M:%S}" if since else "")
+        for pid, gid, user, application, since in sessions
+    ]
+
+
+@contextmanager
+def changes(log: OpenLog) -> Iterator[None]:
+    """Let the statements of this transaction wait only briefly for a lock, and roll back after an
+    error. Raises LogInUse if another session has a lock.
+    """
+    try:
+        run(log, f"SET LOCAL lock_timeout = '{WAIT}ms'")
+        for plan in OTHER_PLANS:
+            run(log, f"SET LOCAL {plan} = off")
+        yield
+    except DBAPIError as error:
+        state = getattr(error.orig, "sqlstate", None)
+        log.connection.rollback()
+        if state not in (_LOCK_NOT_AVAILABLE, _DEADLOCK, _UNDEFINED_TABLE):
+            raise
+        found = for_message(log.connection, lambda: sessions_in_words(ask(log, "holders"))) or ()
+        log.connection.rollback()
+        by = f" by {'; '.join(found)}" if found else ""
+        raise LogInUse(f"the log {log} is in use{by}") from None
+    except BaseException:
+        log.connection.rollback()
+        raise
+
+
+def take(log: OpenLog) -> None:
+    """Lock the table of a log for this session."""
+    run(log, f"LOCK TABLE ONLY {table_of(log.table)} IN ACCESS EXCLUSIVE MODE")
+
+
+def allow_inserts(log: OpenLog) -> None:
+    """Make the function of the CHECKs true."""
+    run(log, _SQL["function"].format(function=check_function(log.table), condition="true"))
+
+
+def attach(log: OpenLog, leaf: Leaf) -> None:
+    """Attach a leaf, after verifying with the index of its key that it has no row outside of
+    its range.
+    """
+    table, column = (
+        sibling(log.table, leaf.name),
+        quote_identifier(log.table.column("record_id")),
+    )
+    outside, inside = [], ["true"]
+    if leaf.first is not None:
+        outside.append(f"{column} < {leaf.first:d}")
+        inside.append(f"$1 OPERATOR(pg_catalog.>=) {_number(leaf.first)}")
+    if leaf.end is not None:
+        outside.append(f"{column} >= {leaf.end:d}")
+        inside.append(f"$1 OPERATOR(pg_catalog.<) {_number(leaf.end)}")
+    # Each end needs its own index lookup: one index scan cannot find both.
+    looks = [f"EXISTS (SELECT FROM {table} WHERE {condition})" for condition in outside]
+    if looks and value_of(log, f"SELECT {' OR '.join(looks)}"):
+        raise DatabaseError(
+            f"the leaf {leaf.name} of the log {log} has rows outside of its range "
+            f"({' or '.join(outside)}), so nothing was changed. Correct these rows"
+        )
+    first = "MINVALUE" if leaf.first is None else f"{leaf.first:d}"
+    end = "MAXVALUE" if leaf.end is None else f"{leaf.end:d}"
+    function = _SQL["function"].format(
+        function=check_function(log.table), condition=" AND ".join(inside)
+    )
+    attach = (
+        f"ALTER TABLE {table_of(log.table)} ATTACH PARTITION {table} "
+        f"FOR VALUES FROM ({first}) TO ({end})"
+    )
+    run(log, f"{function}; {attach}")
+
+
+def create_leaf(log: OpenLog, name: str, parameters: str) -> None:
+    """Create the table of a leaf, with storage parameters as SQL, and without a range."""
+    table = sibling(log.table, name)
+    run(
+        log,
+        f"CREATE TABLE {table} (LIKE {table_of(log.table)} INCLUDING ALL EXCLUDING IDENTITY "
+        f"EXCLUDING COMMENTS) WITH ({parameters})",
+    )
+    run(log, f"COMMENT ON TABLE {table} IS {literal(leaf_comment(log.table))}")
+    run(log, f"ALTER TABLE {table} OWNER TO {owner_of(log)}")
+    deny_others(log, "TABLE", table)
+
+
+def add_check(log: OpenLog, name: str) -> None:
+    """Add the CHECK to a new, empty leaf, so that its bounds can be changed later without a
+    scan.
+    """
+    column, _ = columns_of(log.table)
+    run(
+        log,
+        f"ALTER TABLE {sibling(log.table, name)} "
+        f"ADD CONSTRAINT {quote_identifier(check_name(log.table))} "
+        f"CHECK ({check_function(log.table)}({column}))",
+    )
+
+
+def drop_check(log: OpenLog, table: str) -> None:
+    """Drop the CHECK of a leaf, if it has one."""
+    check = quote_identifier(check_name(log.table))
+    run(log, f"ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {check}")
+
+
+def free_names(log: OpenLog, first: int, count: int) -> list[str]:
+    """Return names of leaves, numbered from ``first`` on, that no table has. A table that was
+    detached keeps its name.
+    """
+    names = (_leaf_name(log.table, number) for number in itertools.count(first))
+    free = (
+        name for name in names if not ask(log, "has_relation", name=sibling(log.table, name))[0][0]
+    )
+    return list(itertools.islice(free, count))

@@ -1,0 +1,84 @@
+"""The findings of ``doctor`` about consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from eventlog.errors import number_of
+from eventlog.sql.doctor import (
+    Finding,
+    Limits,
+    age,
+    error,
+    info,
+    warning,
+)
+
+
+def judge_consumer(
+    name: str, rows: int, seconds: float, runs: bool, limits: Limits
+) -> Iterator[Finding]:
+    """Judge a consumer that has rows to process and has made no progress for so many seconds."""
+    if rows and seconds > limits.in_flight:
+        why = (
+            "it is running, so its receiver is unavailable or refuses events; see its log"
+            if runs
+            else "it is not running"
+        )
+        yield warning(
+            "consumer_waits",
+            f"consumer {name} has at least {number_of(rows, 'row')} to do and has made no progress "
+            f"for {age(seconds)}: {why}. `eventlog purge` keeps these rows for it",
+            f"run eventlog publish as consumer {name}; or, if nobody needs the consumer: eventlog "
+            f"consumers drop {name}",
+        )
+
+
+def judge_beyond(name: str, top: int, following: int | None) -> Iterator[Finding]:
+    """Judge a consumer that has done rows up to the record_id ``top``, against the numbers of the
+    log.
+
+    ``following`` is the record_id that the next row gets, None = unknown.
+    """
+    if following is not None and top >= following:
+        yield error(
+            "consumer_beyond",
+            f"consumer {name} counts all record_ids up to {top} as done, but the log has used "
+            f"none above {following - 1} yet: the consumer will skip new rows up to {top}",
+            f"eventlog consumers reset {name} --start-from ... (docs/guides/consumers.md describes "
+            "where it begins)",
+        )
+
+
+def judge_before_epoch(name: str, begun: datetime, raised: datetime | None) -> Iterator[Finding]:
+    """Judge a consumer that was registered or reset at ``begun``.
+
+    ``raised`` is the time when the log got its epoch, None = it has no epoch. Both are UTC.
+    """
+    if raised is not None and begun < raised.replace(tzinfo=None):
+        yield info(
+            "consumer_before_epoch",
+            f"consumer {name} began before the log got its epoch, at {raised:%Y-%m-%d %H:%M:%S} "
+            "UTC. If the database was then restored to a state from before the consumer was "
+            "registered or reset, its receiver lacks data",
+            f"if so, empty its receiver and run: eventlog consumers reset {name} --start-from "
+            "snapshot",
+        )
+
+
+def judge_own_consumer(name: str, known: tuple[int, bool] | None) -> Iterator[Finding]:
+    """Judge the configured consumer. ``known`` has its number of rows to process and whether it
+    runs; None if it is not registered.
+    """
+    if known is None:
+        yield info(
+            "consumer_new", f"consumer {name} is not registered yet; its first start registers it"
+        )
+        return
+    rows, runs = known
+    if runs:
+        yield info("queue", f"consumer {name} is running and has {number_of(rows, 'row')} to do")
+    elif rows:
+        text = f"consumer {name} has {number_of(rows, 'row')} to do and is not running"
+        yield warning("no_publisher", text, "eventlog publish")

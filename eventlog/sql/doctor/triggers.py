@@ -1,0 +1,301 @@
+"""The findings of ``doctor`` about classes and triggers."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+from eventlog.core.catalog import Catalog, Database, Table, match_name
+from eventlog.core.catalog.builder import key_columns
+from eventlog.core.options import toml
+from eventlog.sql.doctor import (
+    Finding,
+    LogTrigger,
+    error,
+    info,
+    warning,
+)
+from eventlog.sql.port.database import Answer
+from eventlog.sql.port.sql_files import qualified
+from eventlog.sql.resync import Due
+from eventlog.sql.triggers import TriggerPlan
+from eventlog.sql.triggers.declared import LEAVES_VIEW
+
+
+def judge_classes(
+    database: Database,
+    listed: Collection[str] | None,
+    catalog: Catalog | None,
+    ignore: Collection[str],
+    quote: Callable[[str], str],
+) -> Iterator[Finding]:
+    """Judge unavailable classes, and tables without a key.
+
+    ``listed`` are the configured classes, None = all tables with a key. ``ignore`` are the log and
+    its internal tables. ``catalog`` are the classes, None if they could not be read.
+    """
+    present = {table.name: table for table in database.tables if table.name not in ignore}
+    names = sorted(present) if listed is None else listed
+    children = {} if catalog is None else catalog.log_names
+    for name in names:
+        match = match_name(name, present)
+        if match is None:
+            yield error(
+                "class_missing",
+                f"there is no table or view {name!r} in {database.place}, although it is "
+                "configured",
+                "correct tables or [[watch]] in eventlog.toml; if the table was renamed, add "
+                f"renamed_from = {toml(name)}",
+            )
+            continue
+        is_child = listed is None and match in children
+        if not is_child:
+            yield from _judge_key(
+                present[match], database.schema, quote, is_listed=listed is not None
+            )
+    for name, reason in ({} if catalog is None else catalog.unavailable).items():
+        if name in present and key_columns(present[name]):
+            text = f"{name} cannot be published, and its rows wait: {reason}"
+            yield error("class_unavailable", text, "correct its [[watch]] in eventlog.toml")
+
+
+def _judge_key(
+    table: Table, schema: str | None, quote: Callable[[str], str], *, is_listed: bool
+) -> Iterator[Finding]:
+    """Judge a table or view without a key, which is not a class: an error if it is configured."""
+    sql_name = qualified(schema, table.name, quote)
+    if table.kind == "view":
+        if is_listed and not key_columns(table):
+            yield error(
+                "class_without_key",
+                f"view {table.name} has no column whose name begins with pk_: it is not a class "
+                "and cannot be published",
+                f"ALTER VIEW {sql_name} RENAME COLUMN ... TO pk_...",
+            )
+    elif not table.primary_key:
+        unique = next(iter(table.unique_keys), None)
+        columns = "..." if unique is None else ", ".join(map(quote, unique))
+        finding = error if is_listed else info
+        yield finding(
+            "class_without_key",
+            f"table {table.name} has no primary key: it is not a class, "
+            "and its changes are not published",
+            f"ALTER TABLE {sql_name} ADD PRIMARY KEY ({columns})",
+        )
+
+
+def judge_child_values(catalog: Catalog, format: str) -> Iterator[Finding]:
+    """Judge child tables for a format whose events are rows of one table."""
+    for cls in catalog.classes:
+        for child in cls.children:
+            name, attribute = child.table.name, child.attribute.name
+            exclude = (
+                f"exclude = [{toml(attribute)}] in the [[watch]] of {cls.name}, then: eventlog "
+                "triggers apply"
+            )
+            watch = f"[[watch]] with table = {toml(name)}, then: eventlog triggers apply"
+            yield error(
+                "child_values",
+                f"in the format {format} an event is a row of one table: an event with values of "
+                f"{name}, the child table of {cls.name}, becomes E",
+                *(
+                    (watch, exclude)
+                    if child.table.primary_key
+                    else (f"add a primary key to {name}, and a {watch}", exclude)
+                ),
+            )
+
+
+def judge_unwritable(sentences: Iterable[str]) -> Iterator[Finding]:
+    """Judge classes that the format cannot write; each sentence names one, with the error."""
+    for sentence in sentences:
+        yield error(
+            "class_unwritable",
+            f"{sentence}. None of its changes can be sent",
+            "leave the column out by `exclude` in its [[watch]], or choose another format or "
+            "another option of it",
+        )
+
+
+def judge_deferrable(catalog: Catalog, plan: TriggerPlan | None) -> Iterator[Finding]:
+    """Judge deferrable keys (spec/triggers.md 7.1), unless the plan warns of them."""
+    sentences = (
+        [] if plan is None else [sentence for sentence in plan.warnings if "DEFERRABLE" in sentence]
+    )
+    for cls in catalog.classes:
+        if cls.table.key_deferrable and not any(cls.name in sentence for sentence in sentences):
+            yield warning(
+                "deferrable_key",
+                f"the primary key of {cls.name} is DEFERRABLE: if its check is deferred to commit, "
+                "two sessions' changes of one key may be sent in the wrong order",
+                f"make the primary key of {cls.name} NOT DEFERRABLE, unless statements rely on "
+                "shifting its keys",
+            )
+
+
+def judge_refused(refused: Iterable[str]) -> Iterator[Finding]:
+    """Judge watches that are impossible: no user can create triggers for them."""
+    for sentence in refused:
+        yield error(
+            "watch_refused", f"its triggers stay as they are: {sentence}", "eventlog triggers plan"
+        )
+
+
+def judge_resyncs(due: Iterable[Due]) -> Iterator[Finding]:
+    """Judge changes that no trigger has logged and no resync has sent since."""
+    for one in due:
+        text = f"receivers may have stale data for class {one.selection.class_name}: {one.reason}"
+        yield warning("resync_due", text, one.command)
+
+
+def judge_plan(plan: TriggerPlan, installed: Iterable[LogTrigger]) -> Iterator[Finding]:
+    """Judge the triggers against the declared ones. A disabled trigger is a separate finding."""
+    disabled: defaultdict[str, list[str]] = defaultdict(list)
+    for trigger in installed:
+        if not trigger.enabled:
+            disabled[trigger.table].append(trigger.trigger)
+    fix = ("eventlog triggers plan", "eventlog triggers apply")
+    for action in plan.faults:
+        if action.kind == "create":
+            text = (
+                f"{action.table}: {action.reason}; its changes are not captured until triggers "
+                "exist"
+            )
+            yield error("trigger_missing", text, *fix)
+        elif action.kind == "resync":
+            text = (
+                f"not captured: {action.reason}; `triggers apply` prints the resync that sends it"
+            )
+            yield warning("trigger_drifted", text, *fix)
+        elif action.kind == "drop":
+            yield warning("trigger_orphaned", f"triggers of {action.table}: {action.reason}", *fix)
+        else:
+            off = [f"trigger {name} " for name in disabled.get(action.table, ())]
+            reasons = [
+                reason
+                for reason in action.reason.split("; ")
+                if not any(name in reason for name in off)
+            ]
+            if reasons:
+                text = f"triggers of {action.table} are not as declared: {'; '.join(reasons)}"
+                finding = (
+                    error if any(reason.endswith("is missing") for reason in reasons) else warning
+                )
+                yield finding("trigger_drifted", text, *fix)
+    yield from judge_refused(plan.refused)
+    for sentence in plan.warnings:
+        code = "deferrable_key" if "DEFERRABLE" in sentence else "trigger_warning"
+        if LEAVES_VIEW in sentence:
+            command = sentence.partition("`")[2].rpartition("`")[0]
+            yield warning("view_deletes", sentence, command)
+        else:
+            yield warning(code, sentence, "eventlog triggers plan")
+    for sentence in plan.not_captured:
+        yield info("not_captured", f"not captured: {sentence}")
+
+
+def judge_disabled(installed: Iterable[LogTrigger]) -> Iterator[Finding]:
+    """Judge the disabled triggers of the log."""
+    for trigger in installed:
+        if not trigger.enabled:
+            yield error(
+                "trigger_disabled",
+                f"trigger {trigger.trigger} of {trigger.table} is disabled: the changes that it "
+                "should log are not captured",
+                trigger.fix,
+            )
+
+
+def judge_without_plan(
+    installed: Iterable[LogTrigger], watched: Iterable[str], reason: str
+) -> Iterator[Finding]:
+    """Judge triggers without a plan.
+
+    ``watched`` are the tables, as ``schema.table``, that need triggers.
+    """
+    tables = {trigger.table for trigger in installed}
+    yield info(
+        "triggers_not_compared",
+        f"the triggers could not be compared with the declared ones: {reason}",
+        "run eventlog doctor as the owner of the watched tables",
+    )
+    for table in watched:
+        if table not in tables:
+            yield error(
+                "trigger_missing",
+                f"{table} is watched, but has no triggers: its changes are not captured",
+                "eventlog triggers apply",
+            )
+
+
+def judge_recorded(sentences: Iterable[str]) -> Iterator[Finding]:
+    """Judge tables that have changed since `triggers apply` recorded them."""
+    for sentence in sentences:
+        text = f"triggers are not as declared: {sentence}"
+        yield warning("trigger_drifted", text, "eventlog triggers apply")
+
+
+def judge_orphans(orphans: Answer) -> Iterator[Finding]:
+    """Judge triggers whose log does not exist: they make the application's statements fail. There
+    is one finding per log.
+
+    Each of ``orphans`` has table, trigger, log, and the SQL that drops the trigger.
+    """
+    by_log: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for table, _, log, fix in orphans:
+        by_log[log][table].append(fix)
+    for log, tables in by_log.items():
+        triggers = sum(map(len, tables.values()))
+        many = "1 trigger still writes" if triggers == 1 else f"{triggers:,} triggers still write"
+        yield error(
+            "trigger_orphaned",
+            f"the log {log} does not exist, but {many} to it: every write to {', '.join(tables)} "
+            "fails",
+            "eventlog db upgrade (recreates the log; if it was dropped by hand, the command prints "
+            "what to do first)",
+            *(
+                f"{'or ' if number == 0 else ''}{'; '.join(fixes)}"
+                for number, fixes in enumerate(tables.values())
+            ),
+        )
+
+
+def judge_broken(triggers: Answer) -> Iterator[Finding]:
+    """Judge triggers that refer to a missing table: they make the application's statements fail.
+    There is one finding per table.
+
+    Each of ``triggers`` has the table that they are on, the missing one, and the SQL that drops
+    them.
+    """
+    for table, gone, fix in triggers:
+        yield error(
+            "trigger_broken",
+            f"triggers on {table} refer to {gone}, which does not exist: every write to {table} "
+            "fails, and so does every ALTER TABLE ... RENAME in this database",
+            f"recreate {gone}, or remove it from eventlog.toml and run `eventlog triggers apply`",
+            f"or {fix}",
+        )
+
+
+def judge_partitions(triggers: Answer) -> Iterator[Finding]:
+    """Judge partitions whose changes are not logged, since a trigger of their table is missing
+    there or disabled.
+    """
+    for table, partition, trigger, state, fix in triggers:
+        yield error(
+            "partition_trigger",
+            f"trigger {trigger} of {table} is {state} on its partition {partition}: changes in "
+            "that partition are not captured",
+            fix,
+        )
+
+
+def judge_untouched(tables: Iterable[str], listed: bool) -> Iterator[Finding]:
+    """Judge classes whose tables have no trigger at all."""
+    finding = warning if listed else info
+    for name in tables:
+        yield finding(
+            "trigger_missing",
+            f"class {name} has no trigger of any kind: its changes are not logged",
+            f'add [[watch]] with table = "{name}" to eventlog.toml, then: eventlog triggers apply',
+        )
