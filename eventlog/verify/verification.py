@@ -15,7 +15,7 @@ from datetime import datetime
 from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from eventlog.core.catalog import Attribute, ObjectClass
 from eventlog.core.clock import monotonic, sleep
@@ -68,6 +68,18 @@ does not exist there.
 """
 
 
+_Rows: TypeAlias = Sequence[tuple[Any, ...]]
+"""Objects: the values of the key, then the texts of the attributes (``ReadRange``)."""
+_NO_ROWS: Final[_Rows] = ()
+
+K = TypeVar("K")
+R = TypeVar("R")
+
+
+def _always(_: object) -> bool:
+    return True
+
+
 class Progress(NamedTuple):
     """The progress of a verification, from which it can continue after a stop."""
 
@@ -107,6 +119,20 @@ class _Ranges(NamedTuple):
     def text_of(self, key: KeyValues | None) -> str | None:
         """Return the canonical key of a bound; None = no bound."""
         return None if key is None else self.keys.text_of(key)
+
+    def source_reader(
+        self, behind: KeyValues | None, last: KeyValues | None, size: int, there: _Rows
+    ) -> Callable[[], _Rows]:
+        """Return the function that reads the objects of the source between two keys, or those of
+        the rows of the target.
+        """
+        if self.lookups is None:
+            return partial(self.read_source, behind, last, size)
+        return partial(self.lookups.find_in_source, [row[: self.keys.width] for row in there])
+
+    def ends(self, last: KeyValues | None, size: int, here: _Rows) -> bool:
+        """Return True if these objects of the source are the last ones up to a key."""
+        return len(here) < size or here[-1][: self.keys.width] == last
 
 
 class _Lookups(NamedTuple):
@@ -170,12 +196,10 @@ class Verification:
             if source.ranges is None:
                 self.walk(source, reached)
                 self._find_surplus(source)
-            elif (lookups := source.ranges.lookups) is None:
-                self._walk_ranges(source, source.ranges, reached)
             else:
-                if reached is None:
-                    self._find_missing(source, source.ranges, lookups)
-                self._walk_target(source, source.ranges, lookups, reached)
+                if source.ranges.lookups is not None and reached is None:
+                    self._find_missing(source, source.ranges, source.ranges.lookups)
+                self._walk_ranges(source, source.ranges, reached)
         self.wait(classes)
         self._end()
 
@@ -213,8 +237,9 @@ class Verification:
     # --- the first round ---
 
     def _walk_ranges(self, source: _ClassSource, ranges: _Ranges, reached: str | None) -> None:
-        """Compare all objects of a class that the source or the target has, after a key. Both are
-        read once. Only the databases compare keys, since their order may be that of a collation.
+        """Compare all objects of a class that the target has, after a key, and without ``lookups``
+        also those that only the source has. Only the databases compare keys, since their order may
+        be that of a collation.
         """
         log, size, width = self.context.log, self.options.batch, ranges.keys.width
         behind = None if reached is None else ranges.keys.values_of(reached)
@@ -230,16 +255,19 @@ class Verification:
             number += 1
             if number & (number - 1) == 0:  # finds a cycle of any length
                 earlier = behind
-            there: Sequence[tuple[Any, ...]] = ranges.read_target(behind, None, size)
+            there: _Rows = ranges.read_target(behind, None, size)
             last = there[-1][:width] if len(there) == size else None
+            if ranges.lookups is not None and self.motion.has_waiting:
+                there = [row for _, row in self._not_waiting(source, ranges, there)]
             is_read = False
             while not is_read:
-                try:
-                    here, is_last, forget = self._read_range(ranges, behind, last)
-                except SnapshotOutdated as error:
-                    self._leave_out(source, error, *map(ranges.text_of, (behind, last)))
-                    here, is_last, is_read = [], True, True
-                else:
+                here, is_last, is_read = _NO_ROWS, True, True
+                read = ranges.source_reader(behind, last, size, there)
+                ends = partial(ranges.ends, last, size)
+                bounds = ranges.text_of(behind), ranges.text_of(last)
+                if (found := self._read_source(source, bounds, read, ends)) is not None:
+                    here, forget = found
+                    is_last = ends(here)
                     there = self._judge_rows(source, ranges, here, there)
                     if is_last:
                         self._judge_surplus(source, ranges, there)
@@ -253,50 +281,23 @@ class Verification:
                     self._save(source, ranges.keys.text_of(behind))
                 self._pace(len(here))
 
-    def _read_range(
-        self, ranges: _Ranges, behind: KeyValues | None, last: KeyValues | None
-    ) -> tuple[Sequence[tuple[Any, ...]], bool, Callable[[], None]]:
-        """Read objects of the source. Return them, whether they are the last ones of the range, and
-        a function that forgets the rows that are done by then.
-        """
-        size, width = self.options.batch, ranges.keys.width
-
-        def read() -> tuple[Sequence[tuple[Any, ...]], bool, Callable[[], None]]:
-            self.undone.read_new()
-            here = ranges.read_source(behind, last, size)
-            is_last = len(here) < size or here[-1][:width] == last
-            # The rest of the target's rows was read before, and needs the rows that were done then.
-            return here, is_last, self._read_done() if is_last else _nothing
-
-        return self.snapshots.read(read)
-
     def _find_missing(self, source: _ClassSource, ranges: _Ranges, lookups: _Lookups) -> None:
         """Find the objects of a class that only the source has."""
-        size, width, behind = self.options.batch, ranges.keys.width, None
-        is_last = False
+        size, width, behind, is_last = self.options.batch, ranges.keys.width, None, False
         while not is_last:
-            try:
-                keys = self.snapshots.read(partial(lookups.read_source_keys, behind, None, size))
-            except SnapshotOutdated as error:
-                self._leave_out(source, error, ranges.text_of(behind), None)
+            page = partial(lookups.read_source_keys, behind, None, size)
+            keys = self._read_keys(source, ranges.text_of(behind), page)
+            if not keys:
                 return
-            is_last = len(keys) < size
+            is_last, before, behind = len(keys) < size, behind, keys[-1]
             present = lookups.present_in_target(keys)
             missing = [key for key in keys if key not in present]
-
-            def read(
-                missing: Sequence[KeyValues] = missing,
-            ) -> tuple[Sequence[tuple[Any, ...]], Callable[[], None]]:
-                self.undone.read_new()
-                return lookups.find_in_source(missing), self._read_done()
-
-            try:
-                rows, forget = self.snapshots.read(read)
-            except SnapshotOutdated as error:
-                self._leave_out(source, error, *map(ranges.text_of, (behind, keys[-1])))
-            else:
+            bounds = ranges.text_of(before), ranges.text_of(behind)
+            read = partial(lookups.find_in_source, missing)
+            if (found := self._read_source(source, bounds, read)) is not None:
+                rows, forget = found
                 # A receiver may remove an object for a moment while it applies a change, so that
-                # ``_walk_target`` does not see it.
+                # ``_walk_ranges`` does not see it.
                 self._held(source.cls.name, list(map(ranges.keys.text_of, keys)))
                 self._judge(
                     source,
@@ -306,54 +307,23 @@ class Verification:
                     ],
                 )
                 forget()
-            behind = keys[-1] if keys else behind
             self._pace(0, keys=len(keys))
 
     def _not_waiting(
-        self, source: _ClassSource, ranges: _Ranges, rows: Sequence[tuple[Any, ...]]
+        self, source: _ClassSource, ranges: _Ranges, rows: _Rows
     ) -> list[tuple[str, tuple[Any, ...]]]:
         """Return those of the rows, with their keys, that no later round compares."""
         named = [(ranges.keys.text_of(row), row) for row in rows]
         waiting = self.motion.waiting(source.cls.name, [key for key, _ in named])
         return [(key, row) for key, row in named if key not in waiting]
 
-    def _walk_target(
-        self, source: _ClassSource, ranges: _Ranges, lookups: _Lookups, reached: str | None
-    ) -> None:
-        """Compare all objects of a class that the target has, after a key."""
-        size, width = self.options.batch, ranges.keys.width
-        behind = None if reached is None else ranges.keys.values_of(reached)
-        while there := ranges.read_target(behind, None, size):
-            is_last, before, behind = len(there) < size, behind, there[-1][:width]
-            if self.motion.has_waiting:
-                there = [row for _, row in self._not_waiting(source, ranges, there)]
-
-            def read(
-                keys: Sequence[KeyValues] = [row[:width] for row in there],
-            ) -> tuple[Sequence[tuple[Any, ...]], Callable[[], None]]:
-                self.undone.read_new()
-                return lookups.find_in_source(keys), self._read_done()
-
-            try:
-                here, forget = self.snapshots.read(read)
-            except SnapshotOutdated as error:
-                self._leave_out(source, error, *map(ranges.text_of, (before, behind)))
-                here = []
-            else:
-                self._judge_surplus(source, ranges, self._judge_rows(source, ranges, here, there))
-                forget()
-            self._save(source, ranges.keys.text_of(behind))
-            self._pace(len(here))
-            if is_last:
-                return
-
     def _judge_rows(
         self,
         source: _ClassSource,
         ranges: _Ranges,
-        here: Sequence[tuple[Any, ...]],
-        there: Sequence[tuple[Any, ...]],
-    ) -> Sequence[tuple[Any, ...]]:
+        here: _Rows,
+        there: _Rows,
+    ) -> _Rows:
         """Decide objects of the source, and return the rows of the target that are of none of them.
         An object is equal if its key and all texts are equal; only other objects are compared
         column by column.
@@ -399,23 +369,17 @@ class Verification:
 
     def walk(self, source: _ClassSource, reached: str | None) -> None:
         """Compare all objects of a class that the source has, after a key."""
-        log, size = self.context.log, self.options.batch
-        is_last = False
+        log, size, is_last = self.context.log, self.options.batch, False
         while not is_last:
-            try:
-                keys = self.snapshots.read(partial(log.keys_after, source.walk, reached, size))
-            except SnapshotOutdated as error:
-                self._leave_out(source, error, reached, None)
-                return
+            page = partial(log.keys_after, source.walk, reached, size)
+            keys = self._read_keys(source, reached, page)
             if not keys:
                 return
             is_last = len(keys) < size
             there = self.target.rows(source.cls, keys)
-            try:
-                here, forget = self._read_objects(source, keys)
-            except SnapshotOutdated as error:
-                self._leave_out(source, error, reached, keys[-1])
-            else:
+            read = self._reader_of(source, keys, source.comparison.attributes)
+            if (found := self._read_source(source, (reached, keys[-1]), read)) is not None:
+                here, forget = found
                 self._judge(source, [(key, here.get(key), there.get(key)) for key in keys])
                 forget()
             reached = keys[-1]
@@ -427,11 +391,9 @@ class Verification:
         before = None
         with closing(self.target.other_keys(source.cls, self.options.batch)) as parts:
             for keys in parts:
-                try:
-                    here, forget = self._read_objects(source, keys, attributes=())
-                except SnapshotOutdated as error:
-                    self._leave_out(source, error, before, keys[-1])
-                else:
+                read = self._reader_of(source, keys, ())
+                if (found := self._read_source(source, (before, keys[-1]), read)) is not None:
+                    here, forget = found
                     waiting = self.motion.waiting(source.cls.name, keys)
                     surplus = [key for key in keys if key not in here and key not in waiting]
                     self._judge(source, [(key, None, {}) for key in surplus])
@@ -439,24 +401,54 @@ class Verification:
                 before = keys[-1]
                 self._pace(0)
 
-    def _read_objects(
+    def _reader_of(
+        self, source: _ClassSource, keys: Sequence[str], attributes: Sequence[Attribute]
+    ) -> Callable[[], Mapping[str, Mapping[str, Texts]]]:
+        """Return the function that reads objects of the source by their keys, and returns them by
+        key.
+        """
+        valid = [key for key in keys if source.cls.has_key(key)]
+        return partial(self.context.existing, source.cls, valid, attributes)
+
+    def _read_keys(
+        self, source: _ClassSource, after: str | None, read: Callable[[], list[K]]
+    ) -> list[K]:
+        """Return the next keys of the source, none if there is no further one, or if the database
+        snapshot was not proven: then all after a key are not compared.
+        """
+        try:
+            return self.snapshots.read(read)
+        except SnapshotOutdated as error:
+            self._leave_out(source, error, after, None)
+            return []
+
+    def _read_source(
         self,
         source: _ClassSource,
-        keys: Sequence[str],
-        attributes: Sequence[Attribute] | None = None,
-    ) -> tuple[Mapping[str, Mapping[str, Texts]], Callable[[], None]]:
-        """Read objects of the source by their keys; ``attributes`` None = those that are compared.
-        Return them by key, and a function that forgets the rows that are done by then.
+        bounds: tuple[str | None, str | None],
+        read: Callable[[], R],
+        is_whole: Callable[[R], bool] = _always,
+    ) -> tuple[R, Callable[[], None]] | None:
+        """Read objects of the source, and the rows outside D, on one database snapshot. Return the
+        objects, and a function that forgets the rows that are done by then; None if the snapshot
+        was not proven, so that the range of keys is not compared: after the first, through the
+        second of the ``bounds``.
+
+        ``is_whole`` = all objects that were read from the target with them have been read now. The
+        rest needs the rows that were done when the target was read.
         """
-        read_attributes = source.comparison.attributes if attributes is None else attributes
-        valid = [key for key in keys if source.cls.has_key(key)]
+        try:
+            return self.snapshots.read(partial(self._read_with_rows, read, is_whole))
+        except SnapshotOutdated as error:
+            self._leave_out(source, error, *bounds)
+            return None
 
-        def read() -> tuple[Mapping[str, Mapping[str, Texts]], Callable[[], None]]:
-            self.undone.read_new()
-            here = self.context.existing(source.cls, valid, read_attributes)
-            return here, self._read_done()
-
-        return self.snapshots.read(read)
+    def _read_with_rows(
+        self, read: Callable[[], R], is_whole: Callable[[R], bool]
+    ) -> tuple[R, Callable[[], None]]:
+        self.undone.read_new()
+        here = read()
+        return here, self._read_done() if is_whole(here) else _nothing
 
     def _judge(self, source: _ClassSource, objects: Sequence[_Read]) -> None:
         """Decide objects that can be decided. A difference counts only when a second check finds
@@ -595,7 +587,8 @@ class Verification:
     def _compare_again(self, class_name: str, keys: Sequence[str]) -> None:
         source = self._sources[class_name]
         there = self.target.rows(source.cls, keys)
-        here, forget = self._read_objects(source, keys)
+        read = self._reader_of(source, keys, source.comparison.attributes)
+        here, forget = self.snapshots.read(partial(self._read_with_rows, read, _always))
         self._judge(source, [(key, here.get(key), there.get(key)) for key in keys])
         forget()
 
