@@ -2,9 +2,11 @@
 expressions.
 
 Nearly all documents that are read have this form, and a parser that makes an object for each
-element takes three times as long. The price: the form is described twice, here and in ``writer``,
-and a document is understood in two ways; test_a_plain_document_is_read_as_any_other checks that
-they agree. A document of any other form, valid or not, is left to the parser.
+element takes three times as long: 32 microseconds of CPU for an event of five attributes, in place
+of 10 to 14. libxml2 alone takes 5 to 7, before any object is made, so no reader of elements would
+keep the time of ``verify`` of files. The price: the form is described twice, here and in
+``writer``, and a document is understood in two ways; test_a_plain_document_is_read_as_any_other
+checks that they agree. A document of any other form, valid or not, is left to the parser.
 """
 
 from __future__ import annotations

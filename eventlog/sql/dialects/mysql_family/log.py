@@ -128,11 +128,16 @@ class MySQLFamilyLog(StepwiseLog):
 
     # Open writers (spec/event-log.md 13.6)
 
+    @property
+    def writers(self) -> writers.Writers:
+        """The open writers of the log."""
+        return writers.Writers(self.connection, self.dialect, self.table)
+
     def open_writers(self) -> frozenset[str] | None:
-        return writers.open_writers(self.connection, self.dialect, self.table)
+        return self.writers.open()
 
     def hidden_writers(self) -> str | None:
-        return writers.hidden_writers(self.connection, self.dialect, self.table)
+        return self.writers.hidden()
 
     def grants(self, rights: Rights, user: str) -> list[str]:
         seeing = writers.grants(self.dialect, user) if Part.WRITERS in rights else ()

@@ -112,28 +112,154 @@ class KnownWriters:
         return shown | self.became.keys()
 
 
-def open_writers(conn: Connection, dialect: FamilySessions, log: LogTable) -> frozenset[str] | None:
-    """Return the names of the open transactions of other sessions that have written to the log,
-    None if the server hides some of them.
-    """
-    known: dict[LogTable, KnownWriters] = conn.info.setdefault(_KEY, {})
-    if log not in known and not _are_shown(conn, dialect, log):
+@dataclass(frozen=True, slots=True)
+class Writers:
+    """The open writers of a log, as a session sees them. The log hands it out."""
+
+    conn: Connection
+    dialect: FamilySessions
+    log: LogTable
+
+    def open(self) -> frozenset[str] | None:
+        """Return the names of the open transactions of other sessions that have written to the log,
+        None if the server hides some of them.
+        """
+        known: dict[LogTable, KnownWriters] = self.conn.info.setdefault(_KEY, {})
+        if self.log not in known and not self._are_shown():
+            return None
+        of_log = known[self.log]
+        # The order matters: a transaction that loses its lock because it is prepared appears in the
+        # list that is read later. Conditions that hide locks are read last, which shows that they
+        # did not apply before.
+        locks = self._locks()
+        prepared = prepared_transactions(self.conn, self.dialect)
+        if all(thread != of_log.thread for thread, *_ in locks) or _what_hides(
+            self.conn, self.dialect
+        ):
+            del known[self.log]
+            return None
+        holders = {
+            _name_of(thread, event, instance, source)
+            for thread, event, instance, kind, source in locks
+            if thread != of_log.thread and kind not in _READING
+        }
+        return of_log.follow(frozenset({*holders, *prepared}))
+
+    def hidden(self) -> str | None:
+        """Return why this session cannot see the open writers of the log, and what to do; None if
+        it sees them.
+
+        Raises ServerUnavailable if it may be able to see them a little later.
+        """
+        known: dict[LogTable, KnownWriters] = self.conn.info.setdefault(_KEY, {})
+        reason = (
+            _unfit(self.conn)
+            or _lacking(self.conn, self.dialect)
+            or _what_hides(self.conn, self.dialect)
+        )
+        if reason is None and self.log in known:
+            return None
+        known.pop(self.log, None)
+        if reason is not None:
+            return reason
+        ((thread,),) = fetch(self.conn, _SQL["thread"], {}) or ((None,),)
+        if thread is None or all(owner != thread for owner, *_ in self._locks()):
+            return f"the server does not show the metadata locks of this session; {_SETTINGS}"
+        self._wait_for_earlier()
+        known[self.log] = KnownWriters(int(thread))
         return None
-    of_log = known[log]
-    # The order matters: a transaction that loses its lock because it is prepared appears in the
-    # list that is read later. Conditions that hide locks are read last, which shows that they did
-    # not apply before.
-    locks = _locks(conn, log)
-    prepared = prepared_transactions(conn, dialect)
-    if all(thread != of_log.thread for thread, *_ in locks) or _what_hides(conn, dialect):
-        del known[log]
-        return None
-    holders = {
-        _name_of(thread, event, instance, source)
-        for thread, event, instance, kind, source in locks
-        if thread != of_log.thread and kind not in _READING
-    }
-    return of_log.follow(frozenset({*holders, *prepared}))
+
+    def transactions(self) -> Iterator[Sequence[object]]:
+        """Yield the open writers, with the fields of ``OpenTransaction``; nothing if the server
+        hides them.
+        """
+        if not self._are_shown():
+            return
+        threads = {
+            thread
+            for thread, _, _, kind, source in self._locks()
+            if kind not in _READING and not str(source or "").startswith(_COPIED_LOCK)
+        }
+        if threads:
+            listed = ", ".join(map(str, threads))
+            found = fetch_transactions(self.conn, _SQL["sessions"].format(threads=listed), {})
+            if found is None:
+                found = fetch(self.conn, _SQL["sessions_alone"].format(threads=listed), {})
+            for session, user, state, seconds in found:
+                yield session, user, None, state, float(seconds), True, True, None
+        for name in prepared_transactions(self.conn, self.dialect):
+            # It may have written to the log; the server does not show when it began.
+            yield None, None, None, "prepared", None, True, True, name.removeprefix(PREPARED)
+
+    def _are_shown(self) -> bool:
+        try:
+            return self.hidden() is None
+        except ServerUnavailable:
+            return False
+
+    def _locks(self) -> list[tuple[Any, ...]]:
+        ((schema,),) = fetch(self.conn, "SELECT DATABASE()", {})
+        statement = _SQL["locks"].format(log=bindable(quote_identifier(self.log.name)))
+        return fetch(self.conn, statement, {"schema": schema, "table": self.log.name})
+
+    def _wait_for_earlier(self) -> None:
+        """Wait briefly until no transaction is open that may have written the log while the server
+        hid its lock.
+
+        The instrument may have been switched on while the server was running: locks that sessions
+        had at that time are never shown. Raises ServerUnavailable, since another attempt may
+        succeed.
+        """
+        suspect: set[tuple[str, int]] | None = None
+        until, rest = monotonic() + PATIENCE, _LIST_AGE
+        while monotonic() < until:
+            transactions = self._in_list()
+            if transactions is not None:
+                hidden = _without_lock(self.conn, transactions)
+                suspect = hidden if suspect is None else suspect & hidden
+                if not suspect:
+                    return
+            # Without a random pause, readers that start at the same time would keep each other's
+            # lists out of date forever.
+            sleep(rest * (1 + chance()))
+            rest = min(2 * rest, _LONGEST_REST)
+        if suspect is None:
+            raise ServerUnavailable(
+                f"cannot determine yet which transactions have written the log {self.log}: other "
+                "sessions read information_schema.innodb_trx all the time, or run statements that "
+                "it cannot show (MySQL: with an emoji, or with raw bytes)"
+            )
+        sessions = ", ".join(sorted({str(session) for _, session in suspect}))
+        raise ServerUnavailable(
+            f"cannot determine yet which transactions have written the log {self.log}: session "
+            f"{sessions} has a transaction that began before the server recorded metadata locks. "
+            "End it, or wait until it has ended"
+        )
+
+    def _in_list(self) -> set[tuple[str, int]] | None:
+        """Return the open transactions of other sessions that may have written a table, by number
+        and session; None if the server's list is out of date, or not shown.
+        """
+        mark = f"eventlog {random_hex(16)}"
+        fetch(self.conn, _SQL["touch"].format(log=bindable(quote_identifier(self.log.name))), {})
+        ((own,),) = fetch(self.conn, "SELECT CONNECTION_ID()", {})
+        rows = fetch_transactions(self.conn, _SQL["transactions"].format(mark=mark), {})
+        if rows is None:
+            return None
+        if not any(session == own and mark in str(query) for _, session, query, _ in rows):
+            return None
+        return {
+            (str(number), int(session))
+            for number, session, _, worked in rows
+            if session not in (0, own) and worked
+        }
+
+
+def transactions(
+    conn: Connection, log: LogTable, limit: int, **_: object
+) -> Iterator[Sequence[object]]:
+    """Yield at most ``limit`` open writers of a log, for ``doctor``."""
+    yield from islice(Writers(conn, family_of(conn), log).transactions(), limit)
 
 
 def are_open(conn: Connection, writers: frozenset[str]) -> bool:
@@ -158,64 +284,6 @@ def are_open(conn: Connection, writers: frozenset[str]) -> bool:
     return writers <= {_name_of(*lock) for lock in locks}
 
 
-def hidden_writers(conn: Connection, dialect: FamilySessions, log: LogTable) -> str | None:
-    """Return why this session cannot see the open writers of a log, and what to do; None if it sees
-    them.
-
-    Raises ServerUnavailable if it may be able to see them a little later.
-    """
-    known: dict[LogTable, KnownWriters] = conn.info.setdefault(_KEY, {})
-    reason = _unfit(conn) or _lacking(conn, dialect) or _what_hides(conn, dialect)
-    if reason is None and log in known:
-        return None
-    known.pop(log, None)
-    if reason is not None:
-        return reason
-    ((thread,),) = fetch(conn, _SQL["thread"], {}) or ((None,),)
-    if thread is None or all(owner != thread for owner, *_ in _locks(conn, log)):
-        return f"the server does not show the metadata locks of this session; {_SETTINGS}"
-    _wait_for_earlier(conn, log)
-    known[log] = KnownWriters(int(thread))
-    return None
-
-
-def transactions(
-    conn: Connection, log: LogTable, limit: int, **_: object
-) -> Iterator[Sequence[object]]:
-    """Yield at most ``limit`` open writers of a log, with the fields of ``OpenTransaction``;
-    nothing if the server hides them.
-    """
-    yield from islice(_open_transactions(conn, log), limit)
-
-
-def _are_shown(conn: Connection, dialect: FamilySessions, log: LogTable) -> bool:
-    try:
-        return hidden_writers(conn, dialect, log) is None
-    except ServerUnavailable:
-        return False
-
-
-def _open_transactions(conn: Connection, log: LogTable) -> Iterator[Sequence[object]]:
-    dialect = family_of(conn)
-    if not _are_shown(conn, dialect, log):
-        return
-    threads = {
-        thread
-        for thread, _, _, kind, source in _locks(conn, log)
-        if kind not in _READING and not str(source or "").startswith(_COPIED_LOCK)
-    }
-    if threads:
-        listed = ", ".join(map(str, threads))
-        found = fetch_transactions(conn, _SQL["sessions"].format(threads=listed), {})
-        if found is None:
-            found = fetch(conn, _SQL["sessions_alone"].format(threads=listed), {})
-        for session, user, state, seconds in found:
-            yield session, user, None, state, float(seconds), True, True, None
-    for name in prepared_transactions(conn, dialect):
-        # It may have written to the log; the server does not show when it began.
-        yield None, None, None, "prepared", None, True, True, name.removeprefix(PREPARED)
-
-
 def grants(dialect: FamilySessions, user: str) -> Iterator[str]:
     """Yield the statements that let a quoted user see the open writers of all logs."""
     for table in TABLES:
@@ -224,12 +292,6 @@ def grants(dialect: FamilySessions, user: str) -> Iterator[str]:
 
 
 # --- what the server shows ------------------------------------------------------------------------
-
-
-def _locks(conn: Connection, log: LogTable) -> list[tuple[Any, ...]]:
-    ((schema,),) = fetch(conn, "SELECT DATABASE()", {})
-    statement = _SQL["locks"].format(log=bindable(quote_identifier(log.name)))
-    return fetch(conn, statement, {"schema": schema, "table": log.name})
 
 
 def _name_of(thread: object, event: object, instance: object, source: object) -> str:
@@ -305,59 +367,6 @@ def _lacking(conn: Connection, dialect: FamilySessions) -> str | None:
         return None
     to_do = right_advice(conn, Purpose.CONSUMER)
     return f"the user lacks {'; '.join(missing)}, which an administrator grants; {to_do}"
-
-
-def _wait_for_earlier(conn: Connection, log: LogTable) -> None:
-    """Wait briefly until no transaction is open that may have written the log while the server hid
-    its lock.
-
-    The instrument may have been switched on while the server was running: locks that sessions had
-    at that time are never shown. Raises ServerUnavailable, since another attempt may succeed.
-    """
-    suspect: set[tuple[str, int]] | None = None
-    until, rest = monotonic() + PATIENCE, _LIST_AGE
-    while monotonic() < until:
-        transactions = _transactions(conn, log)
-        if transactions is not None:
-            hidden = _without_lock(conn, transactions)
-            suspect = hidden if suspect is None else suspect & hidden
-            if not suspect:
-                return
-        # Without a random pause, readers that start at the same time would keep each other's lists
-        # out of date forever.
-        sleep(rest * (1 + chance()))
-        rest = min(2 * rest, _LONGEST_REST)
-    if suspect is None:
-        raise ServerUnavailable(
-            f"cannot determine yet which transactions have written the log {log}: other sessions "
-            "read information_schema.innodb_trx all the time, or run statements that it cannot "
-            "show (MySQL: with an emoji, or with raw bytes)"
-        )
-    sessions = ", ".join(sorted({str(session) for _, session in suspect}))
-    raise ServerUnavailable(
-        f"cannot determine yet which transactions have written the log {log}: session {sessions} "
-        "has a transaction that began before the server recorded metadata locks. End it, or wait "
-        "until it has ended"
-    )
-
-
-def _transactions(conn: Connection, log: LogTable) -> set[tuple[str, int]] | None:
-    """Return the open transactions of other sessions that may have written a table, by number and
-    session; None if the server's list is out of date, or not shown.
-    """
-    mark = f"eventlog {random_hex(16)}"
-    fetch(conn, _SQL["touch"].format(log=bindable(quote_identifier(log.name))), {})
-    ((own,),) = fetch(conn, "SELECT CONNECTION_ID()", {})
-    rows = fetch_transactions(conn, _SQL["transactions"].format(mark=mark), {})
-    if rows is None:
-        return None
-    if not any(session == own and mark in str(query) for _, session, query, _ in rows):
-        return None
-    return {
-        (str(number), int(session))
-        for number, session, _, worked in rows
-        if session not in (0, own) and worked
-    }
 
 
 def _without_lock(conn: Connection, transactions: set[tuple[str, int]]) -> set[tuple[str, int]]:
