@@ -123,6 +123,16 @@ def test_a_configuration_loads_no_client() -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
+def test_a_file_of_credentials_needs_a_package_that_the_extra_has_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("nats", reason="the package nats-py is not installed")
+    monkeypatch.setitem(sys.modules, "nkeys", None)
+    sink = {**example("nats"), "credentials_file": "/etc/nats.creds"}
+    with pytest.raises(ConfigError, match="needs the package nkeys: pip install nkeys"):
+        open_sink(load({"sink": sink}, {}), io.StringIO())
+
+
 @pytest.mark.parametrize(("name", "client"), [*zip(SINKS, CLIENTS, strict=True)])
 def test_without_its_client_a_sink_names_the_command_that_installs_it(
     name: str, client: str, monkeypatch: pytest.MonkeyPatch

@@ -143,6 +143,14 @@ class NatsSink(MessageSink):
             raise ConfigError(
                 f"sink nats needs the package nats-py: {install_command('nats')}"
             ) from None
+        if options.credentials_file is not None:
+            try:
+                import nkeys  # noqa: F401 - the client loads it when it connects
+            except ModuleNotFoundError:
+                # Not in the extra, since there is only its source.
+                raise ConfigError(
+                    "sink.credentials_file needs the package nkeys: pip install nkeys"
+                ) from None
         assert options.nats_url is not None
         self._nats: Any = nats
         self._options, self._shown = options, options.nats_url
