@@ -6,13 +6,12 @@ the publisher waits for the database.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 from eventlog.config.kafka import PASSWORD, USER
@@ -36,6 +35,9 @@ from eventlog.publisher.sinks.messages import (
     unavailable,
     unreachable,
 )
+
+if TYPE_CHECKING:
+    import asyncio
 
 _AT_ONCE: Final = 256
 """The most messages that wait for their confirmation."""
@@ -136,6 +138,8 @@ class NatsSink(MessageSink):
 
     def __init__(self, options: NatsOptions) -> None:
         """Prepare the client. Raises ConfigError without it, and for files of TLS."""
+        import asyncio  # takes longer than a configuration
+
         try:
             import nats
             import nats.js.errors
@@ -153,6 +157,7 @@ class NatsSink(MessageSink):
                 ) from None
         assert options.nats_url is not None
         self._nats: Any = nats
+        self._asyncio: Any = asyncio
         self._options, self._shown = options, options.nats_url
         self._tls = None
         if "tls:" in options.nats_url:
@@ -161,7 +166,7 @@ class NatsSink(MessageSink):
             self._tls = tls_context(
                 "sink", options.ca_file, options.client_certificate, options.client_key
             )
-        self._loop = asyncio.new_event_loop()
+        self._loop = self._asyncio.new_event_loop()
         self._thread = start_thread(self._loop.run_forever, "nats")
         self._client: Any = None  # None = not connected
         self._failed: asyncio.Future[None] | None = None
@@ -193,12 +198,13 @@ class NatsSink(MessageSink):
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the loop. Raises ReceiverUnavailable."""
-        doing = asyncio.run_coroutine_threadsafe(work, self._loop)
+        doing = self._asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            return doing.result(2 * self._options.timeout + _PATIENCE)
+            result: T = doing.result(2 * self._options.timeout + _PATIENCE)
         except (TimeoutError, CancelledError):
             doing.cancel()
             raise unavailable(self._shown, "the client does not return") from None
+        return result
 
     # --- in the loop ---
 
@@ -219,7 +225,7 @@ class NatsSink(MessageSink):
         # It connects again only with the next message: what it has buffered by itself could arrive
         # after later messages.
         try:
-            await asyncio.wait_for(
+            await self._asyncio.wait_for(
                 client.connect(
                     _servers(self._shown),
                     name="eventlog",
@@ -248,7 +254,7 @@ class NatsSink(MessageSink):
     async def _end(self, client: Any) -> None:
         # After a failed handshake of TLS the client waits for ever.
         with suppress(Exception):
-            await asyncio.wait_for(client.close(), _TO_CLOSE)
+            await self._asyncio.wait_for(client.close(), _TO_CLOSE)
 
     async def _note(self, error: Exception | None = None) -> None:
         """Note an error of the connection."""
@@ -260,7 +266,7 @@ class NatsSink(MessageSink):
         """Send messages at once. Return the errors of refused events."""
         stream = (await self._connected()).jetstream(timeout=self._options.timeout)
         assert self._failed is not None
-        answers: asyncio.Future[list[Any]] = asyncio.gather(
+        answers: asyncio.Future[list[Any]] = self._asyncio.gather(
             *(
                 stream.publish(
                     self._options.subject or message.topic or DEFAULT_PLACE,
@@ -272,10 +278,10 @@ class NatsSink(MessageSink):
             return_exceptions=True,
         )
         waited: set[asyncio.Future[Any]] = {answers, self._failed}
-        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        await self._asyncio.wait(waited, return_when=self._asyncio.FIRST_COMPLETED)
         if not answers.done():
             answers.cancel()
-            with suppress(asyncio.CancelledError):
+            with suppress(self._asyncio.CancelledError):
                 await answers
             failure = self._failed.exception()
             await self._disconnect()
@@ -330,7 +336,7 @@ class NatsSink(MessageSink):
             text, advice = f"{subject} is not a subject", "set sink.subject"
         elif getattr(error, "err_code", None) in _FULL:
             advice = "raise the limits of the stream, or of the server's storage"
-        elif isinstance(error, TimeoutError | asyncio.TimeoutError | errors.TimeoutError):
+        elif isinstance(error, TimeoutError | errors.TimeoutError):
             text = f"no answer within {self._options.timeout:g} s"
             advice = "check that the server runs, and that JetStream has its majority"
             return unavailable(self._shown, text, advice)
