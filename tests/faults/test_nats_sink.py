@@ -13,7 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from message_servers import Server, accepts, example, program, records, running, server_files
+import sqlalchemy as sa
+from killed_servers import assert_whole_and_in_order, publish_through_kills
+from message_servers import (
+    Server,
+    accepts,
+    example,
+    program,
+    records,
+    running,
+    server_files,
+)
 
 from eventlog.config.load import load
 from eventlog.errors import ReceiverUnavailable
@@ -246,6 +256,14 @@ def test_an_encrypted_server_is_verified(tmp_path: Path) -> None:
             pytest.raises(ReceiverUnavailable, match=r"set sink\.ca_file to the authorities"),
         ):
             sink.send(records(e1=b"a"))
+
+
+def test_a_publisher_loses_nothing_and_turns_no_order_while_its_server_is_killed(
+    server: Server, database: sa.Engine, tmp_path: Path
+) -> None:
+    sink = {"type": "nats", "nats_url": url(server), "timeout": 5}
+    publish_through_kills(database, tmp_path, sink, server)
+    assert_whole_and_in_order([message.data for message in stored(server)])
 
 
 def test_a_trial_reports_the_stream_and_its_window(server: Server) -> None:

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from killed_servers import assert_whole_and_in_order, publish_through_kills
 from message_servers import (
     Server,
     accepts,
@@ -310,6 +312,14 @@ def test_an_encrypted_server_is_verified(server: Server) -> None:
         pytest.raises(ReceiverUnavailable, match=r"set sink\.ca_file to the authorities"),
     ):
         sink.send(records(e1=b"a"))
+
+
+def test_a_publisher_loses_nothing_and_turns_no_order_while_its_server_is_killed(
+    server: Server, database: sa.Engine, tmp_path: Path
+) -> None:
+    sink = {"type": "rabbitmq", "amqp_url": url(server), "timeout": 5}
+    publish_through_kills(database, tmp_path, sink, server)
+    assert_whole_and_in_order(bodies(server))
 
 
 def test_a_trial_finds_the_exchange_or_the_queue(server: Server) -> None:

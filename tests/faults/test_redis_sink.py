@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from killed_servers import assert_whole_and_in_order, publish_through_kills
 from message_servers import (
     Server,
     example,
@@ -258,6 +260,14 @@ def test_an_encrypted_server_is_verified(tmp_path: Path) -> None:
             pytest.raises(ReceiverUnavailable, match=r"set sink\.ca_file to the authorities"),
         ):
             sink.send(records(e2=b"b"))
+
+
+def test_a_publisher_loses_nothing_and_turns_no_order_while_its_server_is_killed(
+    server: Server, database: sa.Engine, tmp_path: Path
+) -> None:
+    sink = {"type": "redis", "redis_url": url(server), "timeout": 5}
+    publish_through_kills(database, tmp_path, sink, server)
+    assert_whole_and_in_order([entry[b"value"] for entry in entries(server)])
 
 
 def test_a_trial_reports_the_stream(server: Server) -> None:
