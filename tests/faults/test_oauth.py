@@ -8,9 +8,11 @@ import io
 import itertools
 import json
 import logging
+import re
 import socket
 import ssl
 import threading
+import tomllib
 from base64 import b64decode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -102,6 +104,19 @@ def test_a_document_goes_with_a_token_that_the_clients_credentials_get() -> None
     basic = b64decode(asked.headers["Authorization"].removeprefix("Basic "))
     assert basic == b"publisher:s3cr+et%2F%2B"
     assert bearers(receiver) == ["t1", "t1"]
+
+
+def test_the_example_of_the_guide_gets_a_token() -> None:
+    page = (Path(__file__).parents[2] / "docs/guides/receivers.md").read_text(encoding="utf-8")
+    (block,) = (one for one in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if "oauth]" in one)
+    shown = tomllib.loads(block)["sink"]["oauth"]
+    with Receiver() as receiver, Receiver(rotating(expires_in=3600)) as endpoint:
+        own = {**shown, "token_url": endpoint.url, "client_secret": "env:CLIENT_SECRET"}
+        with to(receiver, endpoint, **own) as sink:
+            sink.send(document())
+    (asked,) = endpoint.requests
+    assert parse_qs(asked.body)["scope"] == [shown["scope"]]
+    assert bearers(receiver) == ["t1"]
 
 
 def test_the_secret_goes_in_the_body_where_the_server_takes_it_there() -> None:
