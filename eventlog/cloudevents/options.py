@@ -169,6 +169,8 @@ def mode_of(chosen: str | None, publishing: Publishing) -> str:
 
 def refused_mode(chosen: str | None, publishing: Publishing) -> str | None:
     """Return why the sink does not support the chosen mode, None if it does."""
+    if publishing.in_records and not publishing.has_headers and chosen not in (None, STRUCTURED):
+        return "a message of the sink is one event, with its attributes in the body: set structured"
     if chosen == BATCHED and publishing.in_records:
         return (
             "a record of Kafka is one event (Kafka protocol binding 1.3): set structured or binary"

@@ -117,6 +117,14 @@ def test_wrong_settings_are_refused(name: str, settings: dict[str, Any], message
     assert "hush" not in str(caught.value)
 
 
+@pytest.mark.parametrize("mode", ["binary", "batched"])
+@pytest.mark.parametrize("name", SINKS)
+def test_cloudevents_are_structured(name: str, mode: str) -> None:
+    format = {"type": "cloudevents", "cloudevents": {"mode": mode}}
+    with pytest.raises(ConfigError, match=r"a message of the sink is one event, .*: set structured"):
+        load({"sink": example(name), "format": format}, {})
+
+
 def test_a_configuration_loads_no_client() -> None:
     modules = ", ".join(sink_named(name).__module__ for name in SINKS)
     program = f"import sys, {modules}; sys.exit(any(map(sys.modules.get, {CLIENTS})))"
