@@ -63,7 +63,7 @@ class Server:
     ) -> None:
         self.port, self.directory = free_port(), directory
         self._command, self._answers = command, answers
-        self._environment = environment
+        self.environment = None if environment is None else environment(self.port, directory)
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -71,7 +71,7 @@ class Server:
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 self._command(self.port, self.directory), stdout=log, stderr=log, cwd=self.directory, start_new_session=True,
-                env=None if self._environment is None else self._environment(self.port, self.directory),
+                env=self.environment,
             )  # fmt: skip
         ends = time.monotonic() + PATIENCE
         while not self._answers(self.port):

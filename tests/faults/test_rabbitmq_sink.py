@@ -244,6 +244,26 @@ def test_the_connection_outlives_a_long_wait_for_the_database(server: Server) ->
     assert bodies(server) == [b"a", b"b"]
 
 
+def test_a_server_that_is_short_of_memory_makes_everything_wait(server: Server) -> None:
+    with to(server, timeout=2) as sink:
+        sink.send(records(e1=b"a"))
+        control(server, "set_vm_memory_high_watermark", "absolute", "1")
+        try:
+            refusals = [refusal(sink, f"e{number}") for number in range(2)]
+        finally:
+            control(server, "set_vm_memory_high_watermark", "0.4")
+        assert "its memory or disk is short; free them" in refusals[-1]
+        sink.send(records(e2=b"b"))
+    assert bodies(server)[-1] == b"b"
+
+
+def control(server: Server, *command: str) -> None:
+    subprocess.run(
+        [program("rabbitmqctl"), "-n", f"test{server.port}@localhost", *command],
+        env=server.environment, check=True, capture_output=True,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
 def test_a_queue_that_is_full_makes_everything_wait(server: Server, kind: str) -> None:
     limits = {"x-max-length": 1, "x-overflow": "reject-publish", "x-queue-type": kind}

@@ -121,7 +121,9 @@ def test_wrong_settings_are_refused(name: str, settings: dict[str, Any], message
 @pytest.mark.parametrize("name", SINKS)
 def test_cloudevents_are_structured(name: str, mode: str) -> None:
     format = {"type": "cloudevents", "cloudevents": {"mode": mode}}
-    with pytest.raises(ConfigError, match=r"a message of the sink is one event, .*: set structured"):
+    with pytest.raises(
+        ConfigError, match=r"a message of the sink is one event, .*: set structured"
+    ):
         load({"sink": example(name), "format": format}, {})
 
 
