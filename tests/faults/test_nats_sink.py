@@ -95,14 +95,16 @@ def stream(server: Server) -> None:
         for name in [one.config.name for one in await context.streams_info()]:
             await context.delete_stream(name)
         await context.add_stream(name="EVENTLOG", subjects=["eventlog", "hr.>"])
+        await context.purge_stream("EVENTLOG")
 
     asked(server, make)
 
 
 def stored(server: Server) -> list[Any]:
     async def read(context: Any) -> list[Any]:
-        last = (await context.stream_info("EVENTLOG")).state.last_seq
-        return [await context.get_msg("EVENTLOG", number) for number in range(1, last + 1)]
+        state = (await context.stream_info("EVENTLOG")).state
+        numbers = range(state.first_seq, state.last_seq + 1)
+        return [await context.get_msg("EVENTLOG", number) for number in numbers if number]
 
     found: list[Any] = asked(server, read)
     return found
