@@ -227,10 +227,6 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog errors --from gbase": "what was refused from a followed source",
         "eventlog errors --json": "for a program",
     },
-    "filter": {
-        "eventlog filter accept": "the filters of the publisher",
-        "eventlog filter accept --consumer search": "those of a consumer",
-    },
     "filter accept": {
         "eventlog filter accept": "the filters of the publisher, as the owner of the log",
         "eventlog filter accept --consumer search": "those of a consumer",
@@ -323,6 +319,8 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
 def examples_of(name: str) -> Mapping[str, str]:
     """Return the examples of a command; for a group, the first example of each of its commands."""
     of_parts = [examples for part, examples in EXAMPLES.items() if part.startswith(f"{name} ")]
+    if len(of_parts) == 1:
+        return of_parts[0]
     return EXAMPLES.get(name) or dict(next(iter(examples.items())) for examples in of_parts)
 
 
