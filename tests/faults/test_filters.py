@@ -7,6 +7,8 @@ from __future__ import annotations
 import json
 import random
 import sqlite3
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -17,7 +19,7 @@ import mysql_servers
 import pytest
 import sqlalchemy as sa
 from publishers import install
-from shared import Run, examples, execute, in_ci, url_of
+from shared import Run, execute, in_ci, url_of
 
 from eventlog import Event, Op, Operation, Publisher
 from eventlog.cli.context import changing_log
@@ -26,6 +28,7 @@ from eventlog.core import table_key
 from eventlog.core.catalog.filters import digest_of
 from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.exit_codes import ExitCode
+from eventlog.model import AttributeSteps, Step
 from eventlog.publisher.declared.configured_classes import filters_of
 from eventlog.sql.log.accepted_filters import accept_filters
 from eventlog.verify import VerifyOptions, verify
@@ -37,6 +40,7 @@ TABLES: Final = (
 )
 WHERE: Final = "tenant = 'a' and state <> 'draft' -- of one tenant"
 OBJECTS: Final = 12
+ROUNDS: Final = pytest.mark.parametrize("rounds", [3, pytest.param(60, marks=pytest.mark.soak)])
 GUIDE: Final = Path(__file__).parents[2] / "docs" / "guides" / "choose-tables.md"
 
 Objects = dict[int, dict[str, Any]]
@@ -241,18 +245,93 @@ def write(url: str, chance: random.Random, transactions: int) -> None:
     engine.dispose()
 
 
+@ROUNDS
 @pytest.mark.parametrize("style", STYLES)
-def test_after_each_run_the_receiver_has_what_matches(database: str, style: str) -> None:
+def test_after_each_run_the_receiver_has_what_matches(
+    database: str, style: str, rounds: int
+) -> None:
     chance = random.Random(style)
     config = configuration(database, style)
     install(load(config, {}))
     accept(config)
     receiver = Receiver(chance, failing=0.2)
-    for _ in range(examples(3)):
+    for _ in range(rounds):
         write(database, chance, 25)
         receiver.run(config)
         assert receiver.rows() == matching(database)
     assert {event.operation for event in receiver.events} >= {Operation.ADD, Operation.DELETE}
+
+
+_KILLED_DRIVER: Final = """
+import json, os, random, sys
+from eventlog import Publisher
+
+config, journal, seed = json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+chance = random.Random(seed)
+
+def receive(body, events):
+    with open(journal, "ab") as file:
+        file.write(json.dumps([[e.association, e.operation, e.event_id, e.attributes] for e in events]).encode())
+        file.write(b"\\n")
+    if chance.random() < 0.15:
+        os._exit(9)
+
+Publisher.from_config(config, sink=receive, environ={}).run_once()
+"""
+
+
+@ROUNDS
+@pytest.mark.parametrize("style", in_ci(STYLES, "field"))
+def test_after_kills_the_receiver_has_what_matches(
+    postgres: str, tmp_path: Path, style: str, rounds: int
+) -> None:
+    """The process ends after a document was applied and before its rows are marked."""
+    config = configuration(postgres, style)
+    config["publisher"] |= {"batch_size": 4, "delivery_rows": 12}
+    install(load(config, {}))
+    accept(config)
+    journal, killed = tmp_path / "journal", 0
+    for seed in range(rounds):
+        write(postgres, random.Random(seed), 25)
+        while True:
+            killed += 1
+            done = subprocess.run(
+                [
+                    sys.executable,
+                    "-c",
+                    _KILLED_DRIVER,
+                    json.dumps(config),
+                    journal,
+                    str(seed + killed),
+                ],
+                check=False,
+            )
+
+            if done.returncode != 9:
+                break
+        assert done.returncode == 0
+        receiver = Receiver()
+        for line in journal.read_text().splitlines():
+            receiver(
+                b"",
+                [
+                    Event(
+                        Operation(operation),
+                        "orders",
+                        association,
+                        event_id,
+                        tuple(
+                            AttributeSteps(
+                                name, kind, tuple(Step(Op(op), tuple(texts)) for op, texts in steps)
+                            )
+                            for name, kind, steps in attributes
+                        ),
+                    )
+                    for association, operation, event_id, attributes in json.loads(line)
+                ],
+            )
+        assert receiver.rows() == matching(postgres)
+    assert killed >= rounds
 
 
 def test_one_statement_per_class_reads_values_and_condition(
