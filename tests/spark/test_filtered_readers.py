@@ -26,13 +26,14 @@ from backlog_job import (
 from stream_engine import Engine, reader_of, rows_of
 
 from eventlog.cli.context import changing_log
-from eventlog.config.load import Config
+from eventlog.config.load import Config, load
 from eventlog.config.settings import FilterSettings
 from eventlog.core.catalog.filters import digest_of
 from eventlog.errors import ConfigError
 from eventlog.publisher.declared.configured_classes import filters_of
 from eventlog.spark.changes.change_log import close_cached_connection
 from eventlog.spark.changes.changes import ChangesDataSource
+from eventlog.spark.copies.copy_source import ClassSource
 from eventlog.sql.log.accepted_filters import accept_filters
 
 WHERE: Final = "age % 2 = 0 and fname like 'f%'"
@@ -128,3 +129,27 @@ def test_a_checkpoint_of_another_filter_is_refused(
     write_file(log_alone, tmp_path, "age = 1")
     with pytest.raises(ConfigError, match=r"other \[\[filter\]\]"):
         Engine(reader_of(config=file), tmp_path / "checkpoint").rest()
+
+
+def test_the_load_of_a_live_copy_has_what_exists_for_the_reader(
+    log_alone: sa.Engine, file: str
+) -> None:
+    log_rows(log_alone, random_rows(50, seed=6))
+    source = ClassSource.of(load(Path(file), {}), "usr")
+    loaded = {row["idu"] for batch in source.objects() for row in batch.to_pylist()}
+    sql = f"SELECT idu FROM {SCHEMA}.usr WHERE {WHERE}".replace("%", "%%")
+    assert loaded == {idu for (idu,) in fetch(log_alone, sql)}
+
+
+def test_objects_of_a_view_exist_by_its_columns(log_alone: sa.Engine) -> None:
+    log_rows(log_alone, random_rows(900, seed=7))
+    rule = FilterSettings("view_emp", "pk_empno % 2 = 0 AND sv_fname LIKE 'e%'")
+    sent = publish(filtered(config_of(log_alone), rule))
+    kinds: dict[str, set[int]] = {}
+    for event in sent:
+        if 'class-name="view_emp"' in event:
+            key = int(event.partition("pk_empno=")[2].partition(",")[0])
+            kinds.setdefault(event.partition(" ")[0], set()).add(key)
+    there, absent = range(2, 101, 2), range(1, 101, 2)
+    assert kinds["<modify"] | kinds.get("<add", set()) <= set(there)
+    assert kinds["<delete"] <= set(absent)
