@@ -280,7 +280,7 @@ Publisher.from_config(config, sink=receive, environ={}).run_once()
 """
 
 
-@ROUNDS
+@pytest.mark.parametrize("rounds", [1, pytest.param(30, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("style", in_ci(STYLES, "field"))
 def test_after_kills_the_receiver_has_what_matches(
     postgres: str, tmp_path: Path, style: str, rounds: int
@@ -292,7 +292,7 @@ def test_after_kills_the_receiver_has_what_matches(
     accept(config)
     journal, killed = tmp_path / "journal", 0
     for seed in range(rounds):
-        write(postgres, random.Random(seed), 25)
+        write(postgres, random.Random(seed), 15)
         while True:
             killed += 1
             done = subprocess.run(
@@ -331,7 +331,7 @@ def test_after_kills_the_receiver_has_what_matches(
                 ],
             )
         assert receiver.rows() == matching(postgres)
-    assert killed >= rounds
+    assert killed > rounds
 
 
 def test_one_statement_per_class_reads_values_and_condition(
