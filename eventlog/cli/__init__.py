@@ -622,4 +622,16 @@ def _message(error: Exception) -> str:
 
 def main() -> None:
     """Run the command line of the console script, and exit with its code."""
+    _open_closed_streams()
     sys.exit(run(sys.argv[1:]))
+
+
+def _open_closed_streams() -> None:
+    """Discard what is written to a standard stream that the caller has closed (``>&-``), as
+    ``/dev/null`` does. Python has None in its place, and its number would be that of the next file
+    or connection.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(opened, mode, encoding="utf-8"))

@@ -210,6 +210,21 @@ def test_what_standard_output_cannot_encode_is_escaped(
     assert "\\u0436\\u0443\\u0440\\u043d\\u0430\\u043b" in done.stdout
 
 
+@pytest.mark.parametrize("command", ["status", "errors", "doctor", "config", "consumers list"])
+def test_a_command_with_a_closed_standard_output_ends_as_it_does_otherwise(
+    tmp_path: Path, command: str
+) -> None:
+    url = ["--database-url", f"sqlite:///{tmp_path}/shop.db"]
+    assert cli.run(["--quiet", *url, "db", "upgrade"]) == 0
+    line = [sys.executable, "-m", "eventlog", *url, *command.split()]
+    closed = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *line], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    open_ = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True)
+    assert open_.stdout
+    assert (closed.returncode, closed.stderr) == (open_.returncode, open_.stderr)
+
+
 def test_init_writes_a_file_once(run: Run) -> None:
     assert run("init")[0] == 0
     before = Path("eventlog.toml").read_text()
