@@ -314,6 +314,18 @@ class WrongResult(PluginError):
         super().__init__(f"{name} {problem} ({where})")
 
 
+def called(method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """Call a method of a package and return its result. Raises WrongResult if it does not take
+    these arguments.
+    """
+    try:
+        return method(*arguments, **named)
+    except TypeError as error:
+        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+            raise  # from within the method
+        raise WrongResult(method, f"cannot be called: {error}") from error
+
+
 def check_result(method: Callable[..., Any], found: object, kinds: Any, needed: str) -> None:
     """Raise WrongResult unless the result of a method is of one of these types. ``needed`` names
     them in words.

@@ -23,7 +23,14 @@ from eventlog.changes.format import PARTICIPLES, Format
 from eventlog.changes.losses import Loss
 from eventlog.changes.publishing import EventWriter, Need, Publishing
 from eventlog.core.options import nearest, options_of
-from eventlog.errors import ConfigError, EventlogError, PluginError, WrongResult, check_result
+from eventlog.errors import (
+    ConfigError,
+    EventlogError,
+    PluginError,
+    WrongResult,
+    called,
+    check_result,
+)
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution, EntryPoint
@@ -312,18 +319,6 @@ def plugin_error(error: Exception) -> PluginError | None:
                 f"the package {package} ({parts}) failed: {text} ({module}, line {line})"
             )
     return None
-
-
-def called(method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """Call a method of a package and return its result. Raises WrongResult if it does not take
-    these arguments.
-    """
-    try:
-        return method(*arguments, **named)
-    except TypeError as error:
-        if error.__traceback__ is None or error.__traceback__.tb_next is not None:
-            raise  # from within the method
-        raise WrongResult(method, f"cannot be called: {error}") from error
 
 
 def writer_of(format: Format, options: Any, publishing: Publishing) -> EventWriter[Any]:

@@ -18,7 +18,14 @@ from eventlog.changes.publishing import EventWriter, Publishing
 from eventlog.core.catalog import Database
 from eventlog.core.options import parse_all_options
 from eventlog.core.values import ValueOptions
-from eventlog.errors import ConfigError, EventlogError, FormatError, check_result, number_of
+from eventlog.errors import (
+    ConfigError,
+    EventlogError,
+    FormatError,
+    called,
+    check_result,
+    number_of,
+)
 from eventlog.exit_codes import ExitCode
 from eventlog.model import Change
 
@@ -349,7 +356,7 @@ class Format:
         Raises ConfigError for wrong options.
         """
         chosen = parse_all_options(self.reader_options, options, f"the {self.name} reader")
-        changes = self.read_changes(source, *chosen, report)
+        changes = called(self.read_changes, source, *chosen, report)
         check_result(self.read_changes, changes, Iterable, "an iterator of changes")
         return counted(changes, report, self.read_changes)
 
@@ -361,7 +368,7 @@ class Format:
         Raises ConfigError for wrong options.
         """
         chosen = parse_all_options(self.writer_options, options, f"the {self.name} writer")
-        self.write_changes(self.counting(changes, report), target, *chosen, report)
+        called(self.write_changes, self.counting(changes, report), target, *chosen, report)
 
     def counting(self, changes: Iterable[Change], report: Report) -> Iterator[Change]:
         """Yield changes to a writer, and count what the format loses of each change that the writer

@@ -45,8 +45,8 @@ from eventlog.config.settings import (
 )
 from eventlog.core.options import options_of, parse_value, toml
 from eventlog.core.secrets import read_secret
-from eventlog.errors import ConfigError, check_result, together
-from eventlog.registry import called, sink_named, source_named
+from eventlog.errors import ConfigError, called, check_result, together
+from eventlog.registry import sink_named, source_named
 
 if TYPE_CHECKING:
     from sqlalchemy import URL

@@ -12,8 +12,8 @@ from eventlog.changes.format import Format
 from eventlog.changes.publishing import Publishing
 from eventlog.core.options import same_fields
 from eventlog.core.values import ValueOptions
-from eventlog.errors import ConfigError, WrongResult, check_result, with_location
-from eventlog.registry import called, check_format, format_named, sink_named, writer_of
+from eventlog.errors import ConfigError, WrongResult, called, check_result, with_location
+from eventlog.registry import check_format, format_named, sink_named, writer_of
 
 if TYPE_CHECKING:
     from eventlog.config.load import Config

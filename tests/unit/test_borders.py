@@ -241,6 +241,28 @@ def test_a_wrong_change_of_a_format_is_named_with_its_package_and_line(
 
 
 @pytest.mark.parametrize(
+    ("method", "arguments"),
+    [
+        ("read_changes(self, a, options, report)", ["--from", "acme", "--to", "jsonl"]),
+        ("write_changes(self, changes, target)", ["--from", "jsonl", "--to", "acme"]),
+    ],
+)
+def test_a_method_of_a_format_with_other_arguments_is_named_with_its_package_and_line(
+    install: Install, tmp_path: Path, run: Run, method: str, arguments: list[str]
+) -> None:
+    text = FORMAT.format(writer=BODY, format=f"def {method}: return iter([])")
+    install("acme-fmt", "acme_fmt", text, formats="acme = acme_fmt:FORMAT")
+    (tmp_path / "in").write_text(CHANGES)
+    code, _, err = run("convert", *arguments, str(tmp_path / "in"), str(tmp_path / "out"))
+    name = method.partition("(")[0]
+    assert (code, "Traceback" in err) == (1, False)
+    assert err.splitlines()[-1].startswith(
+        f"eventlog: the package acme-fmt (format acme) failed: Acme.{name} cannot be called: "
+    )
+    assert "(acme_fmt, line 14)" in err
+
+
+@pytest.mark.parametrize(
     ("attribute", "why"),
     [
         ("endings = '.acme'", "its attribute endings is '.acme'; a mapping with lines and "

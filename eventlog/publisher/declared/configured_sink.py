@@ -15,11 +15,11 @@ from eventlog.config.load import Config, with_current_secrets
 from eventlog.core.oauth import OAUTH
 from eventlog.core.options import options_of
 from eventlog.core.secrets import REFERENCE
-from eventlog.errors import ConfigError, check_result
+from eventlog.errors import ConfigError, called, check_result
 from eventlog.model import Answer, Document, EventResult
 from eventlog.publisher.sinks import Opening, Sink
 from eventlog.publisher.sinks.checked import CheckedSink
-from eventlog.registry import SINKS, as_plugin_errors, called, format_named, is_own, sink_named
+from eventlog.registry import SINKS, as_plugin_errors, format_named, is_own, sink_named
 
 _log = logging.getLogger("eventlog.publisher")
 

@@ -8,10 +8,9 @@ from contextlib import closing
 from typing import Any, Final
 
 from eventlog.core.catalog import Table
-from eventlog.errors import WrongResult, check_result, kind_of
+from eventlog.errors import WrongResult, called, check_result, kind_of
 from eventlog.model import Change
 from eventlog.publisher.stream import Backlog, Described, Failure, Mark, Read, SourceStep, Stream
-from eventlog.registry import called
 
 _LONGEST_ID: Final = 255
 _UNITS: Final = ("bytes", "rows", "messages")

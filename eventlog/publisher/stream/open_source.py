@@ -27,7 +27,7 @@ from eventlog.conversion import in_own_options
 from eventlog.core.catalog import Catalog
 from eventlog.core.catalog.builder import build_catalog, complete_catalog
 from eventlog.core.options import options_of, toml
-from eventlog.errors import ConfigError, EventlogError
+from eventlog.errors import ConfigError, EventlogError, called
 from eventlog.publisher.context.context import Counters
 from eventlog.publisher.context.observer import Observer
 from eventlog.publisher.declared.opening import is_given, publisher_options
@@ -54,7 +54,6 @@ from eventlog.publisher.stream.skipping import skip_recorded
 from eventlog.registry import (
     SOURCES,
     as_plugin_errors,
-    called,
     is_own,
     sink_named,
     source_named,
