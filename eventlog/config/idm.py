@@ -350,6 +350,8 @@ _STRUCTURE: Final = frozenset(
         "header",
         "description",
         "value",
+        "ds-value",
+        "item",
         "enum-choice",
     }
     | {"template", "instance", "config-object", "query", "pwd-value", *_SECTIONS}
@@ -367,10 +369,14 @@ def _name(element: _Element) -> str | None:
 
 def _value(element: _Element) -> str:
     """Return the text of a parameter: that of its value element, that of its attribute value, or
-    that of the element itself.
+    that of the element itself. The items of a list become one text, separated as in a parameter
+    that is a text.
     """
-    value = element.find("{*}value")
+    value = next((one for one in element if _tag(one) in ("value", "ds-value")), None)
     if value is not None:
+        items = [(one.text or "").strip() for one in value if _tag(one) == "item"]
+        if items:
+            return "\n;".join(filter(None, items))
         return (value.text or "").strip() if len(value) == 0 else ""
     if element.get("value") is not None:
         return element.get("value", "").strip()

@@ -292,6 +292,27 @@ def test_every_tag_is_read_in_every_form_wherever_it_stands(tag: str, form: str)
 
 
 @pytest.mark.parametrize(
+    ("name", "items", "setting", "value"),
+    [
+        ("sync-tables", ["usr", " grp ", ""], "database.tables", ("usr", "grp")),
+        ("post-poll-stmt", ["SELECT 1 -- one;", "SELECT 2"], "publisher.post_poll_statements",
+         ("SELECT 1 -- one;", "SELECT 2")),
+    ],
+)  # fmt: skip
+def test_a_parameter_that_is_a_list_has_the_value_of_its_items(
+    name: str, items: list[str], setting: str, value: tuple[str, ...]
+) -> None:
+    of_items = "".join(f"<item>{one}</item>" for one in items)
+    driver = read_driver(
+        '<driver-config><driver-options><definition name="log-table"><value>l</value></definition>'
+        f'<definition name="{name}" type="list"><value>{of_items}</value></definition>'
+        "</driver-options></driver-config>".encode()
+    )
+    assert taken(driver) == {"database.log_table": "l", setting: value}
+    assert "item" not in reasons(driver)
+
+
+@pytest.mark.parametrize(
     ("options", "kept", "refused"),
     [
         ("<sync-schema>s</sync-schema><sync-tables>a "

@@ -83,15 +83,16 @@ def test_a_setting_of_the_wrong_form_is_answered_with_an_example(
     assert (code, answer in err) == (2, True), err
 
 
+@pytest.mark.parametrize("tag", ["value", "ds-value"])
 def test_an_export_with_the_names_of_the_directory_gives_the_user_and_what_is_missing(
-    run: Run, tmp_path: Path
+    run: Run, tmp_path: Path, tag: str
 ) -> None:
     export = tmp_path / "driver.xml"
     export.write_text(
         "<driver><attributes>"
-        '<ds-attribute ds-attr-name="DirXML-ShimAuthID"><value>idm</value></ds-attribute>'
+        f'<ds-attribute ds-attr-name="DirXML-ShimAuthID"><{tag}>idm</{tag}></ds-attribute>'
         '<ds-attribute ds-attr-name="DirXML-ShimAuthServer">'
-        "<value>jdbc:postgresql://db:5432/shop</value></ds-attribute></attributes></driver>"
+        f"<{tag}>jdbc:postgresql://db:5432/shop</{tag}></ds-attribute></attributes></driver>"
     )
     made = tmp_path / "made.toml"
     code, _, err = run("-c", str(made), "init", "--from-driver", str(export))
