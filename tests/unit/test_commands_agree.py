@@ -290,6 +290,32 @@ def test_a_dry_run_of_a_downgrade_drops_nothing(shop: Path, run: Run) -> None:
     assert (code, "has rows that are not published" in err) == (2, True)
 
 
+def test_a_downgrade_of_a_log_that_another_program_created_keeps_its_rows_and_says_so(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    change(
+        "CREATE TABLE theirs (record_id INTEGER PRIMARY KEY, table_key TEXT, status TEXT, "
+        "event_type INT, event_time TEXT, perpetrator TEXT, table_name TEXT, column_name TEXT, "
+        "old_value TEXT, new_value TEXT)"
+    )
+    change("INSERT INTO theirs (table_key, status, event_type) VALUES ('id=1', 'N', 6)")
+    place = ("--database-url", "sqlite:///shop.db", "--log-table", "theirs")
+    assert run(*place, "db", "upgrade", "--existing-log")[0] == 0
+    code, _, err = run(*place, "db", "downgrade", "base")
+    assert (code, err.splitlines()[0]) == (
+        0,
+        "This drops the internal tables of the log theirs that eventlog created. The log and its "
+        "rows stay: another program created it.",
+    )
+    assert change("SELECT name FROM sqlite_master WHERE name GLOB '*theirs*'") == [("theirs",)]
+    assert change("SELECT table_key FROM theirs") == [("id=1",)]
+    code, _, err = run(*place, "db", "downgrade", "base")
+    assert err.splitlines()[0] == (
+        "eventlog has created nothing of the log theirs: nothing is dropped."
+    )
+
+
 @pytest.mark.parametrize(
     "command",
     [

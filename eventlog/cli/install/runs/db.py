@@ -263,12 +263,20 @@ def _what_is_dropped(db: OpenDatabase, config: Config, request: Downgrade) -> st
     log, or without --force if rows would be lost.
     """
     log, reached = config.database.log_table, migrations.current(db.connection, **names(config))
-    if request.revision != "base" and not migrations.drops_log(reached, request.revision):
+    drops_log = migrations.drops_log(reached, request.revision)
+    if request.revision != "base" and not drops_log:
         return (
             f"This removes from the log {log} what the migrations after {request.revision} "
             "created, with its data."
         )
     _refuse_to_orphan_triggers(db, config)
+    if not reached:
+        return f"eventlog has created nothing of the log {log}: nothing is dropped."
+    if not drops_log:
+        return (
+            f"This drops the internal tables of the log {log} that eventlog created. The log and "
+            "its rows stay: another program created it."
+        )
     if not request.force:
         refuse_to_lose_rows(db, config)
     if request.revision == "base":
