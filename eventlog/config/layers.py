@@ -87,7 +87,7 @@ Read = Iterator[Setting | ConfigError]
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the content of the file. Raises ConfigError."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such file; `eventlog init` writes one") from None
     except OSError as error:
@@ -219,7 +219,11 @@ def from_environment(environ: Mapping[str, str], keys: Keys) -> Read:
             if target is None or name != name.upper():
                 yield keys.unknown(source, home, key, variable)
             else:
-                yield _text_setting(target, environ[name], Layer.ENVIRONMENT, source)
+                setting = _text_setting(target, environ[name], Layer.ENVIRONMENT, source)
+                if isinstance(setting, ConfigError) and not environ[name].strip():
+                    legal = (_FILE if target.is_file else target.option).kind.legal
+                    setting = ConfigError(f"{source} is empty: set or remove it; legal: {legal}")
+                yield setting
     yield from _misspelled_sections(environ)
 
 

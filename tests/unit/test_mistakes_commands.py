@@ -83,6 +83,27 @@ def test_a_setting_of_the_wrong_form_is_answered_with_an_example(
     assert (code, answer in err) == (2, True), err
 
 
+def test_a_file_that_begins_with_a_byte_order_mark_is_read(shop: Path, run: Run) -> None:
+    file = shop / "eventlog.toml"
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    assert run("status")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "legal"),
+    [("URL", "postgresql+psycopg://user@host:5432/database or the like"), ("URL_FILE", "")],
+)
+def test_an_empty_environment_variable_is_named_as_empty(
+    shop: Path, run: Run, monkeypatch: pytest.MonkeyPatch, name: str, legal: str
+) -> None:
+    monkeypatch.setenv(f"EVENTLOG_DATABASE_{name}", "")
+    code, _, err = run("status")
+    assert code == 2
+    assert (
+        f"environment variable EVENTLOG_DATABASE_{name} is empty: set or remove it; legal: {legal}"
+    ) in err
+
+
 @pytest.mark.parametrize("tag", ["value", "ds-value"])
 def test_an_export_with_the_names_of_the_directory_gives_the_user_and_what_is_missing(
     run: Run, tmp_path: Path, tag: str
