@@ -441,7 +441,18 @@ def test_keep_bytes_removes_the_oldest_leaves_until_the_log_is_small_enough(
     )
     assert command("purge", "--dry-run")["leaves"] == 1
     report = command("purge")
-    assert (report["leaves"], report["rows"]) == (1, 100)
+    assert (report["leaves"], report["rows"], report["cutoff"]) == (1, 100, None)
+
+
+def test_a_purge_by_keep_bytes_prints_no_time_and_what_it_did_not_count(
+    partitioned: sa.Engine, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("EVENTLOG_DATABASE_KEEP_BYTES", "1000000000")
+    assert cli.run(["purge", "--dry-run"]) == 0
+    assert capfd.readouterr().out.splitlines()[1:] == [
+        "log hr.eventlog: 0 of 100 rows would be removed, 0 error rows would be removed",
+        "rows of leaves that stay as a whole are not counted",
+    ]
 
 
 @pytest.mark.parametrize("needed", ["N", "E", "consumer"])

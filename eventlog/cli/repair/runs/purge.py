@@ -48,13 +48,15 @@ def run_purge(context: CommandContext, request: Purge, config: Config) -> Comman
         if not dry:
             check_purge_rights(log)
         event_time, error_time = purge_cutoff(log, config.publisher.event_time_zone, limit)
-        cutoff = event_time.isoformat(" ", "seconds")
-        to_check = extent_of(log)
+        # keep_bytes alone has no least age.
+        cutoff = None if limit == timedelta.max else event_time.isoformat(" ", "seconds")
+        before = f" (before {cutoff})" if cutoff else ""
+        whole = to_check = extent_of(log)
         log.commit()
         if not dry:
             confirm(
-                f"This removes from the log {log} all rows of status S and W {older} (before "
-                f"{cutoff}), and their error rows.",
+                f"This removes from the log {log} all rows of status S and W {older}{before}, "
+                "and their error rows.",
                 yes=request.yes,
             )
         detached = _detached(log)
@@ -88,8 +90,16 @@ def run_purge(context: CommandContext, request: Purge, config: Config) -> Comman
         for _ in _each_counted(log, errors, request, removed, "error_lines"):
             pass
     if_stopped(NOTHING if dry else DONE)
-    data = {"log": str(log), "dry_run": dry, "cutoff": cutoff, **removed, "kept": dict(kept)}
+    data: dict[str, Any] = {
+        "log": str(log),
+        "dry_run": dry,
+        "cutoff": cutoff,
+        **removed,
+        "kept": dict(kept),
+    }
     lines = [*_lines_of_leaves(leaves, dry=dry), *_lines(data)]
+    if to_check.last < whole.last:
+        lines.append("rows of leaves that stay as a whole are not counted")
     if log.table.is_partitioned:
         data["leaves"] = sum(not one.why_kept for one in leaves)
         data["kept_leaf"] = next(
@@ -113,8 +123,9 @@ def _lines_of_leaves(leaves: Sequence[LeafPurge], *, dry: bool) -> Iterator[str]
 def _lines(data: Mapping[str, Any]) -> Iterator[str]:
     """Yield what people see about the rows."""
     verb = _REMOVED[data["dry_run"]]
+    before = f", before {data['cutoff']}" if data["cutoff"] else ""
     yield (
-        f"log {data['log']}, before {data['cutoff']}: {data['rows']:,} of "
+        f"log {data['log']}{before}: {data['rows']:,} of "
         f"{number_of(data['checked'], 'row')} {verb}, "
         f"{number_of(data['error_lines'], 'error row')} {verb}"
     )
