@@ -20,6 +20,7 @@ from shared import Run, wait_until
 from eventlog.config.load import load
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConsumerRuns
+from eventlog.exit_codes import ExitCode
 from eventlog.publisher.context.observer import SILENT
 from eventlog.publisher.run.waiting import keep_connected
 
@@ -81,6 +82,39 @@ def test_a_setting_of_the_wrong_form_is_answered_with_an_example(
 ) -> None:
     code, _, err = run("--set", "sink.type=http", "--set", setting, "status")
     assert (code, answer in err) == (2, True), err
+
+
+def test_doctor_prints_its_findings_last(shop: Path, run: Run) -> None:
+    ((trigger,), *_) = change("SELECT name FROM sqlite_master WHERE type = 'trigger'")
+    change(f'DROP TRIGGER "{trigger}"')
+    code, out, _ = run("doctor")
+    lines = out.splitlines()
+    (settings,) = [at for at, line in enumerate(lines) if line.startswith("Settings in effect")]
+    found = [at for at, line in enumerate(lines) if line.startswith(("error: ", "warning: "))]
+    assert (code, settings < found[0]) == (ExitCode.NO, True), out
+    assert lines[-1].startswith("errors: ")
+
+
+def test_plan_has_one_line_about_what_is_not_captured(shop: Path, run: Run) -> None:
+    (line,) = [one for one in run("triggers", "plan")[1].splitlines() if "aptured" in one]
+    assert line.startswith("Not captured: rows that INSERT OR REPLACE and UPDATE OR REPLACE delete")
+    assert "; who made a change: SQLite has no users; writes by a connection" in line
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("itm.id=1", "there is no class 'itm'; the nearest one is item"),
+        ("zzz.id=1", "there is no class 'zzz'; the classes are: item"),
+        ("item.idd=1", "the key of item is id"),
+        ("idd=1", "the classes are: item"),
+    ],
+)
+def test_explain_names_the_class_or_the_key_that_was_meant(
+    shop: Path, run: Run, key: str, hint: str
+) -> None:
+    code, _, err = run("explain", "--key", key)
+    assert (code, f"{key!r} is not a key of any class" in err, hint in err) == (2, True, True), err
 
 
 def test_a_file_that_begins_with_a_byte_order_mark_is_read(shop: Path, run: Run) -> None:

@@ -11,9 +11,10 @@ from typing import Final, NamedTuple
 
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, ObjectId
+from eventlog.core.options import names_hint
 from eventlog.core.ranges import to_ranges
 from eventlog.core.rows.events import exists_for_reader
-from eventlog.errors import ConfigError, EventlogError, RowError, first_of, number_of
+from eventlog.errors import ConfigError, EventlogError, RowError, number_of
 from eventlog.model import LogRow, Status, queue_rows
 from eventlog.publisher.context.context import Context, Counters, unavailable_in_words
 from eventlog.publisher.declared.opening import for_consumer, open_unlocked
@@ -90,12 +91,22 @@ def _objects(catalog: Catalog, text: str) -> list[ObjectId]:
         for name, reason in catalog.unavailable.items():
             if text.startswith(f"{name}."):
                 raise ConfigError(unavailable_in_words(name, reason))
-        names = first_of([cls.name for cls in catalog.classes], 10) or "none"
         raise ConfigError(
             f"{text!r} is not a key of any class. Write it as the log has it (idu=7), with its "
-            f"class if several classes have such a key (usr.idu=7); the classes are {names}"
+            "class if several classes have such a key (usr.idu=7); "
+            f"{_nearest_object(catalog, text)}"
         )
     return objects
+
+
+def _nearest_object(catalog: Catalog, text: str) -> str:
+    """Return a hint for a text that is not a key: the key of its class, or the nearest class."""
+    keys = {cls.name: ", ".join(column.name for column in cls.key) for cls in catalog.classes}
+    named = text.partition("=")[0].rpartition(".")[0]
+    if named in keys:
+        return f"the key of {named} is {keys[named]}"
+    hint = names_hint(named, keys, "classes")
+    return f"there is no class {named!r}; {hint}" if named else hint
 
 
 def deciding_row(context: Context, object_id: ObjectId) -> LogRow | None:

@@ -346,17 +346,8 @@ def _print_severe(severity: str, text: str) -> None:
     result(text)
 
 
-def _print_findings(
-    config: Config, findings: list[Finding], settings: list[Effective], quiet: bool
-) -> None:
-    for one in findings:
-        if quiet and one.severity == "info":
-            continue
-        _print_severe(one.severity, f"{visible(one.text)} [{one.code}]")
-        for line in one.fix:
-            result(f"    {visible(line)}")
-    if quiet:
-        return
+def _print_surroundings(config: Config, settings: list[Effective]) -> None:
+    """Print what stands before the findings, which are last so that a terminal shows them."""
     # This also leaves out the settings of types that are not chosen.
     changed = [setting for setting in settings if not setting.source.startswith("default")]
     if changed:
@@ -367,6 +358,21 @@ def _print_findings(
             f"The receiver was not tried. `eventlog doctor --receiver` tries the sink "
             f"{config.sink.type} without sending a change."
         )
+
+
+def _print_findings(
+    config: Config, findings: list[Finding], settings: list[Effective], quiet: bool
+) -> None:
+    if not quiet:
+        _print_surroundings(config, settings)
+    for one in findings:
+        if quiet and one.severity == "info":
+            continue
+        _print_severe(one.severity, f"{visible(one.text)} [{one.code}]")
+        for line in one.fix:
+            result(f"    {visible(line)}")
+    if quiet:
+        return
     counts = Counter(one.severity for one in findings)
     if counts["error"] or counts["warning"]:
         result(

@@ -416,6 +416,4 @@ def _print(planned: TriggerPlan) -> None:
     for warning in planned.warnings:
         result(f"warning: {warning}")
     if planned.not_captured:
-        result("Not captured:")
-        for sentence in planned.not_captured:
-            result(f"  {sentence}")
+        result(f"Not captured: {'; '.join(planned.not_captured)}")
