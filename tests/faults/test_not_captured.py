@@ -69,6 +69,18 @@ def test_a_column_that_came_while_no_publisher_ran_is_reported_to_the_publishers
     assert [one["severity"] for one in found if "column mail (text)" in one["text"]] == ["warning"]
 
 
+def test_a_column_that_was_dropped_is_reported_in_one_way(
+    config_of_publisher: Path, database: sa.Engine, run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    execute(database, "ALTER TABLE usr DROP mail", "ALTER TABLE usr DROP name")
+    assert run("--config", str(config_of_publisher), "publish", "--once")[0] == 0
+    assert warned(caplog, "public.usr: ") == (
+        "public.usr: column name was dropped; the triggers still name name: they log query-back "
+        "rows until triggers are applied. Changes are not logged as declared: run `eventlog triggers apply`, then the "
+        "`resync` commands that it prints"
+    )
+
+
 def test_plan_works_for_a_role_that_may_read_and_apply_shows_what_it_lacks(
     config_of_publisher: Path, run: Run
 ) -> None:

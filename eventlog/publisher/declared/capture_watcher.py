@@ -53,8 +53,8 @@ class CaptureWatcher:
         for sentence in differences.uncaptured:
             if sentence not in self._warned:
                 _log.warning(
-                    "%s; these changes are not captured. Run `eventlog triggers apply`, then the "
-                    "`resync` commands that it prints",
+                    "%s. Changes are not logged as declared: run `eventlog triggers apply`, then "
+                    "the `resync` commands that it prints",
                     sentence,
                 )
         self._warned = frozenset(differences.uncaptured)
