@@ -290,7 +290,7 @@ def test_a_dry_run_of_a_downgrade_drops_nothing(shop: Path, run: Run) -> None:
     assert (code, "has rows that are not published" in err) == (2, True)
 
 
-def test_a_downgrade_of_a_log_that_another_program_created_keeps_its_rows_and_says_so(
+def test_a_downgrade_of_a_log_that_another_program_created_keeps_its_rows(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
