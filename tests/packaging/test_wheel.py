@@ -68,8 +68,8 @@ def test_the_wheel_has_its_name_and_version(wheel: Path) -> None:
         extras = set(re.findall(r"^Provides-Extra: (.+)$", metadata, re.MULTILINE))
         assert extras == {
             "all", "avro", "delta", "dev", "embedded", "iceberg", "kafka", "mariadb", "monitor",
-            "mysql", "objects", "oracle", "otel", "parquet", "registry", "s3", "spark", "spark-cluster",
-            "testing",
+            "mysql", "nats", "objects", "oracle", "otel", "parquet", "rabbitmq", "redis", "registry",
+            "s3", "spark", "spark-cluster", "sqs", "testing",
         }  # fmt: skip
         assert archive.read(f"{info}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
         assert (

@@ -302,6 +302,10 @@ def test_a_downgrade_of_a_log_that_another_program_created_keeps_its_rows(
     change("INSERT INTO theirs (table_key, status, event_type) VALUES ('id=1', 'N', 6)")
     place = ("--database-url", "sqlite:///shop.db", "--log-table", "theirs")
     assert run(*place, "db", "upgrade", "--existing-log")[0] == 0
+    change("INSERT INTO theirs_inflight (entry_no, kind, content) VALUES (1, 'delivery', '{}')")
+    code, _, err = run(*place, "db", "downgrade", "base")
+    assert (code, "has deliveries in flight, which would be forgotten" in err) == (2, True)
+    change("DELETE FROM theirs_inflight")
     code, _, err = run(*place, "db", "downgrade", "base")
     assert (code, err.splitlines()[0]) == (
         0,

@@ -37,7 +37,7 @@ from eventlog.publisher.ledger import LOCK_WAIT, ledger_of, lock_within, try_wit
 from eventlog.publisher.upkeep import in_turn, means_to_partition, refuse_to_partition
 from eventlog.sql import migrations
 from eventlog.sql.connect import dialect_of, new_log
-from eventlog.sql.log import extent, raise_epoch, read_epoch, tail
+from eventlog.sql.log import EntryKind, extent, raise_epoch, read_entries, read_epoch, tail
 from eventlog.sql.log_table import split_name
 from eventlog.sql.port import OpenDatabase, OpenLog, Purpose, Storage, set_purpose
 from eventlog.sql.readers import read_consumers
@@ -258,6 +258,21 @@ def refuse_to_lose_rows(db: OpenDatabase, config: Config) -> None:
         )
 
 
+def refuse_to_forget_deliveries(db: OpenDatabase, config: Config) -> None:
+    """Raise ConfigError if deliveries of the log are in flight, whose events would be sent again
+    with other rows under their event-ids.
+    """
+    try:
+        log = find_log(db, config)
+    except LogTableError:
+        return
+    if read_entries(log, EntryKind.DELIVERY, None):
+        raise ConfigError(
+            f"the log {log} has deliveries in flight, which would be forgotten: let the publisher "
+            "and the consumers finish them, or give --force"
+        )
+
+
 def _what_is_dropped(db: OpenDatabase, config: Config, request: Downgrade) -> str:
     """Return the sentence on what a downgrade drops. Raises ConfigError if triggers write to the
     log, or without --force if rows would be lost.
@@ -273,6 +288,8 @@ def _what_is_dropped(db: OpenDatabase, config: Config, request: Downgrade) -> st
     if not reached:
         return f"eventlog has created nothing of the log {log}: nothing is dropped."
     if not drops_log:
+        if not request.force:
+            refuse_to_forget_deliveries(db, config)
         return (
             f"This drops the internal tables of the log {log} that eventlog created. The log and "
             "its rows stay: another program created it."
