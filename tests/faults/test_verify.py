@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import threading
@@ -446,6 +447,7 @@ def test_a_report_has_hashes_where_values_are_hidden(
     assert column["target"].startswith("sha256:")
     _, out, _ = run(*command, url_of(copy), "--show-values")
     assert "name: item 1 in the source, wrong in the target" in out
+    assert re.search(r"; verified through [\d-]{10} [\d:]{8} UTC \(", out)
 
 
 def test_the_target_may_stand_in_a_variable(
@@ -468,7 +470,8 @@ def test_status_shows_the_last_verification_of_each_target(
     assert (one["result"], one["objects"], one["differences"]) == ("equal", OBJECTS, 0)
     assert one["verified_through"] is not None
     _, out, _ = run("--config", settings(source, tmp_path), "status")
-    assert "is equal, verified through" in out
+    moment = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
+    assert re.search(rf"verified at {moment}: .* is equal, verified through {moment}$", out, re.M)
 
 
 # --- stops, and rows that go ----------------------------------------------------------------------

@@ -554,11 +554,12 @@ def report_missing(context: Context, rows: int, first: int, last: int) -> None:
     """
     context.counters.rows_missing += rows
     _log.error(
-        "%s of the log %s deleted before the answer was recorded, among record_ids %d to %d. "
+        "%s of the log %s %s deleted before the answer was recorded, among record_ids %d to %d. "
         "These changes may never have been sent. Find and stop the program that deletes "
         "unpublished rows; delete_from_log and `eventlog purge` delete only rows that are done",
-        f"{number_of(rows, 'row')} {'was' if rows == 1 else 'were'}",
+        number_of(rows, "row"),
         context.log.table,
+        "was" if rows == 1 else "were",
         first,
         last,
         extra={"code": "rows_missing"},

@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
+from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
@@ -251,8 +252,13 @@ def _print_status(status: Mapping[str, Any], consumer: str | None, limit: int) -
 def _verified(one: Mapping[str, Any]) -> str:
     """Return a sentence about the last verification of a target."""
     through = one["verified_through"]
-    until = "" if through is None else f", verified through {through} UTC"
-    return f"verified at {one['ended']} UTC: {visible(one['target'])} is {one['result']}{until}"
+    until = "" if through is None else f", verified through {_utc(through)}"
+    return f"verified at {_utc(one['ended'])}: {visible(one['target'])} is {one['result']}{until}"
+
+
+def _utc(moment: str) -> str:
+    """Return a time in UTC, with or without its zone in ISO 8601, as text with one zone."""
+    return f"{datetime.fromisoformat(moment):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _print_queue(status: Mapping[str, Any], consumer: str | None) -> None:

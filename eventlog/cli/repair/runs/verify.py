@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from datetime import UTC
 from functools import partial
 from typing import Final
 
@@ -130,7 +129,7 @@ def _show(report: VerifyReport, repaired: str | None, limit: int) -> None:
                 "them"
             )
     through = report.verified_through
-    until = "" if through is None else f"; verified through {through.replace(tzinfo=UTC)} UTC"
+    until = "" if through is None else f"; verified through {through:%Y-%m-%d %H:%M:%S} UTC"
     result(f"{_WORDS[report.result]}{until} ({report.seconds:.1f} s)")
 
 
