@@ -148,7 +148,7 @@ class PublisherSettings:
         example=["CALL app.published()"],
     )
     batch_size: int = shared(options.BATCH_SIZE)
-    query_limit: int = option(10000, integer(0, MANY), "rows per cycle, 0 = no limit")
+    query_limit: int = option(10000, integer(0, MANY), "rows per window, 0 = the publisher chooses")
     heartbeat_interval: int = option(
         0, integer(0, MANY), "minutes without a document until a heartbeat, 0 = off",
     )  # fmt: skip
