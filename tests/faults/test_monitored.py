@@ -205,11 +205,11 @@ def selectors() -> set[tuple[str, str]]:
 
 
 def on_the_page() -> set[str]:
-    """The metrics of a publisher that docs/operate/monitor.md explains."""
+    """The metrics of a publisher that docs/reference/metrics.md lists."""
     return set(
         re.findall(
             r'id="metric-(\w+)"',
-            (DEPLOY.parent / "docs" / "operate" / "monitor.md").read_text(encoding="utf-8"),
+            (DEPLOY.parent / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8"),
         )
     )
 

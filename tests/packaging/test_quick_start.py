@@ -43,8 +43,8 @@ def test_the_hour_on_postgresql_ends_with_a_document(
 
 
 def first_step_after_the_minute(directory: Path) -> Path:
-    """Write the configuration where the page's first part leaves the reader, beside the
-    configuration of that part; return the directory in which the reader is then.
+    """Run the first step on PostgreSQL where the page's first part leaves the reader, with the
+    configuration of that part there; return the directory in which the reader is then.
     """
     enter, init = (
         line

@@ -58,8 +58,8 @@ def test_every_option_and_every_error_code_has_a_place_to_link_to(site: Path) ->
     assert 'id="finding-no_publisher"' in codes
     commands = (site / "reference" / "command-line.html").read_text(encoding="utf-8")
     assert 'id="triggers-apply--lock-timeout"' in commands
-    monitor = (site / "operate" / "monitor.html").read_text(encoding="utf-8")
-    assert 'id="metric-eventlog_queue_rows"' in monitor
+    metrics = (site / "reference" / "metrics.html").read_text(encoding="utf-8")
+    assert 'id="metric-eventlog_queue_rows"' in metrics
 
 
 @pytest.mark.parametrize("code", code_entries())

@@ -1,5 +1,5 @@
 """The metrics of a publisher, and of a backlog job, in OpenMetrics ("Metrics" in
-docs/operate/monitor.md is generated from them).
+docs/reference/metrics.md is generated from them).
 
 All values come from the publisher's reports, so a scrape runs no statement on the database.
 """
