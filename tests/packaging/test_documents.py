@@ -320,6 +320,16 @@ def directory() -> Iterator[Path]:
         yield Path(made)
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if runnable(page)], ids=lambda p: p.name)
+def test_a_page_that_writes_a_configuration_begins_in_an_empty_directory(page: Path) -> None:
+    """A reader comes from the directory of another page, whose configuration and database are
+    there.
+    """
+    before, _, blocks = page.read_text(encoding="utf-8").partition("<!-- runs -->")
+    if "eventlog.toml" in blocks.partition("\n## ")[0]:
+        assert re.search(r"empty\s+directory|^mkdir | && mkdir ", before, re.MULTILINE)
+
+
 _LONG = ("changes-of-an-application.md", "convert-a-backlog.md", "consumers.md")
 """Pages whose blocks start Spark, or many processes: their runs are of the soak."""
 
