@@ -431,8 +431,8 @@ def test_every_message_that_the_quick_start_explains_is_one() -> None:
     assert sorted(message for message in messages - of_the_database if message not in sources) == []
 
 
-def test_the_page_of_the_monitor_explains_each_member_of_status_json() -> None:
-    page = (ROOT / "docs" / "operate" / "monitor.md").read_text(encoding="utf-8")
+def test_the_reference_explains_each_member_of_status_json() -> None:
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
     section = page.partition("## status.json\n")[2].partition("\n## ")[0]
     table = re.findall(r"(?m)^\| (`.*?) \| (?:both|process|command) \|", section)
     explained = [name for cell in table for name in re.findall("`([^`]+)`", cell)]

@@ -69,7 +69,7 @@ def test_every_code_has_a_page_that_its_tables_link_to(site: Path, code: str) ->
     assert page.count("What to do:") == len(code_entries()[code])
     tables = "".join(
         (site / page).read_text(encoding="utf-8")
-        for page in ("reference/codes.html", "operate/monitor.html")
+        for page in ("reference/codes.html", "reference/metrics.html")
     )
     assert f'<a href="../codes/{code}.html"><code>{code}</code></a>' in tables
 

@@ -116,7 +116,7 @@ def _conditions() -> Iterator[CodeEntry]:
             f"{kind.action} Run {commands}." if commands else kind.action,
             "",
             ("top",) if kind.known_to == "process" else ("status", "top"),
-            "docs/operate/monitor.md",
+            "docs/reference/metrics.md",
         )
 
 

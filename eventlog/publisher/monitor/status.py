@@ -1,5 +1,5 @@
 """The content of ``/status.json`` and ``eventlog status --json``: one documented, versioned shape
-(docs/operate/monitor.md).
+(docs/reference/metrics.md).
 
 A publisher reports its own state, and the queue at its last measurement; the command can only read
 the database. A value that one of the two cannot determine is null. Adding a name keeps the version;
@@ -173,7 +173,7 @@ MEMBERS: Final = (
         "`seconds_left`",
     ),
 )
-"""All members of the shape. docs/operate/monitor.md shows them."""
+"""All members of the shape. docs/reference/metrics.md shows them."""
 EMPTY: Final[Mapping[str, Any]] = dict.fromkeys(
     name for members in MEMBERS for name in members.names if name not in _ALWAYS
 )
