@@ -1,6 +1,4 @@
-"""docs/guides/convert-a-backlog.md, and "Size a backlog" of docs/operate/deploy.md, as tests run
-them: verbatim, but for names of hosts and places.
-"""
+"""docs/guides/convert-a-backlog.md as tests run it: verbatim, but for names of hosts and places."""
 
 from __future__ import annotations
 
@@ -12,19 +10,14 @@ import pytest
 from documents import ROOT, blocks
 
 BACKLOG = ROOT / "docs" / "guides" / "convert-a-backlog.md"
-SIZING = ROOT / "docs" / "operate" / "deploy.md"
-SIZE = "Size a backlog"
-"""The heading of SIZING whose block runs."""
 SOURCES = "pyproject.toml", "README.md", "LICENSE", "eventlog"
 
 
-def block(
-    heading: str, number: int = 0, here: Mapping[str, str] | None = None, page: Path = BACKLOG
-) -> str:
+def block(heading: str, number: int = 0, here: Mapping[str, str] | None = None) -> str:
     """A block below a heading. ``here``: by names of the page, all of which are in the block, those
     of a test.
     """
-    text = blocks(page)[heading, number]
+    text = blocks(BACKLOG)[heading, number]
     for name, own in (here or {}).items():
         assert name in text
         text = text.replace(name, own)

@@ -1,5 +1,5 @@
-"""Every block of docs/guides/convert-a-backlog.md, and of "Size a backlog" in docs/operate/deploy.md,
-runs in a test; those run here that need no cluster.
+"""Every block of docs/guides/convert-a-backlog.md runs in a test; those run here that need no
+cluster.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from backlog_job import (
     random_rows,
     statuses,
 )
-from backlog_page import BACKLOG, SIZE, SIZING, block, copy_clone, skip_without_index
+from backlog_page import BACKLOG, block, copy_clone, skip_without_index
 from documents import ROOT, blocks, runnable
 from pyspark.sql import SparkSession
 from shared import url_of, wait_until
@@ -63,17 +63,16 @@ RUN_BY = {
         "test_class_archive",
         "test_java_uses_the_archive_that_the_command_makes_but_not_a_truncated_one",
     ),
-    (SIZING, SIZE, 0): (_HERE, "test_an_estimate_is_printed"),
+    (BACKLOG, "Size a backlog", 0): (_HERE, "test_an_estimate_is_printed"),
 }
 
 
-def test_every_block_of_the_pages_is_run_by_a_test() -> None:
-    shown = {(page, *place) for page in (BACKLOG, SIZING) for place in blocks(page)}
+def test_every_block_of_the_page_is_run_by_a_test() -> None:
+    shown = {(BACKLOG, *place) for place in blocks(BACKLOG)}
     # Its blocks run by themselves (tests/packaging/test_documents.py).
     tutorial = {place for place in shown if place[1] == "Tutorial: clear a backlog"}
     assert len(tutorial) == len(runnable(BACKLOG))
-    elsewhere = {place for place in shown if place[0] == SIZING and place[1] != SIZE}
-    assert shown - tutorial - elsewhere == RUN_BY.keys()
+    assert shown - tutorial == RUN_BY.keys()
     for module, name in RUN_BY.values():
         assert f"def {name}(" in (ROOT / "tests" / "spark" / f"{module}.py").read_text()
 
@@ -166,13 +165,13 @@ def test_an_estimate_is_printed(
     log: sa.Engine, site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log_rows(log, random_rows(300, seed=113))
-    assert run(block(SIZE, page=SIZING)) == 0
+    assert run(block("Size a backlog")) == 0
     assert "300 rows in" in capsys.readouterr().out
     assert not (site / "documents").exists()
 
 
 def test_the_model_of_the_page_is_that_of_the_estimate() -> None:
-    page = SIZING.read_text()
+    page = BACKLOG.read_text()
     assert f"{START_SECONDS:g} s for the start of Spark" in page
     for seconds in (CORE_SECONDS_PER_ROW, MARK_SECONDS_PER_ROW, DELETE_SECONDS_PER_ROW):
         assert f"{seconds * 1e6:g} us per row" in page
