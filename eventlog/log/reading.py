@@ -285,8 +285,8 @@ def _of_condition(
     group: Group, current: CurrentRow | None
 ) -> tuple[Sequence[CheckedRow], Sequence[Attribute] | None, CurrentRow | None] | None:
     """Return the rows in place of those of a group whose object may be absent for the reader, with
-    what was read back for them: type 4 if the object is outside its condition, and type
-    5 for the whole row of one that matches (spec/event-log.md 15.2). None = the rows of the
+    what was read back for them: type 4 if the object is outside its condition, type 5 with the
+    whole row if the object matches (spec/event-log.md 15.2). None = the rows of the
     group count, or nothing does.
 
     Raises RowError if the condition fails.

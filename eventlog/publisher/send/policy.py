@@ -330,8 +330,8 @@ def is_tried(document: Document[Any]) -> bool:
 
 
 def is_of_doubt(document: Document[Any], answers: int) -> bool:
-    """Return True if a document shows that the receiver is in doubt: it has failed since the last
-    answer, or is a half of one that has.
+    """Return True if a document shows that the receiver is in doubt: since the last answer the
+    receiver has failed for it, or for the document that it is a half of.
     """
     attempts = document.attempts
     return attempts is not None and attempts.kind is Kind.SUSPECT and attempts.at == answers

@@ -82,8 +82,8 @@ def messages_of(event_id: str, records: Sequence[KafkaRecord]) -> list[Message]:
 
 
 def rounds(messages: Iterable[Message], most: int = 1000) -> Iterator[list[Message]]:
-    """Yield the messages in their order, divided so that none of a round has the object of another
-    one: a round can be sent at once, since a failure in it turns no object's order.
+    """Yield the messages in their order, in rounds without a second message of an object: a round
+    can be sent at once, since a failure in it changes the order of no object.
 
     ``most`` is the greatest number of messages in a round.
     """
