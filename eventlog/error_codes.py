@@ -205,8 +205,8 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
             "bad_xml_char": ErrorText(
                 "A value has a character that XML 1.0 cannot hold, such as U+0000 to U+0008.",
                 "Remove the character from the value in the application: the update that does so "
-                "is sent, since the old value never was. Or exclude the column from the watch "
-                "(`exclude`), or use a format other than XDS.",
+                "is sent, because the old value was never sent. Or exclude the column from the "
+                "watch (`exclude`), or use a format other than XDS.",
             ),
             "missing_column": ErrorText(
                 "column_name is empty in a row that concerns a column.",
@@ -281,12 +281,12 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
                 _ENDED,
             ),
             "schema_missing": ErrorText(
-                "The reader has a row of a table whose columns it does not have.",
+                "The reader has a row of a table, but no description of its columns.",
                 "Describe the table by the option `catalog`, or by the format's own option for "
                 "its columns.",
             ),
             "unknown_operation": ErrorText(
-                "The operation code of a change is none of the format.",
+                "The format does not have the operation code of a change.",
                 "Check that the input is of this format, and for a Linter queue the option "
                 "`typ_table`.",
             ),
@@ -389,7 +389,7 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
         page="docs/formats/linter-queue.md",
         codes={
             "bad_column_value": ErrorText(
-                "A value is one that its column cannot hold: text for a number, DATA that is not "
+                "A column cannot hold its value, such as text for a number, or DATA that is not "
                 "hex digits.",
                 "Export numbers as digits, and DATA as bytes or hex digits.",
             ),
@@ -423,11 +423,11 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
                 "Correct the value, or the column's type in `dispatch_attrs`.",
             ),
             "several_nodes": ErrorText(
-                "There is a restart token together with rows of more than one DBNODE.",
+                "The reader has a restart token, but rows of more than one DBNODE.",
                 "Choose one node by the option `dbnode`.",
             ),
             "typ_contradiction": ErrorText(
-                "The lengths of a row are ones that its operation code does not allow.",
+                "The operation code of a row does not allow the lengths of the row.",
                 "Choose the table of operation codes that the server uses: `typ_table`.",
             ),
         },
@@ -539,8 +539,8 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
             ),
             "run_damaged": ErrorText(
                 "A file that one stage of the job wrote for the next has changed.",
-                "Check the disk that holds the directory, and run the command again, which "
-                "starts the part again.",
+                "Check the disk that holds the directory, and run the command again; it "
+                "repeats the part.",
             ),
             "spark": ErrorText(
                 "The Spark job failed, after Spark's own retries.",

@@ -46,8 +46,8 @@ OF_COMMANDS: Final[Mapping[str, Mapping[ExitCode, str]]] = {
         ExitCode.NO: "with --check: there is something to do",
     },
     "triggers apply": {
-        ExitCode.FAILED: "a [[watch]] cannot be applied, and the others were; also after the "
-        "answer no to its question",
+        ExitCode.FAILED: "a [[watch]] could not be applied, but the others were; or its "
+        "question was answered with no",
     },
     "triggers drop": _NOT_CONFIRMED,
     "db downgrade": _NOT_CONFIRMED,

@@ -528,7 +528,7 @@ def _settings_of(
               "publisher.batch_size=10; repeatable.")  # fmt: skip
 @click.option("--quiet", "-q", is_flag=True, help="Show only warnings and errors.")
 @click.option("--verbose", "-v", count=True, show_default=False,
-              help="Log each window and delivery; twice: each statement, and errors with "
+              help="Log each window and delivery; -vv also logs each statement, and errors with "
               "their traceback.")  # fmt: skip
 @click.version_option(__version__, prog_name="eventlog", message="%(prog)s %(version)s")
 @click.pass_context

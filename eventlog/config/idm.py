@@ -409,8 +409,8 @@ def _settings(parameters: _Parameters) -> Iterator[Setting]:
         if key == "time_of_day":
             parameters.refuse(
                 "the clock of time-of-day",
-                "is that of the driver's machine in the driver, and of the database, in its zone, "
-                "here: correct the times in publisher.time_of_day if the two differ",
+                "is for the driver the clock of its machine, and here the clock of the database in "
+                "its zone: correct the times in publisher.time_of_day if the two differ",
             )
         if key == "referential" and value == "dn":
             parameters.refuse(

@@ -397,7 +397,7 @@ def _former_names(config: Config) -> Iterator[ConfigError]:
             if old in seen:
                 yield ConfigError(
                     f"[[watch]] {watch.name}, renamed_from = {old!r}: {seen[old]} has that name "
-                    "too, so a row of the log with it could belong to either; keep one"
+                    "too, so a row of the log with this name could belong to either; remove one"
                 )
             seen.setdefault(old, f"renamed_from of [[watch]] {watch.name}")
 

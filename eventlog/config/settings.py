@@ -95,15 +95,15 @@ class DatabaseSettings:
     keep_days: int | None = option(
         None,
         integer(1, 36500),
-        "days for which `eventlog purge` keeps rows unless --older-than is given; half of them "
-        "without a purge that was due is a warning",
+        "days for which `eventlog purge` keeps rows unless --older-than is given; a purge that is "
+        "late by half of them is a warning",
         example=30,
     )
     keep_bytes: int | None = option(
         None,
         integer(1),
-        "most bytes of a partitioned log: `eventlog purge` removes its oldest leaves, also younger "
-        "ones, until it is smaller; rows that are needed stay all the same",
+        "maximum bytes of a partitioned log: `eventlog purge` removes its oldest leaves, whatever "
+        "their age, until it is smaller; rows that are needed stay",
         example=50_000_000_000,
     )
 
@@ -377,7 +377,7 @@ class FilterSettings(CheckedOptions):
     """
 
     table: str = option(
-        REQUIRED, TEXT, "table or view whose objects the receiver gets in part", example="orders"
+        REQUIRED, TEXT, "table or view of which the receiver gets some objects", example="orders"
     )
     where: str = option(
         REQUIRED,
@@ -388,8 +388,8 @@ class FilterSettings(CheckedOptions):
     changes: bool = option(
         True,
         BOOLEAN,
-        "false: no column of the condition ever changes, so that the changes of objects that do "
-        "not match cost no event",
+        "false: no column of the condition ever changes; a change of an object that does not "
+        "match then makes no event",
     )
 
 

@@ -520,8 +520,8 @@ FOLD_DISTANCE: Final = Option(
 FOLD_SPAN: Final = Option(
     10000,
     integer(0, MANY),
-    "largest distance between its first and its last row, 0 = no bound; of an insert at least "
-    "10000",
+    "largest distance between the first and the last row of one event, 0 = no bound; of an "
+    "insert at least 10000",
 )
 BATCH_SIZE: Final = Option(128, integer(1, 128), "maximum number of events in a document", idm=1)
 

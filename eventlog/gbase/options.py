@@ -193,7 +193,9 @@ class WriteOptions(StreamOptions):
     """
 
     tables: Mapping[str, str] = option(
-        {}, TEXT_OBJECT, "columns as TABSCHEM spells them, by owner.table or table"
+        {},
+        TEXT_OBJECT,
+        "for each table, named owner.table or table: its columns in the spelling of TABSCHEM",
     )
     catalog: CatalogOption = shared(CATALOG)
     size_order: str = option("little", choice("little", "big"), "byte order of the sizes in a row")

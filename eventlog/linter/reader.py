@@ -375,8 +375,8 @@ class QueueReader:
                 row.typ == 4 and row.len1 == 0 == row.len2 for row in rows
             ):
                 _log.warning(
-                    "%s: its transaction has no end, but operations TYP 4 without data, which mean "
-                    "COMMIT in the table fields; check that typ_table = prose is right",
+                    "%s: its transaction has no end. It has operations TYP 4 without data, which "
+                    "mean COMMIT in the table fields; check that typ_table = prose is right",
                     where(rows[0]),
                 )
 

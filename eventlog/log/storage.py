@@ -124,7 +124,7 @@ class LogWriterOptions(LogOptions):
     row_style: str = shared(
         STYLE, about="which rows are written for a change, as with the style of a watch"
     )
-    row_styles: Mapping[str, str] = option({}, _STYLES, "styles of single tables, by table")
+    row_styles: Mapping[str, str] = option({}, _STYLES, "row styles of individual tables, by table")
     schema: str | None = option(
         None,
         STRING,

@@ -117,4 +117,4 @@ def test_repair_leaves_the_rows_of_an_object_that_the_source_has(
     assert code == 4
     assert logged == [(4, "id=30"), (5, "id=3"), (5, "id=4")]
     assert "surplus rows: item id=6" in out
-    assert "6 objects with several rows left: delete the rows that are too many" in out
+    assert "6 objects with several rows left: delete the surplus rows in the target" in out

@@ -15,7 +15,7 @@ from eventlog.cli.inspect.top import url_option
 @url_option
 @limit_option("of the newest documents to begin with", 10, "-n")
 @click.option(
-    "--follow/--no-follow", default=True, help="Continue with each document that is sent, or end."
+    "--follow/--no-follow", default=True, help="Wait for further documents and show each, or end."
 )
 @click.option("--interval", type=click.FloatRange(min=0.2), default=1.0, metavar="SECONDS",
               help="Refresh interval.")  # fmt: skip

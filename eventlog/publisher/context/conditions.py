@@ -195,15 +195,15 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         ),
         "old_snapshot": Kind(
             Severity.WARNING,
-            "a database snapshot is an hour old with 1,000 transactions since, or of unknown age "
-            "with 1,000,000",
+            "a database snapshot is an hour old and 1,000 transactions followed it, or its age is "
+            "unknown and 1,000,000 followed it",
             "a database snapshot keeps dead rows of the log from being removed for {age}: {who}",
             "End the session that holds it.",
             ("eventlog doctor",),
         ),
         "dead_rows": Kind(
             Severity.WARNING,
-            "for 15 minutes the log has had 100,000 dead rows that are a fifth of its live ones, "
+            "for 15 minutes the log has had 100,000 dead rows, at least a fifth of its live rows, "
             "or an internal table 20,000",
             "{rows} dead in the log or an internal table: reading gets slow",
             "Remove what keeps them, then vacuum.",
@@ -213,7 +213,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         "purge_overdue": Kind(
             Severity.WARNING,
             "all rows of a leaf are older than one and a half times `database.keep_days`, or the "
-            "open leaf has rows that are older than half of it",
+            "open leaf has rows older than half of `database.keep_days`",
             "a purge of the log is overdue: {what} ({why})",
             "End what holds it back, then run purge as the owner of the log; it names the reason.",
             ("eventlog purge",),

@@ -108,9 +108,9 @@ def _with_warnings(
     views = _view_references(declared.config, declared.catalog)
     of_readers = _refused_by_readers(declared, config, db, log)
     foreign = [
-        f"{name}: its rows are those of the foreign table {first_of(list(tables), 3, 'table')}, "
-        "which has no database snapshot, so `eventlog verify` and `eventlog backlog run` cannot "
-        "prove that they read them as they were"
+        f"{name} shows rows of the foreign table {first_of(list(tables), 3, 'table')}, which has "
+        "no database snapshot, so `eventlog verify` and `eventlog backlog run` cannot prove that "
+        "they read all of them"
         for name, tables in db.foreign_tables(declared.catalog).items()
     ]
     return replace(planned, warnings=(*found, *planned.warnings, *views, *foreign, *of_readers))

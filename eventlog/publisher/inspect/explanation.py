@@ -419,7 +419,7 @@ def _state(context: Context, known: _Known) -> str:
     row, status, claim = known.row, known.status, known.claim
     if status == Status.NEW and claim is not None and row.record_id <= claim.last:
         return (
-            f"claimed since {claim.since}: it is in {claim.directory}, or waits for a row that is "
+            f"claimed since {claim.since}: it is in {claim.directory}, or waits for a row in it "
             f"(backlog job {claim.job})"
         )
     if status == Status.NEW:

@@ -124,13 +124,13 @@ class HttpOptions:
         None, HEADERS, "headers of each request, without secrets", example={"X-Tenant": "hr"}
     )
     secret_headers: Mapping[str, str] | None = option(
-        None, SECRET_HEADERS, "secret headers of each request, each with the place of its value",
+        None, SECRET_HEADERS, "secret headers of each request, with the place of each value",
         example={"X-Api-Key": "file:/run/secrets/receiver-key"},
     )  # fmt: skip
     expected_content_type: str | None = option(
         None,
         OptionKind(_parse_media_type, "a media type such as application/xml"),
-        "media type of an answer with status 2xx; another one means that the receiver is "
+        "media type of an answer with status 2xx; with another media type the receiver counts as "
         "unavailable",
         example="application/json",
     )

@@ -417,7 +417,7 @@ def _size(path: Path) -> int:
 
 def _lost(path: Path, why: str) -> SourceLost:
     return SourceLost(
-        f"the file {path} is not the one that was read up to the position: {why}. Put it back; "
-        "or record the server's log again from the position's restart on, and remove the part "
-        "capture from the position"
+        f"the file {path} is not the file that was read up to the position: {why}. Put that file "
+        "back. If it is lost, record the server's log again from the position's restart on, and "
+        "remove the part capture from the position"
     )

@@ -144,8 +144,8 @@ def _transaction(measured: Measured) -> str:
     seconds = measured.oldest_open_transaction_age_seconds
     if seconds is not None:
         return (
-            f"{measured.oldest_open_transaction} has had a transaction that has written the log "
-            f"for {age(seconds)}"
+            f"{measured.oldest_open_transaction} has had a transaction open for {age(seconds)} "
+            "that has written the log"
         )
     snapshot = measured.oldest_snapshot
     # A purge waits for a database snapshot that passes.

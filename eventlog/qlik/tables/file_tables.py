@@ -268,8 +268,8 @@ def refuse_unread(tables: Iterable[TableFiles], options: ReadOptions) -> None:
         if not table.parts:
             formats = FILE_FORMATS if options.file_format is None else (options.file_format,)
             raise FormatError(
-                f"the change table of {full_name(table.schema, table.table)} has no "
-                f"{', '.join(formats)} file, by the names of its files; exclude the table by the "
+                f"the change table of {full_name(table.schema, table.table)} has no file whose "
+                f"name shows one of the formats {', '.join(formats)}; exclude the table by the "
                 "option tables, or rename its files"
             )
 

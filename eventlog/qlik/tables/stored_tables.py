@@ -119,7 +119,7 @@ class ChangeTableOptions(CheckedOptions):
         "header__", OptionKind(_parse_prefix, "a text"), "beginning of the names of header columns"
     )
     mask_offset: int | None = option(
-        None, integer(0, _WIDEST_OFFSET), "columns before the first one with a bit in masks"
+        None, integer(0, _WIDEST_OFFSET), "number of columns before the first column of masks"
     )
 
 
@@ -141,7 +141,7 @@ class ReadOptions(ChangeTableOptions):
     absent_nulls: Literal["null", "absent"] = option(
         "absent",
         choice("null", "absent"),
-        "meaning of NULL in a column without a bit in the mask; absent: unknown",
+        "what NULL means in a column whose bit in the mask is clear; absent: unknown",
     )
     partitioned: bool = option(
         False, FLAG, "read only the partitions that attrep_cdc_partitions lists"

@@ -124,8 +124,8 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "fold": Option(
         BATCH,
         choice(BATCH, STATEMENT),
-        "batch: an event has all changes that a batch makes to an object; statement: only those "
-        "with one time in the log",
+        "batch: an event has all changes of its object in a batch; statement: only the changes "
+        "with the same time in the log",
     ),
 }
 """The options by name."""

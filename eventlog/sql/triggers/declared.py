@@ -469,8 +469,8 @@ def _owner(cls: ObjectClass, watch: WatchedTable, sources: Sequence[_Source]) ->
         return source
     raise TriggerError(
         f"watch {watch.table}: the key columns ({', '.join(column.name for column in cls.key)}) "
-        "are not a primary or unique key of any base table, so none has one row per object of the "
-        "view; add the base table that does"
+        "are not a primary or unique key of any base table, so no base table has one row per "
+        "object of the view; add the base table that has"
     )
 
 
@@ -563,9 +563,9 @@ def warnings_of(declared: Sequence[TableTriggers]) -> Iterable[str]:
                 f"{triggers.table.name}.{column.name}" for column in triggers.owner_columns
             )
             yield (
-                f"no foreign key joins {mapped} to {triggers.owner.name}: a row that has no row "
-                f"there is logged as a change of an object of {triggers.class_name} that does not "
-                "exist; add the foreign key, or make sure that there are no such rows"
+                f"no foreign key joins {mapped} to {triggers.owner.name}: a row without a "
+                f"row there is logged as a change of an object of {triggers.class_name} that does "
+                "not exist; add the foreign key, or make sure that there are no such rows"
             )
         yield from _undecided_views(triggers, declared)
 

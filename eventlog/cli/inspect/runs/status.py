@@ -240,8 +240,8 @@ def _print_status(status: Mapping[str, Any], consumer: str | None, limit: int) -
         and status["oldest_open_transaction"] is not None
     ):
         result(
-            f"{visible(status['oldest_open_transaction'])} keeps the ranges from closing, open for "
-            f"{age(status['oldest_open_transaction_age_seconds'])}"
+            f"{visible(status['oldest_open_transaction'])} has had a transaction open for "
+            f"{age(status['oldest_open_transaction_age_seconds'])}: gaps between the ranges stay"
         )
     for one in status["verified"]:
         result(_verified(one))

@@ -155,8 +155,8 @@ def _notes(requeued: _Requeued, commands: Sequence[str]) -> Iterator[str]:
     if any(row.record_id < done.removed for row in done.refused):
         yield (
             f"Rows up to record_id {done.removed} were removed from the log, by `eventlog purge` "
-            "or as they were done. A row of type 1 to 4 below that is refused, because the log "
-            "does not show whether its object had later rows"
+            "or when they were done. A row of types 1 to 4 with a lower record_id is refused, "
+            "because the log does not show whether its object had later rows"
         )
     if requeued.claim:
         yield (
@@ -226,7 +226,7 @@ def _of_consumer(log: OpenLog, config: Config, request: Requeue, would: str) -> 
     return _Requeued(
         done,
         f"{also} {would}sent again to consumer {consumer}",
-        "later rows of their objects were processed, so they would restore old values, or other "
-        "rows of the same insert are not requeued, so they would replace the object",
+        "they would restore old values, because later rows of their objects were processed, or "
+        "would replace the object, because other rows of the same insert are not requeued",
         len(event_ids),
     )

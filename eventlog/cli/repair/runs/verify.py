@@ -119,8 +119,8 @@ def _show(report: VerifyReport, repaired: str | None, limit: int) -> None:
         of_several = sum(one.kind is Kind.SURPLUS and bool(one.fault) for one in report.differences)
         if of_several:
             result(
-                f"{number_of(of_several, 'object')} with several rows left: delete the rows that "
-                "are too many in the target, and give its table a unique key"
+                f"{number_of(of_several, 'object')} with several rows left: delete the surplus "
+                "rows in the target, and give its table a unique key"
             )
         surplus = sum(one.kind is Kind.SURPLUS for one in report.differences) - of_several
         if surplus and repaired != "surplus":
