@@ -6,18 +6,30 @@ import base64
 import io
 import re
 from collections.abc import Callable
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lxml import etree
+from samples import usr as usr_class
 from shared import validate
 
 from eventlog import __version__
+from eventlog.core.catalog import ObjectId
+from eventlog.core.rows.checks import Texts
+from eventlog.core.rows.events import Outgoing
 from eventlog.errors import ConfigError
-from eventlog.model import AttributeSteps, Event, Op, Step
+from eventlog.model import ALL, All, AttributeSteps, Event, Op, Operation, Step
 from eventlog.xds.reader import read_events
-from eventlog.xds.writer import HEARTBEAT, Header, file_form, line_form, write_event
+from eventlog.xds.writer import (
+    HEARTBEAT,
+    Header,
+    file_form,
+    line_form,
+    write_event,
+    write_outgoing,
+)
 
 HEADER = Header("eventlog", "1.0")
 USR = "idu=1,table=usr,schema=indirect"
@@ -418,3 +430,26 @@ def test_an_add_has_special_times_as_strings() -> None:
         ("days", "time", (added("infinity", "86400"),)),
     )
     assert re.findall('<value type="([a-z]+)">', write_event(event)) == ["string", "string", "time"]
+
+
+TYPED = {one: AttributeSteps("a", one, ()) for one in sorted(VALUES)}
+"""Attributes of which nothing but name and type is read."""
+
+
+@given(st.data())
+def test_the_two_forms_of_a_step_are_the_same_text(data: st.DataObject) -> None:
+    value_type = data.draw(st.sampled_from(sorted(VALUES)))
+    value = VALUES[value_type]
+    old = data.draw(st.one_of(st.none(), st.just(ALL), value))
+    operation = data.draw(st.sampled_from([Operation.ADD, Operation.MODIFY]))
+    if operation is Operation.ADD:
+        old = None
+    new = data.draw(value)
+
+    def written(old: Texts | Literal[All.ALL], new: Texts) -> str:
+        object_id: ObjectId = usr_class(), "idu=1"
+        step: Any = (1, 2, object_id, TYPED[value_type], old, new)
+        return write_outgoing(Outgoing("1", [1], object_id, operation, [step]))
+
+    in_tuples = (old,) if isinstance(old, str) else old
+    assert written(old, new) == written(in_tuples, (new,))
