@@ -12,7 +12,7 @@ of them shows. It also has steps that aim at some of the places that count (``pl
 finds nothing to do is drawn again (``again``). What is drawn comes from a stream of chance of its name. So one more kind of step, or
 another weight, leaves the other steps of old seeds as they are.
 
-A plan that is committed as a test says in ``tells`` what its story has to have, as regular
+A plan that is committed as a test has in ``story`` what its story has to contain, as regular
 expressions: so the test fails once the plan does not come to its place any more. A step of it may
 have a fourth member, an object, which says what its seed would draw: ``{"statement": "BEGIN"}``.
 """

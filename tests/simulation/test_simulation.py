@@ -63,7 +63,7 @@ def test_nothing_is_lost_in_any_schedule(word: str, number: int) -> None:
 def test_what_was_found_once_stays_fixed(plan: Path) -> None:
     story = stories()[str(plan)]
     assert story.endswith(": good\n"), story[-4000:]
-    for place in json.loads(plan.read_text())["tells"]:
+    for place in json.loads(plan.read_text())["story"]:
         assert re.search(place, story, re.DOTALL), f"the plan does not come to {place!r} any more"
 
 
