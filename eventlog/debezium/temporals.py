@@ -405,7 +405,7 @@ def read_structured_duration(value: Any) -> str:
 
 
 def read_elapsed_time(value: Any) -> Value:
-    """Return the TIME of MySQL that a StructuredDuration is."""
+    """Return a StructuredDuration as the TIME of MySQL that it was made of."""
     months, days, microseconds = _duration(value)
     if months:
         raise no("time of day")

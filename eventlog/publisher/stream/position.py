@@ -116,7 +116,7 @@ def position_tables(name: str) -> _Tables:
         sa.Column(
             "token",
             sa.Text,
-            comment="JSON: where reading begins again; null = at its beginning",
+            comment="JSON: where reading continues; null = at the beginning of the source",
         ),
         sa.Column(
             "delivery_no",

@@ -328,7 +328,7 @@ class Dialect(SqlDatabase):
         """Return the statement that reads these fields of the rows of a status, from ``:first`` to
         ``:last``, in their order.
 
-        ``as_of`` is SQL after the name of the log that selects the moment to read.
+        ``as_of`` is SQL that follows the name of the log and selects the moment to read.
         """
         selected = ", ".join(
             f"{self.part_field(log, field)} AS {self.quote(field)}" for field in fields
