@@ -301,9 +301,7 @@ def test_a_class_of_a_foreign_table_is_named_by_the_plan(source: sa.Engine) -> N
     with transaction(config) as db:
         planned = planned_triggers(db, config)
     (warning,) = [one for one in planned.warnings if "foreign" in one]
-    assert warning.startswith(
-        "item_view: its rows are those of the foreign table public.far, which"
-    )
+    assert warning.startswith("item_view shows rows of the foreign table public.far, which")
 
 
 def test_a_foreign_table_that_was_read_is_named_by_the_report(

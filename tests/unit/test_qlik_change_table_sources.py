@@ -141,7 +141,8 @@ def test_a_table_of_which_no_file_is_read_is_an_error(tmp_path: Path, name: str 
     (tmp_path / "app.item__ct").mkdir()
     if name is not None:
         (tmp_path / "app.item__ct" / name).write_text("", encoding="utf-8")
-    with pytest.raises(FormatError, match=r"app\.item has no csv, json, parquet file"):
+    why = r"app\.item has no file whose name shows one of the formats csv, json, parquet"
+    with pytest.raises(FormatError, match=why):
         get(tmp_path, tables={})
 
 

@@ -109,8 +109,8 @@ def _with_warnings(
     of_readers = _refused_by_readers(declared, config, db, log)
     foreign = [
         f"{name} shows rows of the foreign table {first_of(list(tables), 3, 'table')}, which has "
-        "no database snapshot, so `eventlog verify` and `eventlog backlog run` cannot prove that "
-        "they read all of them"
+        "no database snapshot, so `eventlog verify` and `eventlog backlog run` cannot prove "
+        "which state of them they read"
         for name, tables in db.foreign_tables(declared.catalog).items()
     ]
     return replace(planned, warnings=(*found, *planned.warnings, *views, *foreign, *of_readers))
