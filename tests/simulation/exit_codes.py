@@ -169,7 +169,9 @@ REASONS = (
     Reason("", 1, r"disk I/O error", _has_failed),
     Reason("", 1, r"database is locked", _always),
     Reason("requeue", 1, r"restore old values", _always),
-    Reason("requeue", 1, r"below that is refused, because the log does not show", _has_removed),
+    Reason(
+        "requeue", 1, r"a lower record_id is refused, because the log does not show", _has_removed
+    ),
     Reason("requeue", 1, r"has been open for more than", _has_late),
     Reason("resync", 1, r"has been open for more than", _has_late),
     Reason("requeue", 1, r"A row of status E or F up to that record_id is refused", _has_backlog),

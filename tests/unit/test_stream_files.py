@@ -231,7 +231,7 @@ def test_a_capture_that_is_another_one_at_a_start_is_refused(
     damage(stream.path)
     with pytest.raises(SourceLost, match=message) as error:
         once(stream.path, place)
-    assert "Put it back" in str(error.value)
+    assert "Put that file back" in str(error.value)
     assert saved_at(place).token == before
 
 
@@ -279,7 +279,7 @@ def test_a_directory_whose_file_at_the_position_is_gone_is_refused(
     stream.insert(1)
     once(tmp_path / "streams", place)
     (tmp_path / "streams" / "1.cdc").rename(tmp_path / "streams" / "2.cdc")
-    with pytest.raises(SourceLost, match=r"1\.cdc is not the one"):
+    with pytest.raises(SourceLost, match=r"1\.cdc is not the file"):
         once(tmp_path / "streams", place)
 
 
@@ -298,7 +298,7 @@ def test_a_file_that_an_open_transaction_is_still_to_be_read_from_is_missed(
     once(streams, place)
     assert restart_of(place)[0] == "1.cdc"
     taken = (streams / "2.cdc").rename(tmp_path / "taken.cdc")
-    with pytest.raises(SourceLost, match=r"2\.cdc is not the one .* it is not there"):
+    with pytest.raises(SourceLost, match=r"2\.cdc is not the file .* it is not there"):
         once(streams, place)
     taken.rename(streams / "2.cdc")
     size = stream.path.stat().st_size
