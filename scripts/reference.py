@@ -777,7 +777,7 @@ def _rights() -> Iterator[str]:
     yield f"| `--purpose` | for | {' | '.join(_RIGHTS_OF.values())} |"
     yield "|---" * (2 + len(_RIGHTS_OF)) + "|"
     for purpose in Purpose:
-        rights = rights_for(purpose, Addition.POSITION)
+        rights = rights_for(purpose, Addition.POSITION, Addition.SUPERSEDE)
         cells = [
             ", ".join(letter for right, letter in _LETTERS.items() if right in rights.get(part, ()))
             for part in _RIGHTS_OF

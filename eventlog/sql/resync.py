@@ -36,6 +36,7 @@ from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.open_writers import wait_for, writers_to_await
 from eventlog.sql.port.quoted_names import quoted, schema_of
 from eventlog.sql.port.rights import Part, Right
+from eventlog.sql.readers.consumers import highest_row
 from eventlog.sql.triggers.uncaptured import Uncaptured
 
 COLUMNS: Final = ("digest", "class_name", "selection", "started", "position", "rows_written")
@@ -147,11 +148,17 @@ def _place(reached: str | None) -> str:
     return "at its beginning" if reached is None else f"up to {reached}"
 
 
-def run(log: OpenLog, selection: Selection, write_batch: WriteBatch) -> Iterator[ResyncBatch]:
+def run(
+    log: OpenLog,
+    selection: Selection,
+    write_batch: WriteBatch,
+    after_batch: Callable[[int], None] | None = None,
+) -> Iterator[ResyncBatch]:
     """Write all batches, each in its own transaction, and yield the result of each.
 
-    The session must not be in a transaction. It ends early if another process has finished the same
-    resync.
+    ``after_batch`` ends the transaction of a batch that has written rows; its argument is the
+    highest record_id before the batch. The session must not be in a transaction. It ends early if
+    another process has finished the same resync.
     """
     table = _table(log.table)
     reached = sa.select(table.c.position).where(_is(log.table, selection)).with_for_update()
@@ -160,6 +167,7 @@ def run(log: OpenLog, selection: Selection, write_batch: WriteBatch) -> Iterator
             entry = log.connection.execute(reached).first()
             if entry is None:
                 return
+            highest = 0 if after_batch is None else highest_row(log) or 0
             batch = write_batch(log.connection, entry.position)
             if batch.is_last:
                 if batch.is_complete:
@@ -173,6 +181,8 @@ def run(log: OpenLog, selection: Selection, write_batch: WriteBatch) -> Iterator
                 log.connection.execute(
                     sa.update(table).where(_is(log.table, selection)).values(moved)
                 )
+            if batch.rows and after_batch is not None:
+                after_batch(highest)
         yield batch
         if batch.is_last:
             return

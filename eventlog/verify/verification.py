@@ -26,7 +26,7 @@ from eventlog.model import EventType, Status, unpadded
 from eventlog.publisher.context.context import Context
 from eventlog.publisher.inspect.refusals import refused
 from eventlog.sql.log.database_snapshots import REST, DatabaseSnapshots, database_snapshot
-from eventlog.sql.log.errors import SKIPPED
+from eventlog.sql.log.errors import SKIPPED, SUPERSEDED
 from eventlog.sql.log.rows import extent
 from eventlog.sql.port.log_operations import (
     ANY_STATUS,
@@ -668,6 +668,8 @@ class Verification:
     def _reason(self, status: str, perpetrator: str | None, code: str) -> str:
         """Return why the newest row of an object was not applied, empty if it was applied."""
         if self.target.names_done:
+            return ""
+        if code == SUPERSEDED:  # the new row is no longer in the log: it was done
             return ""
         is_refused = bool(code)
         if not self.context.ledger.consumer:

@@ -151,8 +151,17 @@ def skip(worker: Worker) -> None:
 
 
 def resync(worker: Worker) -> None:
-    worker.write(3)
+    (key, *_) = worker.write(3)
+    schema = f"{worker.words.schema}." if worker.words.schema else ""
+    settled = f"max((SELECT count(*) FROM {schema}eventlog_error WHERE code = 'superseded'))"
+    before = worker.value(settled)
+    worker.execute(
+        f"UPDATE eventlog SET status = 'E' WHERE table_key = 'idu={key}' AND event_type <> 5",
+        "INSERT INTO eventlog_error (record_id, code, message) SELECT max(record_id), 'receiver', "
+        f"'no' FROM eventlog WHERE table_key = 'idu={key}' AND event_type <> 5",
+    )
     worker.run("resync", "usr")
+    assert worker.value(settled) == before + 1
     worker.run("resync", "usr", "--key", "idu=1")
     worker.execute(
         "INSERT INTO eventlog (event_type, table_name, table_key, column_name, new_value)"

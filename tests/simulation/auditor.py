@@ -47,7 +47,7 @@ _NOT_FOR_GOOD = (Level.ERROR, Level.FATAL, Level.RETRY)
 _LETTERS = {Level.SUCCESS: "S", Level.WARNING: "W", Level.ERROR: "E", Level.FATAL: "F"}
 _MULTIPLE = "customer_tag.tag"
 _OF_FORMATS = (
-    "(code NOT IN ('requeued', 'skipped') AND message NOT IN ('bad', 'stop') "
+    "(code NOT IN ('requeued', 'skipped', 'superseded') AND message NOT IN ('bad', 'stop') "
     "AND message NOT LIKE 'given up after %')"
 )
 """The condition of error rows that a format has written: receivers answer ``bad`` and ``stop``."""
@@ -866,7 +866,7 @@ class Auditor:
         application = self._world.application
         # Of a snapshot's object that is asked for while its class is unavailable: unknown_table, as
         # docs/spec/event-log.md 13.3 says.
-        codes = {"receiver", "requeued", "skipped"}
+        codes = {"receiver", "requeued", "skipped", "superseded"}
         has_changed = replace(application.shape, columns=()).has_changed
         if has_changed or application.former_columns:  # what was logged before triggers apply
             codes |= {"unknown_column", "bad_table_key"}
@@ -939,7 +939,7 @@ class Auditor:
         """Check that a row has the letter of the last answer to its event."""
         newest = self._ask(
             "SELECT record_id, code, max(rowid) FROM eventlog_error WHERE consumer IS NULL "
-            "GROUP BY record_id"
+            "AND code <> 'superseded' GROUP BY record_id"
         )
         invalid = {
             row for row, code, _ in newest if code not in ("receiver", "skipped", "requeued")
@@ -980,7 +980,7 @@ class Auditor:
         """
         for codes, counted, what in (
             ("IN ('receiver', 'skipped')", self._refusals, "refused"),
-            ("NOT IN ('receiver', 'skipped', 'requeued')", self._invalid, "invalid"),
+            ("NOT IN ('receiver', 'skipped', 'requeued', 'superseded')", self._invalid, "invalid"),
         ):
             lines = Counter(
                 self._ask(

@@ -114,6 +114,7 @@ def test_every_proposed_command_is_accepted(run: Run, log: Log, database: sa.Eng
         "eventlog requeue --status E --ids 3",
         "eventlog resync usr --key idu=1",
         "eventlog resync usr --deletes",
+        "eventlog skip --refused --ids 1,4 --reason 'sent again'",
         "eventlog skip --refused --ids 6 --reason 'deleted since'",
     ]
     for command in group["commands"]:
@@ -313,6 +314,33 @@ def test_every_refused_right_leads_to_one_sentence(
     code, out, err = run(*command)
     sentence = f"`eventlog grants {poor} --purpose {purpose}`, run by the owner, prints the rights"
     assert (code != 0, sentence in err) == (True, True), out + err
+
+
+def test_a_resync_without_the_right_to_settle_refusals_ends_with_one_warning(
+    run: Run, log: Log, database: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(database, "INSERT INTO hr.usr VALUES (1, 'a', 'b'), (2, 'c', 'd')")
+    log((1, "E", "idu=1"), (2, "S", "idu=1"))
+    refuse(database, 1, "receiver", "no such user")
+    url = without_rights(
+        database, "SELECT, INSERT ON hr.eventlog", "SELECT ON hr.usr", "SELECT ON hr.eventlog_error"
+    )
+    role = str(sa.make_url(url).username)
+    monkeypatch.setenv("EVENTLOG_DATABASE_URL", url)
+    code, _, err = run("resync", "usr", "--key", "idu=1", "--key", "idu=2")
+    assert code == 0
+    (warning,) = err.splitlines()
+    assert warning.startswith("warning: `eventlog errors` goes on listing 1 row that ")
+    assert "INSERT on eventlog_error" in warning
+    advice = f"`eventlog grants {role} --purpose resync`, run by the owner, prints the rights"
+    assert warning.endswith(advice)
+    monkeypatch.setenv("EVENTLOG_DATABASE_URL", url_of(database))
+    execute(database, *run("grants", role, "--purpose", "resync")[1].split(";\n")[:-1])
+    monkeypatch.setenv("EVENTLOG_DATABASE_URL", url)
+    assert "goes on" not in run("resync", "usr", "--key", "idu=1")[2]
+    monkeypatch.setenv("EVENTLOG_DATABASE_URL", url_of(database))
+    assert [one["code"] for one in groups(run)] == ["superseded"]
+    execute(database, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
 def test_doctor_names_the_grants_and_then_the_sentence(run: Run, poor: str) -> None:

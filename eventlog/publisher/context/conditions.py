@@ -137,7 +137,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         "refused_rows": Kind(
             Severity.WARNING,
             "rows of status E or F have an error row of the receiver among the newest 10,000, "
-            "and no later one of `skip`",
+            "and no later one of `skip`, nor of a `resync` whose row is done",
             "{rows} refused by the receiver",
             "Fix the cause, then run what errors names; or skip rows that need nothing more.",
             ("eventlog errors",),
@@ -145,7 +145,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         "invalid_rows": Kind(
             Severity.WARNING,
             "rows of status E or F have an error row of a check among the newest 10,000, "
-            "and no later one of `skip`",
+            "and no later one of `skip` or `resync`",
             "{rows} invalid, and not sent",
             "Fix the cause, then run what errors names; or skip rows that need nothing more.",
             ("eventlog errors",),

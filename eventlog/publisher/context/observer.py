@@ -24,6 +24,7 @@ from eventlog.sql.port.log_operations import Window
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.questions import ask_log
 from eventlog.sql.port.rights import Part, Right
+from eventlog.sql.readers.superseded import waiting_rows
 from eventlog.sql.resync import due_now
 
 if TYPE_CHECKING:
@@ -236,7 +237,9 @@ class Measured:
     verified: Sequence[LastVerification] = ()
     """The last verifications of targets, newest first; empty for a consumer."""
     refused_rows: int = 0
-    """The rows, and objects of a snapshot, that the receiver has finally refused."""
+    """The rows, and objects of a snapshot, that the receiver has finally refused, and those that a
+    resync has logged again in rows that wait.
+    """
     invalid_rows: int = 0
     """The rows, and objects of a snapshot, that failed a check."""
     due_resyncs: Sequence[str] = ()
@@ -262,13 +265,14 @@ class Measured:
         )
         snapshots = ask_log(log, "snapshots", HeldSnapshot, limit=1)
         failed = count_failed(log, LINES_READ, consumer)
+        waiting = waiting_rows(log, failed.new_rows, consumer)
         return cls(
             oldest_open_transaction_age_seconds=None if writer is None else writer.seconds,
             oldest_open_transaction=None if writer is None else writer.who,
             oldest_snapshot=snapshots[0] if snapshots else None,
             tables=ask_log(log, "storage", TableStorage),
             verified=() if consumer else read_verifications(log),
-            refused_rows=failed.refused,
+            refused_rows=failed.refused + sum(row in waiting for row in failed.new_rows),
             invalid_rows=failed.invalid,
             due_resyncs=() if consumer else _due_resyncs(log),
         )

@@ -63,7 +63,7 @@ from eventlog.publisher.declared.opening import (
 from eventlog.publisher.declared.trigger_plan import unlike_recorded
 from eventlog.publisher.inspect.consumer_status import consumer_statuses
 from eventlog.publisher.inspect.grants import command_of, grants_to_read
-from eventlog.publisher.inspect.refusals import refused
+from eventlog.publisher.inspect.refusals import refused, superseded
 from eventlog.publisher.ledger.delivery import Delivery
 from eventlog.publisher.ledger.in_flight import CLAIM_WAYS_OUT, read_recorded
 from eventlog.publisher.ledger.ledger import is_at_work, ledger_of
@@ -890,7 +890,8 @@ def _statuses(case: Case) -> Iterator[Finding]:
     skipped: dict[int, str] = {}
     if not case.log.lacking([(Part.ERROR, Right.SELECT)]):
         entries, _ = refused(case.log)
-        ids = sorted(row for row, entry in entries.items() if entry.code == SKIPPED)
+        done = superseded([*entries.items()], case.log)
+        ids = sorted(row for row, entry in entries.items() if entry.code == SKIPPED or row in done)
         rows = case.log.read_columns(to_ranges(ids), ("record_id", "status")) if ids else []
         skipped = {int(record_id): unpadded(status) for record_id, status in rows}
     yield from judge_statuses(statuses, case.log_name, case.column("status"), case.limits, skipped)

@@ -36,7 +36,7 @@ from eventlog.publisher.ledger.delivery import Delivery
 from eventlog.publisher.ledger.in_flight import BacklogClaim, read_recorded
 from eventlog.publisher.ledger.ledger import is_at_work, status_of
 from eventlog.publisher.send.cycle import build_recorded, preview, recorded_ids
-from eventlog.sql.log.errors import PUT_BACK, SKIPPED, ErrorRow, read_errors
+from eventlog.sql.log.errors import PUT_BACK, SKIPPED, SUPERSEDED, ErrorRow, read_errors
 from eventlog.sql.port.driver_errors import as_database_errors
 
 _SECONDS: Final = 60
@@ -439,7 +439,7 @@ def _state(context: Context, known: _Known) -> str:
         case Status.WARNING:
             return "done: published, and the receiver answered warning"
         case Status.ERROR | Status.FATAL if last is not None and (
-            status == Status.ERROR or last.code in ("receiver", SKIPPED)
+            status == Status.ERROR or last.code in ("receiver", SKIPPED, SUPERSEDED)
         ):
             return _state_of_refused(
                 status, last, "" if known.problem is not None else ", and it passes the checks now"
@@ -458,6 +458,11 @@ def _state_of_refused(status: str, last: ErrorRow, fix: str) -> str:
     """
     if last.code == SKIPPED:
         return f"skipped: {last.message}; not sent again until `eventlog requeue`"
+    if last.code == SUPERSEDED:
+        return (
+            f"refused, and logged again by a resync: row {last.superseded_by} counts in its place "
+            f"(`eventlog explain {last.superseded_by}`)"
+        )
     if last.code == "receiver":
         level = "error" if status == Status.ERROR else "fatal"
         return (

@@ -33,7 +33,8 @@ def grants_for(db: OpenDatabase, config: Config, role: str, purpose: Purpose) ->
     log = find_log(db, config)
     catalog = read_catalog(log, config)
     user = db.dialect.quote(db.dialect.spelled(role))
-    additions = (*additions_of(config), Addition.POSITION, Addition.REPAIR)
+    more = (Addition.POSITION, Addition.SUPERSEDE, Addition.REPAIR)
+    additions = (*additions_of(config), *more)
     rights = rights_for(purpose, *additions)
     statements = log.grants(rights, user)
     if "roles" not in log.dialect.capabilities or not rights.keys() & {Part.CLASSES, Part.TABLES}:

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -25,7 +26,15 @@ from eventlog.publisher.context.conditions import LINES_READ
 from eventlog.publisher.ledger.in_flight import read_recorded, sent_ids
 from eventlog.sql import resync
 from eventlog.sql.log.epoch import read_removed
-from eventlog.sql.log.errors import PUT_BACK, SKIPPED, ErrorRow, newest_errors, newest_errors_of
+from eventlog.sql.log.errors import (
+    PUT_BACK,
+    SKIPPED,
+    SUPERSEDED,
+    ErrorRow,
+    newest_by_row,
+    newest_errors_of,
+    records_new_rows,
+)
 from eventlog.sql.log.requeue import (
     ObjectRow,
     ResendPlan,
@@ -37,9 +46,11 @@ from eventlog.sql.log.rows import column_of, is_in, newest_failed_rows, runs_of_
 from eventlog.sql.port.driver_errors import as_database_errors
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.readers.consumers import judged_by_set, read_consumer
+from eventlog.sql.readers.superseded import waiting_rows
 
 NOT_RECORDED: Final = "not_recorded"
 """The code of rows E and F that have no error row."""
+_WAITING: Final = "sent again, waiting: {}"
 _NOT_RECORDED_REASON: Final = "the reason is not recorded: the log has no error row for it"
 _OBJECTS_NAMED: Final = 20
 """The most objects of a snapshot in a command line."""
@@ -132,7 +143,8 @@ def read_refusals(
     """Return the refused rows in groups, the largest first: those of the newest ``most`` error
     rows, and the newest ``most`` rows E and F, with an error row or without.
 
-    A row that was put back into the queue, or has been published or purged since, is left out.
+    A row that was put back into the queue, or has been published or purged since, is left out, and
+    so is a row for which a resync has logged another one that is done.
     ``consumer`` selects the rows refused for this consumer, with any status, and objects of its
     snapshot. ``own_user`` is the user whose rows are loopback. With a ``catalog``, objects are
     named as ``resync`` accepts them.
@@ -153,18 +165,41 @@ def read_refusals(
 
 
 def read_refused(log: OpenLog, most: int = LINES_READ, consumer: str = "") -> Refused:
-    """Return the rows and objects that were refused and not put back since. ``most`` and
-    ``consumer`` are those of ``read_refusals``.
+    """Return the rows and objects that were refused and not put back since, without those for which
+    a new row is done. ``most`` and ``consumer`` are those of ``read_refusals``.
     """
     entries, objects = refused(log, most, consumer)
-    if consumer:
-        rows = {row.record_id: row for row in log.read_rows(to_ranges(sorted(entries)))}
-        return Refused(rows, {row: entries[row] for row in rows}, objects)
-    without = [row for row in _newest_failed(log, most) if row not in entries]
-    entries = {**entries, **newest_errors_of(log, without)}
-    ids = to_ranges(sorted({*without, *entries}))
-    rows = {row.record_id: row for row in log.read_rows(ids) if unpadded(row.status) in _FAILED}
-    return Refused(rows, {row: entry for row, entry in entries.items() if row in rows}, objects)
+    without = []
+    if not consumer:
+        without = [row for row in _newest_failed(log, most) if row not in entries]
+        entries = {**entries, **newest_errors_of(log, without)}
+    done = superseded(chain(entries.items(), objects.items()), log, consumer)
+    ids = to_ranges(sorted({*without, *entries}.difference(done)))
+    rows = {
+        row.record_id: row
+        for row in log.read_rows(ids)
+        if consumer or unpadded(row.status) in _FAILED
+    }
+    return Refused(
+        rows,
+        {row: entry for row, entry in entries.items() if row in rows},
+        {event_id: entry for event_id, entry in objects.items() if event_id not in done},
+    )
+
+
+def superseded(
+    entries: Iterable[tuple[int | str, ErrorRow]], log: OpenLog, consumer: str = ""
+) -> set[int | str]:
+    """Return the rows and objects of these newest error rows that need nothing more, because a
+    resync has logged them again, and their reader has done the new row.
+    """
+    new = {
+        row: entry.superseded_by
+        for row, entry in entries
+        if entry.code == SUPERSEDED and entry.superseded_by is not None
+    }
+    waiting = waiting_rows(log, {*new.values()}, consumer)
+    return {row for row, number in new.items() if number not in waiting}
 
 
 def _newest_failed(log: OpenLog, most: int) -> list[int]:
@@ -187,9 +222,7 @@ def refused(
 
     Only the newest ``most`` error rows are read. ``consumer`` as in ``read_refusals``.
     """
-    newest: dict[int | str, ErrorRow] = {}
-    for record_id, entry in newest_errors(log, most, consumer):
-        newest.setdefault(record_id if entry.event_id is None else entry.event_id, entry)
+    newest = newest_by_row(log, most, consumer)
     failed = {row: entry for row, entry in newest.items() if entry.code != PUT_BACK}
     rows = {row: entry for row, entry in failed.items() if isinstance(row, int)}
     return rows, {row: entry for row, entry in failed.items() if isinstance(row, str)}
@@ -257,7 +290,11 @@ def _newest_by(refused: Refused) -> Any:
 
 def _message_of(record_id: int, refused: Refused) -> str:
     entry = refused.row_errors.get(record_id)
-    return _NOT_RECORDED_REASON if entry is None else entry.message
+    return _NOT_RECORDED_REASON if entry is None else _reason(entry)
+
+
+def _reason(entry: ErrorRow) -> str:
+    return _WAITING.format(entry.message) if entry.code == SUPERSEDED else entry.message
 
 
 def _refused_rows(
@@ -274,11 +311,13 @@ def _refused_rows(
     newest = max(ids, key=_newest_by(refused))
     entry = refused.row_errors.get(newest)
     time = None if entry is None else entry.error_time
-    commands = (
-        [f"{_requeue(status, consumer, ids)} --dry-run"]
-        if judged is None
-        else _commands(log, kind, ids, judged, consumer, catalog)
-    )
+    commands: list[str] = []
+    if code != SUPERSEDED:
+        commands = (
+            [f"{_requeue(status, consumer, ids)} --dry-run"]
+            if judged is None
+            else _commands(log, kind, ids, judged, consumer, catalog)
+        )
     return Refusals(code, table_name, status, len(ids), time, newest, reason, tuple(commands))
 
 
@@ -298,8 +337,8 @@ def _refused_objects(
         len(event_ids),
         entry.error_time,
         newest,
-        entry.message,
-        (command,),
+        _reason(entry),
+        () if code == SUPERSEDED else (command,),
     )
 
 
@@ -358,7 +397,8 @@ def _commands(
 ) -> list[str]:
     """Return the commands that send the objects of these refused rows again: ``requeue`` for the
     rows that it accepts, ``resync`` for the objects of the others. An object whose deletion was
-    logged since needs neither, and its rows can be skipped.
+    logged since needs neither, and its rows can be skipped. So can rows that a resync does not
+    settle, because they have no error row.
     """
     code, _, status = kind
     chosen = frozenset(ids)
@@ -371,12 +411,19 @@ def _commands(
     stale = [rows for rows in objects if any(row.record_id in left for row in rows)]
     resyncs, deleted = resync_commands(log, catalog, stale)
     commands += resyncs
-    if code != SKIPPED and (done := sorted(left & deleted)):
-        whose = f" --consumer {shlex.quote(consumer)}" if consumer else ""
-        commands.append(
-            f"eventlog skip --refused{whose} --ids {ids_in_words(done)} --reason 'deleted since'"
-        )
+    if code == SKIPPED:
+        return commands
+    if resyncs and (code == NOT_RECORDED or not records_new_rows(log)):
+        commands.append(_skip(consumer, sorted(left - deleted), "sent again"))
+    if done := sorted(left & deleted):
+        commands.append(_skip(consumer, done, "deleted since"))
     return commands
+
+
+def _skip(consumer: str, ids: Sequence[int], reason: str) -> str:
+    """Return the command that ends the warning about refused rows."""
+    whose = f" --consumer {shlex.quote(consumer)}" if consumer else ""
+    return f"eventlog skip --refused{whose} --ids {ids_in_words(ids)} --reason '{reason}'"
 
 
 def _requeue(status: str, consumer: str, ids: Sequence[int]) -> str:

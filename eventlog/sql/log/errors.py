@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from eventlog.core.rows.event_ids import attempt_of
 from eventlog.model import unpadded
-from eventlog.sql.log.internal_tables import consumers_of
+from eventlog.sql.log.internal_tables import consumers_of, has_columns
 from eventlog.sql.log.rows import FAILED, column_of, runs_of_ranges
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.open_log import OpenLog
@@ -28,6 +28,10 @@ SKIPPED: Final = "skipped"
 """The code of an error row of an event that was given up by hand, or of a refused row that needs
 nothing more.
 """
+SUPERSEDED: Final = "superseded"
+"""The code of an error row of a refused row or object that a resync has logged again: the new row
+counts in its place.
+"""
 TICK: Final = timedelta(milliseconds=1)
 """The lowest precision of a database's times, that of SQLite."""
 RECEIVER: Final = "receiver"
@@ -36,10 +40,19 @@ TOO_LARGE: Final = "too_large"
 """The code of an error row for an event that is larger than the receiver takes."""
 
 
+_NEW_ROW: Final = "superseded_by"
+"""The column of ``<log>_error`` that was added later."""
+
+
+def records_new_rows(log: OpenLog) -> bool:
+    """Return True if ``<log>_error`` has the column that names the new row of a refused one."""
+    return has_columns(log, log.table.error_table, (_NEW_ROW,))
+
+
 @lru_cache(maxsize=32)
 def errors_of(log: LogTable) -> sa.TableClause:
     """Return ``<log>_error`` with its columns for a statement."""
-    others = ("record_id", "code", "message", "consumer", "event_id")
+    others = ("record_id", "code", "message", "consumer", "event_id", _NEW_ROW)
     columns = [sa.column("error_time", sa.TIMESTAMP()), *map(sa.column, others)]
     return sa.table(quoted(log.error_table), *columns, schema=schema_of(log))
 
@@ -49,12 +62,14 @@ def add_errors(
     entries: Sequence[tuple[int, str, str]],
     consumer: str = "",
     event_ids: Mapping[int, str] = MappingProxyType({}),
+    new_rows: Mapping[int, int] = MappingProxyType({}),
 ) -> None:
     """Write rows (record_id, code, message) to ``<log>_error``; characters that no text column
     accepts are replaced.
 
     ``consumer`` is the consumer whose events failed; empty = the publisher. ``event_ids`` has, by
-    record_id, the event-ids for sending rows again, where they differ from the first ones.
+    record_id, the event-ids for sending rows again, where they differ from the first ones;
+    ``new_rows`` the rows that count in their place.
     """
     if entries:
         time = _error_time(log, consumer, sorted({record_id for record_id, _, _ in entries}))
@@ -67,15 +82,21 @@ def add_errors(
                 "message": log.db.storable(message),
                 **whose,
                 **({"event_id": event_ids.get(record_id)} if event_ids else {}),
+                **({_NEW_ROW: new_rows.get(record_id)} if new_rows else {}),
             }
             for record_id, code, message in entries
         ]
         log.connection.execute(sa.insert(errors_of(log.table)), rows)
 
 
-def add_object_errors(log: OpenLog, entries: Sequence[tuple[str, str, str]], consumer: str) -> None:
+def add_object_errors(
+    log: OpenLog,
+    entries: Sequence[tuple[str, str, str]],
+    consumer: str,
+    new_rows: Mapping[str, int] = MappingProxyType({}),
+) -> None:
     """Write error rows (event_id, code, message) of objects of a consumer's snapshot; they have the
-    record_id 0.
+    record_id 0. ``new_rows`` has, by event_id, the rows that count in their place.
     """
     if entries:
         time = _error_time(log, consumer, [0])
@@ -87,6 +108,7 @@ def add_object_errors(log: OpenLog, entries: Sequence[tuple[str, str, str]], con
                 "message": log.db.storable(message),
                 "consumer": consumer,
                 "event_id": event_id,
+                **({_NEW_ROW: new_rows.get(event_id)} if new_rows else {}),
             }
             for event_id, code, message in entries
         ]
@@ -148,13 +170,14 @@ class ErrorRow(NamedTuple):
     """A row of ``<log>_error``; ``error_time`` is UTC.
 
     ``event_id`` is set if an object of a consumer's snapshot failed; None = a row of the log
-    failed.
+    failed. ``superseded_by`` is the row that counts in its place, None = there is none.
     """
 
     error_time: datetime
     code: str
     message: str
     event_id: str | None = None
+    superseded_by: int | None = None
 
 
 def _is_of(log: LogTable, consumer: str) -> sa.ColumnElement[bool]:
@@ -196,6 +219,11 @@ def _order_of_writing(log: OpenLog) -> sa.ColumnElement[Any]:
     return errors_of(log.table).c.error_time if number is None else sa.column(number)
 
 
+def _new_row(log: OpenLog) -> sa.ColumnElement[Any]:
+    """Return the column that names the new row of a refused one, NULL in an older log."""
+    return errors_of(log.table).c[_NEW_ROW] if records_new_rows(log) else sa.null().label(_NEW_ROW)
+
+
 def read_errors(log: OpenLog, row: int | str, consumer: str = "") -> list[ErrorRow]:
     """Return the error rows of a log row, by its record_id, or of an object of a snapshot, by its
     event-id; oldest first.
@@ -204,7 +232,7 @@ def read_errors(log: OpenLog, row: int | str, consumer: str = "") -> list[ErrorR
     the publisher.
     """
     errors = errors_of(log.table)
-    columns = (errors.c.error_time, errors.c.code, errors.c.message)
+    columns = (errors.c.error_time, errors.c.code, errors.c.message, sa.null(), _new_row(log))
     of_row = errors.c.record_id == row if isinstance(row, int) else errors.c.event_id == row
     entries = (
         sa.select(*columns)
@@ -223,6 +251,8 @@ class FailedRows(NamedTuple):
     """The number that the receiver has refused."""
     invalid: int
     """The number that failed a check."""
+    new_rows: tuple[int, ...] = ()
+    """For each that a resync has logged again, the row that counts in its place."""
 
 
 def count_failed(log: OpenLog, most: int, consumer: str = "") -> FailedRows:
@@ -233,7 +263,7 @@ def count_failed(log: OpenLog, most: int, consumer: str = "") -> FailedRows:
     """
     errors = errors_of(log.table)
     order = _order_of_writing(log)
-    columns = (errors.c.record_id, errors.c.event_id, errors.c.code)
+    columns = (errors.c.record_id, errors.c.event_id, errors.c.code, _new_row(log))
     entries = (
         sa.select(*columns, order.label("written"))
         .where(_is_of(log.table, consumer))
@@ -241,21 +271,24 @@ def count_failed(log: OpenLog, most: int, consumer: str = "") -> FailedRows:
         .limit(most)
         .subquery()
     )
+    which = (entries.c.record_id, entries.c.event_id, entries.c.code, entries.c[_NEW_ROW])
     if consumer:
-        read = sa.select(entries.c.record_id, entries.c.event_id, entries.c.code, sa.literal("E"))
+        read = sa.select(*which, sa.literal("E"))
     else:
         record_id = column_of(log.table, "record_id")
-        read = sa.select(
-            entries.c.record_id, entries.c.event_id, entries.c.code, column_of(log.table, "status")
-        ).join_from(entries, record_id.table, record_id == entries.c.record_id)
-    newest: dict[Any, str] = {}
+        read = sa.select(*which, column_of(log.table, "status")).join_from(
+            entries, record_id.table, record_id == entries.c.record_id
+        )
+    newest: dict[Any, tuple[str, int | None]] = {}
     ordered = read.order_by(entries.c.written.desc(), entries.c.record_id.desc())
-    for row, event_id, code, status in log.connection.execute(ordered):
+    for row, event_id, code, new_row, status in log.connection.execute(ordered):
         if unpadded(status) in FAILED:
-            newest.setdefault(row or event_id, code)
-    refused = sum(code in (RECEIVER, TOO_LARGE) for code in newest.values())
-    settled = sum(code in (PUT_BACK, SKIPPED) for code in newest.values())
-    return FailedRows(refused, len(newest) - refused - settled)
+            newest.setdefault(row or event_id, (code, new_row))
+    codes = [code for code, _ in newest.values()]
+    refused = sum(code in (RECEIVER, TOO_LARGE) for code in codes)
+    others = sum(code in (PUT_BACK, SKIPPED, SUPERSEDED) for code in codes)
+    again = [int(row) for code, row in newest.values() if code == SUPERSEDED and row is not None]
+    return FailedRows(refused, len(codes) - refused - others, tuple(again))
 
 
 def newest_errors(log: OpenLog, most: int, consumer: str = "") -> list[tuple[int, ErrorRow]]:
@@ -270,15 +303,26 @@ def newest_errors(log: OpenLog, most: int, consumer: str = "") -> list[tuple[int
         errors.c.code,
         errors.c.message,
         errors.c.event_id,
+        _new_row(log),
     )
     newest_first = _order_of_writing(log).desc(), errors.c.record_id.desc()
     entries = (
         sa.select(*columns).where(_is_of(log.table, consumer)).order_by(*newest_first).limit(most)
     )
     return [
-        (int(row), ErrorRow(time, code, message, None if row else event_id))
-        for row, time, code, message, event_id in log.connection.execute(entries)
+        (int(row), ErrorRow(time, code, message, None if row else event_id, new_row))
+        for row, time, code, message, event_id, new_row in log.connection.execute(entries)
     ]
+
+
+def newest_by_row(log: OpenLog, most: int, consumer: str = "") -> dict[int | str, ErrorRow]:
+    """Return the newest error row of each row, and by event-id of each object of a consumer's
+    snapshot, that has one among the newest ``most``. ``consumer`` is as for ``read_errors``.
+    """
+    newest: dict[int | str, ErrorRow] = {}
+    for record_id, entry in newest_errors(log, most, consumer):
+        newest.setdefault(record_id if entry.event_id is None else entry.event_id, entry)
+    return newest
 
 
 def newest_errors_of(log: OpenLog, ids: Sequence[int]) -> dict[int, ErrorRow]:
@@ -286,7 +330,14 @@ def newest_errors_of(log: OpenLog, ids: Sequence[int]) -> dict[int, ErrorRow]:
     one.
     """
     errors = errors_of(log.table)
-    columns = (errors.c.record_id, errors.c.error_time, errors.c.code, errors.c.message)
+    columns = (
+        errors.c.record_id,
+        errors.c.error_time,
+        errors.c.code,
+        errors.c.message,
+        sa.null(),
+        _new_row(log),
+    )
     found: dict[int, ErrorRow] = {}
     for ranges in runs_of_ranges(ids):
         # One search of the index for all single rows, in place of one per row.

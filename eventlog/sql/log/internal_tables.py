@@ -48,6 +48,9 @@ class EntryKind(StrEnum):
     """The filters that a reader may use."""
 
 
+WITH_COLUMNS: Final = "eventlog_later_columns"
+"""The key in ``Connection.info`` of the logs, tables and columns that were found."""
+
 _IN_FLIGHT: Final = frozenset({EntryKind.DELIVERY, EntryKind.DONE})
 """The kinds of entries in ``<log>_inflight``; ``<log>_state`` has all others."""
 
@@ -88,6 +91,22 @@ def consumers_of(log: LogTable) -> sa.TableClause:
         for name in (*CONSUMER_COLUMNS, *START_COLUMNS)
     ]
     return sa.table(quoted(log.consumer_table), *columns, schema=schema_of(log))
+
+
+def has_columns(log: OpenLog, table: str, columns: Sequence[str]) -> bool:
+    """Return True if an internal table has these columns, which a later revision has added. Return
+    True, too, for a table that is hidden from this role: the statement that reads it names the
+    right.
+    """
+    known: set[tuple[LogTable, str]] = log.connection.info.setdefault(WITH_COLUMNS, set())
+    if (log.table, table) not in known:
+        try:
+            found = sa.inspect(log.connection).get_columns(quoted(table), schema_of(log.table))
+        except sa.exc.NoSuchTableError:
+            return True
+        if {column["name"].lower() for column in found}.issuperset(columns):
+            known.add((log.table, table))
+    return (log.table, table) in known
 
 
 def _run(log: OpenLog, statement: sa.Executable) -> sa.CursorResult[*tuple[Any, ...]]:

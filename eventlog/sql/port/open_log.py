@@ -610,8 +610,18 @@ class OpenLog(ABC):
 
     def _refuse_without(self, needed: Iterable[tuple[Part, Right]], purpose: Purpose) -> None:
         if missing := self.lacking(self._present(needed)):
-            user = self.db.current_user()
-            raise LogTableError(
-                f"user {user} lacks rights on the log {self}: {'; '.join(missing)}; "
-                f"{grants_advice(user, purpose)}"
-            )
+            raise LogTableError(self._lacks(missing, purpose))
+
+    def what_lacks(self, purpose: Purpose, *additions: Addition) -> str:
+        """Return the sentence about the rights that this session lacks for a purpose, empty if it
+        has all of them.
+        """
+        missing = self.missing_rights(purpose, *additions)
+        return self._lacks(missing, purpose) if missing else ""
+
+    def _lacks(self, missing: Sequence[str], purpose: Purpose) -> str:
+        user = self.db.current_user()
+        return (
+            f"user {user} lacks rights on the log {self}: {'; '.join(missing)}; "
+            f"{grants_advice(user, purpose)}"
+        )

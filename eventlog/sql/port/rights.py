@@ -135,6 +135,8 @@ class Addition(StrEnum):
     """A resync of a class records the key reached, so that it can continue."""
     FILTERS = "filters"
     """A reader with filters reads which ones it may use."""
+    SUPERSEDE = "supersede"
+    """A resync records that its rows count in place of refused ones."""
     REPAIR = "repair"
     """A verification logs objects that differ again."""
 
@@ -221,6 +223,7 @@ ADDITIONS: Final[Mapping[tuple[Purpose, Addition], Rights]] = MappingProxyType(
         (Purpose.BACKLOG, Addition.DELETE_FROM_LOG): _rights(log="DELETE", consumer="SELECT"),
         (Purpose.CONSUMER, Addition.FILTERS): _rights(state="SELECT"),
         (Purpose.RESYNC, Addition.POSITION): _rights(resync=_ALL),
+        (Purpose.RESYNC, Addition.SUPERSEDE): _rights(error="INSERT", consumer="SELECT"),
         (Purpose.VERIFY, Addition.REPAIR): _rights(log="INSERT", record_ids="DRAW"),
     }
 )

@@ -41,6 +41,7 @@ from eventlog.sql.log.internal_tables import (
     delete_entry,
     end_delivery,
     end_set,
+    has_columns,
     next_number,
     read_entries,
     unreadable,
@@ -54,7 +55,6 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.log_operations import Window
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.questions import Numbering, ask_log
-from eventlog.sql.port.quoted_names import quoted, schema_of
 from eventlog.sql.port.sql_files import OF_LOG, OF_LOG_ALONE
 from eventlog.sql.readers.start_time import first_row_from
 
@@ -65,8 +65,6 @@ EARLIEST: Final = "earliest"
 SNAPSHOT: Final = "snapshot"
 _KNOWN: Final = "eventlog_consumers"
 """The key in ``Connection.info`` of the logs whose table of consumers was found."""
-_RECORDING: Final = "eventlog_consumer_starts"
-"""The key in ``Connection.info`` of the logs whose table of consumers has ``START_COLUMNS``."""
 
 
 class ConsumerStart(NamedTuple):
@@ -141,16 +139,7 @@ def has_table(log: OpenLog) -> bool:
 
 def records_starts(log: OpenLog) -> bool:
     """Return True if the log's table of consumers has ``START_COLUMNS``."""
-    known: set[LogTable] = log.connection.info.setdefault(_RECORDING, set())
-    if log.table not in known and has_table(log):
-        table = quoted(log.table.consumer_table)
-        try:
-            found = sa.inspect(log.connection).get_columns(table, schema_of(log.table))
-        except sa.exc.NoSuchTableError:
-            return True  # hidden from this role: the statement that reads it names the right
-        if {column["name"] for column in found}.issuperset(START_COLUMNS):
-            known.add(log.table)
-    return log.table in known
+    return has_table(log) and has_columns(log, log.table.consumer_table, START_COLUMNS)
 
 
 def is_followable(log: OpenLog) -> bool:

@@ -63,6 +63,8 @@ Run = Callable[[sa.Connection], object]
 
 
 def _log(conn: sa.Connection) -> OpenLog:
+    """The log of the newest revision, as a connection has it after its first question."""
+    conn.info.setdefault(internal_tables.WITH_COLUMNS, set()).add((LOG, LOG.error_table))
     return DIALECT.open(conn).log(LOG)
 
 
@@ -134,6 +136,7 @@ def _rows() -> Mapping[str, Run]:
         ),
         "read_errors": lambda conn: errors.read_errors(_log(conn), 1),
         "newest_errors": lambda conn: errors.newest_errors(_log(conn), 20),
+        "newest_by_row": lambda conn: errors.newest_by_row(_log(conn), 20),
         "count_failed": lambda conn: [
             errors.count_failed(_log(conn), 20),
             errors.count_failed(_log(conn), 20, "search"),

@@ -78,6 +78,6 @@ def test_no_function_that_sends_a_statement_is_forgotten(module: ModuleType, cas
         and {"Connection", "OpenLog"} & set(list(inspect.get_annotations(function).values())[:1])
         and not name.startswith("_")
     }
-    asks_sqlalchemy = {"check_table", "check_purge_rights"}
+    asks_sqlalchemy = {"check_table", "check_purge_rights", "has_columns", "records_new_rows"}
     sent_by_requeue = {"judge_all"}
     assert sends - asks_sqlalchemy - sent_by_requeue <= MODULES[case]().keys()

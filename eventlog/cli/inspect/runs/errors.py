@@ -54,7 +54,8 @@ def _show(groups: Sequence[Refusals]) -> None:
             for one in groups
         ],
     )
-    note("once the cause is fixed, send the objects again with:")
+    if any(one.commands for one in groups):
+        note("once the cause is fixed, send the objects again with:")
     for one in groups:
         for line in shown_commands(one.commands):
             note(line)

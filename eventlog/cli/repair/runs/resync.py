@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -25,9 +26,12 @@ from eventlog.errors import BadTableKey, ConfigError, DatabaseError, DatabaseUna
 from eventlog.exit_codes import ExitCode
 from eventlog.files.text import spooled
 from eventlog.model import EventType
+from eventlog.publisher.context import LINES_READ
 from eventlog.publisher.declared import class_named, read_catalog
 from eventlog.sql import resync as batches
+from eventlog.sql.log import records_new_rows
 from eventlog.sql.port import Addition, OpenLog, Purpose, ResyncBatch, Selection, as_database_errors
+from eventlog.sql.readers import find_logged_again, highest_row, note_logged_again
 from eventlog.sql.resync import Unfinished, WriteBatch
 
 SHOWN: Final = 20
@@ -56,6 +60,12 @@ class Report:
     seconds: float = 0.0
     problems: list[str] = field(default_factory=list)
     """The messages of the first invalid lines and missing keys."""
+    superseded: int = 0
+    """The refused rows and objects in whose place the new rows count."""
+    unsettled: int = 0
+    """The refused rows and objects for which that could not be recorded."""
+    obstacle: str = ""
+    """Why it could not be recorded."""
     dry_run: bool = False
     """True if ``rows`` would be written, and none was."""
     compared: int | None = None
@@ -127,7 +137,11 @@ def run_resync(context: CommandContext, request: Resync, config: Config) -> Comm
         f"{report.seconds:.1f} s",
         ExitCode.FAILED if report.has_gaps else ExitCode.DONE,
         is_confirmation=True,
-        notes=[*_problems(report), *(() if context.quiet else _searched(report))],
+        notes=[
+            *_problems(report),
+            *_settled(report),
+            *(() if context.quiet else _searched(report)),
+        ],
     )
 
 
@@ -169,13 +183,41 @@ def _opened(config: Config, class_name: str, *, resumable: bool) -> Iterator[Ope
         yield Opened(log, catalog, cls)
 
 
+def _obstacle(log: OpenLog) -> str:
+    """Return why the error table cannot get the new rows of refused ones, empty if it can."""
+    if lacks := log.what_lacks(Purpose.RESYNC, Addition.SUPERSEDE):
+        return lacks
+    if not records_new_rows(log):
+        return (
+            f"the table {log.table.error_table} has no column superseded_by: add it with `eventlog "
+            "db upgrade`, or with `eventlog db upgrade --existing-log` if another program made the "
+            "log"
+        )
+    return ""
+
+
+def _supersede(opened: Opened, selection: Selection, report: Report, after: int) -> None:
+    """Record that the rows above ``after`` count in place of the refused ones of their objects."""
+    found = find_logged_again(opened.log, opened.catalog, selection, after, LINES_READ)
+    report.obstacle = _obstacle(opened.log) if found else report.obstacle
+    for again in found:
+        if report.obstacle:
+            report.unsettled += len(again)
+        else:
+            note_logged_again(opened.log, again)
+            report.superseded += len(again)
+
+
 def _write_named(opened: Opened, selection: Selection, keys: Sequence[str], report: Report) -> None:
     try:
         canonical = [opened.cls.canonical_key(key) for key in keys]
     except BadTableKey as error:
         raise ConfigError(f"--key: {error}") from None
+    highest = highest_row(opened.log) or 0
     rows, missing = _write_keys(opened, selection, canonical, report)
     if not report.dry_run:
+        if rows:
+            _supersede(opened, selection, report, highest)
         if_stopped(COMMITTING)
     opened.log.commit()
     report.rows, report.missing = rows, missing
@@ -332,8 +374,9 @@ def _run(
     advance: Callable[[int], None],
 ) -> None:
     started = monotonic()
+    settle = partial(_supersede, opened, selection, report)
     try:
-        for batch in batches.run(opened.log, selection, write):
+        for batch in batches.run(opened.log, selection, write, settle):
             report.add(batch)
             advance(batch.rows + batch.missing + batch.present)
             seconds = batches.pause(report.rows, rate, monotonic() - started)
@@ -381,6 +424,21 @@ def _searched(report: Report) -> Iterator[str]:
             f"{number_of(report.compared, 'key')} checked, from rows of the log since "
             f"{report.known_since}; deleted objects whose rows were never in the log, or were "
             "removed (purge, delete_from_log), are not found"
+        )
+
+
+def _settled(report: Report) -> Iterator[str]:
+    """Yield what became of the refused rows of the objects."""
+    if report.superseded:
+        was = "was" if report.superseded == 1 else "were"
+        yield (
+            f"{number_of(report.superseded, 'row')} that {was} refused before: `eventlog errors` "
+            "shows them as sent again until the new rows are done"
+        )
+    if report.unsettled:
+        yield (
+            f"warning: `eventlog errors` goes on listing {number_of(report.unsettled, 'row')} that "
+            f"the receiver refused before, until `eventlog skip --refused`: {report.obstacle}"
         )
 
 

@@ -78,7 +78,7 @@ FROM (SELECT "LOGS"."EVENTLOG"."RECORD_ID" AS record_id, "LOGS"."EVENTLOG"."EVEN
 FROM "LOGS"."EVENTLOG" 
 WHERE "LOGS"."EVENTLOG"."RECORD_ID" > :RECORD_ID_2) logged 
 WHERE logged.is_wanted = 1 ORDER BY logged.place, logged.record_id;
-SELECT "LOGS"."EVENTLOG_ERROR".record_id, "LOGS"."EVENTLOG_ERROR".error_time, "LOGS"."EVENTLOG_ERROR".code, "LOGS"."EVENTLOG_ERROR".message 
+SELECT "LOGS"."EVENTLOG_ERROR".record_id, "LOGS"."EVENTLOG_ERROR".error_time, "LOGS"."EVENTLOG_ERROR".code, "LOGS"."EVENTLOG_ERROR".message, NULL AS anon_1, "LOGS"."EVENTLOG_ERROR".superseded_by 
 FROM "LOGS"."EVENTLOG_ERROR" 
 WHERE ("LOGS"."EVENTLOG_ERROR".record_id IN (:record_id_1_1) OR "LOGS"."EVENTLOG_ERROR".record_id BETWEEN :record_id_2 AND :record_id_3) AND "LOGS"."EVENTLOG_ERROR".consumer IS NULL ORDER BY "LOGS"."EVENTLOG_ERROR".error_time;
 SELECT anon_1."RECORD_ID" 
@@ -123,23 +123,23 @@ WHERE "LOGS"."EVENTLOG_STATE".kind = 'claim' ORDER BY "LOGS"."EVENTLOG_STATE".en
 SELECT "LOGS"."EVENTLOG_INFLIGHT".entry_no, "LOGS"."EVENTLOG_INFLIGHT".kind 
 FROM "LOGS"."EVENTLOG_INFLIGHT" 
 WHERE ("LOGS"."EVENTLOG_INFLIGHT".kind NOT IN (:kind_1_1, :kind_1_2, :kind_1_3, :kind_1_4, :kind_1_5, :kind_1_6, :kind_1_7, :kind_1_8)) ORDER BY "LOGS"."EVENTLOG_INFLIGHT".entry_no;
-SELECT "LOGS"."EVENTLOG_ERROR".error_time, "LOGS"."EVENTLOG_ERROR".code, "LOGS"."EVENTLOG_ERROR".message 
+SELECT "LOGS"."EVENTLOG_ERROR".error_time, "LOGS"."EVENTLOG_ERROR".code, "LOGS"."EVENTLOG_ERROR".message, NULL AS anon_1, "LOGS"."EVENTLOG_ERROR".superseded_by 
 FROM "LOGS"."EVENTLOG_ERROR" 
 WHERE "LOGS"."EVENTLOG_ERROR".record_id = :record_id_1 AND "LOGS"."EVENTLOG_ERROR".consumer IS NULL ORDER BY "LOGS"."EVENTLOG_ERROR".error_time;
-SELECT anon_1.record_id, anon_1.error_time, anon_1.code, anon_1.message, anon_1.event_id 
-FROM (SELECT "LOGS"."EVENTLOG_ERROR".record_id AS record_id, "LOGS"."EVENTLOG_ERROR".error_time AS error_time, "LOGS"."EVENTLOG_ERROR".code AS code, "LOGS"."EVENTLOG_ERROR".message AS message, "LOGS"."EVENTLOG_ERROR".event_id AS event_id 
+SELECT anon_1.record_id, anon_1.error_time, anon_1.code, anon_1.message, anon_1.event_id, anon_1.superseded_by 
+FROM (SELECT "LOGS"."EVENTLOG_ERROR".record_id AS record_id, "LOGS"."EVENTLOG_ERROR".error_time AS error_time, "LOGS"."EVENTLOG_ERROR".code AS code, "LOGS"."EVENTLOG_ERROR".message AS message, "LOGS"."EVENTLOG_ERROR".event_id AS event_id, "LOGS"."EVENTLOG_ERROR".superseded_by AS superseded_by 
 FROM "LOGS"."EVENTLOG_ERROR" 
 WHERE "LOGS"."EVENTLOG_ERROR".consumer IS NULL ORDER BY "LOGS"."EVENTLOG_ERROR".error_time DESC, "LOGS"."EVENTLOG_ERROR".record_id DESC) anon_1 
 WHERE ROWNUM <= 20;
-SELECT anon_1.record_id, anon_1.event_id, anon_1.code, "LOGS"."EVENTLOG"."STATUS" 
-FROM (SELECT anon_2.record_id AS record_id, anon_2.event_id AS event_id, anon_2.code AS code, anon_2.written AS written 
-FROM (SELECT "LOGS"."EVENTLOG_ERROR".record_id AS record_id, "LOGS"."EVENTLOG_ERROR".event_id AS event_id, "LOGS"."EVENTLOG_ERROR".code AS code, "LOGS"."EVENTLOG_ERROR".error_time AS written 
+SELECT anon_1.record_id, anon_1.event_id, anon_1.code, anon_1.superseded_by, "LOGS"."EVENTLOG"."STATUS" 
+FROM (SELECT anon_2.record_id AS record_id, anon_2.event_id AS event_id, anon_2.code AS code, anon_2.superseded_by AS superseded_by, anon_2.written AS written 
+FROM (SELECT "LOGS"."EVENTLOG_ERROR".record_id AS record_id, "LOGS"."EVENTLOG_ERROR".event_id AS event_id, "LOGS"."EVENTLOG_ERROR".code AS code, "LOGS"."EVENTLOG_ERROR".superseded_by AS superseded_by, "LOGS"."EVENTLOG_ERROR".error_time AS written 
 FROM "LOGS"."EVENTLOG_ERROR" 
 WHERE "LOGS"."EVENTLOG_ERROR".consumer IS NULL ORDER BY "LOGS"."EVENTLOG_ERROR".error_time DESC, "LOGS"."EVENTLOG_ERROR".record_id DESC) anon_2 
 WHERE ROWNUM <= 20) anon_1 JOIN "LOGS"."EVENTLOG" ON "LOGS"."EVENTLOG"."RECORD_ID" = anon_1.record_id ORDER BY anon_1.written DESC, anon_1.record_id DESC;
-SELECT anon_1.record_id, anon_1.event_id, anon_1.code, :param_1 AS anon_2 
-FROM (SELECT anon_3.record_id AS record_id, anon_3.event_id AS event_id, anon_3.code AS code, anon_3.written AS written 
-FROM (SELECT "LOGS"."EVENTLOG_ERROR".record_id AS record_id, "LOGS"."EVENTLOG_ERROR".event_id AS event_id, "LOGS"."EVENTLOG_ERROR".code AS code, "LOGS"."EVENTLOG_ERROR".error_time AS written 
+SELECT anon_1.record_id, anon_1.event_id, anon_1.code, anon_1.superseded_by, :param_1 AS anon_2 
+FROM (SELECT anon_3.record_id AS record_id, anon_3.event_id AS event_id, anon_3.code AS code, anon_3.superseded_by AS superseded_by, anon_3.written AS written 
+FROM (SELECT "LOGS"."EVENTLOG_ERROR".record_id AS record_id, "LOGS"."EVENTLOG_ERROR".event_id AS event_id, "LOGS"."EVENTLOG_ERROR".code AS code, "LOGS"."EVENTLOG_ERROR".superseded_by AS superseded_by, "LOGS"."EVENTLOG_ERROR".error_time AS written 
 FROM "LOGS"."EVENTLOG_ERROR" 
 WHERE "LOGS"."EVENTLOG_ERROR".consumer = :consumer_1 AND "LOGS"."EVENTLOG_ERROR".error_time >= (SELECT "LOGS"."EVENTLOG_CONSUMER".begun 
 FROM "LOGS"."EVENTLOG_CONSUMER" 

@@ -423,7 +423,7 @@ COMMENT ON COLUMN "LOGS"."EVENTLOG_CAPTURED".content IS 'JSON: the table as it w
 
 INSERT INTO "LOGS"."EVENTLOG_VERSION" (version_num)
 SELECT 'internal_2' FROM DUAL
-WHERE NOT EXISTS (SELECT 1 FROM "LOGS"."EVENTLOG_VERSION" WHERE version_num IN ('internal_2', 'internal_3'));
+WHERE NOT EXISTS (SELECT 1 FROM "LOGS"."EVENTLOG_VERSION" WHERE version_num IN ('internal_2', 'internal_3', 'internal_4'));
 
 -- Running upgrade internal_2 -> internal_3
 BEGIN
@@ -452,6 +452,29 @@ COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".classes IS 'JSON: the classes that 
 
 BEGIN
     EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''internal_3'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''internal_2''';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -942 THEN
+            RAISE;
+        END IF;
+END;
+/
+
+-- Running upgrade internal_3 -> internal_4
+BEGIN
+    EXECUTE IMMEDIATE 'ALTER TABLE "LOGS"."EVENTLOG_ERROR" ADD superseded_by NUMBER(38, 0)';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -1430 THEN
+            RAISE;
+        END IF;
+END;
+/
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".superseded_by IS 'The row with which a resync has logged the object again; NULL: none';
+
+BEGIN
+    EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''internal_4'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''internal_3''';
 EXCEPTION
     WHEN OTHERS THEN
         IF SQLCODE <> -942 THEN
