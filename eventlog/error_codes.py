@@ -130,7 +130,8 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
             "another_publisher": ErrorText(
                 "Another publisher, or a Spark job that marks rows, has the lock of this log. A "
                 "log has one publisher at a time.",
-                "Stop the other publisher, or wait for it with `[publisher] standby = true`; "
+                "Stop the other publisher, or wait for it with `[publisher] standby = true` "
+                "(without `--once`); "
                 "`eventlog status` shows whether a publisher runs.",
                 _ENDED,
             ),

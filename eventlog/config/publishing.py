@@ -4,7 +4,7 @@ accepts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -134,10 +134,21 @@ def _pair(
     return option, why
 
 
-def ignored_option(config: Config) -> str | None:
-    """Return the message about an option of the format that is set but has no effect with this
-    sink; None if there is no such option.
+def ignored_options(config: Config) -> Iterator[str]:
+    """Yield messages about options that are set but have no effect: one of the format with this
+    sink, and options of other sinks that stand where the type of the sink stands. A command line
+    with another sink for once needs no warning.
     """
+    if format_option := _ignored_by_sink(config):
+        yield format_option
+    kind = config.sink.type
+    place = config.sources["sink.type"].rpartition(": ")[0]
+    for source in (config.sources[f"sink.{key}"] for key in config.sink.others):
+        if source.rpartition(": ")[0] == place:
+            yield f"{source} has no effect: it is no option of the sink {kind}"
+
+
+def _ignored_by_sink(config: Config) -> str | None:
     chosen = chosen_format(config)
     ignored = _pair(chosen.ignored, publish_options(config), taken_by_sink(config))
     if ignored is None:

@@ -372,7 +372,11 @@ def test_what_a_history_does_not_know_is_refused(spark: SparkSession, tmp_path: 
         source, copy, CopyBatch("query", 0), lambda: batch_of([]), history=History(source, copy)
     )
     with pytest.raises(ConfigError, match=r"is not known: its history begins at 2026-01-01T00:00"):
-        as_of(spark, copy, dt.datetime(2025, 12, 31))
+        as_of(spark, copy, dt.datetime(2025, 12, 31, tzinfo=dt.UTC))
+    with pytest.raises(
+        ConfigError, match=r"the argument time is .*give a datetime\.datetime with its zone"
+    ):
+        as_of(spark, copy, dt.datetime(2026, 12, 31))
     with pytest.raises(ConfigError, match=r"the class has a column valid_to\. Call history"):
         history(spark, copy)
     assert history(spark, copy, valid_from="begins", valid_to="ends").columns[-2:] == [

@@ -328,16 +328,23 @@ def closing_summary(counters: Counters, parked: int, waiting: int) -> tuple[str,
     read = number_of(sum(rows for rows, _ in figures), "row")
     added = ", ".join(f"{rows:,} {what}" for rows, what in figures if rows or what == "published")
     failed = has_failed(counters)
-    events = number_of(counters.events_sent, "event")
     parts = [
         f"{read} read: {added}",
-        f"{events} in {number_of(counters.documents_sent, 'document')}",
+        _answered(counters, waiting),
         *remarks(counters.old_unreadable, counters.truncated),
         f"{number_of(parked, 'object')} parked" if parked else "",
         "`eventlog errors` shows the reasons" if failed else "",
         "`eventlog status` shows what is parked" if parked else "",
     ]
     return "; ".join(filter(None, parts)), bool(failed or parked)
+
+
+def _answered(counters: Counters, waiting: int) -> str:
+    """Return what was answered, in words. A document that the receiver did not take is not."""
+    if waiting and not counters.documents_sent:
+        return "the receiver has taken no document"
+    events = number_of(counters.events_sent, "event")
+    return f"{events} in {number_of(counters.documents_sent, 'document')}"
 
 
 def _reasons_without_event(counters: Counters) -> str:

@@ -57,7 +57,11 @@ class CaptureWatcher:
                     "the `resync` commands that it prints",
                     sentence,
                 )
-        self._warned = frozenset(differences.uncaptured)
+        known = {str(error) for error in context.catalog.unavailable.values()}
+        doubtful = frozenset(differences.refused).difference(known)
+        for sentence in sorted(doubtful.difference(self._warned)):
+            _log.warning("%s. Correct the watch: its tables are published as they are", sentence)
+        self._warned = frozenset(differences.uncaptured) | doubtful
         context.observer.compared(differences)
         now = monotonic()
         self._next = now + max(CAPTURE_INTERVAL, _SHARE * (now - begun))

@@ -344,7 +344,7 @@ class StatusLedger:
             return holder
         way_out = (
             "stop the other publisher (or the Spark job that marks), wait for it with [publisher] "
-            "standby = true, or give this one another log"
+            "standby = true (without --once), or give this one another log"
         )
         raise refused_lock(f"the log {log}", "is already being published", way_out, holder, lost)
 

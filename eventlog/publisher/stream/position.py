@@ -376,8 +376,8 @@ def position_table(url: str | sa.URL, name: str, source: str) -> Iterator[TableP
             if not try_within(log.try_lock, log, LOCK_WAIT):
                 what = f"the position in {position.fullname}"
                 way_out = (
-                    "stop that publisher, wait for it with [publisher] standby = true, or give "
-                    "this one another position_table"
+                    "stop that publisher, wait for it with [publisher] standby = true (without "
+                    "--once), or give this one another position_table"
                 )
                 raise refused_lock(what, "is locked", way_out, log.lock_holder())
             connection.commit()

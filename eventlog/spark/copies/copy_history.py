@@ -302,9 +302,9 @@ def history(
 def as_of(spark: SparkSession, copy: Target, time: datetime) -> DataFrame:
     """Return the table of a live copy as it was at a time, from its history.
 
-    ``time`` is in UTC if it has no zone. For a time that the copy has not reached, the result is
+    ``time`` has a zone. For a time that the copy has not reached, the result is
     the newest state of the copy. Raises ConfigError if the copy has no history, or if the history
-    begins later.
+    begins later, or for a time without a zone.
     """
     check_pandas()
     check_arguments("as_of", spark=(spark, SESSION), copy=(copy, COPY), time=(time, TIME))

@@ -418,7 +418,7 @@ def live_view(
     options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
     """Return the state of a table after the rows of its change table up to and including ``as_of``
-    (in UTC if naive; None = all), applied to ``base``. The result equals that of
+    (with a zone; None = all), applied to ``base``. The result equals that of
     ``eventlog.qlik.tables.change_tables``; columns that a row lacks are NULL.
 
     ``changes`` are rows from ``read_rows``. ``base`` is the table, whose columns have the names of

@@ -32,10 +32,11 @@ COPY: Final = Kind(
     lambda value: hasattr(value, "number_done") and hasattr(value, "sibling"),
     "delta(PATH) or iceberg(CATALOG, TABLE)",
 )
-TIME: Final = instance_of_type(
-    datetime, "a datetime.datetime, such as datetime(2026, 11, 20, 8, tzinfo=UTC)"
+TIME: Final = Kind(
+    lambda value: isinstance(value, datetime) and value.tzinfo is not None,
+    "a datetime.datetime with its zone, such as datetime(2026, 11, 20, 8, tzinfo=UTC)",
 )
-MAYBE_TIME: Final = instance_of_type(datetime | None, TIME.in_words)
+MAYBE_TIME: Final = Kind(lambda value: value is None or TIME.holds(value), TIME.in_words)
 SPAN: Final = instance_of_type(timedelta, "a datetime.timedelta, such as timedelta(hours=1)")
 STRUCT: Final = instance_of_type(t.StructType | None, "a StructType of the table's columns")
 TEXTS: Final = Kind(

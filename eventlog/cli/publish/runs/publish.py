@@ -22,7 +22,7 @@ from eventlog.cli.publish.publish import Publish
 from eventlog.cli.stopping import previous_handler
 from eventlog.config.effective import non_default, receiver
 from eventlog.config.load import Config, is_set
-from eventlog.config.publishing import ignored_option
+from eventlog.config.publishing import ignored_options
 from eventlog.config.settings import variable
 from eventlog.core.clock import start_thread
 from eventlog.core.extras import install_command
@@ -139,7 +139,7 @@ def run_publish_of_source(context: CommandContext, request: Publish, config: Con
 def _may_begin(request: Publish, config: Config) -> bool:
     """Return True unless the publisher is disabled."""
     tune_collector()
-    if warning := ignored_option(config):
+    for warning in ignored_options(config):
         _log.warning("%s", warning)
     is_disabled = config.publisher.publisher_disabled and not request.dry
     if is_disabled:
