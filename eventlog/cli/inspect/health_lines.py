@@ -30,6 +30,12 @@ followed source has some of them.
 """
 
 
+def on_standby(*, is_publisher: bool) -> str:
+    """Return why a standby server does not show whether a publisher, or a consumer, runs."""
+    who = "a publisher" if is_publisher else "the consumer"
+    return f"this server is a standby, and only the primary shows whether {who} runs"
+
+
 def in_words(*, runs: bool | None, is_publisher: bool) -> str:
     """Return whether a publisher, or a consumer, runs as a sentence."""
     if is_publisher:

@@ -57,7 +57,8 @@ MEMBERS: Final = (
     Members(
         ("log", "publisher_runs"),
         "both",
-        "what is published; whether its lock is held (null for a backlog job)",
+        "what is published; whether its lock is held (null for a backlog job, and on a standby "
+        "server)",
     ),
     Members(
         ("health",),

@@ -65,6 +65,12 @@ class OpenDatabase(ABC):
         """
         return None
 
+    def is_standby(self) -> bool:
+        """Return True if this server only repeats what a primary writes: the locks of those who
+        work with the log are at the primary.
+        """
+        return False
+
     @abstractmethod
     def begin_reading(self, seconds: int) -> None:
         """Start a read-only snapshot transaction whose statements take at most so many seconds."""

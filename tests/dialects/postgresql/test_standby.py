@@ -131,6 +131,14 @@ def test_other_commands_that_write_report_it_too(run: Run, command: tuple[str, .
     assert len(err.splitlines()) == 1
 
 
+def test_status_does_not_ask_a_standby_whether_a_publisher_runs(run: Run) -> None:
+    """The lock of a publisher is at the primary."""
+    status = json.loads(run("status", "--json")[1])
+    assert status["publisher_runs"] is None
+    assert "no_publisher" not in [one["name"] for one in status["health"]["conditions"]]
+    assert "only the primary shows whether a publisher runs" in run("status")[1]
+
+
 def test_what_only_reads_works(run: Run) -> None:
     code, out, _ = run("publish", "--dry-run")
     assert code == 0

@@ -18,7 +18,13 @@ import click
 from eventlog.cli.begin.settings import print_settings
 from eventlog.cli.command import CommandResult, report
 from eventlog.cli.context import CommandContext, reading_log, report_error, result, table
-from eventlog.cli.inspect.health_lines import COLOURS, in_words, print_events, print_health
+from eventlog.cli.inspect.health_lines import (
+    COLOURS,
+    in_words,
+    on_standby,
+    print_events,
+    print_health,
+)
 from eventlog.cli.inspect.runs.source_status import print_source, status_of_source
 from eventlog.cli.inspect.status import Doctor
 from eventlog.cli.inspect.status import Status as StatusRequest
@@ -131,12 +137,12 @@ def publishing_status(
     measured = replace(Measured.read(log, ledger.consumer), consumers=consumers)
     if consumer is None:
         measured = with_retention(log, retention_of(config), event_time_zone, measured)
-    runs = is_at_work(log, ledger.consumer)
+    runs = None if log.db.is_standby() else is_at_work(log, ledger.consumer)
     measured = _with_queue(log, consumer, event_time_zone, cap, measured)
     snapshot = measured.oldest_snapshot
     health = judge(
         Facts(
-            state=in_words(runs=runs, is_publisher=consumer is None),
+            state=_who_runs(runs, is_publisher=consumer is None),
             runs=runs,
             progress_seconds=measured.oldest_seconds or 0.0,
             measured=measured,
@@ -156,6 +162,13 @@ def publishing_status(
         "drift": differ.sentences,
         "health": health.as_data(),
     }
+
+
+def _who_runs(runs: bool | None, *, is_publisher: bool) -> str:
+    """Return whether a publisher, or a consumer, runs; None = this server is a standby."""
+    if runs is None:
+        return on_standby(is_publisher=is_publisher)
+    return in_words(runs=runs, is_publisher=is_publisher)
 
 
 def _parked_in(delivery: Delivery) -> int:
@@ -265,7 +278,7 @@ def _print_queue(status: Mapping[str, Any], consumer: str | None) -> None:
     """Print who publishes the log, and its rows by status: a consumer's rows have no status."""
     log = f"log {visible(status['log'])}"
     if consumer is None:
-        result(f"{log}: {in_words(runs=status['publisher_runs'], is_publisher=True)}")
+        result(f"{log}: {_who_runs(status['publisher_runs'], is_publisher=True)}")
         print_health(status["health"])
         rows = status["rows"]
         statuses = [*_MEANINGS, *sorted(set(rows) - set(_MEANINGS))]
@@ -278,7 +291,7 @@ def _print_queue(status: Mapping[str, Any], consumer: str | None) -> None:
     elif status["queue_rows"] is None:
         result(f"{log}: it is not registered yet; its first start registers it")
     else:
-        result(f"{log}: {in_words(runs=status['publisher_runs'], is_publisher=False)}")
+        result(f"{log}: {_who_runs(status['publisher_runs'], is_publisher=False)}")
         print_health(status["health"])
 
 

@@ -143,6 +143,9 @@ class PostgresDatabase(OpenDatabase):
         roles = "SELECT count(*) FROM pg_catalog.pg_roles WHERE rolname = %(name)s"
         return bool(self.connection.exec_driver_sql(roles, {"name": name}).scalar_one())
 
+    def is_standby(self) -> bool:
+        return bool(self.connection.exec_driver_sql("SELECT pg_is_in_recovery()").scalar_one())
+
     def read_only(self) -> str | None:
         settings = (
             "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only') = 'on'"
