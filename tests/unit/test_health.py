@@ -70,6 +70,10 @@ HOLDS: Final[Mapping[str, tuple[Facts, str]]] = MappingProxyType(
             facts(differences=Differences(("a: x", "b: x"), (), ("a: x", "b: x"))),
             "2 tables not captured as declared: changes are not logged (a, b)",
         ),
+        "captured_otherwise": (
+            facts(differences=Differences(("a: x",), (), ("a: x",), ("a: x",))),
+            "1 table captured otherwise than this configuration declares (a)",
+        ),
         "class_unavailable": (
             facts(differences=Differences(refused=("doc: column x is gone",))),
             "1 class cannot be published as configured, and rows wait: doc",

@@ -67,6 +67,15 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             "this prints.",
             ("eventlog triggers plan", "eventlog triggers apply"),
         ),
+        "captured_otherwise": Kind(
+            Severity.ERROR,
+            "the triggers of a watched table cover its declared columns, and are not those of this "
+            "configuration",
+            "{tables} captured otherwise than this configuration declares ({names})",
+            "If another configuration was applied, use that one: applying this one replaces its "
+            "triggers. Else have the owner of the tables apply the triggers.",
+            ("eventlog triggers plan",),
+        ),
         "class_unavailable": Kind(
             Severity.ERROR,
             "a class or a `[[watch]]` does not fit the database, or the format fails to write a "

@@ -176,12 +176,15 @@ NOTHING_OVERDUE: Final = OverduePurge()
 class Differences(NamedTuple):
     """The sentences on captured tables that are not as declared, and on impossible watches.
 
-    ``uncaptured`` are those sentences of ``tables`` that name changes which no trigger logs.
+    ``uncaptured`` are those sentences of ``tables`` that name triggers which do not log as
+    declared, ``otherwise`` those of ``uncaptured`` whose triggers cover every declared column and
+    operation: another configuration was applied, or somebody changed their text.
     """
 
     tables: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     uncaptured: tuple[str, ...] = ()
+    otherwise: tuple[str, ...] = ()
 
     @property
     def sentences(self) -> list[str]:

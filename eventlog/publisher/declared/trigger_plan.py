@@ -188,11 +188,16 @@ def differences(db: OpenDatabase, config: Config) -> Differences:
         ):
             recorded = unlike_recorded(find_log(db, config), config)
         return Differences(recorded, refused, recorded)
-    tables = [(action.kind, f"{action.table}: {action.reason}") for action in planned.faults]
+    tables = [(action, f"{action.table}: {action.reason}") for action in planned.faults]
     return Differences(
         tuple(sentence for _, sentence in tables),
         planned.refused,
-        tuple(sentence for kind, sentence in tables if kind != "drop"),
+        tuple(sentence for action, sentence in tables if action.kind != "drop"),
+        tuple(
+            sentence
+            for action, sentence in tables
+            if action.kind == "replace" and not action.uncaptured
+        ),
     )
 
 

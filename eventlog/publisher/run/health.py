@@ -162,13 +162,16 @@ def _process(facts: Facts) -> Iterator[Condition]:
 def _capture(facts: Facts) -> Iterator[Condition]:
     """Judge whether changes are logged and can be published."""
     differences, measured = facts.differences, facts.measured
-    if differences.uncaptured:
-        names = [sentence.partition(":")[0] for sentence in differences.uncaptured]
-        yield _condition(
-            "uncaptured_tables",
-            tables=number_of(len(names), "table"),
-            names=first_of(names, _MAX_NAMED),
-        )
+    lost = [one for one in differences.uncaptured if one not in differences.otherwise]
+    for kind, sentences in (
+        ("uncaptured_tables", lost),
+        ("captured_otherwise", differences.otherwise),
+    ):
+        if sentences:
+            names = [sentence.partition(":")[0] for sentence in sentences]
+            yield _condition(
+                kind, tables=number_of(len(names), "table"), names=first_of(names, _MAX_NAMED)
+            )
     drifted = len(differences.tables) - len(differences.uncaptured)
     if drifted > 0:
         yield _condition("trigger_drifted", tables=number_of(drifted, "table"))

@@ -82,3 +82,18 @@ def test_a_refused_run_is_not_advised_to_wait_with_a_setting_that_it_has(
     with opened(configuration(connect("sqlite:///app.db"))):
         _, _, err = run("--set", "publisher.standby=true", "publish", "--once")
     assert "standby = true (without --once)" in err
+
+
+@pytest.mark.usefixtures("log")
+def test_status_with_another_configuration_than_the_applied_one_does_not_claim_a_loss(
+    run: Run,
+) -> None:
+    """Its triggers log each change, and applying this configuration would replace them."""
+    configure('table = "usr"\nexclude = ["email"]')
+    out = run("status")[1]
+    assert "1 table captured otherwise than this configuration declares (usr)" in out
+    assert "If another configuration was applied, use that one" in out
+    assert "not logged" not in out
+    with sqlite3.connect("app.db") as conn:
+        conn.execute("ALTER TABLE usr ADD COLUMN phone text")
+    assert "1 table not captured as declared: changes are not logged (usr)" in run("status")[1]
