@@ -64,26 +64,29 @@ class ResendRequest(NamedTuple):
         return ResendRequest(rows.spans, [*dict.fromkeys([*self.objects, *other.objects])])
 
 
-def ask_again(log: OpenLog, asked: ResendRequest, consumer: str = "") -> None:
+def ask_again(log: OpenLog, asked: ResendRequest, consumer: str = "") -> bool:
     """Ask a consumer, empty = the publisher, to send again, in addition to earlier requests.
 
     The publisher is not asked in databases where it does not remember which rows are done, nor by a
-    role that may not write it; it then finds the rows that were set back to N later.
+    role that may not write it, for which this returns False; it then finds the rows that were set
+    back to N later.
     """
     if consumer:
         before = ResendRequest.decode(_requested(log, consumer, is_locked=True))
         table = consumers_of(log.table)
         asks = sa.update(table).where(table.c.name == consumer)
         log.connection.execute(asks.values(requeued=before.joined(asked).encode()))
-        return
+        return True
     if "consumers" not in log.dialect.capabilities:
-        return
+        return True
     try:
         with log.connection.begin_nested():
             add_entry(log, EntryKind.REQUEST, next_number(log), asked.encode())
     except DBAPIError as error:
         if not is_refused(log.connection, error):
             raise
+        return False
+    return True
 
 
 def take_requests(log: OpenLog, consumer: str = "") -> ResendRequest:

@@ -48,13 +48,15 @@ class Requeued(NamedTuple):
     """The result of ``requeue``: rows set back to N, rows logged again, and refused rows.
 
     ``removed`` is the highest record_id that was removed from the log, 0 = none: for a refused row
-    below it, it is unknown whether its object had later rows.
+    below it, it is unknown whether its object had later rows. ``is_requested`` is False if this
+    role may not ask a running publisher for the rows, so that it finds them later.
     """
 
     set_back: int
     copied: int
     refused: tuple[RefusedRow, ...]
     removed: int = 0
+    is_requested: bool = True
 
 
 def requeue(
@@ -103,9 +105,8 @@ def requeue(
     # parts of inserts.
     again, copied = _copied(log, judge_now, {"status": STATUS_NEW}, force=force)
     set_back = _set_back(log, again.back, again.in_parts)
-    if again.back:
-        ask_again(log, ResendRequest(to_ranges(again.back)))
-    return Requeued(set_back, copied, again.refused, again.removed)
+    is_requested = not again.back or ask_again(log, ResendRequest(to_ranges(again.back)))
+    return Requeued(set_back, copied, again.refused, again.removed, is_requested)
 
 
 def judged_by_status(in_flight: RecordSet | frozenset[int]) -> Callable[[ObjectRow], LoggedRow]:

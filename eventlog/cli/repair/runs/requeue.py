@@ -44,6 +44,8 @@ class _Requeued(NamedTuple):
     """A sentence on the named rows that have none of the chosen statuses."""
     claim: str = ""
     """A sentence on the directory that claims rows."""
+    lacks: str = ""
+    """A sentence on the right without which a running publisher finds the rows later."""
 
 
 def run_requeue(context: CommandContext, request: Requeue, config: Config) -> CommandResult:
@@ -131,6 +133,7 @@ def _by_status(log: OpenLog, config: Config, request: Requeue, would: str) -> _R
         _RESTORE.format("were processed, or wait"),
         others=_other_status_note(log, chosen, ranges),
         claim="" if claim is None else claim.in_words,
+        lacks="" if done.is_requested else log.what_lacks(Purpose.REQUEUE),
     )
 
 
@@ -145,6 +148,8 @@ def _notes(requeued: _Requeued, commands: Sequence[str]) -> Iterator[str]:
     done = requeued.done
     if requeued.others:
         yield requeued.others
+    if not done.is_requested:
+        yield f"a running publisher finds these rows within about a minute: {requeued.lacks}"
     if not done.refused:
         return
     yield f"{number_of(len(done.refused), 'row')} refused: {requeued.why_refused}"
