@@ -136,15 +136,15 @@ def _pair(
 
 def ignored_options(config: Config) -> Iterator[str]:
     """Yield messages about options that are set but have no effect: one of the format with this
-    sink, and options of other sinks that stand where the type of the sink stands. A command line
-    with another sink for once needs no warning.
+    sink, and options of other sinks that stand in the file with the type of the sink. A command
+    line or an environment with another sink needs no warning.
     """
     if format_option := _ignored_by_sink(config):
         yield format_option
     kind = config.sink.type
     place = config.sources["sink.type"].rpartition(": ")[0]
     for source in (config.sources[f"sink.{key}"] for key in config.sink.others):
-        if source.rpartition(": ")[0] == place:
+        if place and source.rpartition(": ")[0] == place:
             yield f"{source} has no effect: it is no option of the sink {kind}"
 
 
