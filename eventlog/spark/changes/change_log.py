@@ -389,7 +389,7 @@ class ChangeLog:
             raise OtherEpoch(
                 f"the database of the log {log} may have lost recent transactions (failover or "
                 f"restore): {'; '.join(reasons)}. Start the log's publisher or a consumer of it "
-                "first: it begins the new epoch"
+                "first, which begins the new epoch; if there is none, run `eventlog db start-epoch`"
             )
         self.epoch = entry.epoch
 
