@@ -24,7 +24,7 @@ CREATE TABLE eventlog (
     event_time timestamp DEFAULT (clock_timestamp() AT TIME ZONE 'UTC'), perpetrator text, table_name text,
     table_key text, column_name text, old_value text, new_value text);
 CREATE TABLE eventlog_error (record_id bigint, error_time timestamp, code text, message text, consumer text,
-    event_id text);
+    event_id text, superseded_by bigint);
 CREATE SEQUENCE eventlog_delivery;
 CREATE TABLE eventlog_inflight (entry_no bigint, owner text, kind text, started timestamp, content text);
 CREATE TABLE eventlog_state (entry_no bigint, owner text, kind text, started timestamp DEFAULT now(), content text);
@@ -103,6 +103,7 @@ def test_requeue_sets_back_and_refuses_what_would_bring_old_values_back(run: Run
         "copied": 0,
         "refused": [{"record_id": 2, "event_type": 2, "table_name": "usr", "table_key": "idu=1"}],
         "removed": 0,
+        "is_requested": True,
         "commands": ["eventlog resync usr --key idu=1"],
         "dry_run": False,
     }
