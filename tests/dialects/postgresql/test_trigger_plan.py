@@ -176,6 +176,26 @@ def test_changes_by_hand_are_noticed_and_undone(usr: Watched, statement: str, re
     )
 
 
+def test_triggers_restored_without_comments_count_as_those_of_another_program(
+    usr: Watched,
+) -> None:
+    usr.watch(WatchedTable("usr"))
+    marked = usr.conn.exec_driver_sql(
+        "SELECT format('FUNCTION %s', oid::regprocedure) FROM pg_proc WHERE "
+        "starts_with(obj_description(oid, 'pg_proc'), 'eventlog sha256:') UNION ALL SELECT "
+        "format('TRIGGER %I ON %s', tgname, tgrelid::regclass) FROM pg_trigger WHERE "
+        "starts_with(obj_description(oid, 'pg_trigger'), 'eventlog sha256:')",
+        execution_options={"no_parameters": True},
+    ).scalars()
+    run(usr.conn, *(f"COMMENT ON {one} IS NULL" for one in marked.all()))
+    plan = usr.watch(WatchedTable("usr"))
+    assert [action.kind for action in plan.actions] == ["create", "create"]
+    assert "trigger _tgr_usr_d_1 of usr fires before eventlog's trigger" in plan.warnings[0]
+    assert [row[:3] for row in usr.logged("INSERT INTO usr (idu, fname) VALUES (1, 'Jack')")] == [
+        (1, "idu=1", "fname")
+    ] * 2
+
+
 def test_another_style_replaces_the_triggers(usr: Watched) -> None:
     usr.watch(WatchedTable("usr"))
     plan = usr.watch(WatchedTable("usr", "remove_all"))
