@@ -26,7 +26,8 @@ from eventlog.sql.port.log_parts import LogPart, arrow_batch
 from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.sql_files import qualified
-from eventlog.sql.triggers.marked import MarkedTriggers, StoredTrigger
+from eventlog.sql.triggers.marked import MarkedTriggers
+from eventlog.sql.triggers.planner import StoredTrigger
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -223,7 +224,7 @@ def trigger_answers(
     """
 
     def installed_triggers(conn: Connection, log: LogTable) -> Iterator[LogTrigger]:
-        for trigger in triggers.read_installed(conn, triggers.find_log(conn, log)).ours:
+        for trigger in triggers.read_installed(conn, triggers.find_log(conn, log)).every():
             name = qualified(trigger.schema or None, trigger.name, triggers.quote)
             fix = f"ALTER TRIGGER {name} {'ENABLE' if trigger.is_valid else 'COMPILE'}"
             yield LogTrigger(

@@ -1,8 +1,9 @@
 """Plan and apply triggers: ``Triggers``, with a subclass for each database, makes the plan that
 brings a database to the declared triggers.
 
-``watch`` defines a watch, ``declared`` the rows that its tables log, ``marked`` triggers whose text
-contains a hash of their declaration. See spec/triggers.md 2, 9, 10.
+``watch`` defines a watch, ``declared`` the rows that its tables log. ``planner`` compares compiled
+triggers with the installed ones; ``marked`` has those whose text contains a hash of their
+declaration. See spec/triggers.md 2, 9, 10.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ from eventlog.sql.port.driver_errors import load_dialect
 from eventlog.sql.port.log_operations import Window
 from eventlog.sql.triggers import Action, TriggerPlan
 from eventlog.sql.triggers.declared import declared_triggers
-from eventlog.sql.triggers.marked import Compiled, Installed, StoredTrigger
+from eventlog.sql.triggers.marked import stored_trigger
+from eventlog.sql.triggers.planner import Compiled, Installed, StoredTrigger, by_place
 from eventlog.sql.triggers.watch import WatchedTable
 
 TRIGGERS = OracleTriggers()
@@ -42,13 +43,17 @@ def compiled_link() -> list[Compiled]:
 
 
 def installed(*triggers_: StoredTrigger) -> Installed:
-    return Installed({("APP", "LINK"): list(triggers_)} if triggers_ else {}, '"LOGS"."EVENTLOG"')
+    own = [one.log == '"LOGS"."EVENTLOG"' for one in triggers_]
+    return Installed(
+        by_place(one for one, is_ours in zip(triggers_, own, strict=True) if is_ours),
+        by_place(one for one, is_ours in zip(triggers_, own, strict=True) if not is_ours),
+    )
 
 
 def there(statement: str, name: str, **more: Any) -> StoredTrigger:
     """A trigger as the database reports it: the beginning in its own spelling."""
     source = statement.replace('CREATE OR REPLACE TRIGGER "APP"."', 'TRIGGER "').rstrip() + "\n"
-    return StoredTrigger(
+    return stored_trigger(
         "APP", name, ("APP", "LINK"), source, type="AFTER EACH ROW", event="INSERT", **more
     )
 
@@ -108,7 +113,7 @@ def test_a_disabled_trigger_is_enabled_after_it_is_made_again() -> None:
 
 def test_what_is_no_longer_watched_is_dropped_and_what_is_not_ours_stays() -> None:
     compiled = compiled_link()
-    foreign = StoredTrigger("APP", "TGR_X", ("APP", "LINK"), "TRIGGER x BEGIN END;")
+    foreign = stored_trigger("APP", "TGR_X", ("APP", "LINK"), "TRIGGER x BEGIN END;")
     action = compared([], installed(*all_there(compiled), foreign))
     assert (action.kind, action.reason) == ("drop", "no longer watched")
     assert len(action.statements) == 3
@@ -148,11 +153,12 @@ class Schema:
         self.triggers[made[1]] = made[2], statement
 
     def installed(self) -> Installed:
-        found: dict[tuple[str, str], list[StoredTrigger]] = {}
-        for name, (where, statement) in self.triggers.items():
-            one = StoredTrigger("APP", name, ("APP", where), statement)
-            found.setdefault(("APP", where), []).append(one)
-        return Installed(found, '"LOGS"."EVENTLOG"')
+        return installed(
+            *(
+                stored_trigger("APP", name, ("APP", where), statement)
+                for name, (where, statement) in self.triggers.items()
+            )
+        )
 
     def apply(self, *watched: str) -> list[str]:
         """The statements that watching these tables runs."""
@@ -198,12 +204,14 @@ def test_a_schema_of_many_tables_is_compared_in_time_that_grows_with_their_numbe
         database, build_catalog(database), [WatchedTable(one.name) for one in database.tables]
     )
     compiled = TRIGGERS.compile_declared("APP", LOG, declared)
-    looked_at: list[str] = []
-    read_log = StoredTrigger.log.fget  # type: ignore[attr-defined]
+    there, looked_at = Schema(compiled).installed(), []
+    read_digest = StoredTrigger.digest.__get__  # type: ignore[attr-defined]
     monkeypatch.setattr(
-        StoredTrigger, "log", property(lambda one: (looked_at.append(one.name), read_log(one))[1])
+        StoredTrigger,
+        "digest",
+        property(lambda one: (looked_at.append(one.name), read_digest(one))[1]),
     )
-    actions = TRIGGERS.actions(compiled, Schema(compiled).installed())
+    actions = TRIGGERS.actions(compiled, there)
     assert {action.kind for action in actions} == {"unchanged"}
     assert len(looked_at) < 10 * len({*looked_at})
 

@@ -10,7 +10,6 @@ literal. The server commits every statement by itself.
 from __future__ import annotations
 
 import json
-import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -72,14 +71,8 @@ from eventlog.sql.triggers.declared import (
     TableTriggers,
     following,
 )
-from eventlog.sql.triggers.marked import (
-    Compiled,
-    CompiledTrigger,
-    Installed,
-    MarkedTriggers,
-    StoredTrigger,
-    behind_marker,
-)
+from eventlog.sql.triggers.marked import MarkedTriggers, behind_marker, stored_trigger
+from eventlog.sql.triggers.planner import Compiled, CompiledTrigger, Installed, StoredTrigger
 
 _SQL: Final = statements(__package__, "installed.sql")
 _SQL_OF_TABLES: Final = statements(__package__, "reflect.sql")
@@ -116,6 +109,8 @@ class FamilyTriggers(MarkedTriggers):
     """
     render: Callable[..., str]
     quote = staticmethod(quote_identifier)
+    # The database shows only the body.
+    compared = staticmethod(behind_marker)
     script_end = ("DELIMITER ;", "")
 
     def texts(
@@ -144,8 +139,14 @@ class FamilyTriggers(MarkedTriggers):
     ) -> list[StoredTrigger]:
         rows = fetch(conn, _SQL["triggers"], {})
         return [
-            StoredTrigger(
-                "", name, ("", table), _as_written(conn, name, text), type=timing, event=event
+            stored_trigger(
+                "",
+                name,
+                ("", table),
+                _as_written(conn, name, text),
+                unquote,
+                type=timing,
+                event=event,
             )
             for table, name, text, timing, event, _ in rows
         ]
@@ -158,18 +159,6 @@ class FamilyTriggers(MarkedTriggers):
 
     def drop_trigger(self, schema: str | None, name: str) -> str:
         return f"DROP TRIGGER IF EXISTS {quote_identifier(name)}"
-
-    def columns_of(self, trigger: StoredTrigger) -> Mapping[str, str]:
-        line = re.search(r"^-- columns (.*)$", trigger.text, re.MULTILINE)
-        return dict(json.loads(unquote(line[1]))) if line else {}
-
-    def difference(self, stored: StoredTrigger, compiled: CompiledTrigger) -> str | None:
-        # The database shows only the body.
-        return (
-            None
-            if behind_marker(stored.text) == behind_marker(compiled.statement)
-            else "was changed by hand"
-        )
 
     def outdated(self, stored: StoredTrigger, compiled: CompiledTrigger) -> str | None:
         if _CHANGE in compiled.statement and _CHANGE not in stored.text:
@@ -261,7 +250,7 @@ class FamilyTriggers(MarkedTriggers):
         self, log: LogTable, compiled: Sequence[Compiled], installed: Installed
     ) -> Iterable[str]:
         for one in compiled:
-            for trigger in installed.triggers.get(one.place, ()):
+            for trigger in installed.others.get(one.place, ()):
                 if trigger.digest is None and trigger.type == "AFTER":
                     yield (
                         f"trigger {trigger.name} of {trigger.table[1]} fires before eventlog's "

@@ -63,14 +63,8 @@ from eventlog.sql.port.sql_files import (
 )
 from eventlog.sql.triggers import Action, InstalledTrigger, TriggerPlan, by_table, missing_log
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableName, TableTriggers
-from eventlog.sql.triggers.marked import (
-    Compiled,
-    CompiledTrigger,
-    Installed,
-    MarkedTriggers,
-    StoredTrigger,
-    behind_marker,
-)
+from eventlog.sql.triggers.marked import MarkedTriggers, behind_marker, stored_trigger
+from eventlog.sql.triggers.planner import Compiled, CompiledTrigger, Installed, StoredTrigger
 
 _SQL: Final = statements(__package__, "installed.sql")
 
@@ -97,6 +91,8 @@ class OracleTriggers(MarkedTriggers):
     """
 
     replaces = True
+    # The database rewrites the text before the marker.
+    compared = staticmethod(behind_marker)
     blank_digest = "0" * 64
     drop_trigger = staticmethod(drop_trigger)
     ended = staticmethod(terminated)
@@ -132,7 +128,7 @@ class OracleTriggers(MarkedTriggers):
         for schema, name, other_schema, other in _by_owner(conn, "ordering", names):
             follows[schema, name].add((other_schema, other))
         return [
-            StoredTrigger(
+            stored_trigger(
                 schema,
                 name,
                 table=(owner, table),
@@ -148,14 +144,6 @@ class OracleTriggers(MarkedTriggers):
 
     def enable(self, trigger: StoredTrigger) -> list[str]:
         return [] if trigger.is_enabled else [enabled(trigger.schema, trigger.name)]
-
-    def difference(self, stored: StoredTrigger, compiled: CompiledTrigger) -> str | None:
-        # The database rewrites the text before the marker.
-        if behind_marker(stored.text) != behind_marker(compiled.statement):
-            return "was changed by hand"
-        if not stored.is_enabled:
-            return "is disabled"
-        return None if stored.is_valid else "is invalid"
 
     def refuse(
         self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
@@ -196,7 +184,7 @@ class OracleTriggers(MarkedTriggers):
     ) -> Iterable[str]:
         # If a trigger FOLLOWS a dropped trigger, every later write to its table fails.
         gone = {(trigger.schema, trigger.name) for trigger in dropped}
-        for trigger in (one for of_table in installed.triggers.values() for one in of_table):
+        for trigger in (one for of_table in installed.others.values() for one in of_table):
             named = sorted(gone & trigger.follows)
             if trigger.digest is None and named:
                 names = ", ".join(name for _, name in named)
@@ -500,7 +488,7 @@ def _always(triggers: TableTriggers) -> Iterable[str]:
 def _order(
     ours: Sequence[CompiledTrigger], compiled: Compiled, installed: Installed
 ) -> Iterable[str]:
-    for trigger in installed.triggers.get(compiled.place, ()):
+    for trigger in installed.others.get(compiled.place, ()):
         if (
             trigger.digest is not None
             or not trigger.is_enabled

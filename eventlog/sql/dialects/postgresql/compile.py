@@ -10,14 +10,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
 from eventlog.errors import TriggerError
-from eventlog.sql.dialects.postgresql.installed import Facts, digest_of_markers, marker_of
+from eventlog.sql.dialects.postgresql.installed import (
+    Facts,
+    fits_name,
+    marker_of,
+)
 from eventlog.sql.dialects.postgresql.text import (
     MAX_IDENTIFIER,
     SEARCH_PATH,
@@ -43,7 +48,7 @@ from eventlog.sql.port.sql_files import (
     template_renderer,
     trigger_words,
 )
-from eventlog.sql.triggers import TableSql, first_free, sha256
+from eventlog.sql.triggers import TableSql, digest_of, first_free, sha256
 from eventlog.sql.triggers.declared import (
     ChildTriggers,
     ClassTriggers,
@@ -51,6 +56,7 @@ from eventlog.sql.triggers.declared import (
     TableTriggers,
     following,
 )
+from eventlog.sql.triggers.planner import Compiled, CompiledTrigger
 
 # pg_trigger.tgtype
 ROW, BEFORE, INSERT, DELETE, UPDATE, TRUNCATE, INSTEAD = 1, 2, 4, 8, 16, 32, 64
@@ -64,8 +70,9 @@ _OPERATIONS: Final[Mapping[str, tuple[int, str, Mapping[str, str]]]] = {
 }
 
 # The condition compares the whole row instead of its columns: if a trigger depended on columns, the
-# server would refuse the application's ALTER TABLE.
-ANY_BYTE: Final = "OLD.* OPERATOR(pg_catalog.*<>) NEW.*"
+# server would refuse the application's ALTER TABLE. The server shows it in another form.
+_ANY_BYTE: Final = "OLD.* OPERATOR(pg_catalog.*<>) NEW.*"
+_ANY_BYTE_SHOWN: Final = "(old.* *<> new.*)"
 
 # These settings are for functions that process all rows of a statement. A session plans them once,
 # perhaps for a statement of one row, and then uses the plan for a million rows: a look-up must use
@@ -73,75 +80,60 @@ ANY_BYTE: Final = "OLD.* OPERATOR(pg_catalog.*<>) NEW.*"
 _STATEMENT_SETTINGS: Final = {"enable_seqscan": "off", "jit": "off"}
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionTrigger:
-    """A trigger that calls the function of its table, with its SQL."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionTrigger(CompiledTrigger):
+    """A trigger that calls the function of its table."""
 
     table: TableName
-    name: str
     type: int
     """The type as in pg_trigger."""
     enabled: str
     """The mode as in pg_trigger."""
-    conditional: str | None
-    old_table: str | None
-    new_table: str | None
-    """The transition tables."""
-    statement: str
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledFunction:
-    """One function and its triggers on one table, as SQL."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledFunction(Compiled):
+    """One function and its triggers on one table. A copy (``is_copy``) logs replicated changes row
+    by row, while another function logs all other changes by statement.
+    """
 
-    declared: TableTriggers
-    place: TableName
-    """The table."""
-    name: str
-    """The function's name in the schema of the table."""
-    body: str
-    settings: tuple[str, ...]
-    statement: str
+    function: CompiledTrigger
+    triggers: Sequence[FunctionTrigger]
+    partitions: Mapping[TableName, FunctionTrigger | None]
+    former: CompiledFunction | None = None
     fits_body: str
     """The body of the second function, which checks that the table's columns have not changed."""
     fits_statement: str
     """The statement that creates the second function."""
-    triggers: tuple[FunctionTrigger, ...]
     marker: str
     """The comment of the triggers, which contains the hash of function and triggers."""
     function_marker: str
     """The function's comment, which also lists the ``columns``."""
-    columns: Mapping[str, str]
-    """The columns (name -> type) for which the function was compiled."""
     by_statement: frozenset[str]
     """The operations (i, u, d) that are logged by statement instead of by row."""
-    is_replicated: bool
-    """True if the function logs replicated changes row by row, while another function logs all
-    other changes by statement.
-    """
-    partitions: Mapping[TableName, FunctionTrigger | None]
-    """The known partitions and their TRUNCATE triggers, None = this role may not create one. They
-    are not in the hash, since partitions are attached and detached.
-    """
-    former: CompiledFunction | None = None
-    """The same function as earlier versions compiled it (``FORMER``)."""
-
-    @property
-    def function(self) -> TableName:
-        """The schema and name of the function."""
-        return self.place[0], self.name
 
     @property
     def fits_function(self) -> TableName:
         """The schema and name of the function that checks that the table has not changed."""
-        return self.place[0], fits_name(self.name)
+        return self.place[0], fits_name(self.function.name)
 
-
-def fits_name(function: str) -> str:
-    """Return the name of the function that checks that the table of a trigger function has not
-    changed (spec/triggers.md 9).
-    """
-    return cut_name(f"{function}_fits", MAX_IDENTIFIER)
+    def create(self) -> Iterable[str]:
+        function = f"{qualified(self.place[0], self.function.name)}()"
+        fits = qualified(*self.fits_function) + FITS_ARGUMENTS
+        yield self.fits_statement
+        yield f"REVOKE ALL ON FUNCTION {fits} FROM PUBLIC"
+        yield f"COMMENT ON FUNCTION {fits} IS {literal(self.marker)}"
+        yield self.function.statement
+        # A user with EXECUTE on it could use it in a trigger on another table and write anything
+        # into the log.
+        yield f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC"
+        yield f"COMMENT ON FUNCTION {function} IS {literal(self.function_marker)}"
+        yield from (trigger.statement for trigger in self.triggers)
+        for trigger in self.triggers:
+            yield from settle(trigger, self.marker)
+        for partition in filter(None, self.partitions.values()):
+            yield partition.statement
+            yield from settle(partition, self.marker)
 
 
 FITS_ARGUMENTS: Final = (
@@ -293,43 +285,46 @@ def _compile(
     # The types are in the hash, too: a publisher reads the values by them, even if the SQL is
     # equal.
     rest = [*(trigger.statement for trigger in compiled), *always, repr(columns)]
-    digest = sha256("\n".join([statement, fits_statement, *rest]))
-    function_of = CompiledFunction(
-        declared=triggers,
-        place=table,
-        name=function,
-        body=body,
-        settings=(
-            f"search_path={SEARCH_PATH}",
-            *(f"{name}={value}" for name, value in settings.items()),
-        ),
-        statement=statement,
-        fits_body=fits_statement.split("$eventlog$")[-2],
-        fits_statement=fits_statement,
-        triggers=tuple(compiled),
-        marker=marker_of(facts.log, digest),
-        function_marker=marker_of(facts.log, digest, columns),
-        columns=columns,
-        by_statement=by_statement,
-        is_replicated=is_replicated,
-        partitions={
-            partition: _truncate_trigger(name, partition, sql_name, enabled("t"))
-            if facts.partitions[table][partition]
-            else None
-            for partition, name in partitions.items()
-        },
-    )
-    before, fits_before = as_formerly(statement), as_formerly(fits_statement)
-    digest_before = sha256("\n".join([before, fits_before, *rest]))
-    former = replace(
-        function_of,
-        settings=tuple(one for one in function_of.settings if not one.startswith(_LATER)),
-        statement=before,
-        fits_statement=fits_before,
-        marker=marker_of(facts.log, digest_before),
-        function_marker=marker_of(facts.log, digest_before, columns),
-    )
-    return replace(function_of, former=former)
+    every = (f"search_path={SEARCH_PATH}", *(f"{name}={value}" for name, value in settings.items()))
+
+    def made(
+        statement: str,
+        fits_statement: str,
+        settings: Iterable[str],
+        former: CompiledFunction | None,
+    ) -> CompiledFunction:
+        digest = sha256("\n".join([statement, fits_statement, *rest]))
+        return CompiledFunction(
+            schema=table[0],
+            declared=triggers,
+            triggers=compiled,
+            columns=columns,
+            function=CompiledTrigger(
+                function,
+                "",
+                statement,
+                digest,
+                "function",
+                "\n".join(["plpgsql", "SECURITY DEFINER", *sorted(settings), body]),
+            ),
+            partitions={
+                partition: _truncate_trigger(name, partition, sql_name, enabled("t"))
+                if facts.partitions[table][partition]
+                else None
+                for partition, name in partitions.items()
+            },
+            is_copy=is_replicated,
+            former=former,
+            fits_body=fits_statement.split("$eventlog$")[-2],
+            fits_statement=fits_statement,
+            marker=marker_of(facts.log, digest),
+            function_marker=marker_of(facts.log, digest, columns),
+            by_statement=by_statement,
+        )
+
+    settings_before = [one for one in every if not one.startswith(_LATER)]
+    former = made(as_formerly(statement), as_formerly(fits_statement), settings_before, None)
+    return made(statement, fits_statement, every, former)
 
 
 FORMER: Final = (
@@ -351,7 +346,17 @@ def _truncate_trigger(name: str, table: TableName, function: str, enabled: str) 
         f"CREATE TRIGGER {quote_identifier(name)}\nBEFORE TRUNCATE ON {qualified(*table)} FOR "
         f"EACH STATEMENT\nEXECUTE FUNCTION {function}()"
     )
-    return FunctionTrigger(table, name, BEFORE | TRUNCATE, enabled, None, None, None, statement)
+    type_ = BEFORE | TRUNCATE
+    return FunctionTrigger(
+        name,
+        "t",
+        statement,
+        None,
+        shape=f"{type_} {enabled}",
+        table=table,
+        type=type_,
+        enabled=enabled,
+    )
 
 
 def _trigger(
@@ -366,7 +371,7 @@ def _trigger(
     type_, when, transition = _OPERATIONS[operation]
     if not by_statement:
         type_, transition = type_ | ROW, {}
-    condition = ANY_BYTE if operation == "u" and is_whole and not by_statement else None
+    condition = _ANY_BYTE if operation == "u" and is_whole and not by_statement else None
     referencing = " ".join(f"{row} TABLE AS {rows}" for row, rows in transition.items())
     lines = [
         f"CREATE TRIGGER {quote_identifier(name)}",
@@ -376,8 +381,17 @@ def _trigger(
         *([f"WHEN ({condition})"] if condition else []),
         f"EXECUTE FUNCTION {function}()",
     ]
-    rows = transition.get("OLD"), transition.get("NEW")
-    return FunctionTrigger(table, name, type_, enabled, condition, *rows, "\n".join(lines))
+    shown = [_ANY_BYTE_SHOWN] if condition else []
+    return FunctionTrigger(
+        name,
+        operation,
+        "\n".join(lines),
+        None,
+        table=table,
+        type=type_,
+        enabled=enabled,
+        shape=" ".join([str(type_), enabled, *transition.values(), *shown]),
+    )
 
 
 # --- SQL statements -------------------------------------------------------------------------------
@@ -399,37 +413,19 @@ def table_sql(compiled: Sequence[CompiledFunction]) -> TableSql:
         statement
         for one in compiled
         for statement in (
-            f"DROP FUNCTION {qualified(*one.function)}()",
+            f"DROP FUNCTION {qualified(one.place[0], one.function.name)}()",
             f"DROP FUNCTION {qualified(*one.fits_function)}{FITS_ARGUMENTS}",
         )
     ]
     return TableSql(
         table=".".join(first.place),
-        digest=digest_of_markers(one.marker for one in compiled),
-        create=(*create(compiled), *(_partition_triggers(one, drop=False) for one in partitioned)),
+        digest=digest_of(str(one.function.digest) for one in compiled),
+        create=(
+            *chain.from_iterable(one.create() for one in compiled),
+            *(_partition_triggers(one, drop=False) for one in partitioned),
+        ),
         drop=(*triggers, *(_partition_triggers(one, drop=True) for one in partitioned), *functions),
     )
-
-
-def create(compiled: Iterable[CompiledFunction]) -> Iterable[str]:
-    """Yield the statements that create functions and their triggers."""
-    for one in compiled:
-        function = f"{qualified(*one.function)}()"
-        fits = qualified(*one.fits_function) + FITS_ARGUMENTS
-        yield one.fits_statement
-        yield f"REVOKE ALL ON FUNCTION {fits} FROM PUBLIC"
-        yield f"COMMENT ON FUNCTION {fits} IS {literal(one.marker)}"
-        yield one.statement
-        # A user with EXECUTE on it could use it in a trigger on another table and write anything
-        # into the log.
-        yield f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC"
-        yield f"COMMENT ON FUNCTION {function} IS {literal(one.function_marker)}"
-        yield from (trigger.statement for trigger in one.triggers)
-        for trigger in one.triggers:
-            yield from settle(trigger, one.marker)
-        for partition in filter(None, one.partitions.values()):
-            yield partition.statement
-            yield from settle(partition, one.marker)
 
 
 def settle(trigger: FunctionTrigger, marker: str) -> Iterable[str]:
@@ -449,7 +445,7 @@ def _partition_triggers(compiled: CompiledFunction, *, drop: bool) -> str:
         "partition_triggers.sql.j2",
         drop=drop,
         table=qualified(*compiled.place),
-        function=qualified(*compiled.function),
+        function=qualified(compiled.place[0], compiled.function.name),
         marker=compiled.marker,
         always=any(
             trigger.type & TRUNCATE and trigger.enabled == "A" for trigger in compiled.triggers

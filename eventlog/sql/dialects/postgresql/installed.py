@@ -11,18 +11,19 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from sqlalchemy import Connection, Row, TextClause, text
 
 from eventlog.core.catalog import Database
-from eventlog.sql.dialects.postgresql.text import QUOTE_FUNCTION
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, QUOTE_FUNCTION
+from eventlog.sql.log_table import LogTable, cut_name
 from eventlog.sql.port.sql_files import qualified, quote_identifier, statements
-from eventlog.sql.triggers import digest_of, missing_log
+from eventlog.sql.triggers import missing_log
 from eventlog.sql.triggers.declared import ChildTriggers, TableName, TableTriggers
+from eventlog.sql.triggers.planner import Installed, StoredTrigger
 
-MARKER: Final = re.compile(r"eventlog sha256:[0-9a-f]{64} (?=log |columns \{)")
+MARKER: Final = re.compile(r"eventlog sha256:([0-9a-f]{64}) (?=log |columns \{)")
 """The beginning of the comments on eventlog's triggers and functions, whichever log they write
 to.
 """
@@ -41,24 +42,29 @@ def marker_of(log: LogTable, digest: str, columns: Mapping[str, str] | None = No
     return f"eventlog sha256:{digest} {compiled_for}log {qualified(log.schema, log.name)}"
 
 
-def log_of(marker: str | None) -> str | None:
-    """Return the log that a comment names, as SQL; None if it is not a comment of eventlog's."""
-    if marker is None or not (beginning := MARKER.match(marker)):
+class Mark(NamedTuple):
+    """What the comment of a trigger or a function records: the hash, the columns (name -> type)
+    for which it was compiled, empty if it names none, and the log as SQL.
+    """
+
+    digest: str
+    columns: Mapping[str, str]
+    log: str
+
+
+def mark_of(comment: str | None) -> Mark | None:
+    """Return what a comment records, None if it is not one of eventlog's."""
+    if comment is None or not (beginning := MARKER.match(comment)):
         return None
-    rest = marker[beginning.end() :]
+    columns: Mapping[str, str] = {}
+    rest = comment[beginning.end() :]
     if rest.startswith("columns "):
         try:
-            _, end = json.JSONDecoder().raw_decode(rest, len("columns "))
+            columns, end = json.JSONDecoder().raw_decode(rest, len("columns "))
         except ValueError:  # changed by hand
             return None
         rest = rest[end + 1 :]
-    return rest.removeprefix("log ")
-
-
-def digest_of_markers(markers: Iterable[str]) -> str:
-    """Return one hash of the hashes in the comments of a table's functions."""
-    beginnings = filter(None, map(MARKER.match, markers))
-    return digest_of(beginning[0].split()[1].removeprefix("sha256:") for beginning in beginnings)
+    return Mark(beginning[1], columns, rest.removeprefix("log "))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,44 +116,6 @@ class Facts:
         return {self.place_of(triggers)} | owners
 
 
-@dataclass(frozen=True, slots=True)
-class InstalledFunctions:
-    """The trigger functions of one log, its triggers, and the triggers of others.
-
-    They include functions and triggers of a log that does not exist any more, if it can only be
-    this log under its former name.
-    """
-
-    functions: Mapping[int, Row[Any]]
-    """The trigger functions of the log, by oid."""
-    helpers: Mapping[TableName, Row[Any]]
-    """The functions that check that a table has not changed, by schema and name."""
-    ours: Mapping[TableName, Sequence[Row[Any]]]
-    others: Mapping[TableName, Sequence[Row[Any]]]
-    """The triggers of the log, and the triggers of other programs, by table."""
-    quoting: Row[Any] | None
-    """The key quoting function, if it was created with the triggers and not with the log."""
-    lost: Mapping[TableName, Collection[str]]
-    """The names, as SQL, of other logs that no longer exist, by the table whose triggers write to
-    them.
-    """
-
-    def on(self, table: TableName) -> Sequence[Row[Any]]:
-        """Return eventlog's triggers on a table."""
-        return self.ours.get(table, ())
-
-    def functions_on(self, table: TableName) -> list[Row[Any]]:
-        """Return the functions of eventlog's triggers on a table."""
-        used = {row.function for row in self.on(table)}
-        return [row for oid, row in self.functions.items() if oid in used]
-
-
-def columns_of(marker: str) -> dict[str, str]:
-    """Return the columns, name -> type, in the comment of a function, none if it names none."""
-    _, has_columns, rest = marker.partition(" columns ")
-    return json.JSONDecoder().raw_decode(rest)[0] if has_columns else {}
-
-
 def find_log(conn: Connection, log: LogTable) -> LogTable:
     """Return the log with its schema and name in the database.
 
@@ -168,7 +136,7 @@ def read_facts(
     conn: Connection,
     log: LogTable,
     schema: str,
-    installed: InstalledFunctions,
+    installed: Installed,
     others: Iterable[str] = (),
 ) -> Facts:
     """Return the facts about the schema of the classes and about other schemas, and about the log
@@ -184,6 +152,7 @@ def read_facts(
 
     log_row = _log_row(conn, log)
     tables = rows("tables")
+    own = installed.functions()
     partitions: defaultdict[TableName, dict[TableName, bool]] = defaultdict(dict)
     for row in rows("partitions"):
         partitions[row.schema, row.table_name][row.own_schema, row.name] = row.may_have_triggers
@@ -200,10 +169,10 @@ def read_facts(
         # CREATE OR REPLACE would replace another program's function without warning, so its name
         # counts as taken.
         other_functions=frozenset(
-            (row.schema, row.name) for row in rows("names") if row.oid not in installed.functions
+            (row.schema, row.name) for row in rows("names") if (row.schema, row.name) not in own
         ),
         other_triggers=frozenset(
-            (*table, row.name) for table, of_table in installed.others.items() for row in of_table
+            (*table, one.name) for table, several in installed.others.items() for one in several
         ),
         readable=tables_that(lambda row: row.is_readable),
         lockable=tables_that(lambda row: row.is_lockable),
@@ -215,91 +184,76 @@ def read_facts(
     )
 
 
-def read_installed(
-    conn: Connection, log: LogTable, takes: Callable[[TableName], bool] = lambda _: False
-) -> InstalledFunctions:
-    """Return the triggers and functions of a log, and the triggers of others on the same tables.
-
-    ``takes`` returns True for tables whose triggers are taken over if their log does not exist any
-    more.
+def fits_name(function: str) -> str:
+    """Return the name of the function that checks that the table of a trigger function has not
+    changed (spec/triggers.md 9).
     """
-    rows = {row.oid: row for row in conn.execute(sql("functions"))}
-    written = {oid: name for oid, row in rows.items() if (name := log_of(row.marker))}
-    triggers = conn.execute(sql("triggers")).all()
-    own = qualified(log.schema, log.name)
-    gone = _gone(conn, set(written.values()) - {own})
-    former = _former_functions(log, triggers, written, gone, takes) if gone else set()
-    # The comment of a checking function has the log and the hash of the function that calls it.
-    of_former = {(written[oid], _digest(rows[oid].marker)) for oid in former}
-    ours = {
-        oid: rows[oid]
-        for oid, name in written.items()
-        if name == own or (name, _digest(rows[oid].marker)) in of_former
+    return cut_name(f"{function}_fits", MAX_IDENTIFIER)
+
+
+def stored_triggers(conn: Connection) -> tuple[list[StoredTrigger], list[StoredTrigger]]:
+    """Return the triggers of all tables and partitions, and the functions of all logs that no
+    trigger calls.
+    """
+    functions = {
+        row.oid: StoredTrigger(
+            row.schema,
+            row.name,
+            (row.schema, row.name),
+            row.shape,
+            digest=mark.digest if row.is_trigger else None,
+            log=mark.log,
+            columns=mark.columns,
+            kind="function",
+            row=row,
+        )
+        for row in conn.execute(sql("functions"))
+        if (mark := mark_of(row.marker))
     }
-    helpers = {(row.schema, row.name): row for row in ours.values() if not row.is_trigger}
-    quoting = helpers.pop((log.schema or "", log.own_name(QUOTE_FUNCTION)), None)
-    functions = {oid: row for oid, row in ours.items() if row.is_trigger}
-    on_ours: defaultdict[TableName, list[Row[Any]]] = defaultdict(list)
-    on_others: defaultdict[TableName, list[Row[Any]]] = defaultdict(list)
-    lost: defaultdict[TableName, dict[str, None]] = defaultdict(dict)
-    for row in triggers:
-        place = row.schema, row.table_name
-        is_ours = log_of(row.marker) == own or row.function in functions
-        (on_ours if is_ours else on_others)[place].append(row)
-        if not is_ours and (name := written.get(row.function)) in gone and name is not None:
-            lost[place][name] = None
-    return InstalledFunctions(
-        functions, helpers, dict(on_ours), dict(on_others), quoting, dict(lost)
+    checking = {one.key: one for one in functions.values() if not one.row.is_trigger}
+    called = {
+        oid: replace(one, helper=checking.get((one.schema, fits_name(one.name))))
+        for oid, one in functions.items()
+        if one.row.is_trigger
+    }
+    triggers = [
+        _stored_trigger(row, called.get(row.function)) for row in conn.execute(sql("triggers"))
+    ]
+    used = {one.row.function for one in triggers}
+    return triggers, [called.get(oid, one) for oid, one in functions.items() if oid not in used]
+
+
+def _stored_trigger(row: Row[Any], function: StoredTrigger | None) -> StoredTrigger:
+    # A trigger that was created by hand has no comment, but calls the function.
+    mark = mark_of(row.marker) if function is None else function
+    return StoredTrigger(
+        row.schema,
+        row.name,
+        (row.schema, row.table_name),
+        row.shape,
+        is_enabled=row.enabled != "D",
+        log=None if mark is None else mark.log,
+        helper=function,
+        is_partition=row.is_partition,
+        is_in_hash=row.is_in_hash,
+        row=row,
     )
 
 
-def _digest(marker: str) -> str:
-    return marker.split(" ", 2)[1]
-
-
-def _gone(conn: Connection, logs: Collection[str]) -> set[str]:
+def gone_logs(conn: Connection, logs: Collection[str]) -> set[str]:
     """Return the logs among ``logs``, named as SQL, that are not tables of the database."""
     if not logs:
         return set()
     return set(logs) - set(conn.execute(sql("logs"), {"names": sorted(logs)}).scalars())
 
 
-def _former_functions(
-    log: LogTable,
-    triggers: Iterable[Row[Any]],
-    written: Mapping[int, str],
-    gone: Collection[str],
-    takes: Callable[[TableName], bool],
-) -> set[int]:
-    """Return the trigger functions, by oid, that were made for the log under a former name
-    (spec/triggers.md 9.3).
-
-    ``written`` has the log that each function writes to, as SQL, and ``gone`` the logs that are not
-    tables. Functions on a table whose triggers write to the log under its present name are left
-    out.
-    """
-    functions: defaultdict[TableName, set[int]] = defaultdict(set)
-    for row in triggers:
-        if row.function in written and takes((row.schema, row.table_name)):
-            functions[row.schema, row.table_name].add(row.function)
-    own = qualified(log.schema, log.name)
-    former: set[int] = set()
-    for of_table in functions.values():
-        logs = {written[oid] for oid in of_table}
-        if own not in logs and (name := _former_name(log, logs & set(gone))):
-            former |= {oid for oid in of_table if written[oid] == name}
-    return former
-
-
-def _former_name(log: LogTable, gone: Collection[str]) -> str | None:
-    """Return the former name of the log among these names, as SQL: its name in a schema that was
-    renamed, or another name in its schema. None if there is no such name, or more than one.
+def former_names(log: LogTable, gone: Collection[str]) -> list[str]:
+    """Return the former names of the log among these, as SQL: its name in a schema that was
+    renamed, or else other names in its schema.
     """
     name, schema = quote_identifier(log.name), f"{quote_identifier(log.schema or '')}."
     moved = [one for one in gone if one.endswith(f".{name}")]
-    renamed = [one for one in gone if one.startswith(schema)]
-    found = moved or renamed
-    return found[0] if len(found) == 1 else None
+    return moved or [one for one in gone if one.startswith(schema)]
 
 
 def sql(name: str) -> TextClause:
@@ -315,7 +269,11 @@ _Columns = TypeVar("_Columns", bound=tuple[str, ...])
 
 
 def facts_of(
-    conn: Connection, database: Database, log: LogTable, tables: Collection[str]
+    conn: Connection,
+    database: Database,
+    log: LogTable,
+    tables: Collection[str],
+    installed: Installed,
 ) -> dict[str, Any]:
     """Return the facts about these tables that differ from the usual ones, as literals; empty if
     there is none. The log need not exist yet.
@@ -323,7 +281,7 @@ def facts_of(
     schema = database.schema or ""
     log = replace(log, schema=log.schema or schema)
     places = {(schema, table) for table in tables}
-    facts = read_facts(conn, log, schema, read_installed(conn, log))
+    facts = read_facts(conn, log, schema, installed)
     types = {
         column.type.sql
         for table in database.tables

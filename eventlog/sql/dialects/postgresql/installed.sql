@@ -22,10 +22,12 @@ JOIN unnest(CAST(:names AS text[])) AS named (name)
 WHERE c.relkind IN ('r', 'p', 'v', 'f');
 
 -- name: functions
--- The functions of every log, found by their comments.
+-- The functions of every log, found by their comments. The shape is what is compared: a change by hand shows in it.
 SELECT p.oid, n.nspname AS schema, p.proname AS name, pg_get_function_identity_arguments(p.oid) AS arguments,
        p.prorettype = 'pg_catalog.trigger'::regtype AS is_trigger, d.description AS marker, p.prosrc AS body,
-       p.prosecdef AS is_definer, l.lanname AS language, coalesce(p.proconfig, '{}') AS settings
+       concat_ws(E'\n', l.lanname, CASE WHEN p.prosecdef THEN 'SECURITY DEFINER' END,
+                 (SELECT string_agg(s.setting, E'\n' ORDER BY s.setting COLLATE "C") FROM unnest(p.proconfig) AS s (setting)),
+                 p.prosrc) AS shape
 FROM pg_catalog.pg_description d
 JOIN pg_catalog.pg_proc p ON p.oid = d.objoid
 JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
@@ -35,10 +37,15 @@ ORDER BY n.nspname COLLATE "C", p.proname COLLATE "C";
 
 -- name: triggers
 -- Every user-defined trigger except the copies on partitions. Ours are found by their comments, or by our functions.
+-- The shape is what is compared; it has the condition as the server shows it, whose operator it writes in two ways.
 SELECT n.nspname AS schema, c.relname AS table_name, t.tgname AS name, d.description AS marker, t.tgfoid AS function,
-       t.tgtype AS type, t.tgenabled AS enabled, t.tgconstraint <> 0 AS is_constraint, t.tginitdeferred AS is_deferred, c.relispartition AS is_partition,
-       t.tgattr::text <> '' OR t.tgnargs <> 0 AS has_arguments, t.tgoldtable AS old_table, t.tgnewtable AS new_table,
-       CASE WHEN t.tgqual IS NOT NULL THEN pg_get_triggerdef(t.oid) END AS conditional
+       t.tgtype AS type, t.tgenabled AS enabled, t.tginitdeferred AS is_deferred, c.relispartition AS is_partition,
+       -- Only the TRUNCATE trigger is created on a partition itself, and it stays after DETACH.
+       NOT c.relispartition AND t.tgtype <> 34 AS is_in_hash,
+       concat_ws(' ', t.tgtype, t.tgenabled, t.tgoldtable, t.tgnewtable,
+                 replace(substring(CASE WHEN t.tgqual IS NOT NULL THEN pg_get_triggerdef(t.oid) END
+                                   FROM ' WHEN [(](.*)[)] EXECUTE FUNCTION '), 'OPERATOR(pg_catalog.*<>)', '*<>'),
+                 CASE WHEN t.tgconstraint <> 0 OR t.tgattr::text <> '' OR t.tgnargs <> 0 THEN 'otherwise' END) AS shape
 FROM pg_catalog.pg_trigger t
 JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace

@@ -8,20 +8,19 @@ comparing each installed fragment with the compiled one.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from sqlalchemy import Connection, Row, text
 from sqlalchemy.exc import DBAPIError
 
+from eventlog.core.catalog import Database
 from eventlog.core.clock import monotonic
-from eventlog.errors import DatabaseError, first_of, together
+from eventlog.errors import DatabaseError, first_of
 from eventlog.sql.dialects.postgresql.compile import (
-    ANY_BYTE,
     BEFORE,
     DELETE,
     FORMER,
@@ -33,8 +32,6 @@ from eventlog.sql.dialects.postgresql.compile import (
     CompiledFunction,
     FunctionTrigger,
     compile_triggers,
-    create,
-    fits_name,
     moving_with,
     render_quote_function,
     settle,
@@ -43,17 +40,15 @@ from eventlog.sql.dialects.postgresql.compile import (
 from eventlog.sql.dialects.postgresql.installed import (
     MARKER,
     Facts,
-    InstalledFunctions,
-    columns_of,
-    digest_of_markers,
     facts_of,
     find_log,
+    former_names,
     from_literals,
-    log_of,
+    gone_logs,
     marker_of,
     read_facts,
-    read_installed,
     sql,
+    stored_triggers,
 )
 from eventlog.sql.dialects.postgresql.session import database_number
 from eventlog.sql.dialects.postgresql.text import (
@@ -67,44 +62,64 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.driver_errors import for_message
 from eventlog.sql.port.sql_files import qualified, quote_identifier, run_as_it_stands
 from eventlog.sql.triggers import (
-    ALL_GO,
-    NO_LONGER_WATCHED,
     Action,
     InstalledTrigger,
     TableSql,
     TriggerPlan,
-    Triggers,
     by_table,
-    error_for_log_table,
-    made_for,
     sha256,
     warnings_of_lost_logs,
 )
 from eventlog.sql.triggers.captured import Identity, Partition
 from eventlog.sql.triggers.declared import ClassTriggers, TableName, TableTriggers
-from eventlog.sql.triggers.uncaptured import (
-    ANOTHER_TABLE,
-    NEW_TO_CLASS,
-    Uncaptured,
-    declared_otherwise,
-    uncaptured_columns,
-    uncaptured_table,
+from eventlog.sql.triggers.planner import (
+    Compiled,
+    CompiledTrigger,
+    Installed,
+    PlannedTriggers,
+    StoredTrigger,
+    refuse_own_tables,
 )
+from eventlog.sql.triggers.uncaptured import NEW_TO_CLASS
 
 _NOT_AVAILABLE: Final = "55P03"
+_OPERATIONS: Final = {INSERT: "INSERT", UPDATE: "UPDATE", DELETE: "DELETE", TRUNCATE: "TRUNCATE"}
 _NAMED: Final = 5
 """The maximum number of new partitions that a reason lists by name; it only counts the others."""
 
 
-class PostgresTriggers(Triggers):
-    """PostgreSQL's triggers. Each table has a separate trigger function. The comments contain the
+class PostgresTriggers(PlannedTriggers):
+    """PostgreSQL's triggers. Each table has a separate trigger function, whose comment contains the
     hash of the compiled text.
 
     The tables of a plan are locked against writes until it is committed.
     """
 
+    names_in_schema = False
+    former_reason = FORMER
     find_log = staticmethod(find_log)
-    facts = staticmethod(facts_of)
+    former_names = staticmethod(former_names)
+
+    def facts(
+        self, conn: Connection, database: Database, log: LogTable, tables: Collection[str]
+    ) -> Mapping[str, Any]:
+        log = replace(log, schema=log.schema or database.schema or "")
+        return facts_of(conn, database, log, tables, self.read_installed(conn, log))
+
+    def stored(
+        self, conn: Connection, tables: Collection[TableName] = ()
+    ) -> tuple[Sequence[StoredTrigger], Sequence[StoredTrigger]]:
+        return stored_triggers(conn)
+
+    def gone(self, conn: Connection, log: LogTable, names: Collection[str]) -> set[str]:
+        return gone_logs(conn, names)
+
+    def drop_stored(self, trigger: StoredTrigger) -> Sequence[str]:
+        if trigger.kind == "trigger":
+            name = quote_identifier(trigger.name)
+            return (f"DROP TRIGGER {name} ON {qualified(*trigger.table)}",)
+        functions = (trigger, *filter(None, [trigger.helper]))
+        return [f"DROP FUNCTION {qualified(*one.key)}({one.row.arguments})" for one in functions]
 
     def tables_sql(
         self,
@@ -122,9 +137,9 @@ class PostgresTriggers(Triggers):
     ) -> TriggerPlan:
         assert schema is not None
         places = {(triggers.schema or schema, triggers.table.name) for triggers in declared}
-        installed = read_installed(conn, log, places.__contains__)
+        installed = self.read_installed(conn, log, places, places.__contains__)
         facts = read_facts(conn, log, schema, installed, (home for home, _ in places))
-        _refuse_own_tables(facts, declared)
+        refuse_own_tables(log, schema, declared)
         lacking = tuple(_lacking(facts, declared))
         compiled = compile_triggers(facts, declared)
         is_needed = any(needs_quoting(triggers.key) for triggers in declared)
@@ -133,8 +148,7 @@ class PostgresTriggers(Triggers):
         )
         actions = [
             *(action for action in quoting if action.kind != "drop"),
-            *(_compare_table(of_table, installed, compiled) for of_table in by_table(compiled)),
-            *_drop_all(installed, staying=compiled, reason=NO_LONGER_WATCHED),
+            *self.actions(compiled, installed),
             *(action for action in quoting if action.kind == "drop"),
         ]
         # Some warnings concern rows that triggers owned by this role could not see.
@@ -143,35 +157,107 @@ class PostgresTriggers(Triggers):
         not_captured = _not_captured(declared, facts)
         return TriggerPlan(tuple(actions), tuple(warnings), not_captured, lacking=lacking)
 
-    def plan_drop(self, conn: Connection, log: LogTable) -> TriggerPlan:
-        log = self.find_log(conn, log)
-        # There is no declaration that shows which tables are meant, so the tables in the schema of
-        # the log are taken.
-        installed = read_installed(conn, log, lambda place: place[0] == log.schema)
+    def plan_drop_of(self, log: LogTable, installed: Installed) -> TriggerPlan:
+        plan = super().plan_drop_of(log, installed)
         quoting = _compare_quoting(log, installed, is_needed=False, is_there=True)
-        return TriggerPlan((*_drop_all(installed, staying=(), reason=ALL_GO), *quoting))
+        return replace(plan, actions=(*plan.actions, *quoting))
 
     def installed(self, conn: Connection, log: LogTable) -> list[InstalledTrigger]:
         # ``marker_of`` writes the comment, whose end names the log.
         suffix = f" log {qualified(log.schema, log.name)}"
         return [InstalledTrigger(*row) for row in conn.execute(sql("show"), {"suffix": suffix})]
 
-    def tables_of(self, conn: Connection, log: LogTable) -> list[TableName]:
-        return sorted(read_installed(conn, log).ours)
+    # Comparing
 
-    def digests(
-        self, conn: Connection, log: LogTable, tables: Collection[TableName] = ()
-    ) -> dict[str, str]:
-        installed = read_installed(conn, self.find_log(conn, log), tables.__contains__)
-        # Partitions and former partitions are left out: they have only TRUNCATE triggers, which are
-        # not in the hash.
-        return {
-            ".".join(table): digest_of_markers(
-                row.marker for row in installed.functions_on(table) if row.marker
+    def redeclared(
+        self, compiled: Compiled, stored: StoredTrigger, record: CompiledTrigger
+    ) -> Iterable[str]:
+        yield from super().redeclared(compiled, stored, record)
+        present = {column.name for column in compiled.declared.table.columns}
+        if missing := [name for name in stored.columns if name not in present]:
+            names = ", ".join(missing)
+            yield (
+                f"the triggers still name {names}: they log query-back rows until triggers are "
+                "applied"
             )
-            for table, rows in sorted(installed.ours.items())
-            if any(not row.is_partition and row.type != BEFORE | TRUNCATE for row in rows)
-        }
+
+    def further_differences(
+        self,
+        compiled: Sequence[Compiled],
+        old: Sequence[StoredTrigger],
+        superfluous: Collection[StoredTrigger],
+    ) -> Iterable[str]:
+        functions = cast("Sequence[CompiledFunction]", compiled)
+        called = {one.helper.key: one.helper for one in old if one.helper is not None}
+        for one in functions:
+            checking, name = called[one.place[0], one.function.name].helper, one.fits_function[1]
+            if checking is None:
+                yield (
+                    f"function {name} is missing: writes to the table fail until `eventlog "
+                    "triggers apply` runs"
+                )
+            elif checking.row.body != one.fits_body:
+                yield f"function {name} was changed by hand"
+        if superfluous:
+            yield "fewer of its columns or changes are watched than before"
+        unwatched = {one.key for one in superfluous}
+        watched = [one for one in old if one.helper is None or one.helper.key not in unwatched]
+        pairs = ((one, trigger) for one in functions for trigger in one.triggers)
+        for _, trigger, stored, how in _differences(pairs, watched):
+            yield f"trigger {(stored or trigger).name} {how}"
+        if any(one.former is None for one in compiled):
+            yield FORMER
+
+    def compare_partitions(
+        self, compiled: Sequence[Compiled], old: Sequence[StoredTrigger]
+    ) -> tuple[Sequence[str], Sequence[str]]:
+        pairs = (
+            (one, trigger)
+            for one in cast("Sequence[CompiledFunction]", compiled)
+            for trigger in one.partitions.values()
+            if trigger is not None
+        )
+        new: dict[str, None] = {}
+        reasons: list[str] = []
+        drops: list[str] = []
+        creates: list[str] = []
+        for function, trigger, stored, how in _differences(pairs, old):
+            if stored is None:
+                new[trigger.table[1]] = None
+            else:
+                reasons.append(f"trigger {stored.name} of partition {stored.table[1]} {how}")
+                drops += self.drop_stored(stored)
+            if function is not None:
+                creates += (trigger.statement, *settle(trigger, function.marker))
+        if new:
+            named = first_of(list(new), _NAMED)
+            what = "partition" if len(new) == 1 else "partitions"
+            reasons.insert(0, f"TRUNCATE of {what} {named} is not captured yet")
+        return reasons, [*drops, *creates]
+
+    def silent(
+        self,
+        compiled: Compiled,
+        old: Sequence[StoredTrigger],
+        records: Sequence[StoredTrigger],
+        has_others: bool,
+    ) -> str | None:
+        if not records:
+            return NEW_TO_CLASS
+        fired = [
+            one.row.type
+            for one in old
+            if one.helper is not None
+            and one.helper.key == records[0].key
+            and one.row.enabled in {"O", "A"}
+        ]
+        silent = [
+            word
+            for operation, word in _OPERATIONS.items()
+            if any(one.type & operation for one in cast("CompiledFunction", compiled).triggers)
+            and not any(type_ & operation for type_ in fired)
+        ]
+        return f"the triggers of {', '.join(silent)} were missing or disabled" if silent else None
 
     def identities(
         self, conn: Connection, tables: Collection[TableName]
@@ -304,14 +390,6 @@ def _locks(conn: Connection, plan: TriggerPlan) -> list[str]:
     return locks
 
 
-def _refuse_own_tables(facts: Facts, declared: Sequence[TableTriggers]) -> None:
-    """Raise TriggerError for triggers on the log or on one of its internal tables."""
-    places = map(facts.place_of, declared)
-    log = facts.log
-    if own := [name for schema, name in places if schema == log.schema and name in log.own_tables]:
-        raise together([error_for_log_table(name) for name in own])
-
-
 def _lacking(facts: Facts, declared: Sequence[TableTriggers]) -> Iterator[str]:
     """Yield the reasons why triggers of this role would fail, and make the application's statements
     fail.
@@ -339,344 +417,31 @@ def _lacking(facts: Facts, declared: Sequence[TableTriggers]) -> Iterator[str]:
                 )
 
 
-# --- comparing compiled with installed triggers ---------------------------------------------------
-
-
-def _compare_table(
-    compiled: Sequence[CompiledFunction],
-    installed: InstalledFunctions,
-    every: Iterable[CompiledFunction],
-) -> Action:
-    """Return the action for one table. ``compiled`` is all that is declared for it, ``every`` all
-    that is declared for any table.
-
-    If another table needs the name of a function, the function is assigned to that table. This
-    happens after a rename: the triggers of the renamed table still call it.
-    """
-    place = compiled[0].place
-    name = ".".join(place)
-    old = installed.on(place)
-    functions = installed.functions_on(place)
-    # Triggers of partitions that this role may not change stay as they are.
-    partitions = [
-        trigger.table
-        for one in compiled
-        for trigger in one.partitions.values()
-        if trigger is not None
-    ]
-    of_partitions = [row for partition in partitions for row in installed.on(partition)]
-    if not old and not {row.name for row in functions} & {one.name for one in compiled}:
-        statements = (*_drop_triggers(of_partitions), *create(compiled))
-        uncaptured = tuple(_uncaptured_of_new(compiled, installed, every))
-        return Action("create", name, "watched, but not captured yet", statements, uncaptured)
-    reasons = list(_differences(compiled, old, functions, installed))
-    is_former = reasons == [FORMER]
-    if not reasons:
-        oids = {row.name: row.oid for row in functions}
-        return _compare_partitions(name, compiled, oids, of_partitions)
-    staying = {one.function for one in every}
-    uncaptured = tuple(_uncaptured(compiled, old, functions))
-    gone = [row for row in functions if (row.schema, row.name) not in staying]
-    statements = (
-        *_drop_triggers([*old, *of_partitions]),
-        *create(compiled),
-        *_drop_functions(gone, installed),
-    )
-    reason = "; ".join(dict.fromkeys(reasons))
-    return Action("replace", name, reason, statements, uncaptured, is_former and not uncaptured)
-
-
-def _uncaptured_of_new(
-    compiled: Sequence[CompiledFunction],
-    installed: InstalledFunctions,
-    every: Iterable[CompiledFunction],
-) -> Iterator[Uncaptured]:
-    """Yield the uncaptured changes of a table without triggers. ``compiled`` is all that is
-    declared for it, ``every`` all that is declared for any table.
-    """
-    known = {(row.schema, row.name) for row in installed.functions.values()}
-    captured = {one.declared.class_name for one in every if installed.on(one.place)}
-    for one in compiled:
-        if one.is_replicated:
-            continue
-        if one.function in known:
-            yield uncaptured_table(one.declared, ANOTHER_TABLE)
-        elif one.declared.class_name in captured:
-            yield uncaptured_table(one.declared, NEW_TO_CLASS)
-
-
-def _uncaptured(
-    compiled: Sequence[CompiledFunction], old: Sequence[Row[Any]], functions: Sequence[Row[Any]]
-) -> Iterator[Uncaptured]:
-    """Yield the uncaptured changes of a table with triggers: columns that they were not compiled
-    for, and operations for which no trigger fires.
-    """
-    present = {row.name: row for row in functions}
-    pairs = [(one, present.pop(one.name, None)) for one in compiled if not one.is_replicated]
-    # The functions of a renamed table have the names of the former table.
-    left = iter(present.values())
-    for one, named in pairs:
-        function = named or next(left, None)
-        if function is None:
-            yield uncaptured_table(one.declared, NEW_TO_CLASS)
-            continue
-        yield from uncaptured_columns(one.declared, columns_of(function.marker), one.columns)
-        fired = [
-            row.type for row in old if row.function == function.oid and row.enabled in {"O", "A"}
-        ]
-        silent = [
-            word
-            for operation, word in (
-                (INSERT, "INSERT"),
-                (UPDATE, "UPDATE"),
-                (DELETE, "DELETE"),
-                (TRUNCATE, "TRUNCATE"),
-            )
-            if any(trigger.type & operation for trigger in one.triggers)
-            and not any(type_ & operation for type_ in fired)
-        ]
-        if silent:
-            yield uncaptured_table(
-                one.declared, f"the triggers of {', '.join(silent)} were missing or disabled"
-            )
-
-
-def _compare_partitions(
-    table: str,
-    compiled: Sequence[CompiledFunction],
-    oids: Mapping[str, int],
-    old: Iterable[Row[Any]],
-) -> Action:
-    """Return the action for the partitions of a table whose own triggers match the declaration."""
-    unmatched = {(row.schema, row.table_name, row.name): row for row in old}
-    new: dict[str, None] = {}
-    reasons: list[str] = []
-    gone: list[Row[Any]] = []
-    statements: list[str] = []
-    for one in compiled:
-        for trigger in filter(None, one.partitions.values()):
-            row = unmatched.pop((*trigger.table, trigger.name), None)
-            if row is None:
-                new[trigger.table[1]] = None
-            elif row.function == oids[one.name] and _is_as_compiled(one, trigger, row):
-                continue
-            else:
-                how = "is disabled" if row.enabled == "D" else "was changed by hand"
-                reasons.append(f"trigger {row.name} of partition {row.table_name} {how}")
-                gone.append(row)
-            statements += (trigger.statement, *settle(trigger, one.marker))
-    if new:
-        named = first_of(list(new), _NAMED)
-        reasons.insert(
-            0,
-            f"TRUNCATE of {'partition' if len(new) == 1 else 'partitions'} {named} is not "
-            "captured yet",
-        )
-    for row in unmatched.values():
-        reasons.append(f"trigger {row.name} of partition {row.table_name} is superfluous")
-        gone.append(row)
-    if not reasons:
-        return Action("unchanged", table, "as declared")
-    return Action("replace", table, "; ".join(reasons), (*_drop_triggers(gone), *statements))
-
-
 def _differences(
-    compiled: Sequence[CompiledFunction],
-    old: Sequence[Row[Any]],
-    functions: Sequence[Row[Any]],
-    installed: InstalledFunctions,
-) -> Iterable[str]:
-    present = {row.name: row for row in functions}
-    own = log_of(compiled[0].marker)
-    if former := {log_of(row.marker) for row in functions} - {own, None}:
-        yield made_for(", ".join(sorted(map(str, former))))
-        return
-    if present and not present.keys() & {one.name for one in compiled}:
-        names = ", ".join(sorted(present))
-        yield (
-            f"its triggers call {names}, made for the former name of the table, and log that name "
-            "until they are replaced"
-        )
-        return
-    oids = {}
-    as_installed = []
-    for one in compiled:
-        function = present.pop(one.name, None)
-        if function is None:
-            yield f"function {one.name} is missing"
-            return
-        if one.former is not None and function.marker == one.former.function_marker:
-            one = one.former
-        as_installed.append(one)
-        if function.marker != one.function_marker:
-            yield from _redeclared(one, function)
-            return
-        oids[one.name] = function.oid
-        yield from _function_differences(one, function, installed)
-    if present:
-        yield "fewer of its columns or changes are watched than before"
-    unwatched = {row.oid for row in present.values()}
-    yield from _trigger_differences(
-        as_installed, oids, {row.name: row for row in old if row.function not in unwatched}
-    )
-    if any(one.former is None for one in as_installed):
-        yield FORMER
-
-
-def _redeclared(compiled: CompiledFunction, function: Row[Any]) -> Iterable[str]:
-    """Yield the differences between the present declaration and the declaration for which the
-    installed function was created.
+    pairs: Iterable[tuple[CompiledFunction, FunctionTrigger]], old: Iterable[StoredTrigger]
+) -> Iterator[tuple[CompiledFunction | None, Any, StoredTrigger | None, str]]:
+    """Yield triggers that are not as declared: the function and the trigger, the installed one, and
+    the difference in words that follow its name. A superfluous one has neither of the first two.
     """
-    before = columns_of(function.marker)
-    now = [column.name for column in compiled.declared.table.columns]
-    yield from declared_otherwise(before, compiled.columns, now)
-    if missing := [name for name in before if name not in now]:
-        names = ", ".join(missing)
-        yield (
-            f"the triggers still name {names}: they log query-back rows until triggers are applied"
-        )
-
-
-def _function_differences(
-    compiled: CompiledFunction, function: Row[Any], installed: InstalledFunctions
-) -> Iterable[str]:
-    """Yield the changes made by hand in a function whose declaration has not changed, and in the
-    function that checks its table.
-    """
-    if (
-        function.body != compiled.body
-        or function.language != "plpgsql"
-        or not function.is_definer
-        or sorted(function.settings) != sorted(compiled.settings)
-    ):
-        yield f"function {compiled.name} was changed by hand"
-    helper = installed.helpers.get(compiled.fits_function)
-    if helper is None:
-        yield (
-            f"function {compiled.fits_function[1]} is missing: writes to the table fail until "
-            "`eventlog triggers apply` runs"
-        )
-    elif helper.body != compiled.fits_body:
-        yield f"function {compiled.fits_function[1]} was changed by hand"
-
-
-def _trigger_differences(
-    compiled: Iterable[CompiledFunction], oids: Mapping[str, int], installed: dict[str, Row[Any]]
-) -> Iterable[str]:
-    """Yield the differences between compiled triggers and the installed ones of a table, by name.
-    ``oids`` are those of the installed functions.
-    """
-    for one in compiled:
-        for trigger in one.triggers:
-            row = installed.pop(trigger.name, None)
-            if row is None:
-                yield f"trigger {trigger.name} is missing"
-            elif row.enabled == "D":
-                yield f"trigger {trigger.name} is disabled"
-            elif row.function != oids[one.name] or not _is_as_compiled(one, trigger, row):
-                yield f"trigger {trigger.name} was changed by hand"
-    for name in installed:
-        yield f"trigger {name} is superfluous"
-
-
-def _is_as_compiled(compiled: CompiledFunction, trigger: FunctionTrigger, row: Row[Any]) -> bool:
-    return (
-        row.marker == compiled.marker
-        and row.type == trigger.type
-        and row.enabled == trigger.enabled
-        and not row.is_constraint
-        and not row.has_arguments
-        and (row.old_table, row.new_table) == (trigger.old_table, trigger.new_table)
-        and _condition(row.conditional) == trigger.conditional
-    )
-
-
-def _condition(definition: str | None) -> str | None:
-    """Return the WHEN condition of a trigger in the form that eventlog writes; the server shows it
-    in another form.
-    """
-    if definition is None:
-        return None
-    shown = re.search(r" WHEN \((.*)\) EXECUTE FUNCTION ", definition, re.DOTALL)
-    condition = shown[1] if shown else definition
-    plain = re.sub(r"OPERATOR\(pg_catalog\.(\*<>)\)", r"\1", condition)
-    return ANY_BYTE if plain == "(old.* *<> new.*)" else condition
-
-
-def _drop_triggers(rows: Iterable[Row[Any]]) -> list[str]:
-    return [
-        f"DROP TRIGGER {quote_identifier(row.name)} ON {qualified(row.schema, row.table_name)}"
-        for row in rows
-    ]
-
-
-def _drop_functions(rows: Iterable[Row[Any]], installed: InstalledFunctions) -> list[str]:
-    """Return the statements that drop functions, each with the function that checks its table."""
-    helpers = installed.helpers
-    found = [
-        one
-        for row in rows
-        for one in (row, helpers.get((row.schema, fits_name(row.name))))
-        if one is not None
-    ]
-    return [f"DROP FUNCTION {qualified(row.schema, row.name)}({row.arguments})" for row in found]
-
-
-def _drop_all(
-    installed: InstalledFunctions, *, staying: Sequence[CompiledFunction], reason: str
-) -> list[Action]:
-    """Return the actions that drop eventlog's triggers and functions, except for the tables and
-    functions of ``staying``.
-    """
-    actions = []
-    tables = {place for one in staying for place in (one.place, *one.partitions)}
-    functions_staying = {one.function for one in staying}
-    used = {row.function for rows in installed.ours.values() for row in rows}
-    doomed = _with_partitions(installed, installed.ours.keys() - tables)
-    last = {row.function: place for place, rows in doomed.items() for row in rows}
-    for place, rows in doomed.items():
-        functions = [
-            row
-            for oid, row in installed.functions.items()
-            if last.get(oid) == place and (row.schema, row.name) not in functions_staying
-        ]
-        statements = _drop_triggers(rows) + _drop_functions(functions, installed)
-        actions.append(Action("drop", ".".join(place), reason, tuple(statements)))
-    for oid, row in installed.functions.items():
-        if oid not in used and (row.schema, row.name) not in functions_staying:
-            name = f"{row.schema}.{row.name}"
-            actions.append(
-                Action(
-                    "drop",
-                    name,
-                    "a function without triggers",
-                    tuple(_drop_functions([row], installed)),
-                )
-            )
-    return actions
-
-
-def _with_partitions(
-    installed: InstalledFunctions, tables: Iterable[TableName]
-) -> dict[TableName, list[Row[Any]]]:
-    """Return eventlog's triggers on these tables, by table. Triggers of partitions are listed with
-    the table whose function they call.
-    """
-    rows = [row for table in sorted(tables) for row in installed.on(table)]
-    roots = {
-        row.function: (row.schema, row.table_name) for row in reversed(rows) if not row.is_partition
-    }
-    by_root: dict[TableName, list[Row[Any]]] = {}
-    for row in rows:
-        place = (row.schema, row.table_name)
-        by_root.setdefault(
-            roots.get(row.function, place) if row.is_partition else place, []
-        ).append(row)
-    return by_root
+    unmatched = {(one.table, one.name): one for one in old}
+    for function, trigger in pairs:
+        stored = unmatched.pop((trigger.table, trigger.name), None)
+        if stored is None:
+            yield function, trigger, None, "is missing"
+        elif not stored.is_enabled:
+            yield function, trigger, stored, "is disabled"
+        elif (
+            (stored.text, stored.row.marker) != (trigger.shape, function.marker)
+            or stored.helper is None
+            or stored.helper.name != function.function.name
+        ):
+            yield function, trigger, stored, "was changed by hand"
+    for stored in unmatched.values():
+        yield None, None, stored, "is superfluous"
 
 
 def _compare_quoting(
-    log: LogTable, installed: InstalledFunctions, *, is_needed: bool, is_there: bool
+    log: LogTable, installed: Installed, *, is_needed: bool, is_there: bool
 ) -> list[Action]:
     """Return the actions for the key quoting function of another program's log.
 
@@ -684,12 +449,15 @@ def _compare_quoting(
     action is needed.
     """
     name = f"{log.schema}.{log.own_name(QUOTE_FUNCTION)}"
-    row = installed.quoting
+    quoting = (
+        one for one in installed.unused if one.key == (log.schema, log.own_name(QUOTE_FUNCTION))
+    )
+    stored = next(quoting, None)
     if not is_needed:
         return (
             []
-            if row is None
-            else [Action("drop", name, "no key needs it", tuple(_drop_functions([row], installed)))]
+            if stored is None
+            else [Action("drop", name, "no key needs it", tuple(TRIGGERS.drop_stored(stored)))]
         )
     statement = render_quote_function(log)
     marker = marker_of(log, sha256(statement))
@@ -699,7 +467,7 @@ def _compare_quoting(
     )
     if not is_there:
         return [Action("create", name, "quotes the keys, and is missing", statements)]
-    if row is not None and row.marker != marker:
+    if stored is not None and stored.row.marker != marker:
         return [Action("replace", name, "the templates have changed", statements)]
     return []
 
@@ -708,10 +476,10 @@ def _compare_quoting(
 
 
 def _warnings(
-    compiled: Sequence[CompiledFunction], facts: Facts, installed: InstalledFunctions
+    compiled: Sequence[CompiledFunction], facts: Facts, installed: Installed
 ) -> Iterator[str]:
     for one in compiled:
-        if not one.is_replicated:
+        if not one.is_copy:
             yield from _keys(one)
             yield from _replicated(one)
             yield from _filtered(one, facts)
@@ -753,9 +521,9 @@ def _filtered(compiled: CompiledFunction, facts: Facts) -> Iterable[str]:
         )
 
 
-def _order(compiled: CompiledFunction, installed: InstalledFunctions) -> Iterable[str]:
+def _order(compiled: CompiledFunction, installed: Installed) -> Iterable[str]:
     first = min(trigger.name.encode() for trigger in compiled.triggers)
-    for row in installed.others.get(compiled.place, ()):
+    for row in (stored.row for stored in installed.others.get(compiled.place, ())):
         if not _fires_after_a_change(row):
             continue
         meets = [
@@ -788,7 +556,7 @@ def _fires_after_a_change(row: Row[Any]) -> bool:
     return is_after and row.enabled != "D" and is_foreign
 
 
-def _partitions(compiled: CompiledFunction, installed: InstalledFunctions) -> Iterable[str]:
+def _partitions(compiled: CompiledFunction, installed: Installed) -> Iterable[str]:
     for partition, trigger in compiled.partitions.items():
         if trigger is None and not installed.on(partition):
             yield (

@@ -51,7 +51,8 @@ from eventlog.sql.triggers.declared import (
     TableTriggers,
     following,
 )
-from eventlog.sql.triggers.marked import Compiled, Installed, MarkedTriggers, StoredTrigger
+from eventlog.sql.triggers.marked import MarkedTriggers, stored_trigger
+from eventlog.sql.triggers.planner import Compiled, Installed, StoredTrigger
 
 _SQL: Final = statements(__package__, "installed.sql")
 
@@ -60,6 +61,7 @@ class SQLiteTriggers(MarkedTriggers):
     """Triggers without functions, users and schemas."""
 
     follow_log = True
+    by_hand = "was changed by hand, or something that it refers to was renamed"
     script_head = ("-- sqlite3 -bail FILE < this script", "BEGIN IMMEDIATE;")
 
     def texts(
@@ -88,7 +90,7 @@ class SQLiteTriggers(MarkedTriggers):
             "SELECT tbl_name, name, sql FROM main.sqlite_schema WHERE type = 'trigger' ORDER BY "
             "tbl_name, name"
         )
-        return [StoredTrigger("", name, ("", table), sql) for table, name, sql in rows]
+        return [stored_trigger("", name, ("", table), sql) for table, name, sql in rows]
 
     def log_in_marker(self, log: LogTable) -> str:
         return one_line(quote_identifier(log.name))
@@ -96,15 +98,11 @@ class SQLiteTriggers(MarkedTriggers):
     def folded(self, name: str) -> str:
         return name.lower()
 
-    def columns_of(self, trigger: StoredTrigger) -> Mapping[str, str]:
-        line = re.search(r"^ *-- columns (\{.*\})$", trigger.text, re.MULTILINE)
-        return dict(json.loads(line[1])) if line else {}
-
     def warnings(
         self, log: LogTable, compiled: Sequence[Compiled], installed: Installed
     ) -> Iterable[str]:
         for one in compiled:
-            for trigger in installed.triggers.get(one.place, ()):
+            for trigger in installed.others.get(one.place, ()):
                 if trigger.digest is None and "AFTER" in trigger.text.upper():
                     yield (
                         f"trigger {trigger.name} of {trigger.table[1]} may fire before eventlog's "
