@@ -403,3 +403,18 @@ def test_rows_of_tables_that_inherit_are_no_objects(empty: Watched) -> None:
     assert plan.not_captured[0] == "base: writes to the tables that inherit from it"
     run(empty.conn, "INSERT INTO heir VALUES (1, 'x')")
     assert empty.logged("UPDATE base SET v = 'y'", "TRUNCATE base") == []
+
+
+def test_a_partition_of_a_table_with_two_functions_is_replaced_once(sales: Watched) -> None:
+    view = (
+        "CREATE VIEW sold AS SELECT region AS pk_region, id AS pk_id, amount AS sv_amount FROM sale"
+    )
+    run(sales.conn, view)
+    base = {"sale": {"region": "pk_region", "id": "pk_id", "amount": "sv_amount"}}
+    watches = (WatchedTable("sale"), WatchedTable("sold", base=base))
+    sales.watch(*watches)
+    run(sales.conn, "DROP TRIGGER _tgr_sale_i_1 ON sale")
+    (change,) = sales.watch(*watches).changes
+    assert change.kind == "replace"
+    assert len(change.statements) == len(set(change.statements))
+    assert sales.plan(*watches).changes == ()
