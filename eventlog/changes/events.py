@@ -121,7 +121,7 @@ def outgoing_reader(catalog: Catalog, values: ValueOptions) -> ReadOutgoing:
 def operation_of(event: Outgoing) -> ChangeOp:
     """Return the operation of the change that an event of a log becomes."""
     assert event.operation is not None
-    if event.is_refresh or is_of_snapshot(event.event_id):
+    if event.operation != Operation.DELETE and (event.is_refresh or is_of_snapshot(event.event_id)):
         return ChangeOp.REFRESH
     return OPERATIONS[event.operation]
 

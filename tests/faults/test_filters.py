@@ -25,12 +25,12 @@ from eventlog import Event, Op, Operation, Publisher
 from eventlog.cli.context import changing_log
 from eventlog.config.load import load
 from eventlog.core import table_key
-from eventlog.core.catalog.filters import digest_of
 from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.exit_codes import ExitCode
 from eventlog.model import AttributeSteps, Step
 from eventlog.publisher.declared.configured_classes import filters_of
 from eventlog.sql.log.accepted_filters import accept_filters
+from eventlog.sql.readers.consumers import resend_classes
 from eventlog.verify import VerifyOptions, verify
 
 STYLES: Final = ("field", "remove_all", "field_query_back", "row_query_back")
@@ -98,7 +98,7 @@ def accept(config: dict[str, Any]) -> None:
     """What ``eventlog filter accept`` records."""
     loaded = load(config, {})
     with changing_log(loaded) as log:
-        accept_filters(log, loaded.of_log.consumer, digest_of(filters_of(loaded)))
+        accept_filters(log, loaded.of_log.consumer, filters_of(loaded))
         log.commit()
 
 
@@ -532,11 +532,107 @@ class TestAnotherFilter:
         code, out, _ = run("--config", str(file), "filter", "accept")
         assert code == 0
         assert "1 filter accepted for the publisher" in out
-        assert "eventlog resync CLASS" in out
+        assert "eventlog filter accept --resend" in out
         assert run("--config", str(file), "publish", "--once")[0] == 0
         _, out, _ = run("--config", str(file), "filter", "accept", "--consumer", "x", "--dry-run")
         assert "would be accepted for consumer x" in out
-        assert "consumers reset x" in out
+        assert "not registered yet" in out
+
+    def test_with_resend_a_consumer_alone_gets_all_objects_again(
+        self, with_consumers: str, tmp_path: Path, run: Run
+    ) -> None:
+        config = configuration(with_consumers)
+        install(load(config, {}))
+        part, other = (
+            {**config, "source": {"consumer": name, "start_from": "snapshot"}}
+            for name in ("part", "other")
+        )
+        receivers = {"part": Receiver(), "other": Receiver()}
+        write(with_consumers, random.Random(3), 40)
+        for reader in (part, other):
+            accept(reader)
+            receivers[reader["source"]["consumer"]].run(reader)
+        file = tmp_path / "eventlog.toml"
+        file.write_text(
+            f'[database]\nurl = "{with_consumers}"\n[publisher]\nallow_loopback = true\n'
+            '[[watch]]\ntable = "orders"\n[[filter]]\ntable = "orders"\nwhere = "tenant = \'b\'"\n'
+            '[source]\nconsumer = "part"\n'
+        )
+        code, out, _ = run("--config", str(file), "filter", "accept", "--resend")
+        assert (code, "all objects of orders sent again to consumer part" in out) == (0, True)
+        sent = len(receivers["other"].events)
+        part["filter"] = [{"table": "orders", "where": "tenant = 'b'"}]
+        receivers["part"].events.clear()
+        receivers["part"].run(part)
+        receivers["other"].run(other)
+        assert receivers["part"].rows() == matching(with_consumers, "tenant = 'b'")
+        assert receivers["other"].rows() == matching(with_consumers)
+        assert len(receivers["other"].events) == sent
+        ids = [event.event_id for event in receivers["part"].events]
+        assert len(set(ids)) == len(ids) == len(select(with_consumers, "SELECT 1 FROM orders"))
+        assert {event.operation for event in receivers["part"].events} == {
+            Operation.ADD, Operation.DELETE,
+        }  # fmt: skip
+
+    def test_with_resend_a_consumer_that_is_killed_gets_what_matches(
+        self, with_consumers: str
+    ) -> None:
+        config = configuration(with_consumers, source={"consumer": "part"})
+        config["publisher"] |= {"batch_size": 2, "delivery_rows": 4}
+        install(load(config, {}))
+        accept(config)
+        receiver, chance = Receiver(random.Random(5), failing=0.4), random.Random(4)
+        receiver.run(config)
+        write(with_consumers, chance, 40)
+        receiver.run(config)
+        config["filter"] = [{"table": "orders", "where": "tenant = 'b'"}]
+        accept(config)
+        with changing_log(load(config, {})) as log:
+            resend_classes(log, "part", ["orders"])
+            log.commit()
+        write(with_consumers, chance, 10)
+        receiver.run(config)
+        assert receiver.rows() == matching(with_consumers, "tenant = 'b'")
+
+    def test_with_resend_the_publisher_logs_the_class_again_and_names_who_else_gets_it(
+        self, with_consumers: str, tmp_path: Path, run: Run
+    ) -> None:
+        config = configuration(with_consumers)
+        install(load(config, {}))
+        accept(config)
+        receiver = Receiver()
+        write(with_consumers, random.Random(6), 40)
+        receiver.run(config)
+        Receiver().run({**config, "filter": [], "source": {"consumer": "all"}})
+        file = tmp_path / "eventlog.toml"
+        file.write_text(
+            f'[database]\nurl = "{with_consumers}"\n[publisher]\nallow_loopback = true\n'
+            '[[watch]]\ntable = "orders"\n[[filter]]\ntable = "orders"\nwhere = "tenant = \'b\'"\n'
+        )
+        code, out, _ = run("--config", str(file), "filter", "accept", "--resend")
+        assert code == 0
+        assert "every consumer and stream gets, too: all" in out
+        assert "written for orders" in out
+        config["filter"] = [{"table": "orders", "where": "tenant = 'b'"}]
+        receiver.run(config)
+        assert receiver.rows() == matching(with_consumers, "tenant = 'b'")
+
+    def test_is_also_that_all_filters_were_removed(
+        self, with_consumers: str, tmp_path: Path, run: Run
+    ) -> None:
+        config = configuration(with_consumers)
+        install(load(config, {}))
+        for reader in (config, {**config, "source": {"consumer": "part"}}):
+            accept(reader)
+            Receiver().run(reader)
+            with pytest.raises(ConfigError, match="eventlog filter accept"):
+                Receiver().run({**reader, "filter": []})
+        file = tmp_path / "eventlog.toml"
+        file.write_text(f'[database]\nurl = "{with_consumers}"\n[[watch]]\ntable = "orders"\n')
+        code, out, _ = run("--config", str(file), "filter", "accept", "--resend")
+        assert (code, "no filter accepted for the publisher" in out) == (0, True)
+        assert "written for orders" in out
+        Receiver().run({**config, "filter": []})
 
     def test_gives_recorded_events_new_ids(self, sqlite: str, tmp_path: Path, run: Run) -> None:
         config = configuration(sqlite)

@@ -28,7 +28,6 @@ from stream_engine import Engine, reader_of, rows_of
 from eventlog.cli.context import changing_log
 from eventlog.config.load import Config, load
 from eventlog.config.settings import FilterSettings
-from eventlog.core.catalog.filters import digest_of
 from eventlog.errors import ConfigError
 from eventlog.publisher.declared.configured_classes import filters_of
 from eventlog.spark.changes.change_log import close_cached_connection
@@ -42,7 +41,7 @@ WHERE: Final = "age % 2 = 0 and fname like 'f%'"
 def filtered(config: Config, *filters: FilterSettings) -> Config:
     config = replace(config, filters=filters or (FilterSettings("usr", WHERE),))
     with changing_log(config) as opened:
-        accept_filters(opened, None, digest_of(filters_of(config)))
+        accept_filters(opened, None, filters_of(config))
         opened.commit()
     return config
 

@@ -9,7 +9,7 @@ import click
 from eventlog.cli import Group
 from eventlog.cli.command import Request
 from eventlog.cli.consumer_option import consumer_option
-from eventlog.cli.context import dry_option, json_option
+from eventlog.cli.context import dry_option, flag_option, json_option
 
 
 @click.group("filter", cls=Group)
@@ -18,6 +18,11 @@ def filters() -> None:
 
 
 @consumer_option
+@flag_option(
+    "--resend",
+    help="Also send all objects of the classes whose filter has changed: to the consumer only, or "
+    "for the publisher as `eventlog resync CLASS` does.",
+)
 @dry_option("Show what would be accepted; change nothing.")
 @json_option
 @dataclass(frozen=True)
@@ -25,10 +30,12 @@ class Accept(Request):
     """Accept the [[filter]] sections of the configuration for the publisher or a consumer, which
     otherwise refuses to start with them.
 
-    The receiver keeps what it has until it is filled again: the command prints how.
+    The receiver keeps what it has until the objects are sent again: with --resend, which sends a
+    delete for each object that exists and does not match, or later by the command that is printed.
     """
 
     consumer: str | None
+    resend: bool
     dry: bool
 
 

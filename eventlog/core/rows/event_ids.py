@@ -42,11 +42,29 @@ def attempt_of(event_id: str) -> int:
 _SNAPSHOT: Final = "snapshot."
 
 
+_RESENT: Final = "r"
+"""What follows the second in the event-ids of a class that is sent again as a whole (15.3)."""
+
+
+def registered(begun: datetime) -> str:
+    """Return the time in the event-ids of the snapshot of a consumer that was registered then, in
+    UTC.
+    """
+    return begun.strftime(_SECOND)
+
+
+def resent(now: datetime) -> str:
+    """Return the time in the event-ids of classes that are sent again as a whole from then on, in
+    UTC.
+    """
+    return f"{now.strftime(_SECOND)}{_RESENT}{now.microsecond:06}"
+
+
 def snapshot_id(begun: datetime, class_name: str, key: str) -> str:
     """Return the event-id of an object in the snapshot of a consumer that was registered at this
     time, in UTC.
     """
-    return f"{_SNAPSHOT}{begun.strftime(_SECOND)}.{class_name}.{key}"
+    return object_id_of(registered(begun), f"{class_name}.{key}")
 
 
 def object_id_of(begun: str, text: str) -> str:
@@ -64,6 +82,13 @@ def begun_of(event_id: str) -> str:
 def is_of_snapshot(event_id: str) -> bool:
     """Return True if an event belongs to a snapshot."""
     return event_id.startswith(_SNAPSHOT)
+
+
+def may_delete(event_id: str) -> bool:
+    """Return True if the event of a snapshot's object is a delete when the object does not exist
+    for the reader: its class is sent again as a whole, so the receiver may have it.
+    """
+    return _RESENT in begun_of(event_id)
 
 
 def object_text(event_id: str) -> str:

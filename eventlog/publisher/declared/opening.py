@@ -53,7 +53,7 @@ from eventlog.sql.port.dialect import Dialect
 from eventlog.sql.port.driver_errors import TO_THE_PRIMARY, as_database_errors, set_purpose
 from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.rights import Addition, Purpose
+from eventlog.sql.port.rights import Addition, Part, Purpose, Right
 from eventlog.sql.readers.consumers import ConsumerStart, begun_of, consumer_names, record_start
 
 _log = logging.getLogger("eventlog.publisher")
@@ -144,7 +144,9 @@ def refuse_other_filters(config: Config, context: Context) -> None:
     """
     filters = filters_of(config)
     consumer = context.ledger.consumer
-    if not filters or accepted_filters(context.log, consumer) == digest_of(filters):
+    if not filters and context.log.lacking([(Part.STATE, Right.SELECT)]):
+        return  # without this right, the consumer has never had a filter
+    if accepted_filters(context.log, consumer).digest == digest_of(filters):
         return
     option = f" --consumer {consumer}" if consumer else ""
     reader = f"consumer {consumer}" if consumer else "the publisher"

@@ -11,7 +11,13 @@ from typing import Any, NamedTuple
 
 from eventlog.core.catalog import Catalog, ObjectClass, ObjectId
 from eventlog.core.rows.checks import INSERT_ROW_QUERY_BACK, InvalidRow
-from eventlog.core.rows.event_ids import object_text, raised_at
+from eventlog.core.rows.event_ids import (
+    may_delete,
+    object_id_of,
+    object_text,
+    raised_at,
+    registered,
+)
 from eventlog.core.rows.events import CurrentRow, EventOptions, Outgoing, RowOutcomes
 from eventlog.core.rows.fold import Group
 from eventlog.errors import BadTableKey
@@ -41,6 +47,14 @@ class UnfinishedSnapshot:
     """The approximate number of objects of the class."""
     again: list[str] | None = None
     """The event-ids of objects to send again; they are sent in place of a snapshot."""
+    classes: list[str] | None = None
+    """The classes to send again as a whole, in place of a snapshot of all classes."""
+    resent: str = ""
+    """The time in the event-ids of ``classes``."""
+
+    def event_id(self, class_name: str, key: str) -> str:
+        """Return the event-id of an object."""
+        return object_id_of(self.resent or registered(self.begun), f"{class_name}.{key}")
 
     @classmethod
     def from_row(cls, begun: datetime, content: dict[str, Any]) -> UnfinishedSnapshot:
@@ -53,13 +67,21 @@ class UnfinishedSnapshot:
             content.get("objects", 0),
             content.get("expected", 0),
         )
-        return cls(begun, list(content.get("done", ())), *place)
+        return cls(
+            begun,
+            list(content.get("done", ())),
+            *place,
+            classes=content.get("classes"),
+            resent=content.get("begun", ""),
+        )
 
     def content(self) -> dict[str, Any] | None:
         """Return the content for the consumer's row, None if the snapshot has ended."""
         if self.again is not None:
             return {"again": self.again} if self.again else None
+        whole = {} if self.classes is None else {"classes": self.classes, "begun": self.resent}
         return {
+            **whole,
             "done": self.done,
             "class": self.class_name,
             "position": self.reached,
@@ -93,12 +115,15 @@ def class_and_key(catalog: Catalog, event_id: str) -> tuple[str, str]:
 
 def as_built(built: Outgoing, event: Outgoing) -> Outgoing:
     """Return an event of a snapshot as it was built. Its outcomes contain only its
-    invalid values. An object that does not exist for the reader has no event.
+    invalid values. An object that does not exist for the reader has no event, unless its class is
+    sent again as a whole (``may_delete``).
     """
     invalid = [] if built.outcomes is None else built.outcomes.invalid
     return event._replace(
         object_id=built.object_id,
-        operation=None if built.operation == Operation.DELETE else built.operation,
+        operation=None
+        if built.operation == Operation.DELETE and not may_delete(event.event_id)
+        else built.operation,
         steps=built.steps,
         rows=built.rows,
         outcomes=RowOutcomes(invalid=invalid) if invalid else None,

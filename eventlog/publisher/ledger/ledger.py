@@ -28,7 +28,7 @@ from eventlog.sql.log.internal_tables import (
     record_delivery,
     sees_requests,
 )
-from eventlog.sql.log.requests import is_requested, take_requests
+from eventlog.sql.log.requests import ask_again, is_requested, take_requests
 from eventlog.sql.log.rows import count_queue, tail
 from eventlog.sql.port.database import LockHolder
 from eventlog.sql.port.dialect import Dialect
@@ -621,7 +621,14 @@ class SetLedger:
             self.is_changed = True
             self.write({})
         if again.objects:
+            if again.classes:  # these come next
+                ask_again(self.log, again._replace(rows=(), objects=()), self.consumer)
             consumers.write_loaded(self.log, self.consumer, {"again": again.objects})
+            self.write({})
+            return None
+        if again.classes:
+            whole = {"classes": again.classes, "begun": again.begun}
+            consumers.write_loaded(self.log, self.consumer, whole)
             self.write({})
             return None
         self.is_changed = self.followed.poll(self.log) or self.is_changed

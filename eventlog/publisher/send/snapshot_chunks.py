@@ -13,7 +13,6 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from eventlog.core.catalog import ObjectClass
-from eventlog.core.rows.event_ids import snapshot_id
 from eventlog.core.values import check_unicode, without_surrogates
 from eventlog.errors import BadValue, number_of
 from eventlog.model import EventType
@@ -82,7 +81,7 @@ def record_chunk(session: PublisherSession, loading: UnfinishedSnapshot) -> Chun
         _save(context, loading)
         return Chunk(None, _MORE)
     marks = Marks(context.counters)
-    event_ids = asked or {key: snapshot_id(loading.begun, object_class.name, key) for key in keys}
+    event_ids = asked or {key: loading.event_id(object_class.name, key) for key in keys}
     built, delivery = _build(session, object_class, {key: event_ids[key] for key in keys}, marks)
     keys = list(built)
     passed = [key for place, key in unreadable if place < len(keys)]
@@ -110,7 +109,7 @@ def _add_unreadable(
         try:
             check_unicode(key)
         except BadValue as error:
-            event_id = snapshot_id(loading.begun, object_class.name, key)
+            event_id = loading.event_id(object_class.name, key)
             entries.append((without_surrogates(event_id), error.code, str(error)))
     context.counters.rows_invalid += len(entries)
     add_object_errors(context.log, entries, context.ledger.consumer)
@@ -165,7 +164,13 @@ def _class_to_read(
         # Classes that wait come last, so that no other class waits for them.
         names.sort(key=lambda name: name in waiting)
         names += sorted(context.catalog.unavailable)
-        wanted = [name for name in names if context.wants(name) and name not in loading.done]
+        wanted = [
+            name
+            for name in names
+            if context.wants(name)
+            and name not in loading.done
+            and (loading.classes is None or name in loading.classes)
+        ]
     else:
         _refuse_unknown(context, loading.again)
         wanted = [class_and_key(context.catalog, one)[0] for one in loading.again[:1]]

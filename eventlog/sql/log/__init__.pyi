@@ -1,4 +1,5 @@
 from . import requeue as requeue
+from .accepted_filters import AcceptedFilters as AcceptedFilters
 from .accepted_filters import accept_filters as accept_filters
 from .accepted_filters import accepted_filters as accepted_filters
 from .epoch import differing as differing

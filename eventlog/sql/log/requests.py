@@ -32,12 +32,14 @@ from eventlog.sql.port.sql_files import OF_LOG, OF_LOG_ALONE
 
 
 class ResendRequest(NamedTuple):
-    """A request to send again: rows, by ranges of record_ids, and objects of the snapshot of a
-    consumer, by event-ids.
+    """A request to send again: rows, by ranges of record_ids; objects of the snapshot of a
+    consumer, by event-ids; and all objects of classes, with ``begun``, the time in their event-ids.
     """
 
     rows: Ranges = ()
     objects: Sequence[str] = ()
+    classes: Sequence[str] = ()
+    begun: str = ""
 
     @classmethod
     def decode(cls, text: str | None) -> ResendRequest:
@@ -46,12 +48,14 @@ class ResendRequest(NamedTuple):
         """
         if text is None:
             return cls()
-        request = {"objects": (), **json.loads(text)}
+        request = {"objects": (), "classes": (), "begun": "", **json.loads(text)}
         # A publisher's request had only ``ranges``, and may be left from then.
         rows = request["ranges"] if "ranges" in request else request["rows"]
         return cls(
             [(int(first), int(last)) for first, last in rows],
             [str(one) for one in request["objects"]],
+            [str(one) for one in request["classes"]],
+            str(request["begun"]),
         )
 
     def encode(self) -> str:
@@ -61,7 +65,12 @@ class ResendRequest(NamedTuple):
         """Return the request for what this request and the other one ask for."""
         rows = RecordSet(0, self.rows)
         rows.add(other.rows)
-        return ResendRequest(rows.spans, [*dict.fromkeys([*self.objects, *other.objects])])
+        return ResendRequest(
+            rows.spans,
+            [*dict.fromkeys([*self.objects, *other.objects])],
+            [*dict.fromkeys([*self.classes, *other.classes])],
+            max(self.begun, other.begun),
+        )
 
 
 def ask_again(log: OpenLog, asked: ResendRequest, consumer: str = "") -> bool:

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from eventlog.core.ranges import Ranges, RecordSet, decode, to_ranges
+from eventlog.core.rows.event_ids import resent
 from eventlog.core.rows.requeue import LoggedRow, RowState, Way
 from eventlog.core.start_time import start_time_of
 from eventlog.errors import ConfigError, DatabaseError, LogTableError, ServerUnavailable
@@ -709,6 +710,15 @@ def requeue_objects_for(log: OpenLog, entry: ConsumerRow, event_ids: Sequence[st
     if event_ids:
         ask_again(log, ResendRequest(objects=event_ids), entry.name)
         add_object_errors(log, [(one, PUT_BACK, _AGAIN) for one in event_ids], entry.name)
+
+
+def resend_classes(log: OpenLog, name: str, classes: Sequence[str]) -> None:
+    """Ask a consumer to send all objects of classes again: those that exist for the reader as they
+    are then, and a delete for each other object of the table (spec/event-log.md 15.3).
+    """
+    lock_consumer(log, name)
+    begun = resent(utc_now(log.connection, log.dialect))
+    ask_again(log, ResendRequest(classes=classes, begun=begun), name)
 
 
 # --- rows that a consumer has not done ------------------------------------------------------------

@@ -2,56 +2,128 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
 from eventlog.cli.command import CommandResult
 from eventlog.cli.context import CommandContext, changing_log, end_change
 from eventlog.cli.install.filter import Accept
+from eventlog.cli.repair.resync import Resync
+from eventlog.cli.repair.runs.resync import run_resync
 from eventlog.config.load import Config
-from eventlog.core.catalog.filters import digest_of
-from eventlog.errors import number_of
+from eventlog.core.catalog import Catalog, match_name
+from eventlog.core.catalog.filters import Filter, digest_of
+from eventlog.errors import first_of, number_of
+from eventlog.exit_codes import ExitCode
 from eventlog.publisher.declared import filters_of, read_catalog
 from eventlog.publisher.inspect import renew_recorded
 from eventlog.publisher.ledger import LOCK_WAIT, ledger_of, lock_within
-from eventlog.sql.log import accept_filters, accepted_filters
+from eventlog.sql.log import AcceptedFilters, accept_filters, accepted_filters
 from eventlog.sql.port import OpenLog
 from eventlog.sql.readers import consumers
 
 
+class _Accepted(NamedTuple):
+    """What was accepted, or with --dry-run would be."""
+
+    log: str
+    is_changed: bool
+    classes: Sequence[str]
+    """The classes whose objects the receiver may lack, or have too many of."""
+    is_new: bool
+    """True if the reader is a consumer that is not registered yet."""
+    others: Sequence[str]
+    """The consumers that read the rows of a resync, too."""
+    refused: Mapping[str, Exception]
+
+
 def run_accept(context: CommandContext, request: Accept, config: Config) -> CommandResult:
     """Run ``eventlog filter accept``."""
-    filters = filters_of(config)
-    digest, consumer = digest_of(filters), request.consumer or config.of_log.consumer
+    filters, consumer = filters_of(config), request.consumer or config.of_log.consumer
     with changing_log(config) as log:
-        refused = read_catalog(log, config).unavailable
-        is_changed = accepted_filters(log, consumer) != digest
-        if is_changed:
-            if not request.dry and (consumer is None or has_consumer(log, consumer)):
-                lock_within(ledger_of(log, consumer), LOCK_WAIT)  # it does not run meanwhile
-            renew_recorded(log, consumer)
-            accept_filters(log, consumer, digest)
-        end_change(log, dry=request.dry)
-    reader = f"consumer {consumer}" if consumer else "the publisher"
-    what = number_of(len(filters), "filter") if filters else "no filter"
-    verb = "would be accepted" if request.dry else "accepted"
-    lines = [f"log {log}: {what} {verb} for {reader}" if is_changed else f"log {log}: no change"]
-    fill = (
-        f"eventlog consumers reset {consumer} --start-from snapshot"
-        if consumer
-        else "eventlog resync CLASS"
-    )
-    if is_changed:
-        lines.append(
-            f"its receiver keeps what it has: run `{fill}` to send the objects again"
-            + ("" if consumer else ", to every reader of the log")
-        )
-    lines += [str(error) for error in refused.values() if "[[filter]]" in str(error)]
-    data = {
-        "log": str(log),
+        done = _accept(log, config, filters, consumer, request)
+    resyncs = []
+    if request.resend and consumer is None and not request.dry:
+        resyncs = [run_resync(context, Resync(name, restart=True), config) for name in done.classes]
+    data: dict[str, Any] = {
+        "log": done.log,
         "consumer": consumer,
         "filters": len(filters),
-        "changed": is_changed,
+        "changed": done.is_changed,
+        "resent": list(done.classes) if request.resend and not done.is_new else [],
         "dry_run": request.dry,
     }
-    return CommandResult(data, "\n".join(lines), is_confirmation=not request.dry)
+    lines = [*_sentences(request, done, len(filters), consumer)]
+    lines += [str(one.show) for one in resyncs]
+    lines += [str(error) for error in done.refused.values() if "[[filter]]" in str(error)]
+    code = max((one.exit_code for one in resyncs), default=ExitCode.DONE)
+    return CommandResult(data, "\n".join(lines), code, is_confirmation=not request.dry)
+
+
+def _accept(
+    log: OpenLog, config: Config, filters: Sequence[Filter], consumer: str | None, request: Accept
+) -> _Accepted:
+    catalog = read_catalog(log, config)
+    before = accepted_filters(log, consumer)
+    is_changed = before.digest != digest_of(filters)
+    classes = _classes_to_send(catalog, before, filters, is_changed=is_changed)
+    is_new = consumer is not None and not has_consumer(log, consumer)
+    if is_changed:
+        if not request.dry and not is_new:
+            lock_within(ledger_of(log, consumer), LOCK_WAIT)  # it does not run meanwhile
+        renew_recorded(log, consumer)
+        accept_filters(log, consumer, filters)
+    if request.resend and consumer is not None and not is_new and classes:
+        consumers.resend_classes(log, consumer, classes)
+    others = () if consumer is not None else consumers.consumer_names(log)
+    end_change(log, dry=request.dry)
+    return _Accepted(str(log), is_changed, classes, is_new, others, catalog.unavailable)
+
+
+def _classes_to_send(
+    catalog: Catalog, before: AcceptedFilters, filters: Sequence[Filter], *, is_changed: bool
+) -> list[str]:
+    """Return the classes whose filter has changed, or that have a filter, if that is unknown or
+    nothing has changed.
+    """
+    tables = before.changed(filters) if is_changed else None
+    if tables is None:
+        tables = [one.table for one in filters]
+    present = [cls.name for cls in catalog.classes]
+    found = (match_name(name, present) for name in tables)
+    return sorted({name for name in found if name is not None})
+
+
+def _sentences(
+    request: Accept, done: _Accepted, filters: int, consumer: str | None
+) -> Iterator[str]:
+    reader = f"consumer {consumer}" if consumer else "the publisher"
+    would = "would be " if request.dry else ""
+    what = number_of(filters, "filter") if filters else "no filter"
+    yield f"log {done.log}: " + (
+        f"{what} {would}accepted for {reader}" if done.is_changed else "no change"
+    )
+    names = first_of(list(done.classes), 10)
+    if done.is_new and (request.resend or done.is_changed):
+        yield f"{reader} is not registered yet: its start_from decides what it gets"
+    elif request.resend and done.classes:
+        yield f"all objects of {names} {would}sent again to {reader}" + (
+            "" if consumer else _also(done.others)
+        )
+    elif done.is_changed:
+        option = f" --consumer {shlex.quote(consumer)}" if consumer else ""
+        yield (
+            f"its receiver keeps what it has: run `eventlog filter accept{option} --resend` to "
+            f"send all objects of {names or 'the classes'} again"
+            + ("" if consumer else _also(done.others))
+        )
+
+
+def _also(others: Sequence[str]) -> str:
+    """Return who else gets the rows of a resync."""
+    named = f": {first_of(list(others), 10)}" if others else ""
+    return f", by rows of the log that every consumer and stream gets, too{named}"
 
 
 def has_consumer(log: OpenLog, name: str) -> bool:
