@@ -295,10 +295,22 @@ class WatchSettings(CheckedOptions):
         None, NAMES, "only these columns", example=["fname", "lname"]
     )
     exclude: tuple[str, ...] = option((), NAMES, "all columns but these", example=["password_hash"])
+    capture: tuple[str, ...] = option(
+        (),
+        NAMES,
+        "columns that are logged for the conditions of [[filter]] and are in no document",
+        example=["tenant"],
+    )
     base: Mapping[str, Mapping[str, str]] | None = option(
         None, BASE, "view: base tables and their columns -> view columns",
         example={"emp": {"empno": "pk_empno", "fname": "sv_fname"}},
     )  # fmt: skip
+    membership: tuple[str, ...] = option(
+        (),
+        NAMES,
+        "view: its columns by which an object enters or leaves it, such as those of its WHERE",
+        example=["tenant"],
+    )
     capture_replicated: bool = option(False, BOOLEAN, "also log changes that replication applies")
     lob_values: bool = option(
         False,
@@ -339,6 +351,10 @@ class WatchSettings(CheckedOptions):
         if self.name in self.renamed_from:
             names = toml(list(self.renamed_from))
             return f"renamed_from = {names} names the table itself; give its earlier names"
+        if self.capture and self.tables is not None:
+            return "capture belongs to one table: set it in a [[watch]] with table or view"
+        if self.membership and self.view is None:
+            return "membership belongs to a view: set it in a [[watch]] with view = ..."
         if self.exclude_tables and self.tables is None:
             return "exclude_tables needs tables = [...]"
         if self.columns is not None and self.tables is not None:

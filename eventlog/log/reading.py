@@ -36,7 +36,6 @@ from eventlog.core.rows.checks import (
     check_rows,
 )
 from eventlog.core.rows.events import (
-    OUTSIDE,
     READS,
     READS_ROW,
     REFRESHED,
@@ -46,8 +45,10 @@ from eventlog.core.rows.events import (
     QueryBack,
     decide,
     exists_for_reader,
+    has_whole_row,
     ids_of,
     in_words,
+    is_removed,
     may_be_absent,
 )
 from eventlog.core.rows.fold import AT_A_TIME, Group, RowFolder
@@ -285,22 +286,20 @@ def _of_condition(
     group: Group, current: CurrentRow | None
 ) -> tuple[Sequence[CheckedRow], Sequence[Attribute] | None, CurrentRow | None] | None:
     """Return the rows in place of those of a group whose object may be absent for the reader, with
-    what was read back for them: type 4 if the object is outside its condition, type 5 with the
-    whole row if the object matches (spec/event-log.md 15.2). None = the rows of the
+    what was read back for them: type 4 if the object exists and not for the reader, type 5 with the
+    whole row if it may have begun to exist (spec/event-log.md 15.2, 15.4). None = the rows of the
     group count, or nothing does.
 
     Raises RowError if the condition fails.
     """
     record_id, event_type, object_id, _, _, _ = group[0]
     object_class, _ = object_id
-    condition = object_class.condition
-    assert condition is not None
     if isinstance(current, FailedCondition):
         raise RowError("bad_filter", in_words(object_class, current))
-    if not condition.changes or current is None:
-        return None
-    if current is OUTSIDE:
+    if is_removed(object_class, current):
         return [(record_id, DELETE_ROW, object_id, None, None, None)], None, None
+    if not has_whole_row(group) or not exists_for_reader(current):
+        return None
     kind = INSERT_ROW_QUERY_BACK if event_type in _INSERTS else REFRESHED
     written = tuple(one for one in object_class.attributes if one.is_written)
     return [(record_id, kind, object_id, None, None, None)], written, current
@@ -332,7 +331,7 @@ def _images(
     extras = _NO_EXTRAS
     if query_back is not None and current is not None:
         named = [attribute for _, _, _, attribute, _, _ in rows if attribute is not None]
-        changed |= {attribute.name for attribute in named if not attribute.is_key}
+        changed |= {one.name for one in named if not _is_no_content(one)}
         after, extras = _queried_back(kind, dict(key), new, query_back, current, value_of)
     if op is not _UPDATE or kind == UPDATE_ROW_QUERY_BACK:
         return op, None, after, None, extras
@@ -367,6 +366,13 @@ def _queried_back(
     return {**key, **new}, extras
 
 
+def _is_no_content(attribute: Attribute) -> bool:
+    """Return True for a column whose rows are no content: a key column, or one that is logged for
+    conditions only.
+    """
+    return attribute.is_key or not attribute.is_written
+
+
 def _logged(
     rows: Sequence[CheckedRow], log_rows: Mapping[int, LogRow], value_of: _ValueOf
 ) -> tuple[_Columns, _Columns]:
@@ -375,7 +381,7 @@ def _logged(
     """
     logged: dict[Attribute, list[CheckedRow]] = {}
     for record_id, event_type, object_id, attribute, goes, comes in rows:
-        if attribute is None or attribute.is_key or event_type in READS:
+        if attribute is None or _is_no_content(attribute) or event_type in READS:
             continue
         log_row = log_rows[record_id]
         old: Texts | Literal[All.ALL] = None

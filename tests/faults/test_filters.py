@@ -7,8 +7,6 @@ from __future__ import annotations
 import json
 import random
 import sqlite3
-import subprocess
-import sys
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -18,17 +16,16 @@ from typing import Any, Final
 import mysql_servers
 import pytest
 import sqlalchemy as sa
+from applied import Killed, Receiver, change, select
 from publishers import install
 from shared import Run, execute, in_ci, url_of
 
-from eventlog import Event, Op, Operation, Publisher
+from eventlog import Event, Operation, Publisher
 from eventlog.cli.context import changing_log
 from eventlog.config.load import load
-from eventlog.core import table_key
 from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.exit_codes import ExitCode
-from eventlog.model import AttributeSteps, Step
-from eventlog.publisher.declared.configured_classes import filters_of
+from eventlog.publisher.declared.configured_classes import filters_of, read_catalog
 from eventlog.sql.log.accepted_filters import accept_filters
 from eventlog.sql.readers.consumers import resend_classes
 from eventlog.verify import VerifyOptions, verify
@@ -42,8 +39,6 @@ WHERE: Final = "tenant = 'a' and state <> 'draft' -- of one tenant"
 OBJECTS: Final = 12
 ROUNDS: Final = pytest.mark.parametrize("rounds", [3, pytest.param(60, marks=pytest.mark.soak)])
 GUIDE: Final = Path(__file__).parents[2] / "docs" / "guides" / "choose-tables.md"
-
-Objects = dict[int, dict[str, Any]]
 
 
 @pytest.fixture
@@ -102,79 +97,17 @@ def accept(config: dict[str, Any]) -> None:
         log.commit()
 
 
-def change(url: str, *statements: str) -> None:
-    """Run each statement in a transaction."""
-    engine = sa.create_engine(url)
-    for statement in statements:
-        execute(engine, statement)
-    engine.dispose()
-
-
-def select(url: str, statement: str) -> list[tuple[Any, ...]]:
-    engine = sa.create_engine(url)
-    with engine.connect() as conn:
-        rows = [tuple(row) for row in conn.exec_driver_sql(statement)]
-    engine.dispose()
-    return rows
-
-
-class Receiver:
-    """A receiver that applies events. ``failing`` is the chance that it hangs up after a document
-    that it has applied.
-    """
-
-    def __init__(self, chance: random.Random | None = None, failing: float = 0) -> None:
-        self.objects: Objects = {}
-        self.events: list[Event] = []
-        self._chance, self._failing = chance or random.Random(0), failing
-
-    def __call__(self, body: bytes, events: Sequence[Event]) -> None:
-        for event in events:
-            self.events.append(event)
-            self._apply(event)
-        if self._chance.random() < self._failing:
-            raise ReceiverUnavailable("hung up")
-
-    def _apply(self, event: Event) -> None:
-        (part, *_) = table_key.parse(event.association.partition(",")[0])
-        key = int(part.value)
-        if event.operation is Operation.DELETE:
-            self.objects.pop(key, None)
-            return
-        if event.operation is Operation.ADD:
-            self.objects[key] = {}
-        values = self.objects.setdefault(key, {})
-        for attribute in event.attributes:
-            held = list(values.get(attribute.name, ()))
-            for step in attribute.steps:
-                if step.op is Op.REMOVE_ALL:
-                    held = []
-                elif step.op is Op.REMOVE:
-                    held = [one for one in held if one not in step.values]
-                else:
-                    held += [one for one in step.values if one not in held]
-            values[attribute.name] = held
-
-    def run(self, config: dict[str, Any]) -> None:
-        """Publish until nothing waits."""
-        publisher = Publisher.from_config(config, sink=self, environ={})
-        for _ in range(200):
-            try:
-                publisher.run_once()
-            except ReceiverUnavailable:
-                continue
-            return
-        raise AssertionError("the receiver hung up each time")
-
-    def rows(self) -> list[tuple[int, str | None, str | None, str | None, tuple[str, ...]]]:
-        return sorted(
-            (
-                key,
-                *(next(iter(one.get(name, ())), None) for name in ("tenant", "state", "amount")),
-                tuple(sorted(one.get("line.item", ()))),
-            )
-            for key, one in self.objects.items()
-        )  # type: ignore[return-value]
+def rows(
+    receiver: Receiver,
+) -> list[tuple[int, str | None, str | None, str | None, tuple[str, ...]]]:
+    return sorted(
+        (
+            key,
+            *(next(iter(one.get(name, ())), None) for name in ("tenant", "state", "amount")),
+            tuple(sorted(one.get("line.item", ()))),
+        )
+        for key, one in receiver.objects.items()
+    )  # type: ignore[return-value]
 
 
 def matching(url: str, where: str = WHERE) -> list[tuple[Any, ...]]:
@@ -258,26 +191,8 @@ def test_after_each_run_the_receiver_has_what_matches(
     for _ in range(rounds):
         write(database, chance, 25)
         receiver.run(config)
-        assert receiver.rows() == matching(database)
+        assert rows(receiver) == matching(database)
     assert {event.operation for event in receiver.events} >= {Operation.ADD, Operation.DELETE}
-
-
-_KILLED_DRIVER: Final = """
-import json, os, random, sys
-from eventlog import Publisher
-
-config, journal, seed = json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-chance = random.Random(seed)
-
-def receive(body, events):
-    with open(journal, "ab") as file:
-        file.write(json.dumps([[e.association, e.operation, e.event_id, e.attributes] for e in events]).encode())
-        file.write(b"\\n")
-    if chance.random() < 0.15:
-        os._exit(9)
-
-Publisher.from_config(config, sink=receive, environ={}).run_once()
-"""
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(30, marks=pytest.mark.soak)])
@@ -290,48 +205,12 @@ def test_after_kills_the_receiver_has_what_matches(
     config["publisher"] |= {"batch_size": 4, "delivery_rows": 12}
     install(load(config, {}))
     accept(config)
-    journal, killed = tmp_path / "journal", 0
+    killed = Killed(config, tmp_path / "journal")
     for seed in range(rounds):
         write(postgres, random.Random(seed), 15)
-        while True:
-            killed += 1
-            done = subprocess.run(
-                [
-                    sys.executable,
-                    "-c",
-                    _KILLED_DRIVER,
-                    json.dumps(config),
-                    journal,
-                    str(seed + killed),
-                ],
-                check=False,
-            )
-
-            if done.returncode != 9:
-                break
-        assert done.returncode == 0
-        receiver = Receiver()
-        for line in journal.read_text().splitlines():
-            receiver(
-                b"",
-                [
-                    Event(
-                        Operation(operation),
-                        "orders",
-                        association,
-                        event_id,
-                        tuple(
-                            AttributeSteps(
-                                name, kind, tuple(Step(Op(op), tuple(texts)) for op, texts in steps)
-                            )
-                            for name, kind, steps in attributes
-                        ),
-                    )
-                    for association, operation, event_id, attributes in json.loads(line)
-                ],
-            )
-        assert receiver.rows() == matching(postgres)
-    assert killed > rounds
+        receiver = killed.run(seed)
+        assert rows(receiver) == matching(postgres)
+    assert killed.kills > 0
 
 
 def test_one_statement_per_class_reads_values_and_condition(
@@ -445,6 +324,56 @@ class TestAConditionThatNeverChanges:
         assert operations(receiver) == [("id=1", "delete")]
 
 
+class TestACapturedColumn:
+    """``capture`` logs a column for conditions, and no document has it."""
+
+    @pytest.mark.parametrize("style", STYLES)
+    def test_decides_about_objects_and_is_in_no_document(self, database: str, style: str) -> None:
+        watch = {"table": "orders", "row_style": style, "columns": ["state"], "capture": ["tenant"]}
+        config = configuration(database, watch=[watch])
+        config["filter"] = [{"table": "orders", "where": "tenant = 'a'"}]
+        install(load(config, {}))
+        accept(config)
+        receiver = Receiver()
+        for statement in (
+            "INSERT INTO orders VALUES (1, 'b', 'open', 1)",
+            "UPDATE orders SET tenant = 'a'",
+            "UPDATE orders SET tenant = 'b'",
+        ):
+            change(database, statement)
+            receiver.run(config)
+        assert operations(receiver) == [("id=1", one) for one in ("delete", "add", "delete")]
+        names = {one.name for event in receiver.events for one in event.attributes}
+        assert names == {"state"}
+
+    @pytest.mark.parametrize("style", STYLES)
+    def test_changes_nothing_for_a_reader_without_a_filter(self, sqlite: str, style: str) -> None:
+        watch = {"table": "orders", "row_style": style, "columns": ["state"], "capture": ["tenant"]}
+        config = configuration(sqlite, watch=[watch], filter=[])
+        install(load(config, {}))
+        receiver = Receiver()
+        for statement in (
+            "INSERT INTO orders VALUES (1, 'b', 'open', 1)",
+            "UPDATE orders SET tenant = 'a'",
+            "UPDATE orders SET tenant = 'b', state = 'paid'",
+        ):
+            change(sqlite, statement)
+            receiver.run(config)
+        names = {one.name for event in receiver.events for one in event.attributes}
+        assert names == {"state"}
+        if style != "row_query_back":
+            assert operations(receiver) == [("id=1", "add"), ("id=1", "modify")]
+
+    def test_is_neither_a_key_nor_of_a_child_table_nor_unknown(self, sqlite: str) -> None:
+        for wrong in ("id", "line.item", "tenannt"):
+            config = configuration(sqlite, watch=[{"table": "orders", "capture": [wrong]}])
+            config["filter"] = []
+            install(loaded := load(config, {}))
+            with changing_log(loaded) as log:
+                (error,) = read_catalog(log, loaded).unavailable.values()
+            assert f"capture: '{wrong}'" in str(error)
+
+
 def errors(url: str) -> list[tuple[Any, ...]]:
     return select(url, "SELECT code, message FROM eventlog_error")
 
@@ -503,7 +432,7 @@ def test_a_snapshot_has_what_matches(with_consumers: str) -> None:
     accept(config)
     receiver = Receiver()
     receiver.run(config)
-    assert receiver.rows() == matching(with_consumers)
+    assert rows(receiver) == matching(with_consumers)
     assert {event.operation for event in receiver.events} == {Operation.ADD}
 
 
@@ -565,8 +494,8 @@ class TestAnotherFilter:
         receivers["part"].events.clear()
         receivers["part"].run(part)
         receivers["other"].run(other)
-        assert receivers["part"].rows() == matching(with_consumers, "tenant = 'b'")
-        assert receivers["other"].rows() == matching(with_consumers)
+        assert rows(receivers["part"]) == matching(with_consumers, "tenant = 'b'")
+        assert rows(receivers["other"]) == matching(with_consumers)
         assert len(receivers["other"].events) == sent
         ids = [event.event_id for event in receivers["part"].events]
         assert len(set(ids)) == len(ids) == len(select(with_consumers, "SELECT 1 FROM orders"))
@@ -592,7 +521,7 @@ class TestAnotherFilter:
             log.commit()
         write(with_consumers, chance, 10)
         receiver.run(config)
-        assert receiver.rows() == matching(with_consumers, "tenant = 'b'")
+        assert rows(receiver) == matching(with_consumers, "tenant = 'b'")
 
     def test_with_resend_the_publisher_logs_the_class_again_and_names_who_else_gets_it(
         self, with_consumers: str, tmp_path: Path, run: Run
@@ -615,7 +544,7 @@ class TestAnotherFilter:
         assert "written for orders" in out
         config["filter"] = [{"table": "orders", "where": "tenant = 'b'"}]
         receiver.run(config)
-        assert receiver.rows() == matching(with_consumers, "tenant = 'b'")
+        assert rows(receiver) == matching(with_consumers, "tenant = 'b'")
 
     def test_is_also_that_all_filters_were_removed(
         self, with_consumers: str, tmp_path: Path, run: Run
@@ -673,7 +602,7 @@ class TestAnotherFilter:
             "SELECT 5, 'orders', 'id=' || id FROM orders",
         )
         receiver.run(other)
-        assert receiver.rows() == matching(with_consumers, "tenant = 'b'")
+        assert rows(receiver) == matching(with_consumers, "tenant = 'b'")
 
 
 def test_rows_that_are_requeued_leave_the_receiver_with_what_matches(
@@ -690,7 +619,7 @@ def test_rows_that_are_requeued_leave_the_receiver_with_what_matches(
     code, _, error = run("--database-url", database, "requeue", "--force")
     assert code == 0, error
     receiver.run(config)
-    assert receiver.rows() == matching(database)
+    assert rows(receiver) == matching(database)
 
 
 def test_verify_compares_what_matches(sqlite: str, tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from shared import Run
 
-View = Callable[[str], Run]
+View = Callable[..., Run]
+IDM = '[publisher]\nprofile = "idm"\n'
 LEAVES = "eventlog resync tenants_a --deletes"
 
 
@@ -22,10 +23,10 @@ def view(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> View:
     """Make the class of a view with the rows of one tenant, in a row style."""
     monkeypatch.chdir(tmp_path)
 
-    def made(row_style: str) -> Run:
+    def made(row_style: str, settings: str = "", watch: str = "") -> Run:
         Path("eventlog.toml").write_text(
-            '[database]\nurl = "sqlite:///shop.db"\n[[watch]]\nview = "tenants_a"\n'
-            f'row_style = "{row_style}"\n'
+            f'{settings}[database]\nurl = "sqlite:///shop.db"\n[[watch]]\nview = "tenants_a"\n'
+            f'row_style = "{row_style}"\n{watch}'
             'base = { customer = { id = "pk_id", name = "sv_name" } }\n'
         )
         change("CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT, tenant TEXT)")
@@ -60,11 +61,28 @@ def test_plan_warns_of_objects_that_leave_a_view_and_succeeds(view: View, row_st
 
 
 @pytest.mark.parametrize(("row_style", "warns"), [("remove_all", True), ("row_query_back", False)])
-def test_plan_warns_of_values_of_rows_outside_a_view_only_where_values_are_logged(
+def test_plan_warns_of_values_of_rows_outside_a_view_only_where_they_are_sent(
     view: View, row_style: str, warns: bool
 ) -> None:
-    values = [one for one in warnings(view(row_style)) if "rows that are not in the view" in one]
+    values = [
+        one for one in warnings(view(row_style, IDM)) if "rows that are not in the view" in one
+    ]
     assert bool(values) is warns
+
+
+def test_plan_does_not_warn_of_values_that_no_receiver_gets(view: View) -> None:
+    assert not [one for one in warnings(view("field")) if "rows that are not in the view" in one]
+
+
+def test_plan_proposes_row_query_back_or_membership_for_objects_that_enter(view: View) -> None:
+    run = view("field")
+    (enters,) = [one for one in warnings(run) if "that enters it by an UPDATE is sent" in one]
+    assert "membership" in enters
+    assert "row_query_back" in enters
+
+
+def test_plan_does_not_warn_of_a_view_whose_membership_is_named(view: View) -> None:
+    assert warnings(view("field", watch='membership = ["tenant"]\n')) == []
 
 
 def test_doctor_names_the_command_that_repairs_the_receiver(view: View) -> None:
@@ -72,7 +90,7 @@ def test_doctor_names_the_command_that_repairs_the_receiver(view: View) -> None:
     findings = json.loads(run("doctor", "--json")[1])["findings"]
     (leaves,) = [one for one in findings if one["code"] == "view_deletes"]
     assert (leaves["severity"], leaves["fix"]) == ("warning", [LEAVES])
-    assert [one for one in findings if "rows that are not in the view" in one["text"]]
+    assert not [one for one in findings if "rows that are not in the view" in one["text"]]
 
 
 @pytest.mark.parametrize("row_style", ["field", "row_query_back"])

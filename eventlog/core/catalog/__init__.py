@@ -135,6 +135,19 @@ class ChildTable:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class MainTable:
+    """The base table of a view whose rows are the view's objects. It shows of an object that is not
+    in the view whether its row exists (spec/event-log.md 15.4).
+    """
+
+    table: Table
+    key: tuple[Column, ...]
+    """The columns that hold the key of the view, in its order."""
+    membership: frozenset[str] = frozenset()
+    """The columns, by their names in the log, by which an object enters or leaves the view."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ObjectClass:
     """A class of objects: a parent table with a primary key, or a view with ``pk_`` columns
     (spec/event-log.md 4.3, 5.4, spec/xds.md 5.1).
@@ -164,6 +177,17 @@ class ObjectClass:
     """The class as the database has it, if some of its attributes are masked."""
     condition: Condition | None = None
     """The condition of the objects that exist for the reader; None = all exist."""
+    captured: tuple[Attribute, ...] = ()
+    """Columns that are logged for conditions, and are in no document."""
+    main_table: MainTable | None = None
+    """The main base table of a view, if it decides whether an object that is not in the view is
+    deleted.
+    """
+
+    @property
+    def may_lack_objects(self) -> bool:
+        """True if an object whose row exists may be absent for the reader."""
+        return self.condition is not None or self.main_table is not None
 
     def has_key(self, text: str) -> bool:
         """Return True if a text is a canonical key of the class by its present key columns."""
@@ -200,6 +224,20 @@ def row_of(cls: ObjectClass) -> Table:
     return Table(cls.name, "table", tuple(columns[name] for name in order), key)
 
 
+def logged_only(table: str, column: Column) -> Attribute:
+    """Return the attribute of a column that is logged, and is in no document."""
+    return Attribute(
+        name=column.name,
+        table=table,
+        column=column,
+        multi_valued=False,
+        is_key=False,
+        value_type="",
+        convert=str,
+        is_written=False,
+    )
+
+
 ObjectId: TypeAlias = tuple[ObjectClass, str]
 """The object of an event: its class and its canonical table_key."""
 
@@ -211,6 +249,15 @@ class LogName:
     object_class: ObjectClass
     child: ChildTable | None
     by_spelling: tuple[Mapping[str, Attribute], ...]
+
+    def of_class(self, changed: ObjectClass) -> LogName:
+        """Return the same name of another class of the same table."""
+        if changed is self.object_class:
+            return self
+        captured = {one.column.name: one for one in changed.captured}
+        of_child = self.child is not None
+        by_spelling = self.by_spelling if of_child else (captured, *self.by_spelling)
+        return replace(self, object_class=changed, by_spelling=by_spelling)
 
     def attribute(self, column_name: str) -> Attribute | None:
         """Return the attribute that a column_name of the log means, or None (spec/xds.md 5)."""
@@ -246,9 +293,9 @@ class Catalog:
     """True if the configuration masks columns, also those of unavailable classes."""
 
     @property
-    def has_filters(self) -> bool:
-        """True if not all objects of a class exist for the reader."""
-        return any(cls.condition is not None for cls in self.classes)
+    def may_lack_objects(self) -> bool:
+        """True if an object of a class may be absent for the reader although its row exists."""
+        return any(cls.may_lack_objects for cls in self.classes)
 
     @property
     def table_names(self) -> list[str]:
@@ -262,6 +309,21 @@ class Catalog:
             if meant.child is None and name != meant.object_class.name:
                 names.setdefault(meant.object_class.name, []).append(name)
         return names
+
+    def with_classes(self, changed: Mapping[str, ObjectClass]) -> Catalog:
+        """Return the catalogue with other classes in place of those of the same names. Rows may
+        also name the columns that these log for conditions only.
+        """
+        if not changed:
+            return self
+        return replace(
+            self,
+            classes=tuple(changed.get(cls.name, cls) for cls in self.classes),
+            log_names={
+                name: one.of_class(changed.get(one.object_class.name, one.object_class))
+                for name, one in self.log_names.items()
+            },
+        )
 
     def without(self, refused: Mapping[str, EventlogError]) -> Catalog:
         """Return the catalogue in which the classes in ``refused`` are unavailable, with its errors

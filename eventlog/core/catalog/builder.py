@@ -20,6 +20,7 @@ from eventlog.core.catalog import (
     LogName,
     ObjectClass,
     Table,
+    logged_only,
     match_name,
 )
 from eventlog.core.catalog.filters import Filter, filtered_class, refuse_unknown_filters
@@ -53,6 +54,7 @@ def build_catalog(
     masks: Sequence[MaskedColumns] = (),
     filters: Sequence[Filter] = (),
     logged: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    captured: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> Catalog:
     """Return the classes of a database (spec/xds.md 5). Tables that cannot be classes are
     ``unavailable``.
@@ -68,8 +70,9 @@ def build_catalog(
     table or for its child tables, because they were logged before a rename (spec/event-log.md 5.2).
     ``previous_key`` holds, by class, the columns of its earlier key (5.4). ``masks`` are the masked
     columns; a class with one that cannot be masked is unavailable. ``filters`` are the conditions
-    of classes; ``logged`` has the columns of views that are logged (15.2). Raises ConfigError for a
-    mask or a filter of a table that does not exist.
+    of classes; ``logged`` has the columns of views that are logged (15.2), and ``captured`` those
+    that are logged for conditions only. Raises ConfigError for a mask or a filter of a table that
+    does not exist.
     """
     present = tuple(
         _typed(table, database.dialect, values)
@@ -88,6 +91,7 @@ def build_catalog(
         emit_keys,
         exclude or {},
         previous_key,
+        captured,
     )
     classes: list[ObjectClass] = []
     for table in parents.values():
@@ -318,12 +322,15 @@ class _Builder:
     emit_keys: bool
     exclude: Mapping[str, Collection[str]]
     previous_key: Mapping[str, Sequence[str]]
+    captured: Mapping[str, Collection[str]]
 
     def object_class(self, table: Table, children: Sequence[tuple[Table, Column]]) -> ObjectClass:
         key, excluded = key_columns(table), self._excluded(table)
         attributes = []
+        only = self.captured.get(table.name, ())
+        captured = tuple(logged_only(table.name, one) for one in table.columns if one.name in only)
         for column in table.columns:
-            if column.name in excluded:
+            if column.name in excluded or column.name in only:
                 continue
             name, multi_valued = column.name, False
             if table.kind == "view" and self.meta_identifiers:
@@ -357,6 +364,7 @@ class _Builder:
             check_characters=character_check(self.values),
             association_tail=self._association_tail(table.name),
             former=self._former(table, key),
+            captured=captured,
         )
 
     def _former(self, table: Table, key: Sequence[Column]) -> ObjectClass | None:
@@ -515,14 +523,15 @@ def _attributes_by_spelling(
     """Return the attributes by each spelling under which a column_name is looked up, in this order
     (spec/xds.md 5).
     """
-    by_name = {attribute.name: attribute for attribute in cls.attributes}
+    attributes = (*cls.attributes, *cls.captured)
+    by_name = {attribute.name: attribute for attribute in attributes}
     if not cls.is_view:
         return (by_name,)
-    full = {attribute.column.name: attribute for attribute in cls.attributes}
+    full = {attribute.column.name: attribute for attribute in attributes}
     if not meta_identifiers:
         return (full,)
     bare: dict[str, Attribute] = {}
-    for attribute in cls.attributes:
+    for attribute in attributes:
         _, name, _ = view_name(attribute.column.name)
         bare.setdefault(name, attribute)
     return (full, by_name, bare)

@@ -27,7 +27,9 @@ MATCHES: Final = Attribute(
     convert=str,
     is_written=False,
 )
-"""The attribute that shows, by 1 or 0, whether a row matches the condition of its class."""
+"""The attribute that shows whether a row exists for the reader: 1; 0 if the condition of its class
+is not true for it; 2 if it is a row of a view's main table (spec/event-log.md 15.4).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,8 @@ def filtered_class(
         return cls
     (chosen,) = own
     names = {column.name for column in cls.key}
-    names |= {one.column.name for one in cls.attributes if one.table == cls.name}
+    attributes = (*cls.attributes, *cls.captured)
+    names |= {one.column.name for one in attributes if one.table == cls.name}
     if cls.name in logged:
         names &= {column.name for column in cls.key} | set(logged[cls.name])
     # The types of masked columns do not matter to the database.

@@ -69,6 +69,12 @@ OUTSIDE: Final[CurrentRow] = MappingProxyType({})
 """The current row of an object that exists, but not for the reader. It is compared by identity."""
 
 
+LEFT_VIEW: Final[CurrentRow] = MappingProxyType({})
+"""The current row of an object that is not in its view, while the view's main table has its row. It
+is compared by identity.
+"""
+
+
 class FailedCondition(dict[str, Sequence[str | None]]):
     """The current row of an object for which the condition of its class fails. ``error`` is the
     message of the database.
@@ -88,7 +94,20 @@ def exists_for_reader(row: CurrentRow | None) -> bool:
     """Return True if a current row is that of an object that exists for the reader
     (spec/event-log.md 15.2).
     """
-    return row is not None and row is not OUTSIDE and not isinstance(row, FailedCondition)
+    return (
+        row is not None
+        and row is not OUTSIDE
+        and row is not LEFT_VIEW
+        and not isinstance(row, FailedCondition)
+    )
+
+
+def is_removed(object_class: ObjectClass, row: CurrentRow | None) -> bool:
+    """Return True if a group of any type but 4 deletes its object for the reader
+    (spec/event-log.md 15.2, 15.4).
+    """
+    condition = object_class.condition
+    return row is LEFT_VIEW or (row is OUTSIDE and condition is not None and condition.changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,20 +232,37 @@ def asks_for_values(rows: Iterable[CheckedRow]) -> bool:
 
 
 def may_be_absent(group: Group) -> bool:
-    """Return True if the condition of the group's class decides whether its object exists for the
-    reader. A row of type 4 needs no decision: the object is gone.
+    """Return True if the present state decides whether the group's object exists for the reader. A
+    row of type 4 needs no decision: the object is gone.
     """
     _, event_type, (object_class, _), _, _, _ = group[0]
-    return object_class.condition is not None and event_type != DELETE_ROW
+    return object_class.may_lack_objects and event_type != DELETE_ROW
+
+
+def has_whole_row(group: Group) -> bool:
+    """Return True if the event of a group is the whole current row, because the object may just
+    have begun to exist for the reader (spec/event-log.md 15.2, 15.4).
+    """
+    _, first_type, (object_class, _), _, _, _ = group[0]
+    if first_type == DELETE_ROW:
+        return False
+    if object_class.condition is not None and object_class.condition.changes:
+        return True
+    main = object_class.main_table
+    if main is None or not main.membership or first_type == INSERT_FIELD or first_type in _INSERTS:
+        return False
+    return any(
+        attribute is not None and attribute.column.name in main.membership
+        for _, _, _, attribute, _, _ in group
+    )
 
 
 def _decision(group: Group, dropped_before: Collection[int] | None = None) -> Decision:
     """Return what to read for a group: by precedence, and by the condition of its class."""
     if not may_be_absent(group):
         return apply_precedence(group, dropped_before)
-    object_class, _ = object_of(group)
-    assert object_class.condition is not None
-    if object_class.condition.changes:
+    if has_whole_row(group):
+        object_class, _ = object_of(group)
         written = tuple(one for one in object_class.attributes if one.is_written)
         return Decision(group, (), written)
     decision = apply_precedence(group, dropped_before)
@@ -391,14 +427,12 @@ def _build_decided(
     invalid: Sequence[InvalidRow] = ()
     conflicts = 0
     object_class, _ = object_of(group)
-    condition = object_class.condition if may_be_absent(group) else None
-    is_whole = condition is not None and condition.changes
-    is_removed = is_whole and current is OUTSIDE
+    is_whole, is_deleted = has_whole_row(group), is_removed(object_class, current)
     if isinstance(current, FailedCondition):
         message = in_words(object_class, current)
         rows, invalid = [], [InvalidRow(one, "bad_filter", message) for one in ids_of(rows)]
-    elif condition is not None and not exists_for_reader(current):
-        if not is_removed:
+    elif may_be_absent(group) and not exists_for_reader(current):
+        if not is_deleted:
             gone, rows = ids_of(rows), []
     elif query_back is not None and current is None:
         gone = [record_id for record_id, event_type, _, _, _, _ in rows if event_type in READS]
@@ -416,7 +450,7 @@ def _build_decided(
     operation: Operation | None
     steps: Sequence[CheckedRow]
     all_rows: Sequence[CheckedRow] | None
-    if is_removed:
+    if is_deleted:
         operation, steps, all_rows = _DELETE, (), None
     elif is_whole and rows:
         assert values is not None

@@ -12,7 +12,9 @@ from .configured_classes import declared_tables as declared_tables
 from .configured_classes import declared_watches as declared_watches
 from .configured_classes import filters_of as filters_of
 from .configured_classes import read_catalog as read_catalog
+from .configured_classes import unreadable_main_tables as unreadable_main_tables
 from .configured_classes import with_tables as with_tables
+from .configured_classes import without_main_tables as without_main_tables
 from .configured_sink import can_try as can_try
 from .configured_sink import open_sink as open_sink
 from .configured_sink import try_receiver as try_receiver

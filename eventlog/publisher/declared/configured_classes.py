@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +13,14 @@ from typing import NamedTuple
 from eventlog.config.load import Config
 from eventlog.config.publishing import value_options
 from eventlog.config.settings import WatchSettings
-from eventlog.core.catalog import Catalog, Database, ObjectClass, match_name
+from eventlog.core.catalog import (
+    Catalog,
+    Database,
+    MainTable,
+    ObjectClass,
+    logged_only,
+    match_name,
+)
 from eventlog.core.catalog.builder import build_catalog, complete_catalog
 from eventlog.core.catalog.filters import Filter
 from eventlog.core.catalog.masks import MaskedColumns
@@ -21,18 +29,22 @@ from eventlog.core.values import ValueOptions
 from eventlog.errors import ConfigError, EventlogError, TriggerError, first_of, together
 from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.port.driver_errors import as_database_errors
-from eventlog.sql.port.filtered import why_refused
+from eventlog.sql.port.filtered import may_read_main_table, why_refused
 from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.triggers.declared import main_table
 from eventlog.sql.triggers.watch import (
     TableChoice,
     WatchedTable,
     attribute_names,
     choose_tables,
+    columns_named,
     excluded_columns,
     internal_tables,
     matching_tables,
 )
+
+_log = logging.getLogger("eventlog.publisher")
 
 
 def read_catalog(log: OpenLog, config: Config) -> Catalog:
@@ -46,14 +58,45 @@ def read_catalog(log: OpenLog, config: Config) -> Catalog:
 
 def with_tried_conditions(db: OpenDatabase, catalog: Catalog) -> Catalog:
     """Return the catalogue in which classes whose condition the database refuses are unavailable
-    (spec/event-log.md 15.2).
+    (spec/event-log.md 15.2), and views whose main table this role may not read have none (15.4).
     """
+    catalog = without_main_tables(catalog, unreadable_main_tables(db, catalog))
     refused: dict[str, EventlogError] = {
         cls.name: ConfigError(f"[[filter]] {cls.name}: the database refuses its condition: {why}")
         for cls in catalog.classes
         if (why := why_refused(db, catalog.schema, cls)) is not None
     }
     return catalog.without(refused) if refused else catalog
+
+
+def unreadable_main_tables(db: OpenDatabase, catalog: Catalog) -> frozenset[str]:
+    """Return the views whose main table this role may not read, with a warning for each."""
+    unreadable = frozenset(
+        cls.name
+        for cls in catalog.classes
+        if cls.main_table is not None and not may_read_main_table(db, catalog.schema, cls)
+    )
+    for cls in catalog.classes:
+        if cls.name in unreadable and cls.main_table is not None:
+            _log.warning(
+                "%s is a view, and this role may not read its base table %s: an object that leaves "
+                "the view is not deleted; `eventlog grants` prints the right",
+                cls.name,
+                cls.main_table.table.name,
+            )
+    return unreadable
+
+
+def without_main_tables(catalog: Catalog, names: Collection[str]) -> Catalog:
+    """Return the catalogue in which these views have no main table."""
+    return catalog.with_classes(
+        {cls.name: _with_main_table(cls, None) for cls in catalog.classes if cls.name in names}
+    )
+
+
+def _with_main_table(cls: ObjectClass, main: MainTable | None) -> ObjectClass:
+    stored = None if cls.stored is None else replace(cls.stored, main_table=main)
+    return replace(cls, main_table=main, stored=stored)
 
 
 def catalog_if_readable(log: OpenLog, config: Config) -> Catalog | None:
@@ -96,17 +139,18 @@ class DeclaredTables(NamedTuple):
 
     ``refused`` maps names and patterns without a class to the reason. ``doubtful`` are tables of
     watches by pattern that exclude missing names. These tables are published, and their triggers
-    stay unchanged.
+    stay unchanged. ``unreadable`` are the views whose main table this role may not read.
     """
 
     config: Config
     refused: Mapping[str, EventlogError]
     doubtful: Mapping[str, EventlogError]
+    unreadable: frozenset[str] = frozenset()
 
 
 def with_tables(config: Config, database: Database, log: LogTable) -> Config:
     """Return the configuration of ``declared_tables``. Raises ConfigError with all problems."""
-    config, refused, doubtful = declared_tables(config, database, log)
+    config, refused, doubtful, _ = declared_tables(config, database, log)
     if errors := [*refused.values(), *doubtful.values()]:
         raise together(errors)
     return config
@@ -256,9 +300,10 @@ def available_catalog(
 
     ``values`` are the options for converting values to text, None = those of the format.
     """
-    return _catalog_of(
+    catalog = _catalog_of(
         declared.config, database, class_names(declared.config)[1], log, declared.refused, values
     )
+    return without_main_tables(catalog, declared.unreadable)
 
 
 def _catalog_of(
@@ -272,13 +317,19 @@ def _catalog_of(
     settings, present = config.format, [table.name for table in database.tables]
     unavailable = dict(refused)
     exclude: defaultdict[str, set[str]] = defaultdict(set)
-    for watch in declared_watches(config):
+    captured: dict[str, frozenset[str]] = {}
+    watches = declared_watches(config)
+    by_name = {table.name: table for table in database.tables}
+    for watch in watches:
+        name = match_name(watch.table, present)
         try:
             for table, columns in excluded_columns(database, watch, tables).items():
                 exclude[table] |= set(columns)
+            if name is not None and watch.capture:
+                captured[name] = columns_named(by_name[name], watch.capture)
         except TriggerError as error:
-            unavailable[match_name(watch.table, present) or watch.table] = error
-    return build_catalog(
+            unavailable[name or watch.table] = error
+    catalog = build_catalog(
         database,
         tables=tables,
         values=values or value_options(config),
@@ -304,7 +355,29 @@ def _catalog_of(
             for watch in config.watches
             if watch.base is not None
         },
+        captured=captured,
     )
+    if config.publisher.profile == "idm":  # there 7.2 holds
+        return catalog
+    views: dict[str, ObjectClass] = {}
+    refused_views: dict[str, EventlogError] = {}
+    for watch in watches:
+        meant = None if watch.base is None else catalog.log_name(watch.table)
+        if meant is not None and meant.object_class.is_view:
+            cls = meant.object_class
+            try:
+                found = main_table(cls, watch, database)
+            except TriggerError as error:
+                refused_views[cls.name] = error
+                continue
+            if found is not None:
+                main, unmapped = found
+                captured_too = (logged_only(main.table.name, column) for column in unmapped)
+                views[cls.name] = replace(
+                    _with_main_table(cls, main), captured=(*cls.captured, *captured_too)
+                )
+    catalog = catalog.with_classes(views)
+    return catalog.without(refused_views) if refused_views else catalog
 
 
 def filters_of(config: Config) -> list[Filter]:

@@ -444,7 +444,7 @@ def build_events(
     class.
     """
     options, attempts = context.options.events, context.attempts
-    is_read = context.catalog.has_filters and needs_reading(groups)
+    is_read = context.catalog.may_lack_objects and needs_reading(groups)
     if not is_read and not asks_for_values(chain.from_iterable(groups)):  # as in most logs
         return [build_event(group, options, attempts=attempts) for group in groups]
     decided = decide(groups, query_back)

@@ -51,7 +51,11 @@ def _tables(config: Config, catalog: Catalog, *, with_children: bool) -> list[st
     tables = [
         table
         for cls in classes
-        for table in (cls.table, *(c.table for c in cls.children if with_children))
+        for table in (
+            cls.table,
+            *(child.table for child in cls.children if with_children),
+            *([cls.main_table.table] if with_children and cls.main_table is not None else ()),
+        )
     ]
     return [*dict.fromkeys(table.name for table in tables)]
 

@@ -27,7 +27,14 @@ from eventlog.core.rows.event_ids import raised_at
 from eventlog.errors import ConfigError, FormatError, number_of
 from eventlog.files.compression import COMPRESSIONS
 from eventlog.publisher.context import Context, Counters, JobProgress, warn_of_loopback
-from eventlog.publisher.declared import class_names, class_schema, open_context, with_tables
+from eventlog.publisher.declared import (
+    catalog_of,
+    class_names,
+    class_schema,
+    open_context,
+    unreadable_main_tables,
+    with_tables,
+)
 from eventlog.publisher.ledger import LOCK_WAIT, read_recorded
 from eventlog.publisher.send import recorded_ids
 from eventlog.qlik import sequence
@@ -414,13 +421,16 @@ def _convert(
         rows = sum(part.rows for part in parts)
         spark = session()
         config = with_tables(config, database, context.log.table)
+        names = class_names(config)[1]
+        catalog = catalog_of(config, database, names, context.log.table)
         job = Job(
             name=random_hex(6),
             place=place,
             snapshot=snapshot,
             config=without_foreign_settings(config),
             database=database,
-            tables=class_names(config)[1],
+            tables=names,
+            unreadable=unreadable_main_tables(context.log.db, catalog),
             options=context.options,
             parts=parts,
             in_flight=recorded_ids(deliveries),

@@ -27,7 +27,7 @@ from eventlog.core.catalog import Catalog, Database
 from eventlog.core.clock import random_hex
 from eventlog.errors import EventlogError
 from eventlog.publisher.context import Context, Counters, PublisherOptions
-from eventlog.publisher.declared import catalog_of
+from eventlog.publisher.declared import catalog_of, without_main_tables
 from eventlog.publisher.ledger import ledger_of
 from eventlog.qlik.sequence import WriterState
 from eventlog.spark.directory import TEMPORARY, Directory
@@ -118,6 +118,8 @@ class Job:
     """The configuration, without secrets."""
     database: Database
     tables: tuple[str, ...] | None
+    unreadable: frozenset[str]
+    """The views whose main table this role may not read."""
     options: PublisherOptions
     parts: tuple[LogPart, ...]
     """The ranges of record_ids, ascending. Output part ``n`` has the events whose first row is in
@@ -149,7 +151,8 @@ def catalog(job: Job) -> Catalog:
     if job.name not in _catalogs:
         _catalogs.clear()
         config = with_mask_secret(job.config)
-        _catalogs[job.name] = catalog_of(config, job.database, job.tables, job.place.log)
+        found = catalog_of(config, job.database, job.tables, job.place.log)
+        _catalogs[job.name] = without_main_tables(found, job.unreadable)
     return _catalogs[job.name]
 
 

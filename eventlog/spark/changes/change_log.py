@@ -50,6 +50,7 @@ from eventlog.publisher.declared import (
     publisher_options,
     record_consumer_start,
     settle_epoch,
+    unreadable_main_tables,
 )
 from eventlog.publisher.ledger import SetLedger
 from eventlog.spark.changes.change_offsets import Offset
@@ -444,12 +445,15 @@ class ChangeLog:
         options = replace(
             options, events=replace(options.events, id_suffix=epoch_suffix(self.epoch))
         )
+        values = values_of(self._config, with_document=self.with_document)
+        catalog = available_catalog(declared, database, log.table, values)
+        declared = declared._replace(unreadable=unreadable_main_tables(log.db, catalog))
         classes = Classes(
             declared,
             database,
             log.table,
             options,
-            values_of(self._config, with_document=self.with_document),
+            values,
         )
         self._classes = classes, classes.catalog(), pack(classes)
         self._fingerprint = known

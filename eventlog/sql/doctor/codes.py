@@ -254,10 +254,10 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
             ),
             "view_deletes": FindingText(
                 "warning",
-                "A class is a view. An object that leaves it while its row stays in the base "
-                "table is not deleted at the receiver.",
-                "Run the command of the finding every day; `doctor --ignore view_deletes` then "
-                "leaves the finding out.",
+                "A class is a view, and columns of its main table are not logged. An object that "
+                "leaves the view by an UPDATE of such a column is not deleted at the receiver.",
+                "Name the columns of its WHERE in `membership`, or run the command of the "
+                "finding every day; `doctor --ignore view_deletes` then leaves the finding out.",
             ),
             "trigger_warning": FindingText(
                 "warning",

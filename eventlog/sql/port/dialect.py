@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from sqlalchemy import URL, Connection
 
 from eventlog.core import table_key
-from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
+from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass, Table
 from eventlog.core.values import ColumnType
 from eventlog.errors import BadValue, ConfigError
 from eventlog.model import LogRow, is_status
@@ -258,13 +258,13 @@ class Dialect(SqlDatabase):
             conditions.append(self.behind(walk))
         return " AND ".join(conditions) or "1 = 1"
 
-    def rows_of(self, schema: str | None, cls: ObjectClass) -> str:
-        """Return SQL of the table or view of a class."""
-        return self.qualified(schema, cls.table.name)
+    def relation(self, schema: str | None, table: Table) -> str:
+        """Return SQL of a table or view."""
+        return self.qualified(schema, table.name)
 
     def walk_rows(self, walk: Walk) -> str:
         """Return SQL of the table or view that is walked."""
-        return self.bindable(self.rows_of(walk.schema, walk.cls))
+        return self.bindable(self.relation(walk.schema, walk.cls.table))
 
     def walk_key(self, walk: Walk) -> list[str]:
         """Return SQL of the key columns of the walk."""

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.catalog import Attribute, ObjectClass
 from eventlog.core.catalog.filters import MATCHES
-from eventlog.core.rows.events import OUTSIDE, CurrentRow, FailedCondition
+from eventlog.core.rows.events import LEFT_VIEW, OUTSIDE, CurrentRow, FailedCondition
 from eventlog.sql.port.driver_errors import first_line, is_refused
 from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.sql_files import NEUTRAL, source_of
@@ -27,14 +29,17 @@ def read_for_reader(
     keys: Sequence[str],
     attributes: Sequence[Attribute],
 ) -> Mapping[str, CurrentRow]:
-    """Return the same as ``query_back``, from the same statement with the condition of the class:
-    ``OUTSIDE`` for an object that does not match it, a ``FailedCondition`` for one for which it
-    fails.
+    """Return the same as ``query_back``, from the same statement with the condition of the class
+    and, of a view, its main table: ``OUTSIDE`` for an object that does not match the condition, a
+    ``FailedCondition`` for one for which it fails, ``LEFT_VIEW`` for one that only the main table
+    has.
 
     If it fails for an object, the others are read again by halves.
     """
-    if cls.condition is None:
+    if not cls.may_lack_objects:
         return db.query_back(schema, cls, keys, attributes)
+    if cls.condition is None:
+        return _as_present(db.query_back(schema, cls, keys, (*attributes, MATCHES)))
     try:
         with _after_refusal(db):
             rows = db.query_back(schema, cls, keys, (*attributes, MATCHES))
@@ -48,12 +53,19 @@ def read_for_reader(
             **read_for_reader(db, schema, cls, keys[:middle], attributes),
             **read_for_reader(db, schema, cls, keys[middle:], attributes),
         }
-    return {
-        key: {name: texts for name, texts in row.items() if name != MATCHES.name}
-        if "1" in row[MATCHES.name]
-        else OUTSIDE
-        for key, row in rows.items()
-    }
+    return _as_present(rows)
+
+
+def _as_present(rows: Mapping[str, CurrentRow]) -> dict[str, CurrentRow]:
+    """Return rows that were read with ``MATCHES`` as they exist for the reader."""
+    present: dict[str, CurrentRow] = {}
+    for key, row in rows.items():
+        found = row[MATCHES.name]
+        if "1" in found:
+            present[key] = {name: texts for name, texts in row.items() if name != MATCHES.name}
+        else:
+            present[key] = OUTSIDE if "0" in found else LEFT_VIEW
+    return present
 
 
 def why_refused(db: OpenDatabase, schema: str | None, cls: ObjectClass) -> str | None:
@@ -62,8 +74,19 @@ def why_refused(db: OpenDatabase, schema: str | None, cls: ObjectClass) -> str |
     """
     if cls.condition is None:
         return None
+    return _why_refused(db, schema, cls)
+
+
+def may_read_main_table(db: OpenDatabase, schema: str | None, cls: ObjectClass) -> bool:
+    """Return True if this session can read whether an object of a view has a row in the view's main
+    table.
+    """
+    return _why_refused(db, schema, replace(cls, condition=None)) is None
+
+
+def _why_refused(db: OpenDatabase, schema: str | None, cls: ObjectClass) -> str | None:
     dialect = db.dialect
-    source = source_of(cls, dialect.rows_of(schema, cls), [MATCHES.column], dialect.quote)
+    source = source_of(cls, partial(dialect.relation, schema), [MATCHES.column], dialect.quote)
     statement = f"SELECT p.{dialect.quote(MATCHES.column.name)} FROM {source} p WHERE 1 = 0"  # noqa: S608 - the operator's own
     try:
         with _after_refusal(db):

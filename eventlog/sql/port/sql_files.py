@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from eventlog.core import table_key
-from eventlog.core.catalog import Column, ObjectClass
+from eventlog.core.catalog import Column, ObjectClass, Table
 from eventlog.core.catalog.filters import MATCHES
 from eventlog.core.values import Kind
 from eventlog.errors import DatabaseError
@@ -338,19 +338,83 @@ def missing_schema(schema: str | None) -> DatabaseError:
 
 
 def source_of(
-    cls: ObjectClass, rows: str, read: Collection[Column], quote: Callable[[str], str]
+    cls: ObjectClass,
+    relation: Callable[[Table], str],
+    read: Collection[Column],
+    quote: Callable[[str], str],
+    among: str = "",
 ) -> str:
-    """Return SQL of the rows of a class for a statement that reads these columns; ``rows`` is its
-    table or view. With the column of ``MATCHES`` they are a sub-select, in which the condition sees
-    the logged columns only, under the name of the class (spec/event-log.md 15.2).
+    """Return SQL of the rows of a class for a statement that reads these columns; ``relation``
+    returns SQL of a table. With the column of ``MATCHES`` they are a sub-select: the rows, and of a
+    view also those of its main table, which have no values (spec/event-log.md 15.4).
+
+    ``among`` follows the key in a condition that every row of a UNION must meet; empty = none.
     """
-    condition, flag = cls.condition, MATCHES.column
-    if condition is None or flag not in read:
-        return rows
-    columns = ", ".join(quote(column.name) for column in condition.columns)
-    name = quote(cls.table.name)
+    flag = MATCHES.column
+    if flag not in read or not cls.may_lack_objects:
+        return relation(cls.table)
+    of_class = _with_flag(cls, relation(cls.table), quote)
+    if cls.main_table is None:
+        return f"({of_class})"
+    main = cls.main_table
+    keys = {name.name: column for name, column in zip(cls.key, main.key, strict=True)}
+    columns = ", ".join(
+        _as_type_of(column, keys[column.name], quote) if column.name in keys else "NULL"
+        for column in _columns_of(cls)
+    )
+    others = f"SELECT {columns}, 2 FROM {relation(main.table)} b"  # noqa: S608
+    if among:
+        of_class += f" WHERE {_tuple(quote(column.name) for column in cls.key)} {among}"
+        others += f" WHERE {_tuple(f'b.{quote(column.name)}' for column in main.key)} {among}"
+    return f"({of_class} UNION ALL {others})"
+
+
+def _columns_of(cls: ObjectClass) -> Sequence[Column]:
+    """Return the columns that may be read of a class, and those of its condition."""
+    names = {one.column.name for one in cls.attributes if one.table == cls.table.name}
+    names |= {column.name for column in cls.key}
+    if cls.condition is not None:
+        names |= {column.name for column in cls.condition.columns}
+    return [column for column in cls.table.columns if column.name in names]
+
+
+def _with_flag(cls: ObjectClass, rows: str, quote: Callable[[str], str]) -> str:
+    """Return the statement of the rows of a class with the column of ``MATCHES``. The condition
+    sees the logged columns only, under the name of the class (spec/event-log.md 15.2): other
+    columns have other names within it.
+    """
+    flag, columns, condition = quote(MATCHES.column.name), _columns_of(cls), cls.condition
+    if condition is None:
+        names = ", ".join(quote(column.name) for column in columns)
+        return f"SELECT {names}, 1 AS {flag} FROM {rows}"  # noqa: S608
+    seen = {column.name for column in condition.columns}
+    hidden = {
+        column.name: f"eventlog {place}"
+        for place, column in enumerate(columns)
+        if column.name not in seen
+    }
+    inner = ", ".join(
+        f"{quote(one.name)} AS {quote(hidden[one.name])}" if one.name in hidden else quote(one.name)
+        for one in columns
+    )
+    outer = ", ".join(
+        f"{quote(hidden[one.name])} AS {quote(one.name)}" if one.name in hidden else quote(one.name)
+        for one in columns
+    )
     # The condition is on separate lines, since it may end in a comment.
     return (
-        f"(SELECT {name}.*, CASE WHEN (\n{condition.where}\n) THEN 1 ELSE 0 END AS "  # noqa: S608
-        f"{quote(flag.name)} FROM (SELECT {columns} FROM {rows}) {name})"
+        f"SELECT {outer}, CASE WHEN (\n{condition.where}\n) THEN 1 ELSE 0 END AS {flag} "  # noqa: S608
+        f"FROM (SELECT {inner} FROM {rows}) {quote(cls.table.name)}"
     )
+
+
+def _as_type_of(column: Column, own: Column, quote: Callable[[str], str]) -> str:
+    """Return SQL of a key column of the main table in the type of the view's column."""
+    ref = f"b.{quote(own.name)}"
+    return ref if column.type.kind is own.type.kind else f"CAST({ref} AS {column.type.sql})"
+
+
+def _tuple(parts: Iterable[str]) -> str:
+    """Return a row of SQL, or its only part."""
+    texts = list(parts)
+    return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"

@@ -13,13 +13,25 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from eventlog.core.catalog import Catalog, Column, Database, ObjectClass, Table, match_name
+from eventlog.core.catalog import (
+    Catalog,
+    Column,
+    Database,
+    MainTable,
+    ObjectClass,
+    Table,
+    match_name,
+)
 from eventlog.core.catalog.builder import missing_table
 from eventlog.core.options import STYLES
-from eventlog.errors import EventlogError, TriggerError
+from eventlog.errors import EventlogError, TriggerError, first_of
 from eventlog.model import EventType
 from eventlog.sql.log_table import split_name
-from eventlog.sql.triggers.watch import LOGS_VALUES, WatchedTable, excluded_columns
+from eventlog.sql.triggers.watch import (
+    LOGS_VALUES,
+    WatchedTable,
+    excluded_columns,
+)
 
 TableName = tuple[str, str]
 """A schema and a table. The schema is empty if the database has no schemas, or if it is the
@@ -233,12 +245,13 @@ def declared_triggers(
             excluded = excluded_columns(database, watch, classes)
             cls = _class_of(watch, table.name, classes, watched)
             watched.add(cls.name)
-            declared += compile_watch(cls, watch, excluded, _base_tables(database, watch, reflect))
+            compiled = compile_watch(cls, watch, excluded, _base_tables(database, watch, reflect))
+            declared += compiled
         except TriggerError as error:
             refused[watch.table] = error
             continue
         if cls.is_view:
-            warnings += _warnings_of_view(cls, watch)
+            warnings += _warnings_of_view(cls, watch, compiled)
             fed = {name for columns in (watch.base or {}).values() for name in columns.values()}
             columns = (attribute.column.name for attribute in cls.attributes)
             warnings += (
@@ -253,20 +266,42 @@ LEAVES_VIEW: Final = "stays at the receiver"
 """Part of the warning about objects that leave a view."""
 
 
-def _warnings_of_view(cls: ObjectClass, watch: WatchedTable) -> Iterable[str]:
-    """Yield warnings about rows of base tables that leave the view, or are not in it
+def _warnings_of_view(
+    cls: ObjectClass, watch: WatchedTable, declared: Sequence[TableTriggers]
+) -> Iterable[str]:
+    """Yield warnings about rows of base tables that enter or leave the view, or are not in it
     (spec/triggers.md 3).
     """
-    yield (
-        f"{cls.name} is a view: an object that leaves it while its row stays in the base table, "
-        f"such as by an UPDATE of a column in its WHERE, is not deleted and {LEAVES_VIEW}; run "
-        f"`eventlog resync {shlex.quote(cls.name)} --deletes` every day"
-    )
-    if watch.row_style in LOGS_VALUES:
+    resync = f"eventlog resync {shlex.quote(cls.name)}"
+    if cls.main_table is None:
         yield (
-            f"{cls.name} is a view, and row_style = {watch.row_style} logs the values of all rows "
-            "of its base tables, even of rows that are not in the view: use row_style = "
-            "row_query_back if the receiver must not get them"
+            f"{cls.name} is a view: an object that leaves it while its row stays in the base "
+            f"table, such as by an UPDATE of a column in its WHERE, is not deleted and "
+            f"{LEAVES_VIEW}; run `{resync} --deletes` every day"
+        )
+        if watch.row_style in LOGS_VALUES:
+            yield (
+                f"{cls.name} is a view, and row_style = {watch.row_style} logs the values of all "
+                "rows of its base tables, even of rows that are not in the view: use row_style = "
+                "row_query_back if the receiver must not get them"
+            )
+        yield from _undecided_views(declared)
+        return
+    main = cls.main_table.table
+    of_main = [one for one in declared if isinstance(one, ClassTriggers) and one.table is main]
+    logged = {column.name for one in of_main for column in (*one.key, *one.columns)}
+    others = [column.name for column in main.columns if column.name not in logged]
+    if others:
+        yield (
+            f"{cls.name} is a view: an object that leaves it, or enters it, by an UPDATE of "
+            f"{first_of(others, 5)} of {main.name}, which is not logged, {LEAVES_VIEW} as it was. "
+            f"Name the columns of its WHERE in membership, or run `{resync} --deletes` every day"
+        )
+    if watch.row_style != "row_query_back" and not watch.membership:
+        yield (
+            f"{cls.name} is a view: an object that enters it by an UPDATE is sent with the changed "
+            "columns only. Name the columns of its WHERE in membership, or use row_style = "
+            "row_query_back"
         )
 
 
@@ -363,9 +398,16 @@ def compile_watch(
     holds, for a view, the tables that ``watch.base`` names. Raises TriggerError for a view whose
     base tables do not make its objects.
     """
-    attributes = [
-        a for a in cls.attributes if not a.is_key and a.column.name not in excluded.get(a.table, ())
-    ]
+    places = {column.name: place for place, column in enumerate(cls.table.columns)}
+    attributes = sorted(
+        (
+            a
+            for a in (*cls.attributes, *cls.captured)
+            if not a.is_key and a.column.name not in excluded.get(a.table, ())
+        ),
+        # Rows are in column order, and those of child tables come last.
+        key=lambda a: places.get(a.column.name, 0) if a.table == cls.name else len(places),
+    )
     if cls.is_view:
         return _view(cls, watch, {attribute.column.name for attribute in attributes}, base)
     if watch.base is not None:
@@ -399,6 +441,48 @@ def _is_unique(table: Table, columns: Iterable[Column]) -> bool:
 # --- views ----------------------------------------------------------------------------------------
 
 
+def main_table(
+    cls: ObjectClass, watch: WatchedTable, database: Database
+) -> tuple[MainTable, Sequence[Column]] | None:
+    """Return the base table whose rows are the objects of a view, and its columns that are logged
+    only because ``membership`` names them. None if no table is, or if a base table is in another
+    schema than the view. Raises TriggerError for an unknown column in ``membership``.
+    """
+    try:
+        tables = _base_tables(database, watch, None)
+        sources = [
+            _source(cls, watch, tables[name], names) for name, names in (watch.base or {}).items()
+        ]
+        owner = _owner(cls, watch, sources)
+    except TriggerError:
+        return None
+    members, unmapped = _members(cls, watch, owner)
+    return MainTable(owner.table, owner.key, members), unmapped
+
+
+def _members(
+    cls: ObjectClass, watch: WatchedTable, owner: _Source
+) -> tuple[frozenset[str], tuple[Column, ...]]:
+    """Return the columns that ``membership`` names, by their names in the log, and those of the
+    main table that no column of the view holds.
+    """
+    of_view = [column.name for column in cls.table.columns]
+    of_table = {column.name: column for column in owner.table.columns}
+    members: set[str] = set()
+    unmapped: list[Column] = []
+    for name in watch.membership:
+        found, own = match_name(name, of_view), match_name(name, of_table)
+        if found is None and own is None:
+            raise TriggerError(
+                f"watch {watch.table}, membership: {name!r} is neither a column of the view nor of "
+                f"{owner.table.name}, which have {', '.join(dict.fromkeys([*of_view, *of_table]))}"
+            )
+        if found is None and own is not None and own not in owner.names and owner.columns:
+            unmapped.append(of_table[own])
+        members.add(found or owner.names.get(own or "", own or ""))
+    return frozenset(members), tuple(unmapped)
+
+
 def _view(
     cls: ObjectClass, watch: WatchedTable, logged: Collection[str], base: Mapping[str, _BaseTable]
 ) -> tuple[TableTriggers, ...]:
@@ -408,9 +492,16 @@ def _view(
             '= { column = "view column", ... }, ... }}'
         )
     sources = [_source(cls, watch, base[name], columns) for name, columns in watch.base.items()]
-    owner = _owner(cls, watch, sources)
+    main = _owner(cls, watch, sources)
+    _, unmapped = _members(cls, watch, main)
+    owner = replace(
+        main,
+        columns=(*main.columns, *unmapped),
+        names={**main.names, **{column.name: column.name for column in unmapped}},
+    )
+    logged = {*logged, *(column.name for column in unmapped)}
     triggers: list[TableTriggers] = []
-    for source in sources:
+    for source in (owner if one is main else one for one in sources):
         columns = tuple(column for column in source.columns if source.names[column.name] in logged)
         if not source.columns or source is owner:
             triggers.append(_object_source(cls, watch, source, columns, decides=not source.columns))
@@ -567,22 +658,20 @@ def warnings_of(declared: Sequence[TableTriggers]) -> Iterable[str]:
                 f"row there is logged as a change of an object of {triggers.class_name} that does "
                 "not exist; add the foreign key, or make sure that there are no such rows"
             )
-        yield from _undecided_views(triggers, declared)
 
 
-def _undecided_views(triggers: TableTriggers, declared: Sequence[TableTriggers]) -> Iterable[str]:
+def _undecided_views(declared: Sequence[TableTriggers]) -> Iterable[str]:
     """Yield warnings for a view if rows are logged, and read back, that are not in the view."""
-    if not isinstance(triggers, ClassTriggers) or not triggers.decides:
-        return
-    for other in declared:
-        if (
-            isinstance(other, ClassTriggers)
-            and other.class_name == triggers.class_name
-            and other.insert_type is EventType.INSERT_FIELD_QUERY_BACK
-            and not other.decides
-        ):
-            yield (
-                f"{triggers.table.name} decides which rows are in {triggers.class_name}, but the "
-                f"style of its watch logs every row of {other.table.name}, even if it is not in "
-                "the view: use row_style = row_query_back"
-            )
+    of_classes = [one for one in declared if isinstance(one, ClassTriggers)]
+    for triggers in of_classes:
+        for other in of_classes:
+            if (
+                triggers.decides
+                and not other.decides
+                and other.insert_type is EventType.INSERT_FIELD_QUERY_BACK
+            ):
+                yield (
+                    f"{triggers.table.name} decides which rows are in {triggers.class_name}, but "
+                    f"the style of its watch logs every row of {other.table.name}, even if it is "
+                    "not in the view: use row_style = row_query_back"
+                )

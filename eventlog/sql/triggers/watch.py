@@ -45,6 +45,12 @@ class WatchedTable:
     """The logged attributes, None = all."""
     exclude: tuple[str, ...] = ()
     """The attributes to leave out."""
+    capture: tuple[str, ...] = ()
+    """The columns that are logged, and are in no document."""
+    membership: tuple[str, ...] = ()
+    """The columns, of a view or of its main base table, by which an object enters or leaves the
+    view.
+    """
     base: Mapping[str, Mapping[str, str]] | None = None
     """The base tables of a view: base table -> its columns -> the view's columns. A base table of
     another schema is named ``schema.table``.
@@ -64,7 +70,7 @@ class WatchedTable:
 def excluded_columns(
     database: Database, watch: WatchedTable, tables: Collection[str] | None = None
 ) -> Mapping[str, Collection[str]]:
-    """Return the columns that one watch leaves out, by table: the argument ``exclude`` of
+    """Return the columns that one watch does not log, by table: the argument ``exclude`` of
     ``build_catalog``.
 
     A column of a child table is listed under the child table's name. ``tables`` are the classes as
@@ -73,7 +79,7 @@ def excluded_columns(
     """
     present = {table.name: table for table in database.tables}
     table = match_name(watch.table, present)
-    if table is None or (watch.columns is None and not watch.exclude):
+    if table is None or not (watch.columns is not None or watch.exclude or watch.capture):
         return {}
     errors: list[TriggerError] = []
     names = attribute_names(database, present[table], tables)
@@ -89,12 +95,30 @@ def excluded_columns(
     if watch.columns is not None:
         kept = _named(watch, "columns", watch.columns, names, errors)
         gone |= set(names.values()) - kept - keys
+    captured = _named(watch, "capture", watch.capture, names, errors)
+    errors += (
+        TriggerError(
+            f"watch {watch.table}, capture: "
+            f"{column if owner == table else f'{owner}.{column}'!r} is not a column of {table} "
+            "beside its key; remove it from capture"
+        )
+        for owner, column in sorted(captured)
+        if owner != table or (owner, column) in keys
+    )
+    gone -= captured
     if errors:
         raise together(errors)
     excluded: defaultdict[str, set[str]] = defaultdict(set)
     for owner, column in gone:
         excluded[owner].add(column)
     return excluded
+
+
+def columns_named(table: Table, names: Iterable[str]) -> frozenset[str]:
+    """Return the columns of a table that have these names, exactly or without case."""
+    present = [column.name for column in table.columns]
+    found = (match_name(name, present) for name in names)
+    return frozenset(name for name in found if name is not None)
 
 
 def attribute_names(

@@ -26,7 +26,15 @@ from eventlog.config.publishing import publish_options
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.options import parse_options, same_fields
 from eventlog.core.rows.checks import CheckedRow
-from eventlog.core.rows.events import READS, CurrentRow, Decided, Decision, QueryBack, ids_of
+from eventlog.core.rows.events import (
+    READS,
+    CurrentRow,
+    Decided,
+    Decision,
+    QueryBack,
+    ids_of,
+    may_be_absent,
+)
 from eventlog.core.rows.fold import object_of
 from eventlog.core.values.typed_values import is_multi_valued
 from eventlog.errors import ConfigError, FormatError, NotExpressible, RowError, shown
@@ -260,7 +268,7 @@ def _counts_of(done: Sequence[_Done]) -> Counter[str]:
     for surviving, decision, current, op in done:
         rows = len(surviving)
         if decision is not None:
-            is_filtered = any(cls.condition for _, _, (cls, _), _, _, _ in surviving[:1])
+            is_filtered = bool(surviving) and may_be_absent(list(surviving))
             if is_filtered and op is None:
                 counts["rows_gone"] += rows
                 rows = 0

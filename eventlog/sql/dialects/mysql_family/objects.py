@@ -225,7 +225,7 @@ def values_statement(
 
     Names are quoted, and keys are bound.
     """
-    rows = source_of(cls, quote_identifier(cls.table.name), values, quote_identifier)
+    rows = source_of(cls, lambda one: quote_identifier(one.name), values, quote_identifier)
     row, source = "p", f"{rows} AS p"
     if child is not None:
         # The columns are compared by their collation, as the foreign key does. The text of the key

@@ -276,7 +276,6 @@ def values_statement(
 
     Names are quoted, and keys are bound.
     """
-    table = cls.table if child is None else child.table
     columns = (
         cls.key
         if child is None
@@ -291,7 +290,13 @@ def values_statement(
     wanted = ", ".join(
         _row([bound(column, f":k{n}_{i}") for i, column in enumerate(columns)]) for n in range(size)
     )
-    relation = source_of(cls, qualified(schema, table.name), values, quote_identifier)
+    table = cls.table if child is None else child.table
+    relation = source_of(
+        cls,
+        lambda one: qualified(schema, table.name if one is cls.table else one.name),
+        values,
+        quote_identifier,
+    )
     return f"SELECT {', '.join(texts)}\nFROM {relation} p\nWHERE {_row(compared)} IN ({wanted})"
 
 

@@ -104,8 +104,8 @@ class PostgresObjects(Dialect):
             ends=ends,
         )
 
-    def rows_of(self, schema: str | None, cls: ObjectClass) -> str:
-        return relation(schema, cls.table)
+    def relation(self, schema: str | None, table: Table) -> str:
+        return relation(schema, table)
 
     def behind(self, walk: Walk) -> str:
         refs = self.walk_key(walk)
@@ -342,7 +342,7 @@ def _key_join(schema: str | None, cls: ObjectClass, read: Sequence[Column] = ())
     ``read``.
     """
     conditions = " AND ".join(_is_key(column, i) for i, column in enumerate(cls.key))
-    source = source_of(cls, relation(schema, cls.table), read, quote_identifier)
+    source = source_of(cls, partial(relation, schema), read, quote_identifier)
     rows = f"{source} AS p"
     if not _is_indexed(cls):
         return f"JOIN {rows} ON {conditions}"

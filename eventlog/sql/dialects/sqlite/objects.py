@@ -254,13 +254,20 @@ def _statement(
     by_scan: bool = False,
 ) -> str:
     table = quote_identifier(cls.table.name)
-    source = source_of(cls, table, columns, quote_identifier)
+    # Without the keys SQLite would read the whole of a sub-select with a UNION.
+    places = ", ".join(f"k{i}" for i in range(len(cls.key)))
+    among = f"IN (SELECT {places} FROM k)"  # noqa: S608
+    source = source_of(
+        cls, lambda one: quote_identifier(one.name), columns, quote_identifier, among
+    )
     if by_scan:
         selected = ", ".join(["k.n", *(_selected("p", column) for column in columns)])
         is_key = " AND ".join(
             f"k.k{i} = {field('p', column)} COLLATE BINARY" for i, column in enumerate(cls.key)
         )
-        scanned = source_of(cls, f"{table} NOT INDEXED", columns, quote_identifier)
+        scanned = source_of(
+            cls, lambda one: f"{quote_identifier(one.name)} NOT INDEXED", columns, quote_identifier
+        )
         rows = f"{table} AS p NOT INDEXED" if source == table else f"{scanned} AS p"
         return f"{_keys(cls, number)}\nSELECT {selected}\nFROM {rows}\nCROSS JOIN k ON {is_key}"
     row, join = "p", ""
