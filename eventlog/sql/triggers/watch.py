@@ -100,7 +100,7 @@ def excluded_columns(
         TriggerError(
             f"watch {watch.table}, capture: "
             f"{column if owner == table else f'{owner}.{column}'!r} is not a column of {table} "
-            "beside its key; remove it from capture"
+            "outside its key; remove it from capture"
         )
         for owner, column in sorted(captured)
         if owner != table or (owner, column) in keys
