@@ -9,7 +9,7 @@ import random
 import sqlite3
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from eventlog.cli.context import changing_log
 from eventlog.config.load import load
 from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.exit_codes import ExitCode
+from eventlog.model import Answer, EventResult, Level
 from eventlog.publisher.declared.configured_classes import filters_of, read_catalog
 from eventlog.sql.log.accepted_filters import accept_filters
 from eventlog.sql.readers.consumers import resend_classes
@@ -622,21 +623,88 @@ def test_rows_that_are_requeued_leave_the_receiver_with_what_matches(
     assert rows(receiver) == matching(database)
 
 
-def test_verify_compares_what_matches(sqlite: str, tmp_path: Path) -> None:
-    config = configuration(sqlite, watch=[{"table": "orders", "exclude": ["line.item"]}])
+class Asking(Receiver):
+    """A receiver that asks for events later, for which ``is_later`` returns True."""
+
+    def __init__(self, is_later: Callable[[Event], bool]) -> None:
+        super().__init__()
+        self.is_later = is_later
+
+    def __call__(self, body: bytes, events: Sequence[Event]) -> Answer | None:  # type: ignore[override]
+        later = {event.event_id for event in events if self.is_later(event)}
+        super().__call__(body, [event for event in events if event.event_id not in later])
+        retry = EventResult(Level.RETRY, "later")
+        return Answer(dict.fromkeys(later, retry), EventResult(Level.SUCCESS))
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_a_receiver_that_stops_the_log_by_retry_has_what_matches(
+    with_consumers: str, style: str
+) -> None:
+    """With ``on_retry = stop`` an event waits, and its object enters or leaves meanwhile."""
+    config = configuration(with_consumers, style)
+    config["publisher"] |= {"on_retry": "stop", "batch_size": 3}
     install(load(config, {}))
     accept(config)
-    write(sqlite, random.Random(7), 60)
+    chance = random.Random(style)
+    receiver = Asking(lambda _: chance.random() < 0.2)
+    publisher = Publisher.from_config(config, sink=receiver, environ={})
+    for _ in range(3):
+        write(with_consumers, chance, 15)
+        for _ in range(200):
+            with suppress(ReceiverUnavailable):
+                publisher.run_once()
+            if not select(with_consumers, "SELECT 1 FROM eventlog WHERE status = 'N'"):
+                break
+            if chance.random() < 0.1:
+                write(with_consumers, chance, 1)
+        assert rows(receiver) == matching(with_consumers)
+
+
+def test_an_object_whose_event_is_skipped_comes_whole_when_it_changes_again(
+    with_consumers: str, tmp_path: Path, run: Run
+) -> None:
+    config = configuration(with_consumers)
+    config["publisher"] |= {"retry_initial": 0.01, "retry_max": 0.01}
+    install(load(config, {}))
+    accept(config)
+    receiver = Asking(lambda event: event.association.startswith("id=1,"))
+    publisher = Publisher.from_config(config, sink=receiver, environ={})
+    change(
+        with_consumers,
+        "INSERT INTO orders VALUES (1, 'a', 'open', 1)",
+        "INSERT INTO orders VALUES (2, 'a', 'open', 1)",
+    )
+    with pytest.raises(ReceiverUnavailable, match="1 object left"):
+        publisher.run_once()
+    assert list(receiver.objects) == [2]
+    waiting = f"{select(with_consumers, 'SELECT MIN(record_id) FROM eventlog')[0][0]}"
+    code, _, error = run("--database-url", with_consumers, "skip", waiting, "--reason", "no need")
+    assert code == 0, error
+    receiver.is_later = lambda _: False
+    change(with_consumers, "UPDATE orders SET amount = 2 WHERE id = 1")
+    publisher.run_once()
+    assert rows(receiver) == matching(with_consumers)
+    assert len(receiver.objects) == 2
+
+
+def test_verify_compares_what_matches(with_consumers: str, tmp_path: Path) -> None:
+    config = configuration(with_consumers, watch=[{"table": "orders", "exclude": ["line.item"]}])
+    install(load(config, {}))
+    accept(config)
+    write(with_consumers, random.Random(7), 60)
     Receiver().run(config)
     target = f"sqlite:///{tmp_path / 'copy.db'}"
     change(target, TABLES[0])
-    for key, tenant, state, amount, _ in matching(sqlite):
+    for key, tenant, state, amount, _ in matching(with_consumers):
         change(
             target, f"INSERT INTO orders VALUES ({key}, '{tenant}', '{state}', {amount or 'NULL'})"
         )
     options = VerifyOptions(wait=0)
     assert verify(config, target, options=options, environ={}).differences == []
-    (outside, *_) = select(sqlite, "SELECT id FROM orders WHERE tenant = 'b' OR state = 'draft'")
+    (outside, *_) = select(
+        with_consumers, "SELECT id FROM orders WHERE tenant = 'b' OR state = 'draft'"
+    )
     change(target, f"INSERT INTO orders VALUES ({outside[0]}, 'b', 'open', 1)")
     (found,) = verify(config, target, options=options, environ={}).differences
     assert (found.kind.value, found.key) == ("surplus", f"id={outside[0]}")

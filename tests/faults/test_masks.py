@@ -21,7 +21,7 @@ import verified
 from publishers import install
 from shared import execute, in_ci, url_of
 
-from eventlog import Event, Publisher
+from eventlog import Event, Publisher, convert
 from eventlog.cli import run
 from eventlog.cli.context import reading
 from eventlog.config.load import load
@@ -342,6 +342,24 @@ def source(logged: sa.Engine) -> Iterator[sa.Engine]:
     install(load(configuration(url_of(logged)), {}))
     verified.run(logged, *CHANGES)
     return logged
+
+
+@pytest.mark.parametrize("target", ["cloudevents", "xds"])
+def test_a_conversion_keeps_the_masks_of_what_a_receiver_got(
+    database: str, tmp_path: Path, target: str
+) -> None:
+    config = configuration(database, format={"type": "debezium", "mask_secret": SECRET})
+    config["watch"][0]["exclude"] = ["phone.number"]
+    config["mask"] = [one for one in MASKS if one["table"] == "customer"]
+    install(load(config, {}))
+    change(database, CHANGES[0])
+    bodies, _ = sent(config)
+    got, made = tmp_path / "got.json", tmp_path / "made"
+    got.write_text("".join(bodies))
+    convert("debezium", target, got, made, {"reader": {"keys": {"customer": ["id"]}}})
+    text = made.read_text()
+    assert shows(text) == []
+    assert hashed("ann@example.org") in text
 
 
 def test_verify_masks_the_source(source: sa.Engine, database: str) -> None:

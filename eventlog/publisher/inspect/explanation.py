@@ -667,8 +667,10 @@ def _members(built: _Built, *, are_known: bool) -> Iterable[Member]:
 
 
 def _why_gone(event: Outgoing) -> str:
-    is_filtered = event.object_id is not None and event.object_id[0].condition is not None
-    if is_filtered:
+    cls = None if event.object_id is None else event.object_id[0]
+    if cls is not None and cls.main_table is not None and cls.condition is None:
+        return "no effect: the object does not exist, or is not in the view"
+    if cls is not None and cls.condition is not None:
         return "no effect: the object does not exist, or does not match the [[filter]]"
     return "no effect: the object no longer exists"
 

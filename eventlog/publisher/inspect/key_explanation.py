@@ -13,7 +13,7 @@ from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, ObjectId
 from eventlog.core.options import names_hint
 from eventlog.core.ranges import to_ranges
-from eventlog.core.rows.events import exists_for_reader
+from eventlog.core.rows.events import LEFT_VIEW, exists_for_reader
 from eventlog.errors import ConfigError, EventlogError, RowError, number_of
 from eventlog.model import LogRow, Status, queue_rows
 from eventlog.publisher.context.context import Context, Counters, unavailable_in_words
@@ -191,6 +191,8 @@ def _without_row(
     there = read_for_reader(db, context.catalog.schema, cls, [key], ()).get(key)
     if there is None:
         yield "the table has no such object now"
+    elif there is LEFT_VIEW:
+        yield "the object is not in the view now; its base table has it"
     elif not exists_for_reader(there):
         yield "the object does not match the [[filter]] of its class, or its condition fails"
     try:
