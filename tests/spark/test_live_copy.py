@@ -86,10 +86,10 @@ def installed(database: sa.Engine, directory: Path, row_style: str = "field") ->
     return file
 
 
-def source_rows(database: sa.Engine) -> list[dict[str, Any]]:
+def source_rows(database: sa.Engine, where: str = "true") -> list[dict[str, Any]]:
     with database.connect() as connection:
         connection.exec_driver_sql("SET TIME ZONE 'UTC'")
-        rows = connection.exec_driver_sql("SELECT * FROM acct").mappings()
+        rows = connection.exec_driver_sql(f"SELECT * FROM acct WHERE {where}").mappings()
         return comparable_rows(rows)
 
 
@@ -158,6 +158,41 @@ def test_the_copy_begins_with_the_table_and_follows_all_that_happens_to_it(
     follow(spark, config, tmp_path)
     assert_equal(database, tmp_path)
     # Each commit names the rows of the log that the copy holds, so that it can be verified.
+    assert verify(config, "acct", delta(tmp_path / "acct")).result == "equal"
+
+
+def test_a_copy_with_a_filter_has_what_matches_while_its_query_runs(
+    spark: SparkSession, database: sa.Engine, tmp_path: Path
+) -> None:
+    where = "pay < 10 AND owner <> 'hidden'"
+    run(database, INSERT.format(first=1, last=60))
+    config = installed(database, tmp_path)
+    with config.open("a") as file:
+        file.write(f'[[filter]]\ntable = "acct"\nwhere = "{where}"\n')
+    query = live_copy(
+        spark, config, "acct", delta(tmp_path / "acct"), checkpoint=tmp_path / "checkpoint"
+    )
+
+    def is_as_selected() -> bool:
+        table = DeltaTable(tmp_path / "acct")
+        matching = source_rows(database, where)
+        return comparable_rows(table.to_pyarrow_table().to_pylist()) == matching
+
+    try:
+        wait_until(lambda: (tmp_path / "acct" / "_delta_log").exists() and is_as_selected())
+        for statement in (
+            "UPDATE acct SET pay = 100 WHERE no BETWEEN 1 AND 9",
+            "UPDATE acct SET owner = 'hidden' WHERE no = 10",
+            "UPDATE acct SET pay = 1, owner = 'back' WHERE no IN (2, 10, 50)",
+            "DELETE FROM acct WHERE no IN (11, 55)",
+            "UPDATE acct SET no = 1002, owner = 'moved' WHERE no = 2",
+            INSERT.format(first=100, last=101),
+        ):
+            run(database, statement)
+            wait_until(is_as_selected)
+    finally:
+        query.stop()
+    follow(spark, config, tmp_path)
     assert verify(config, "acct", delta(tmp_path / "acct")).result == "equal"
 
 

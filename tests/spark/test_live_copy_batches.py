@@ -201,6 +201,18 @@ def test_an_insert_that_comes_in_two_batches_loses_no_column(
     assert held_by(copy) == {1: {A: "x", PAY: Decimal(2)}}
 
 
+def test_a_batch_of_deletes_of_what_the_copy_lacks_is_recorded(
+    make: Callable[[Path], Any], tmp_path: Path
+) -> None:
+    """A filter makes such batches, and verify needs the rows that the copy has."""
+    source, copy = Source({}), make(tmp_path)
+    put_batch(source, copy, "query", 0, lambda: batch_of([]))
+    put_batch(source, copy, "query", 1, lambda: batch_of([row_of(1, "delete", 7, None)]))
+    stored = copy.number_done("query", source.content)
+    assert stored is not None
+    assert stored.number == 1
+
+
 def test_a_row_that_was_read_back_is_taken_as_a_whole(
     make: Callable[[Path], Any], tmp_path: Path
 ) -> None:

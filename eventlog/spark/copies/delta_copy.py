@@ -159,6 +159,9 @@ class DeltaCopy:
         table = self._with_columns(columns.schema, stored.after(columns))
         if not source.rows.num_rows:
             return  # the batch has no changes of this class, also when it is repeated
+        from deltalake import write_deltalake
+
+        before, properties = table.version(), _numbered(batch, newest, source.nulled)
         names = [_quoted(column) for column in columns.types.names]
         sets = {_quoted(column): _quoted(flag) for column, flag in source.sets.items()}
         is_gone = f"s.{_quoted(source.is_gone)}"
@@ -168,7 +171,7 @@ class DeltaCopy:
                 " AND ".join(f"t.{column} = s.{column}" for column in map(_quoted, columns.key)),
                 source_alias="s",
                 target_alias="t",
-                commit_properties=_numbered(batch, newest, source.nulled),
+                commit_properties=properties,
             )
             .when_matched_delete(is_gone)
             .when_matched_update(
@@ -180,6 +183,11 @@ class DeltaCopy:
             .when_not_matched_insert({column: f"s.{column}" for column in names}, f"NOT {is_gone}")
             .execute()
         )
+        if table.version() == before:
+            # A merge that changes no row, such as deletes of objects that a filter leaves out,
+            # makes no commit: this one names the rows of the log that the copy has.
+            nothing = pa.RecordBatchReader.from_batches(columns.schema, [])
+            write_deltalake(table, nothing, mode="append", commit_properties=properties)
 
     def append(
         self,
