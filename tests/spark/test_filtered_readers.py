@@ -27,7 +27,7 @@ from stream_engine import Engine, reader_of, rows_of
 
 from eventlog.cli.context import changing_log
 from eventlog.config.load import Config, load
-from eventlog.config.settings import FilterSettings
+from eventlog.config.settings import FilterSettings, WatchSettings
 from eventlog.errors import ConfigError
 from eventlog.publisher.declared.configured_classes import filters_of
 from eventlog.spark.changes.change_log import close_cached_connection
@@ -152,3 +152,32 @@ def test_objects_of_a_view_exist_by_its_columns(log_alone: sa.Engine) -> None:
     there, absent = range(2, 101, 2), range(1, 101, 2)
     assert kinds["<modify"] | kinds.get("<add", set()) <= set(there)
     assert kinds["<delete"] <= set(absent)
+
+
+def test_a_job_and_the_publisher_delete_what_is_not_in_a_view(
+    log: sa.Engine, tmp_path: Path
+) -> None:
+    """A third of the employees has left the view, and a few have no row any more."""
+    with log.begin() as conn:
+        conn.exec_driver_sql(
+            f"CREATE OR REPLACE VIEW {SCHEMA}.view_emp AS SELECT empno AS pk_empno, fname AS "
+            f"sv_fname, phone AS mv_phone FROM {SCHEMA}.emp WHERE empno %% 3 <> 0"
+        )
+    base = {"emp": {"empno": "pk_empno", "fname": "sv_fname", "phone": "mv_phone"}}
+    watches = (
+        WatchSettings(view="view_emp", base=base, membership=("fname",)),
+        WatchSettings(table="usr"),
+        WatchSettings(table="grp"),
+    )
+    config = replace(config_of(log), watches=watches)
+    log_rows(log, random_rows(1_500, seed=9))
+    copy(config, tmp_path / "out", partition_rows=400)
+    sent = publish(config)
+    assert list(events_of(documents_of(tmp_path / "out"))) == sent
+    kinds: dict[str, set[int]] = {}
+    for event in sent:
+        if 'class-name="view_emp"' in event:
+            key = int(event.partition("pk_empno=")[2].partition(",")[0])
+            kinds.setdefault(event.partition(" ")[0], set()).add(key)
+    assert kinds["<delete"] == {key for key in kinds["<delete"] if key % 3 == 0 and 0 < key <= 100}
+    assert all(key % 3 and key <= 100 for key in kinds["<modify"])
