@@ -38,7 +38,8 @@ from eventlog.core.ranges import RecordSet
 from eventlog.model import Answer, Document
 from eventlog.publisher.context.context import Context, Counters
 from eventlog.publisher.declared.opening import open_context
-from eventlog.publisher.send.cycle import recover, run_cycle
+from eventlog.publisher.send.cycle import run_cycle
+from eventlog.publisher.send.log_feed import recover
 from eventlog.publisher.send.session import PublisherSession, PublisherState
 from eventlog.sql.readers.consumers import read_consumer, write_done
 

@@ -37,7 +37,8 @@ from eventlog.config.load import load
 from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.context.context import Context, Counters
 from eventlog.publisher.declared.opening import open_context
-from eventlog.publisher.send.cycle import recover, run_cycle
+from eventlog.publisher.send.cycle import run_cycle
+from eventlog.publisher.send.log_feed import recover
 from eventlog.publisher.send.session import PublisherSession, PublisherState
 
 _ROWS = (10_000, 100_000)

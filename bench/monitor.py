@@ -42,7 +42,7 @@ from eventlog.publisher.monitor import monitoring
 from eventlog.publisher.monitor.activity import Activity
 from eventlog.publisher.run import daemon
 from eventlog.publisher.run.liveness import LivenessClock, liveness_of
-from eventlog.publisher.send.cycle import recover
+from eventlog.publisher.send.log_feed import recover
 from eventlog.publisher.send.session import PublisherSession
 from eventlog.sql.dialects.postgresql.log import PostgresLog
 

@@ -33,7 +33,8 @@ from eventlog.config.load import load
 from eventlog.model import Answer, Document
 from eventlog.publisher.context.context import Counters
 from eventlog.publisher.declared.opening import open_context
-from eventlog.publisher.send.cycle import recover, run_cycle
+from eventlog.publisher.send.cycle import run_cycle
+from eventlog.publisher.send.log_feed import recover
 from eventlog.publisher.send.session import PublisherSession
 
 _WRITERS = 4

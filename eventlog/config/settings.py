@@ -186,8 +186,8 @@ class PublisherSettings:
     max_attempts: int = option(
         0,
         integer(0, MANY),
-        "attempts to send such an event alone before its rows get E, if another document was "
-        "answered meanwhile, otherwise more; 0 = it stays parked until it is answered",
+        "attempts to send such an event alone before its rows get E; while no other document is "
+        "answered, no attempt counts; 0 = it stays parked until it is answered",
     )
     concurrency: int = option(1, integer(1, 64), "documents that are sent at the same time")
     delivery_rows: int = option(10000, integer(1, MANY), "maximum log rows of a delivery")

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from eventlog.core.rows.events import Outgoing
 from eventlog.model import ALL, Answer
 from eventlog.publisher.publisher import Publisher
-from eventlog.publisher.send import marks
+from eventlog.publisher.send.log_feed import LogFeed
+from eventlog.publisher.send.policy import Document
 from eventlog.sql.readers import followed_set
 
 
@@ -36,14 +36,14 @@ def told(event: Outgoing) -> list[Any]:
 
 
 def tell(out: IO[str]) -> None:
-    original = marks.DeliveryProgress.send
+    original = LogFeed.send
 
-    def send(line: marks.DeliveryProgress, document_no: int, events: Sequence[Outgoing]) -> Answer:
-        out.writelines(json.dumps(told(event)) + "\n" for event in events)
+    def send(feed: LogFeed, document: Document[Outgoing]) -> Answer:
+        out.writelines(json.dumps(told(event)) + "\n" for event in document.events)
         out.flush()
-        return original(line, document_no, events)
+        return original(feed, document)
 
-    marks.DeliveryProgress.send = send  # type: ignore[method-assign]
+    LogFeed.send = send  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from eventlog.config.load import Config, load
 from eventlog.publisher.context.context import Counters
 from eventlog.publisher.declared.configured_sink import open_sink
 from eventlog.publisher.run.waiting import StopRequest
+from eventlog.publisher.send import serving
 from eventlog.publisher.sinks import files
 from eventlog.publisher.stream import (
     dispatch_queue,
@@ -32,6 +33,7 @@ from eventlog.publisher.stream import (
     linter,
     position,
     qlik_messages,
+    source_feed,
     stream_files,
     topics,
 )
@@ -50,8 +52,8 @@ __all__ = [
 def publish(config: Config, steps: Steps) -> None:
     steps.around(follow.Run, "__init__", after="the delivery number is saved")
     steps.around(
-        follow,
-        "deliver",
+        serving.Sender,
+        "serve",
         before="before a document is sent",
         after="after a document is answered",
     )
@@ -63,7 +65,7 @@ def publish(config: Config, steps: Steps) -> None:
     )
     steps.around(files, "sync_path", after="the documents are there")
     steps.around(
-        follow.Run,
+        source_feed.SourceFeed,
         "save",
         before="before the position is saved",
         after="after the position is saved",

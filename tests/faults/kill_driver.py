@@ -25,7 +25,7 @@ from eventlog.publisher.declared.configured_sink import open_sink
 from eventlog.publisher.declared.opening import open_context, open_to_publish
 from eventlog.publisher.ledger import ledger
 from eventlog.publisher.run import daemon
-from eventlog.publisher.send import cycle, marks, sending
+from eventlog.publisher.send import cycle, log_feed, serving
 from eventlog.publisher.sinks import files, objects
 from eventlog.sql.dialects.postgresql.log import PostgresLog
 
@@ -69,9 +69,11 @@ def publish(config: Config, steps: Steps) -> None:
     steps.around(os, "link", after="the directory is owned")
     steps.around(cycle, "read_window", after="the window is read")
     steps.around(ledger, "record_delivery", after="the entry is written")
-    steps.around(cycle, "deliver", before="the entry is committed", after="the delivery has ended")
     steps.around(
-        sending,
+        serving.Sender, "serve", before="the entry is committed", after="the delivery has ended"
+    )
+    steps.around(
+        serving,
         "send_document",
         before="before a document is sent",
         after="after a document is sent",
@@ -91,12 +93,12 @@ def publish(config: Config, steps: Steps) -> None:
         after="after the state is put",
     )
     steps.around(
-        marks, "replace_content", before="rows are marked", after="a part of the entry is struck"
+        log_feed, "replace_content", before="rows are marked", after="a part of the entry is struck"
     )
     steps.around(PostgresLog, "end_delivery", before="rows are marked", after="the entry is struck")
     steps.around(ledger, "delete_entry", before="rows are marked", after="the entry is struck")
     steps.around(
-        marks.DeliveryProgress, "write", before="before the marks", after="the marks are committed"
+        log_feed.LogFeed, "save", before="before the marks", after="the marks are committed"
     )
     with open_to_publish(config, Counters()) as context:
         daemon.publish_once(context, open_sink(config, sys.stdout))

@@ -57,7 +57,8 @@ from eventlog.publisher.run import daemon
 from eventlog.publisher.run.daemon import publish_once
 from eventlog.publisher.run.liveness import liveness_of
 from eventlog.publisher.run.waiting import StopRequest
-from eventlog.publisher.send.cycle import dry_run, recover, run_cycle
+from eventlog.publisher.send.cycle import dry_run, run_cycle
+from eventlog.publisher.send.log_feed import recover
 from eventlog.publisher.send.session import PublisherSession
 from eventlog.publisher.sinks import Document
 from eventlog.sql import migrations
@@ -1435,7 +1436,7 @@ def test_an_object_that_the_receiver_fails_for_does_not_hold_a_snapshot(
         with opened(config, **no_wait) as context:
             state = recover(context)
             for _ in range(3):
-                state.parking.rests_until = 0.0
+                state.outbox.rests_until = 0.0
                 run_cycle(PublisherSession(context, state, Collecting(fail)))
         has_others = sum(one.startswith("snapshot.") for one in arrived) == 23
         if has_others and (not max_attempts or fetch(log, refusals)):

@@ -29,7 +29,8 @@ from eventlog.publisher.context.context import Counters
 from eventlog.publisher.declared.configured_sink import open_sink
 from eventlog.publisher.declared.opening import open_context
 from eventlog.publisher.run.daemon import publish_once
-from eventlog.publisher.send.cycle import recover, run_cycle
+from eventlog.publisher.send.cycle import run_cycle
+from eventlog.publisher.send.log_feed import recover
 from eventlog.publisher.send.session import PublisherSession
 
 SCHEMA = (

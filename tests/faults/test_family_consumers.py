@@ -15,7 +15,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -37,8 +37,9 @@ from eventlog.model import Answer
 from eventlog.publisher.declared.opening import find_log
 from eventlog.publisher.ledger.ledger import StatusLedger
 from eventlog.publisher.run.daemon import publish_once
-from eventlog.publisher.send.cycle import recover, run_cycle
-from eventlog.publisher.send.marks import DeliveryProgress
+from eventlog.publisher.send.cycle import run_cycle
+from eventlog.publisher.send.log_feed import LogFeed, recover
+from eventlog.publisher.send.policy import Document
 from eventlog.publisher.send.session import PublisherSession
 from eventlog.sql.connect.connection import connect
 from eventlog.sql.dialects.mysql_family.log import MySQLFamilyLog
@@ -186,13 +187,13 @@ def test_consumers_that_begin_at_latest_while_the_log_is_changed_get_each_row_th
     number: int,
 ) -> None:
     sent: list[int] = []
-    send = DeliveryProgress.send
+    send = LogFeed.send
 
-    def recorded(entry: DeliveryProgress, number: int, events: Sequence[Outgoing]) -> Answer:
-        sent.extend(record_id for event in events for record_id in event.ids)
-        return send(entry, number, events)
+    def recorded(feed: LogFeed, document: Document[Outgoing]) -> Answer:
+        sent.extend(record_id for event in document.events for record_id in event.ids)
+        return send(feed, document)
 
-    monkeypatch.setattr(DeliveryProgress, "send", recorded)
+    monkeypatch.setattr(LogFeed, "send", recorded)
     config = consumer(log, tmp_path)
     writers = Writers(family_server, number, seed=9, rest=0.03)  # at times no writer is open
     begun: dict[str, set[int]] = {}

@@ -19,7 +19,8 @@ from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.context.context import Context
 from eventlog.publisher.ledger import ledger
 from eventlog.publisher.ledger.ledger import StatusLedger
-from eventlog.publisher.send.cycle import recover, run_cycle
+from eventlog.publisher.send.cycle import run_cycle
+from eventlog.publisher.send.log_feed import recover
 from eventlog.publisher.send.session import PublisherSession, PublisherState
 from eventlog.sql.readers.followed_set import FollowedSet
 
@@ -138,7 +139,7 @@ def test_neither_a_poll_nor_an_event_costs_more_the_longer_the_snapshot_is_held(
             execute(log, MANY.format(rows, "us" if beside == LEFT else "them"), FLUSH)
             drain(context, state, sink)
             found.append((events(log, context, state, sink), polls(context, state, sink)))
-        assert len(state.parking) == (beside in (PARKED, ANALYZED))
+        assert len(state.parked_objects()) == (beside in (PARKED, ANALYZED))
     (events_before, polls_before), (events_after, polls_after) = found
     # The writer's own blocks are among those of an event.
     assert (events_after < 60, polls_after < 10) == (True, True), found

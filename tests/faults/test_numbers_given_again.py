@@ -20,7 +20,8 @@ from eventlog.publisher.context import used_ids as published
 from eventlog.publisher.context.context import Counters, Used
 from eventlog.publisher.declared.opening import open_context
 from eventlog.publisher.run.daemon import publish_once
-from eventlog.publisher.send.cycle import recover, run_cycle
+from eventlog.publisher.send.cycle import run_cycle
+from eventlog.publisher.send.log_feed import recover
 from eventlog.publisher.send.session import PublisherSession
 
 

@@ -16,7 +16,8 @@ from eventlog.publisher.context.context import Counters
 from eventlog.publisher.declared.opening import open_context, open_unlocked
 from eventlog.publisher.inspect.explanation import explain
 from eventlog.publisher.run.daemon import publish_once
-from eventlog.publisher.send.cycle import dry_run, recover, run_cycle
+from eventlog.publisher.send.cycle import dry_run, run_cycle
+from eventlog.publisher.send.log_feed import recover
 from eventlog.publisher.send.session import PublisherSession
 
 WRITTEN = """INSERT INTO eventlog (event_type, event_time, perpetrator, table_name, table_key, column_name, new_value)

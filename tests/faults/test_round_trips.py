@@ -16,7 +16,8 @@ from shared import Run, execute, fetch, met, statuses, url_of
 from eventlog.model import Answer, EventResult, Level
 from eventlog.publisher.context.context import Context
 from eventlog.publisher.run.waiting import Idle
-from eventlog.publisher.send.cycle import recover, run_cycle
+from eventlog.publisher.send.cycle import run_cycle
+from eventlog.publisher.send.log_feed import recover
 from eventlog.publisher.send.session import PublisherSession
 from eventlog.sql.dialects.postgresql.session import WAKE
 from eventlog.sql.port.sql_files import OF_LOG

@@ -24,7 +24,8 @@ from eventlog.publisher.feeds import queue
 from eventlog.publisher.ledger.ledger import QueueScan
 from eventlog.publisher.run import daemon
 from eventlog.publisher.send import cycle
-from eventlog.publisher.send.cycle import recover, run_cycle
+from eventlog.publisher.send.cycle import run_cycle
+from eventlog.publisher.send.log_feed import recover
 from eventlog.publisher.send.session import PublisherSession
 
 OTHERS = "UPDATE usr SET num = 1 WHERE id BETWEEN {} AND {}"

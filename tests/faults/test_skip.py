@@ -13,7 +13,8 @@ from shared import Run, execute, fetch, url_of
 
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Document, EventResult, Level
-from eventlog.publisher.send.cycle import recover, run_cycle
+from eventlog.publisher.send.cycle import run_cycle
+from eventlog.publisher.send.log_feed import recover
 from eventlog.publisher.send.session import PublisherSession
 from eventlog.sql import migrations
 
@@ -63,14 +64,14 @@ def test_a_parked_event_is_given_up_by_hand_and_later_ones_of_its_object_go_on(
         state = recover(context)
         for _ in range(10):
             run_cycle(PublisherSession(context, state, sink))
-        assert [one.event_id for one in state.parking.values()] == ["2"]
+        assert [one.event_id for one in state.parked_objects()] == ["2"]
         if consumer is None:
             assert "answers 500" in command("status")[1]
             # The publisher runs meanwhile.
             code, out, _ = command("skip", "2", "--reason", "the mailbox is gone")
             assert (code, out) == (0, "event 2 is given up: 1 row set to E\n")
             run_cycle(PublisherSession(context, state, sink))
-            assert not state.parking
+            assert not state.parked_objects()
     if consumer is not None:
         code, out, _ = command(
             "skip", "2", "--reason", "the mailbox is gone", *of_consumer, "--json"

@@ -19,6 +19,7 @@ SMALLEST = {
     "debezium": "--events 200",
     "drain": "--rows 2000 --rounds 1",
     "gbase": "--rows 500 --rounds 1",
+    "http_sink": "--rows 400 --rounds 1",
     "horizon": "--rows 100 200 --times 5 --leaves 2",
     "kafka": "--rows 500 --rounds 1",
     "latency": "--changes 40 --rounds 1 --seconds 1 --sessions 2",

@@ -70,6 +70,8 @@ class AtSending:
         if (process := self._process()) is None:
             return
         self._restored[process] = self._world.stats["restored"]
+        # What could not be written is lost, as by a kill.
+        self._numbered.pop(process, None)
         if process.start.get("once"):  # which tries each event, due or not
             return
         whose = f"= '{consumer}'" if consumer else "IS NULL"

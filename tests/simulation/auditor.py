@@ -546,6 +546,12 @@ class Auditor:
             and self._answered.get((whose, event_id), Level.RETRY) is Level.RETRY
         ]
 
+    def rows_of(self, consumer: str, event_id: str) -> tuple[int, ...]:
+        """Return the rows of an event that was sent under this event-id or an earlier one."""
+        meaning = _meaning(event_id)
+        names = [event_id, meaning, *(f"{meaning}.{one}" for one in range(2, _sending(event_id)))]
+        return next(rows for name in names if (rows := self._rows.get((consumer, name))))
+
     def own_changes(self, objects: Iterable[tuple[str, str]]) -> None:
         """Note objects that the publisher's own user has changed: nobody has to get these
         changes.
@@ -628,6 +634,14 @@ class Auditor:
         self._outdated.clear()
         there = self._world.application.objects()
         self.unsure = {key for key in self.unsure if key not in there}
+
+    def unknown_objects(self, objects: Iterable[Key]) -> set[Key]:
+        """Return those of the objects that are gone, and of which the log has no row."""
+        known = set(self._world.application.objects()) | {
+            (class_of(table), key)
+            for table, key in self._ask("SELECT DISTINCT table_name, table_key FROM eventlog")
+        }
+        return set(objects) - known
 
     def refusals_end(self, receiver: str, stale: Sequence[Mapping[str, Any]]) -> None:
         """Note that all that a receiver refused was asked for again: from now on it may differ only

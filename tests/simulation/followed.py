@@ -33,6 +33,7 @@ from eventlog.core.catalog import table_of_types
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Change, ChangeOp, Event, EventResult, Level, Operation
 from eventlog.publisher.publisher import Publisher
+from eventlog.publisher.send import serving
 from eventlog.publisher.stream import (
     Backlog,
     Described,
@@ -46,6 +47,7 @@ from eventlog.publisher.stream import (
     follow,
 )
 from eventlog.publisher.stream.output import StreamOutput
+from eventlog.publisher.stream.source_feed import SourceFeed
 
 if TYPE_CHECKING:
     from world import World
@@ -364,23 +366,30 @@ class Followed:
     def installed(self) -> Iterator[None]:
         """Have the source of this world be a kind of source while the block runs."""
         place = f"{ChangesSource.__module__}:{ChangesSource.__name__}"
-        send, settle = follow.Run.send, follow.Run.settle
-        save, restore = follow.Run.save, follow.Run.restore
+        send, settled, save = SourceFeed.send, SourceFeed.settled, SourceFeed.save
+        settle, restore = serving.Sender.settle, follow.Run.restore
         at_sending = self._world.auditor.at_sending
+        of_process: dict[Any, Any] = {}
 
-        def sent(run: Any, document_no: int, events: Any) -> Any:
-            self._refuse_skipped(event.sent_id for event in events)
-            with at_sending.sends_of_source(run.delivery_no, document_no, events):
-                return send(run, document_no, events)
+        def sent(feed: Any, document: Any) -> Any:
+            self._refuse_skipped(event.sent_id for event in document.events)
+            numbers = feed.saved.delivery_no, document.number
+            with at_sending.sends_of_source(*numbers, document.events):
+                return send(feed, document)
 
-        def settled(run: Any, document_no: int, events: Any, judged: Any) -> Any:
-            if judged.answered:
-                names = [event.sent_id for event in events]
-                at_sending.is_answered(NAME, run.delivery_no, document_no, names)
-            return settle(run, document_no, events, judged)
+        def settling(sender: Any, document: Any, outcome: Any) -> None:
+            of_process[self.scheduler.current] = document
+            settle(sender, document, outcome)
 
-        def saved(run: Any) -> None:
-            save(run)
+        def is_settled(feed: Any, outcome: Any) -> None:
+            document = of_process[self.scheduler.current]
+            if outcome.judged is not None and outcome.judged.answered:
+                names = [event.sent_id for event in document.events]
+                at_sending.is_answered(NAME, feed.saved.delivery_no, document.number, names)
+            settled(feed, outcome)
+
+        def saved(feed: Any) -> None:
+            save(feed)
             at_sending.is_recorded()
 
         def restored(run: Any) -> None:
@@ -404,9 +413,10 @@ class Followed:
         with (
             patch.dict(registry.BUILT_IN[registry.SOURCES], {TYPE: place}),
             patch.object(ChangesSource, "followed", self),
-            patch.object(follow.Run, "send", sent),
-            patch.object(follow.Run, "settle", settled),
-            patch.object(follow.Run, "save", saved),
+            patch.object(SourceFeed, "send", sent),
+            patch.object(SourceFeed, "settled", is_settled),
+            patch.object(SourceFeed, "save", saved),
+            patch.object(serving.Sender, "settle", settling),
             patch.object(follow.Run, "restore", restored),
             patch.object(StreamOutput, "document", document),
         ):

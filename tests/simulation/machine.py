@@ -20,6 +20,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
+from weakref import WeakKeyDictionary
 
 from ranges import WithRanges
 from scheduler import BEGIN, Killed, Scheduler
@@ -29,13 +30,14 @@ from sqlalchemy.util import LRUCache
 from eventlog.cli.install.runs import triggers
 from eventlog.core import clock
 from eventlog.errors import ReceiverUnavailable
-from eventlog.model import Answer, EventResult
+from eventlog.model import Answer, EventResult, Level
 from eventlog.publisher import publisher
 from eventlog.publisher.context.observer import Observer
 from eventlog.publisher.declared import opening, trigger_plan
 from eventlog.publisher.ledger import ledger
 from eventlog.publisher.run import daemon
-from eventlog.publisher.send import cycle, marks, snapshot_chunks
+from eventlog.publisher.send import cycle, log_feed, marks, policy, serving, snapshot_chunks
+from eventlog.publisher.send.outbox import Outbox
 from eventlog.publisher.sinks import files as files_sink
 from eventlog.publisher.sinks import objects as objects_sink
 from eventlog.publisher.sinks.python import CallableSink
@@ -488,18 +490,17 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
     """Put the machine of a world under the product while the block runs. ``bounds`` are sizes in
     the product, by the names of ``_BOUNDS``, that are to be others."""
     random.seed(seed)
-    told_options, told_send = opening.publisher_options, marks.DeliveryProgress.send
-    add_outcomes, answer_idle = marks.Marks.add_outcomes, marks.DeliveryProgress.answer_idle
-    told_rebuilt, told_record = marks.DeliveryProgress.rebuilt, cycle.record_new
-    told_put_back, told_build, told_cut = (
-        cycle.put_back,
-        cycle.build_recorded,
-        marks.DeliveryProgress.cut,
-    )
-    told_invalid = marks.Marks.add_invalid
-    told_recover, told_save = daemon.recover, marks.DeliveryProgress.save
+    told_options, told_send = opening.publisher_options, log_feed.LogFeed.send
+    add_outcomes, told_rebuilt = marks.Marks.add_outcomes, Outbox.rebuilt
+    told_rebuild, told_record = log_feed.rebuild, cycle.record_new
+    told_put_back, told_build = log_feed.LogFeed.put_back, log_feed.build_recorded
+    told_invalid, told_halves = marks.Marks.add_invalid, policy.halves
+    told_recover, told_save = daemon.recover, log_feed.LogFeed.save
+    told_settle_and_save = serving.Sender.settle
+    contexts: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+    renamed: dict[Any, list[Any]] = {}
     auditor, at_sending = world.auditor, world.auditor.at_sending
-    told_settle, reported_liveness = marks.DeliveryProgress.settle, publisher.reported_liveness
+    told_settle, reported_liveness = Outbox.settle, publisher.reported_liveness
 
     def observed(config: Any) -> Any:
         task = world.scheduler.current
@@ -513,31 +514,28 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         task = world.scheduler.current
         return told if task is None else replace(told, **task.process.start.get("bounds", {}))
 
-    def send(progress: Any, document_no: int, events: Any) -> Any:
+    def send(feed: Any, document: Any) -> Any:
+        consumer, events = feed.context.ledger.consumer, document.events
+        is_single = feed.context.output.is_single
         if world.converting is None:
-            of_rows = [event for event in events if event.ids]  # an object of a snapshot has none
-            context = progress.context
-            auditor.sends(context.ledger.consumer, of_rows)
+            # an object of a snapshot has no rows
+            auditor.sends(consumer, [event for event in events if event.ids])
             at_sending.sends(
-                context.ledger.consumer,
-                progress.delivery_no,
-                document_no,
-                events,
-                is_single=context.output.is_single,
+                consumer, document.place[0], document.number, events, is_single=is_single
             )
         else:
             world.converting.meanings.append(events)
-        answer = told_send(progress, document_no, events)
-        if world.converting is None and not progress.context.output.is_single:
-            consumer = progress.context.ledger.consumer
-            at_sending.has_name(consumer, progress.delivery_no, document_no, events)
+        answer = told_send(feed, document)
+        if world.converting is None and not is_single:
+            at_sending.has_name(consumer, document.place[0], document.number, events)
         return answer
 
-    def rebuilt(progress: Any, number: int, build: Any) -> Any:
-        events = told_rebuilt(progress, number, build)
-        if progress.context.ledger.consumer:
-            auditor.builds(progress.context.ledger.consumer, events)
-        return events
+    def rebuild(context: Any, delivery: Any, events: Any) -> Any:
+        found = told_rebuild(context, delivery, events)
+        if context.ledger.consumer and world.converting is None:
+            available = [one for one in found.events if one.event_id not in found.waiting]
+            auditor.builds(context.ledger.consumer, available)
+        return found
 
     def recorded(session: Any, *args: Any, **kwargs: Any) -> Any:
         delivery = told_record(session, *args, **kwargs)
@@ -554,21 +552,25 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
 
     def recover(context: Any) -> Any:
         state = told_recover(context)
+        contexts[state.outbox] = context
+        of_process().clear()  # what could not be written is lost, as by a kill
         at_sending.recovers(context.ledger.consumer, context.options.retry_max)
         return state
 
-    def cut(progress: Any, document_no: int, events: Any) -> Any:
-        parts = told_cut(progress, document_no, events)
-        before = {event.event_id: event.attempts for event in events}
-        now = [(event.event_id, event.attempts) for _, part in parts for event in part]
+    def halves(document: Any, attempts: Any) -> Any:
+        parts = told_halves(document, attempts)
+        if not hasattr(document.events[0], "event_id"):  # of a source
+            return parts
+        before = {event.event_id: event.attempts for event in document.events}
+        now = [(event.event_id, event.attempts) for part in parts for event in part.events]
         new = [(event_id, number) for event_id, number in now if number > before[event_id]]
-        at_sending.has_new_numbers(progress.delivery_no, new)
+        of_process().append((document.place[0], new))
         return parts
 
-    def put_back(session: Any, delivery: Any) -> Any:
-        delivery = told_put_back(session, delivery)
-        auditor.builds(session.context.ledger.consumer, delivery.events())
-        return delivery
+    def put_back(feed: Any, events: Any) -> Any:
+        events = told_put_back(feed, events)
+        auditor.builds(feed.context.ledger.consumer, events)
+        return events
 
     def needs_no_event(rows: list[int]) -> None:
         if world.converting is None:
@@ -576,19 +578,41 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         else:
             world.converting.idle += rows
 
-    def settle(progress: Any, document_no: int, events: Any, judged: Any) -> Any:
-        auditor.gives_up(progress.context.ledger.consumer, [event for _, event in judged.given_up])
-        if judged.answered and not progress.context.output.is_single:
-            names = [event.event_id for event in events]
-            consumer = progress.context.ledger.consumer
-            at_sending.is_answered(consumer, progress.delivery_no, document_no, names)
-        full = told_settle(progress, document_no, events, judged)
-        behind = [(event.event_id, event.attempts + 1) for _, event in judged.behind]
-        at_sending.has_new_numbers(progress.delivery_no, behind)
-        return full
+    def settle(outbox: Any, document: Any, outcome: Any, now: float) -> Any:
+        settled = told_settle(outbox, document, outcome, now)
+        context, delivery_no = contexts.get(outbox), document.place[0]
+        if context is None:
+            return settled
+        if settled.given_up:
+            auditor.gives_up(context.ledger.consumer, document.events)
+        if (judged := settled.judged) is not None:
+            if judged.answered and not context.output.is_single:
+                names = [event.event_id for event in document.events]
+                consumer = context.ledger.consumer
+                at_sending.is_answered(consumer, delivery_no, document.number, names)
+            new = [
+                (event.event_id, event.attempts + 1)
+                for result, event in judged.unsettled
+                if result.level is not Level.RETRY
+            ]
+            of_process().append((delivery_no, new))
+        return settled
 
-    def save(progress: Any) -> None:
-        told_save(progress)
+    def of_process() -> list[Any]:
+        task = world.scheduler.current
+        return renamed.setdefault(None if task is None else task.process, [])
+
+    def note_renamed() -> None:
+        while found := of_process():
+            at_sending.has_new_numbers(*found.pop())
+
+    def settle_and_save(sender: Any, document: Any, outcome: Any) -> None:
+        told_settle_and_save(sender, document, outcome)
+        note_renamed()
+
+    def save(feed: Any) -> None:
+        told_save(feed)
+        note_renamed()
         at_sending.is_recorded()
 
     def outcomes(self: Any, several: Any) -> None:
@@ -601,9 +625,9 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         auditor.is_invalid(invalid)
         told_invalid(self, invalid)
 
-    def idle(progress: Any, number: int, events: Any) -> None:
-        needs_no_event([row for event in events for row in event.ids])
-        answer_idle(progress, number, events)
+    def rebuilt(outbox: Any, document: Any, events: Any, idle: Any = (), held: Any = ()) -> Any:
+        needs_no_event([row for event in idle for row in event.ids])
+        return told_rebuilt(outbox, document, events, idle, held)
 
     with ExitStack() as stack:
         stack.enter_context(clock.simulated(Machine(world, seed)))
@@ -653,14 +677,15 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         put(publisher, "reported_liveness", observed)
         put(daemon, "recover", recover)
         put(cycle, "record_new", recorded)
-        put(cycle, "build_recorded", built)
-        put(cycle, "put_back", put_back)
-        put(marks.DeliveryProgress, "send", send)
-        put(marks.DeliveryProgress, "rebuilt", rebuilt)
-        put(marks.DeliveryProgress, "cut", cut)
-        put(marks.DeliveryProgress, "settle", settle)
-        put(marks.DeliveryProgress, "save", save)
-        put(marks.DeliveryProgress, "answer_idle", idle)
+        put(log_feed, "build_recorded", built)
+        put(log_feed, "rebuild", rebuild)
+        put(log_feed.LogFeed, "put_back", put_back)
+        put(log_feed.LogFeed, "send", send)
+        put(log_feed.LogFeed, "save", save)
+        put(policy, "halves", halves)
+        put(Outbox, "settle", settle)
+        put(serving.Sender, "settle", settle_and_save)
+        put(Outbox, "rebuilt", rebuilt)
         put(marks.Marks, "add_outcomes", outcomes)
         put(marks.Marks, "add_invalid", add_invalid)
         yield

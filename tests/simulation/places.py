@@ -15,20 +15,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
-from weakref import WeakKeyDictionary
 
 from eventlog.cli.repair.runs import skip
 from eventlog.model import ChangeOp
 from eventlog.publisher.ledger import ledger
 from eventlog.publisher.ledger.ledger import StatusLedger, are_registered
 from eventlog.publisher.publisher import Publisher
-from eventlog.publisher.send import marks, sending, snapshot_chunks
-from eventlog.publisher.send.marks import DeliveryProgress
-from eventlog.publisher.send.sending import DeliveryResult
-from eventlog.publisher.send.suspects import Suspects
-from eventlog.publisher.stream import follow
+from eventlog.publisher.send import log_feed, policy, snapshot_chunks
+from eventlog.publisher.send.outbox import Outbox, Settled
+from eventlog.publisher.send.policy import Document, Failed, Kind
+from eventlog.publisher.stream import follow, source_feed
 from eventlog.publisher.stream.failures import Failures
-from eventlog.publisher.stream.pending import Pending
 from eventlog.sql import resync
 from eventlog.sql.readers import consumers
 
@@ -71,23 +68,50 @@ class Place(NamedTuple):
         return self.share / sum(SINKS[one] for one in self.sinks) if sink in self.sinks else 0.0
 
 
-_parts: WeakKeyDictionary[Any, set[int]] = WeakKeyDictionary()
-"""The numbers of the documents that are parts of another one, by the delivery or run."""
+def _is_of(document: Document[Any], kind: Kind) -> bool:
+    return document.attempts is not None and document.attempts.kind is kind
 
 
-def _is_part(parts: Any, sender: Any, document_no: int, *_: Any) -> bool:
-    known = _parts.setdefault(sender, set())
-    is_part = document_no in known
-    known.update(number for number, _ in parts)
-    return is_part
+def _fails_alone(_: object, document: Document[Any], *__: object, **___: object) -> bool:
+    return _is_of(document, Kind.PART) and len(document.events) == 1
+
+
+def _cuts_part(ended: Failed[Any], document: Document[Any], *_: object, **__: object) -> bool:
+    return _is_of(document, Kind.PART) and len(ended.documents) > 1
+
+
+def _rests(due: float, document: Document[Any], rests_until: float) -> bool:
+    return document.attempts is not None and document.attempts.due < due == rests_until
+
+
+def _refuses_half(settled: Settled[Any], _: object, document: Document[Any], *__: object) -> bool:
+    return bool(settled.refused) and _is_of(document, Kind.HALF)
+
+
+def _refuses_beside_others(settled: Settled[Any], outbox: Any, *_: object) -> bool:
+    return bool(settled.refused) and bool(outbox.in_air) and isinstance(outbox, Outbox)
+
+
+def _waits_with_new_key(_: object, outbox: Any, *__: object) -> bool:
+    return any(
+        len(event.queues) > 1
+        for document in outbox.documents()
+        if document.attempts is None
+        for event in document.events
+        if any(one in outbox for one in event.queues)
+    )
+
+
+def _is_fatal(settled: Settled[Any], *_: object) -> bool:
+    return settled.judged is not None and settled.judged.fatal is not None
 
 
 def _removes_beside_consumers(_: object, ledger: Any, *__: Any, **given: Any) -> bool:
     return bool(given.get("deletes")) and are_registered(ledger.log)
 
 
-def _changes_answers(flushed: object, answered: object, *_: object) -> bool:
-    return flushed is not answered
+def _changes_answers(_: object, __: object, refused: object, *___: object) -> bool:
+    return bool(refused)
 
 
 PLACES = (
@@ -155,53 +179,53 @@ PLACES = (
         "a part of one event that fails again",
         "The receiver fails for an event that is tried by itself, while it answers others.",
         "fail_for_one",
-        Watched(Suspects, "tried", lambda _, __, events, *___: len(events) == 1),
+        Watched(policy, "failed", _fails_alone),
         share=0.05,
     ),
     Place(
         "a part that is put off",
         "A part of a document may not be tried yet, and its objects wait.",
         "fail_for_one",
-        Watched(Suspects, "put_off"),
+        Watched(policy, "due_of", _rests),
         share=0.05,
     ),
     Place(
         "a part that is cut again",
         "The receiver fails for a part of several events, whose halves are tried next.",
         "fail_for_one",
-        Watched(Suspects, "tried", lambda _, __, events, *___: len(events) > 1),
+        Watched(policy, "failed", _cuts_part),
         share=0.05,
     ),
     Place(
         "an event that is given up",
         "The receiver has failed for an event alone as often as max_attempts allows.",
         "give_up",
-        Watched(Suspects, "tried", lambda why, *_: why),
+        Watched(policy, "failed", lambda ended, *_, **__: ended.given_up),
     ),
     Place(
         "a half that is refused and cut again",
         "The receiver refuses a half of a document without naming an event.",
         "refuse_unnamed",
-        Watched(DeliveryProgress, "cut", _is_part),
+        Watched(Outbox, "settle", _refuses_half),
     ),
     Place(
         "a refusal at a flush",
         "A sink reports at its flush that events were refused which it had accepted.",
         "refuse_at_flush",
-        Watched(marks, "as_flushed", _changes_answers),
+        Watched(log_feed, "as_flushed", _changes_answers),
     ),
     Place(
         "a refusal at a flush of a stream",
         "The same of a followed source, before its position passes the events.",
         "refuse_at_flush_of_source",
-        Watched(follow, "as_flushed", _changes_answers),
+        Watched(source_feed, "as_flushed", _changes_answers),
         share=0.18,
     ),
     Place(
         "a fatal answer",
         "The receiver answers fatal, and the publisher ends.",
         "answer_fatal",
-        Watched(sending, "settle_answer", lambda ended, *_: ended.result is DeliveryResult.FATAL),
+        Watched(Outbox, "settle", _is_fatal),
     ),
     Place(
         "deletes that a resync writes",
@@ -255,7 +279,7 @@ PLACES = (
         "a new key of a source that has to wait",
         "A followed source reads that a row gets the key of another one, whose events wait.",
         "move_keys_in_source",
-        Watched(Pending, "park_last", lambda _, __, event: len(event.queues) > 1),
+        Watched(Outbox, "waiting", _waits_with_new_key),
         share=0.3,
     ),
     Place(
@@ -263,7 +287,7 @@ PLACES = (
         "The receiver refuses a document of a source without naming an event, and later ones are "
         "being sent.",
         "refuse_unnamed_in_source",
-        Watched(follow.Run, "cut", lambda parts, _, number, *__: parts[0][0] > number + 1),
+        Watched(Outbox, "settle", _refuses_beside_others),
     ),
     Place(
         "a flush of a stream that fails",

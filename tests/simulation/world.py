@@ -682,7 +682,9 @@ class World:
         ]
 
     def _heal(self) -> None:
-        """Resync all classes: afterwards no object is excused."""
+        """Resync all classes: afterwards no object is excused, but those that are gone and of which
+        the log has no row any more: nobody can know that a receiver has them.
+        """
         self._deliver()
         self.readers.look()  # what was excused when it was sent
         for table in (*sorted(KEYS), *([VIEW] if self.plan.get("has_view", False) else [])):
@@ -693,7 +695,7 @@ class World:
             *(one.replica for one in self.receivers.values()),
             self.readers.remembering,
         ):
-            replica.refused.clear()
+            replica.refused = self.auditor.unknown_objects(replica.refused)
         self.auditor.is_repaired()
 
     def _do(self, *words: str) -> Process:

@@ -26,7 +26,8 @@ from eventlog.publisher.declared.opening import under_epoch
 from eventlog.publisher.ledger.delivery import decode
 from eventlog.publisher.ledger.ledger import ledger_of
 from eventlog.publisher.send import session
-from eventlog.publisher.send.cycle import recover, run_cycle
+from eventlog.publisher.send.cycle import run_cycle
+from eventlog.publisher.send.log_feed import recover
 from eventlog.publisher.send.sending import Delivered, DeliveryResult
 from eventlog.publisher.send.session import PublisherSession, PublisherState
 from eventlog.sql.dialects.sqlite import DIALECT
@@ -157,7 +158,7 @@ class FakePublisher:
     def cycle(
         self, state: PublisherState, sink: Any, stopping: Callable[[], bool] = quiet
     ) -> Delivered:
-        state.parking.rests_until = 0.0  # others have had as much time as the last failure took
+        state.outbox.rests_until = 0.0  # others have had as much time as the last failure took
         with self.numbering_deliveries():
             return run_cycle(PublisherSession(self.context(), state, sink, stopping))
 
@@ -178,7 +179,7 @@ class FakePublisher:
         state = state or self.start()
         for _ in range(most):
             ended = self.cycle(state, sink)
-            if ended.result is not DeliveryResult.DONE or not (ended.more or state.deliveries):
+            if ended.result is not DeliveryResult.DONE or not (ended.more or state.outbox.count):
                 return ended
         raise AssertionError(f"not done after {most} cycles: {state}")
 
@@ -297,9 +298,8 @@ def with_options(**changed: Any) -> PublisherOptions:
 
 
 def deliveries_of(state: PublisherState) -> Iterator[str]:
-    for delivery in state.deliveries.values():
-        for event in delivery.events():
-            yield event.sent_id
+    for event in state.outbox.events():
+        yield event.sent_id
 
 
 def deletes(*objects: str) -> list[LogRow]:

@@ -759,6 +759,7 @@ class Machine:
             self._complete()
             return True
         self.save()
+        self.outbox.rest()
         if self.is_stopped:
             return False
         arrives = self._arrives()

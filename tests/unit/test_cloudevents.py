@@ -646,7 +646,7 @@ def test_what_is_sent_singly_waits_after_a_retry_of_its_object() -> None:
     fake.cycle(fake.start(), sink)
     assert sink.documents == [["1"], ["3"]]
     assert fake.statuses() == {1: "N", 2: "N", 3: "S"}
-    assert fake.in_flight() == {1: [[2, [["1", [[1, 1]]], ["2", [[2, 2]]]]]]}
+    assert fake.in_flight() == {1: [[1, [["1", [[1, 1]]]]], [2, [["2", [[2, 2]]]]]]}
 
 
 def test_the_data_are_what_the_event_carries() -> None:

@@ -21,7 +21,6 @@ from eventlog.publisher.ledger.delivery import (
     Delivery,
     Tried,
     TriedKind,
-    cut,
     decode,
     encode,
     numbered,
@@ -278,23 +277,6 @@ def test_a_document_of_which_nothing_is_answered_keeps_its_number() -> None:
         1: ["1", "2"],
         3: ["5", "6"],
     }
-
-
-def test_the_halves_of_a_document_keep_its_attempts_and_the_places_of_its_events() -> None:
-    delivery = pack(1, list(map(simple, range(1, 8))), 5, first="1")
-    tried = Tried(2, "answers 500")
-    of_part = delivery._replace(tried={1: tried})
-    halved, parts = cut(of_part, 1, delivery.documents[1][1:])
-    assert numbers_of(halved) == {3: ["2", "3"], 4: ["4", "5"], 1: ["1"], 2: ["6", "7"]}
-    assert halved.tried == {1: tried, 3: tried, 4: tried}
-    assert list(parts) == [3, 4]
-    assert [event.place for own in parts.values() for event in own] == [2, 3, 4, 5]
-
-
-def test_documents_after_the_halves_of_another_one_get_new_numbers_in_the_line() -> None:
-    delivery, _ = cut(pack(1, list(map(simple, range(1, 9))), 4), 1, list(map(simple, range(1, 5))))
-    rest = rest_of(delivery, left_of(delivery, 3, 4, 5, 6, 7, 8))
-    assert numbers_of(rest) == {4: ["3", "4"], 5: ["5", "6", "7", "8"]}
 
 
 def test_the_number_of_a_document_that_was_answered_is_not_given_again_after_a_restart() -> None:

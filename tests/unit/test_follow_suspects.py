@@ -242,7 +242,7 @@ def contents_written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         written.append(encode(document))
         return written[-1]
 
-    monkeypatch.setattr("eventlog.publisher.stream.follow.encode", encoded)
+    monkeypatch.setattr("eventlog.publisher.stream.source_feed.encode", encoded)
     return written
 
 
@@ -678,6 +678,19 @@ def test_explain_shows_why_an_event_of_a_source_waits_and_when_it_is_tried_again
     with position_at(place)():
         running = explained(config, capfd, culprit["event_id"])
     assert running["publisher_runs"]
+
+
+def test_explain_names_the_limit_of_attempts_of_an_event_that_waits_for_another_document(
+    stream: Stream, tmp_path: Path, place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    config = configure(tmp_path)
+    stream.insert(1, 2, 3)
+    with pytest.raises(ReceiverUnavailable):
+        once(stream, place, Failing(2), batch_size=2)
+    assert "limit" not in explained(config, capfd, "--key", "id=2")["events"][0]["state"]
+    config.write_text(config.read_text().replace("[publisher]", "[publisher]\nmax_attempts = 1"))
+    (culprit,) = explained(config, capfd, "--key", "id=2")["events"]
+    assert "limit 1: waits until another document is answered" in culprit["state"]
 
 
 def test_explain_of_a_source_speaks_to_people(

@@ -147,9 +147,9 @@ def test_halves_are_documents_with_new_numbers(new_world: NewWorld) -> None:
     ]
     assert numbers == [
         (1, 1, "1", "2", "3"),
-        (1, 6, "4"),
-        (1, 5, "6"),
-        (1, 3, "7", "8", "9"),
+        (1, 7, "4"),
+        (1, 9, "6"),
+        (1, 10, "7", "8", "9"),
     ]
 
 
@@ -302,7 +302,6 @@ def test_a_receiver_that_becomes_unavailable_between_halves_gets_the_rest_later(
     assert ended.result is (
         DeliveryResult.UNAVAILABLE if trouble == "away" else DeliveryResult.RETRY
     )
-    assert ended.retry_after == (None if trouble == "away" else 7)
     assert fake.statuses() == {i: "S" if i < 5 else "N" for i in range(1, 9)}
     fake.run(receiver, state)
     assert receiver.requests[3] == ["5", "6", "7", "8"]
@@ -311,11 +310,11 @@ def test_a_receiver_that_becomes_unavailable_between_halves_gets_the_rest_later(
 
 def test_answers_to_a_half_that_the_sink_has_lost_mark_nothing(new_world: NewWorld) -> None:
     class Losing(Whole):
-        flushes = 0
+        has_lost = False
 
         def flush(self) -> None:
-            self.flushes += 1
-            if self.flushes == 1:
+            if self.sent and not self.has_lost:
+                self.has_lost = True
                 raise ReceiverUnavailable("what was pending is lost")
 
     fake = new_world(deletes(8))

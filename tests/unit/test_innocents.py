@@ -25,7 +25,7 @@ from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Change, ChangeOp, Document, EventResult, Level
 from eventlog.publisher.run.waiting import StopRequest
 from eventlog.publisher.send.cycle import run_cycle
-from eventlog.publisher.send.parking import back_off
+from eventlog.publisher.send.policy import back_off
 from eventlog.publisher.send.sending import DeliveryResult
 from eventlog.publisher.send.session import PublisherSession
 from eventlog.publisher.stream import Mark, Read
@@ -159,7 +159,7 @@ def publish_log(world: World, new_world: NewWorld, most: int = 200) -> OfLog:
                 clock.now += back_off(stops, 1.0, 60.0)
             elif not ended.more:
                 stops = 0
-                clock.now = max(clock.now + 0.001, state.parking.next_due() or 0)
+                clock.now = max(clock.now + 0.001, state.outbox.next_due(clock.now) or 0)
     fake.close()
     return receiver
 

@@ -86,6 +86,7 @@ class Log:
                 self.outbox.end_round(self.now)
             else:
                 self.save()
+                self.outbox.rest()
                 if step.do is Do.WAIT:
                     if step.until is None or step.until > until:
                         return
@@ -133,6 +134,15 @@ def test_a_document_alone_is_cut_after_isolate_after_rounds() -> None:
     log = Log("1234", 4)
     log.run(failing("3"), most=7)
     assert log.sent == [("1", "2", "3", "4")] * 5 + [("1", "2"), ("3", "4")]
+
+
+def test_halves_with_new_ids_are_written_before_anything_else_is_sent() -> None:
+    log = Log("112", 2, Rules(isolate_after=1))
+    log.run(failing("1", "3"), most=1)
+    document = log.outbox.begin(log.outbox.next(log.now, is_empty=True))
+    assert document is not None
+    assert log.outbox.settle(document, failure(), log.now).is_urgent
+    assert [event.sent_id for event in log.outbox.events()] == ["1", "2.2", "3"]
 
 
 @pytest.mark.parametrize("objects", ["1", "12"])

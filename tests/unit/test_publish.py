@@ -14,6 +14,7 @@ from samples import row
 from test_sending import deletes, judge
 
 from eventlog.config.load import load
+from eventlog.core.clock import Machine, simulated
 from eventlog.errors import (
     DatabaseError,
     DatabaseUnavailable,
@@ -26,12 +27,24 @@ from eventlog.publisher.declared.opening import publisher_options
 from eventlog.publisher.run.daemon import publish, publish_once
 
 
+class Later(Machine):
+    """A clock that a rest moves on."""
+
+    later = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.later
+
+
 class Stop:
-    """Told to stop when it has rested so often; remembers for how long."""
+    """Told to stop when it has rested so often; remembers for how long, and ``machine`` has the time
+    after it.
+    """
 
     def __init__(self, rests: int) -> None:
         self.left = rests
         self.rests: list[float] = []
+        self.machine = Later()
 
     def is_set(self) -> bool:
         return self.left <= 0
@@ -39,6 +52,7 @@ class Stop:
     def wait(self, timeout: float | None = None) -> bool:
         assert timeout is not None
         self.rests.append(timeout)
+        self.machine.later += timeout
         self.left -= 1
         return self.is_set()
 
@@ -58,7 +72,8 @@ def world_of(rows: list[Any], **options: Any) -> Iterator[FakePublisher]:
 
 def rests(fake: FakePublisher, receiver: Receiver, count: int) -> list[float]:
     stop = Stop(count)
-    publish(lambda: nullcontext(fake.context()), lambda: receiver, stop)
+    with simulated(stop.machine):
+        publish(lambda: nullcontext(fake.context()), lambda: receiver, stop)
     return stop.rests
 
 

@@ -168,7 +168,7 @@ def publish(fake: FakePublisher, receiver: Receiver, history: list[Any], pace: i
             not waiting
             and ended.result is DeliveryResult.DONE
             and not ended.more
-            and not state.deliveries
+            and not state.outbox.count
         ):
             return
     raise AssertionError("not done")

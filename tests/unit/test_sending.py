@@ -24,7 +24,8 @@ from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.context.context import Counters, summary
 from eventlog.publisher.context.observer import Measured
-from eventlog.publisher.send.cycle import recover, run_cycle
+from eventlog.publisher.send.cycle import run_cycle
+from eventlog.publisher.send.log_feed import recover
 from eventlog.publisher.send.sending import DeliveryResult
 from eventlog.publisher.send.session import PublisherSession, PublisherState
 from eventlog.xds.publish import XdsWriter
@@ -404,7 +405,7 @@ def test_no_transaction_is_open_while_documents_are_sent(new_world: NewWorld) ->
     receiver.step = lambda _name: in_transaction.append(fake.connection.in_transaction())
     while (
         fake.cycle(state, receiver).result is not DeliveryResult.DONE
-        or state.deliveries
+        or state.outbox.count
         or state.scan
     ):
         pass
@@ -527,7 +528,5 @@ def test_a_delivery_that_stays_keeps_no_rows_of_the_log(new_world: NewWorld) -> 
     with fake.numbering_deliveries():
         run_cycle(PublisherSession(context, state, Receiver(judge(e2="retry"))))
     ((_, delivery),) = state.deliveries.items()
-    assert ([event.event_id for event in delivery.events()], delivery.origins.event_times) == (
-        ["2"],
-        {},
-    )
+    events = [(event.event_id, event.steps) for event in state.outbox.events()]
+    assert (events, delivery.origins.event_times) == ([("2", None)], {})

@@ -7,7 +7,7 @@ from __future__ import annotations
 from eventlog.model import Change, ChangeOp
 from eventlog.publisher.stream import Failure
 from eventlog.publisher.stream.failures import Failures
-from eventlog.publisher.stream.pending import PendingEvent
+from eventlog.publisher.stream.pending_event import PendingEvent
 from eventlog.publisher.stream.recorded import decode
 
 

@@ -18,10 +18,9 @@ from eventlog.core.rows.events import Outgoing
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.ledger.delivery import Delivery, Tried, encode
-from eventlog.publisher.send.parking import Parking
+from eventlog.publisher.send.policy import Kind
 from eventlog.publisher.send.sending import DeliveryResult
 from eventlog.publisher.send.session import PublisherState
-from eventlog.publisher.send.suspects import Suspects
 
 
 @dataclass
@@ -50,7 +49,10 @@ def isolate(fake: FakePublisher, state: PublisherState, receiver: Failing) -> No
     """Cycles until the first document is isolated."""
     for _ in range(10):
         fake.cycle(state, receiver)
-        if any(delivery.parts() for delivery in state.deliveries.values()):
+        if any(
+            one.attempts is not None and one.attempts.kind is Kind.PART
+            for one in state.outbox.documents()
+        ):
             return
     raise AssertionError(receiver.tried)
 
@@ -71,7 +73,7 @@ def test_after_one_failure_another_document_is_sent_and_after_the_second_the_fir
         [3, ["1", "2"]],
         [4, ["3", "4"]],
     ]
-    assert len(state.parking) == 4
+    assert len(state.parked_objects()) == 4
     # Later events of its objects wait, all others go on.
     assert receiver.sent[1:] == [["10"]]
 
@@ -82,27 +84,7 @@ def test_a_document_that_failed_once_is_not_isolated(new_world: NewWorld) -> Non
     fake.cycle(state, receiver)
     receiver.culprits = ()
     fake.run(receiver, state)
-    assert (receiver.sent, len(state.parking)) == ([["3", "4"], ["1", "2"]], 0)
-
-
-def test_an_object_whose_event_needs_no_answer_any_more_is_not_parked_with_its_document() -> None:
-    @dataclass(frozen=True)
-    class Sent:
-        sent_id: str
-
-        @property
-        def object_id(self) -> str:
-            return f"object of {self.sent_id}"
-
-    parking: Parking[str] = Parking(1, 1)
-    suspects = Suspects(parking)
-    gone, other = Sent("1"), Sent("2")
-    suspects.failed([gone, other], ReceiverUnavailable("answers 500", is_suspicious=True))
-    parking.release(gone.object_id)
-    suspects.settled([gone])
-    suspects.answered([Sent("3")])
-    suspects.end()
-    assert list(parking) == [other.object_id]
+    assert (receiver.sent, len(state.parked_objects())) == ([["3", "4"], ["1", "2"]], 0)
 
 
 @pytest.mark.parametrize("objects", ["12345678", "87654321"])
@@ -113,11 +95,11 @@ def test_without_another_document_the_halves_are_the_probe_of_each_other(
     receiver, state = Failing(culprits={"2"}), fake.start()
     for _ in range(5):
         assert fake.cycle(state, receiver).result is DeliveryResult.UNAVAILABLE
-    assert not state.parking
+    assert not state.parked_objects()
     for _ in range(12):
         fake.cycle(state, receiver)
     assert receiver.applied.keys() == set("13456789") - {"9"}
-    assert [one.event_id for one in state.parking.values()] == ["2"]
+    assert [one.event_id for one in state.parked_objects()] == ["2"]
 
 
 def test_where_the_suspected_document_is_a_single_event_the_other_one_is_cut(
@@ -178,7 +160,7 @@ def test_a_receiver_that_is_unavailable_parks_nothing_and_gives_nothing_up(
         assert len(fake.in_flight()[1]) <= max(before, 8 // batch_size) + 1
         at_once = 8 // batch_size + batch_size.bit_length() - 1
         assert ended.retry_after != 0.0 or len(fake.in_flight()[1]) <= at_once
-    assert (receiver.sent, len(state.parking)) == ([], 0)
+    assert (receiver.sent, len(state.parked_objects())) == ([], 0)
     receiver.is_down = False
     fake.run(receiver, state)
     assert fake.statuses() == dict.fromkeys(range(1, 9), "S")
@@ -192,23 +174,23 @@ def test_halves_are_tried_until_the_culprit_is_alone(new_world: NewWorld) -> Non
         fake.cycle(state, receiver)
     assert receiver.tried[2:5] == [["1", "2"], ["2"], ["2"]]
     assert sorted(map(tuple, receiver.sent)) == [("1",), ("3", "4"), ("5", "6", "7", "8")]
-    assert [(one.event_id, one.reason) for one in state.parking.values()] == [("2", "answers 500")]
+    assert [(one.event_id, one.reason) for one in state.parked_objects()] == [("2", "answers 500")]
     # Answered at last, it is done as all others.
     receiver.culprits = ()
     fake.run(receiver, state)
     assert set(fake.statuses().values()) == {"S"}
-    assert not state.parking
+    assert not state.parked_objects()
 
 
-def test_one_failing_part_is_tried_in_a_cycle(new_world: NewWorld) -> None:
-    """So that others get their turn between two of them."""
+def test_between_two_parts_that_fail_another_document_has_its_turn(new_world: NewWorld) -> None:
     fake = new_world(deletes(*"12345678"), batch_size=4)
     receiver, state = Failing(culprits={"2", "3"}), fake.start()
     isolate(fake, state, receiver)
-    del receiver.tried[:]
-    for cycle in range(1, 5):
-        fake.cycle(state, receiver)
-        assert len(receiver.tried) == cycle
+    del receiver.tried[:], receiver.documents[:]
+    fake.log([row(9, 4, "idu=9")])
+    fake.cycle(state, receiver)
+    assert receiver.sent == [["9"]]
+    assert receiver.tried == [["1", "2"], ["3", "4"]]
 
 
 def test_receiver_that_answers_no_other_document_is_unavailable(new_world: NewWorld) -> None:
@@ -216,7 +198,7 @@ def test_receiver_that_answers_no_other_document_is_unavailable(new_world: NewWo
     receiver, state = Failing(is_down=True), fake.start()
     for _ in range(6):
         assert fake.cycle(state, receiver).result is DeliveryResult.UNAVAILABLE
-    assert (receiver.sent, len(state.parking)) == ([], 0)
+    assert (receiver.sent, len(state.parked_objects())) == ([], 0)
     # Nobody knows which document another failure would have been of: each is a probe in its turn.
     probes = [ids for ids in receiver.tried if ids != ["1", "2"]]
     assert probes[:5] == [["3", "4"], ["5", "6"], ["7", "8"], ["3", "4"], ["5", "6"]]
@@ -227,11 +209,11 @@ def test_a_document_without_another_one_is_not_parked(new_world: NewWorld) -> No
     receiver, state = Failing(culprits={"1"}), fake.start()
     for _ in range(8):
         assert fake.cycle(state, receiver).result is DeliveryResult.UNAVAILABLE
-    assert not state.parking
+    assert not state.parked_objects()
     # One that comes into the queue later decides.
     fake.log([row(2, 4, "idu=1"), row(3, 4, "idu=3")])
     assert fake.cycle(state, receiver).result is DeliveryResult.DONE
-    assert (receiver.sent, len(state.parking)) == ([["3"]], 1)
+    assert (receiver.sent, len(state.parked_objects())) == ([["3"]], 1)
 
 
 def test_a_document_with_an_object_in_common_is_sent_without_it(new_world: NewWorld) -> None:
@@ -250,10 +232,9 @@ def test_several_documents_with_culprits_are_parked_one_after_the_other(
     for _ in range(30):
         fake.cycle(state, receiver)
     whole = [ids for ids in receiver.tried if len(ids) == 2]
-    # Each failed twice, and the first again for each probe that failed.
-    assert len(whole) == 3 * 2 + 2
+    assert len(whole) == 3 * 2  # each failed twice
     assert {name for ids in receiver.sent for name in ids} == {"2", "3", "6", "7", "8", "9", "10"}
-    assert {one.event_id for one in state.parking.values()} == {"1", "4", "5"}
+    assert {one.event_id for one in state.parked_objects()} == {"1", "4", "5"}
 
 
 @pytest.mark.parametrize("concurrency", [1, 2, 8])
@@ -267,7 +248,7 @@ def test_with_several_in_the_air_all_others_arrive_too(
     for _ in range(80):
         fake.cycle(state, receiver)
     assert {name for name, event in receiver.applied.items()} == set(names) - culprits
-    assert {one.event_id for one in state.parking.values()} == culprits
+    assert {one.event_id for one in state.parked_objects()} == culprits
     receiver.culprits = ()
     fake.run(receiver, state)
     assert set(fake.statuses().values()) == {"S"}
@@ -345,11 +326,11 @@ def test_a_restart_tries_the_parts_once_and_lets_the_others_go_on(new_world: New
     fake.log([row(9, 4, "idu=3"), row(10, 4, "idu=9")])
     state = fake.start()
     assert fake.cycle(state, receiver).result is DeliveryResult.DONE
-    assert (receiver.tried, receiver.sent) == ([["1", "2"]], [["10"]])
+    assert (receiver.tried, receiver.sent) == ([["1", "2"], ["3", "4"]], [["10"]])
     receiver.culprits = ()
     fake.run(receiver, state)
     assert set(fake.statuses().values()) == {"S"}
-    assert [ids for ids in receiver.sent if set(ids) & {"3", "9"}] == [["3", "4"], ["9"]]
+    assert [ids for ids in receiver.sent if set(ids) & {"3", "9"}] == [["3"], ["9"]]
 
 
 def test_after_max_tries_alone_the_event_is_an_error_with_the_last_answer(
@@ -373,10 +354,8 @@ def test_tries_alone_and_the_last_answer_outlive_a_restart(new_world: NewWorld) 
         fake.cycle(state, receiver)
     tries = len([ids for ids in receiver.tried if ids == ["2"]])
     state = fake.start()
-    (delivery,) = state.deliveries.values()
     # The line is written at the powers of two, since the pause is always the same here.
-    assert [(one.tries, one.answer) for one in delivery.parts().values()] == [(2, "answers 500")]
-    assert [(one.alone, one.reason) for one in state.parking.values()] == [(2, "answers 500")]
+    assert [(one.tries, one.reason) for one in state.parked_objects()] == [(2, "answers 500")]
     fake.log([row(5, 4, "idu=5")])
     for number in range(6, 12):
         fake.cycle(state, receiver)
@@ -404,7 +383,7 @@ def test_a_part_waits_until_it_is_due_after_a_restart(new_world: NewWorld) -> No
     assert receiver.tried == [*tries, ["1", "2"]]
     assert receiver.sent == [["5", "6", "7", "8"], ["10"], ["3", "4"], ["9"]]
     # Chance takes away up to a half of the pause.
-    assert all(1700 < one.due - monotonic() <= 3600 for one in state.parking.values())
+    assert all(1700 < one.due - monotonic() <= 3600 for one in state.parked_objects())
 
 
 def test_a_part_that_got_retry_waits_as_long_as_that_answer_asks_after_a_restart(
@@ -420,9 +399,6 @@ def test_a_part_that_got_retry_waits_as_long_as_that_answer_asks_after_a_restart
     state = fake.start()
     fake.cycle(state, receiver)
     sent = len(receiver.documents)
-    (delivery,) = state.deliveries.values()
-    # The entry keeps the attempts at the part, which are due, beside those of the answer.
-    assert (len(delivery.parts()), [*delivery.parked]) == (1, ["2"])
     fake.cycle(fake.start(), receiver)
     assert len(receiver.documents) == sent
 
@@ -434,7 +410,7 @@ def test_a_publisher_that_is_killed_after_a_few_failures_finds_the_culprit_of_a_
     """The cycles without an answer are counted over restarts."""
     fake = new_world(deletes(*"12345678"), batch_size=8)
     receiver = Failing(culprits={"2"})
-    for _ in range(16 // failures):
+    for _ in range(16 // failures + 8):
         state = fake.start()
         for _ in range(failures):
             fake.cycle(state, receiver)
@@ -446,16 +422,17 @@ def test_an_object_that_got_retry_goes_on_waiting_after_a_restart(new_world: New
     receiver = Receiver(judge=lambda event: "retry" if event.event_id == "2" else "success")
     state = fake.start()
     fake.cycle(state, receiver)
-    # The first attempt is not recorded.
-    assert not fake.start().parking
+    # The first attempt is recorded with the answers to the other events.
+    (parked,) = fake.start().parked_objects()
+    assert (parked.event_id, parked.tries) == ("2", 1)
     fake.cycle(state, receiver)
     fake.options = replace(fake.options, retry_initial=3600, retry_max=3600)
-    (parked,) = fake.start().parking.values()
-    assert (parked.event_id, parked.attempts, parked.reason) == ("2", 2, "retry of 2")
+    (parked,) = fake.start().parked_objects()
+    assert (parked.event_id, parked.tries, parked.reason) == ("2", 2, "retry of 2")
     state = fake.start()
     fake.cycle(state, receiver)
-    (parked,) = state.parking.values()
-    assert parked.attempts == 3
+    (parked,) = state.parked_objects()
+    assert parked.tries == 3
     # What is recorded is the second attempt, which is due.
     fake.log([row(5, 4, "idu=2"), row(6, 4, "idu=6")])
     before = len(receiver.documents)
@@ -498,7 +475,7 @@ def test_the_line_is_encoded_only_when_it_is_written_and_read_only_at_the_start(
         encoded.append(delivery)
         return encode(delivery, **options)
 
-    for module in ("cycle", "marks"):
+    for module in ("cycle", "log_feed"):
         monkeypatch.setattr(f"eventlog.publisher.send.{module}.encode", counted)
     sa.event.listen(
         fake.connection.engine,
@@ -538,7 +515,7 @@ def test_any_other_failure_of_the_other_document_means_that_the_receiver_is_unav
     receiver, state = Failing(culprits={"2"}), fake.start()
     receiver.judge = judge(e3="away")
     assert fake.cycle(state, receiver).reason == "away"
-    assert not state.parking
+    assert not state.parked_objects()
     assert fake.cycle(state, receiver).result is DeliveryResult.DONE
     assert receiver.sent == [["3", "4"]]
 
@@ -550,7 +527,7 @@ def test_retry_of_the_other_document_parks_nothing(new_world: NewWorld) -> None:
     send, receiver_send = Receiver.send, receiver.send
     receiver.send = lambda document: later if "3" in document.event_ids else receiver_send(document)  # type: ignore[method-assign]
     assert fake.cycle(state, receiver).result is DeliveryResult.RETRY
-    assert (send is Receiver.send, len(state.parking)) == (True, 0)
+    assert (send is Receiver.send, len(state.parked_objects())) == (True, 0)
 
 
 def test_an_isolated_document_and_each_part_of_it_count_as_one_parked_object(
@@ -578,4 +555,4 @@ def test_documents_of_one_event_are_judged_each_by_itself(new_world: NewWorld) -
     for _ in range(8):
         fake.cycle(state, receiver)
     assert sorted(receiver.sent) == [["1"], ["3"], ["4"], ["5"], ["6"]]
-    assert fake.in_flight() == {1: [[4, [["2", [[2, 2]]]]]]}
+    assert fake.in_flight() == {1: [[3, [["2", [[2, 2]]]]]]}

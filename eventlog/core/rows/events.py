@@ -10,12 +10,12 @@ in ``Outgoing``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, Self, TypeAlias
 
 from eventlog.core.catalog import Attribute, ObjectClass, ObjectId
 from eventlog.core.rows.checks import (
@@ -204,6 +204,21 @@ class Outgoing(NamedTuple):
     def sent_id(self) -> str:
         """The event-id in the document."""
         return self.event_id if self.attempts == 1 else f"{self.event_id}.{self.attempts}"
+
+    @property
+    def queues(self) -> tuple[Hashable, ...]:
+        """The object whose later events must wait for this event; an event without a valid row has
+        none, and stands for itself.
+        """
+        return (self.event_id if self.object_id is None else self.object_id,)
+
+    def again(self) -> Self:
+        """Return the event under its next event-id, since the receiver may have applied it."""
+        return self._replace(attempts=self.attempts + 1)
+
+    def at_rest(self) -> Self:
+        """Return the event without its values, which are read again when it is sent."""
+        return self if self.steps is None else self._replace(steps=None, outcomes=None, rows=None)
 
     @property
     def contributed(self) -> Sequence[int]:

@@ -97,11 +97,20 @@ class _Rotated(Sink):
     def __init__(self, open_now: Callable[[], Sink], files: Sequence[Path]) -> None:
         self._open, self._files = open_now, files
         self._seen, self._sink = self._check(), open_now()
-        self._is_pending = False
+        self._in_air, self._is_pending = 0, False
         self._lock = threading.Lock()
 
     def send(self, document: Document) -> Answer:
-        return self._current().send(document)
+        sink = self._current()
+        try:
+            answer = sink.send(document)
+            self._is_pending = (
+                True  # until the sink is flushed; a document that fails is sent again
+            )
+            return answer
+        finally:
+            with self._lock:
+                self._in_air -= 1
 
     def flush(self) -> Mapping[str, EventResult] | None:
         refused = self._sink.flush()
@@ -113,7 +122,8 @@ class _Rotated(Sink):
 
     def _current(self) -> Sink:
         with self._lock:
-            if not self._is_pending and (seen := self._check()) != self._seen:
+            is_busy = self._is_pending or self._in_air > 0
+            if not is_busy and (seen := self._check()) != self._seen:
                 self._seen = seen
                 try:
                     sink = self._open()
@@ -125,7 +135,7 @@ class _Rotated(Sink):
                     self._sink.close()
                     self._sink = sink
                     _log.info("secrets of [sink] have changed and were read again")
-            self._is_pending = True
+            self._in_air += 1
             return self._sink
 
     def _check(self) -> list[tuple[int, int, int] | None]:

@@ -170,6 +170,12 @@ def _context_for_adds(context: Context, rows: int) -> Context:
     return replace(context, options=options, attempts={})
 
 
+def unfinished(context: Context) -> UnfinishedSnapshot | None:
+    """Return the snapshot that must be sent before the log is read, None if there is none."""
+    progress = context.ledger.loading()
+    return None if progress is None else UnfinishedSnapshot.from_row(*progress)
+
+
 def object_of(context: Context, event_id: str) -> ObjectId | None:
     """Return the object of a snapshot's event-id, None if its class cannot be read, or if its key
     is not a key of the class.

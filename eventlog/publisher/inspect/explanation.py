@@ -35,7 +35,8 @@ from eventlog.publisher.feeds.snapshot import Present, read_object
 from eventlog.publisher.ledger.delivery import Delivery
 from eventlog.publisher.ledger.in_flight import BacklogClaim, read_recorded
 from eventlog.publisher.ledger.ledger import is_at_work, status_of
-from eventlog.publisher.send.cycle import build_recorded, preview, recorded_ids
+from eventlog.publisher.send.cycle import preview, recorded_ids
+from eventlog.publisher.send.log_feed import build_recorded
 from eventlog.sql.log.errors import PUT_BACK, SKIPPED, SUPERSEDED, ErrorRow, read_errors
 from eventlog.sql.port.driver_errors import as_database_errors
 
@@ -61,7 +62,8 @@ class InFlight(NamedTuple):
 
     ``attempts`` is the recorded number of attempts at an event that is parked, or that the receiver
     fails for, 0 = none is recorded. ``next_attempt`` is a time of the database in UTC (ISO 8601),
-    empty if it is due at once.
+    empty if it is due at once. ``limit`` is the reason why it is not given up after
+    ``max_attempts``, empty if it has not had as many.
     """
 
     delivery: int
@@ -71,6 +73,7 @@ class InFlight(NamedTuple):
     attempts: int = 0
     last_answer: str = ""
     next_attempt: str = ""
+    limit: str = ""
 
     @property
     def in_words(self) -> str:
@@ -78,9 +81,11 @@ class InFlight(NamedTuple):
         tries = f"tried {self.attempts} {'time' if self.attempts == 1 else 'times'} or more"
         answer = f", the last answer: {self.last_answer}" if self.last_answer else ""
         due = f"at {self.next_attempt} UTC" if self.next_attempt else "at once"
+        limit = f"; {self.limit}" if self.limit else ""
+        skip = f"`eventlog skip {shlex.quote(self.event_id)} --reason REASON`"
         return (
-            f"{tries}{answer}; the next attempt is due {due}. Fix what the receiver answers, or "
-            f"give the event up: `eventlog skip {shlex.quote(self.event_id)} --reason REASON`"
+            f"{tries}{answer}; the next attempt is due {due}{limit}. Fix what the receiver "
+            f"answers, or give the event up: {skip}"
         )
 
 
@@ -261,7 +266,7 @@ def _read(context: Context, record_id: int, notes: list[str]) -> _Known:
         _status(context, row, errors),
         object_of(checked.valid) if checked.valid else None,
         checked.invalid[0] if checked.invalid else None,
-        _place(deliveries, record_id),
+        _place(context, deliveries, record_id),
         deliveries,
         claim,
         errors,
@@ -376,24 +381,31 @@ def _status(context: Context, row: LogRow, errors: Sequence[ErrorRow]) -> str:
 
 
 def _place(
-    deliveries: Iterable[Delivery], record_id: int
+    context: Context, deliveries: Iterable[Delivery], record_id: int
 ) -> tuple[InFlight, Outgoing, Delivery] | None:
     for delivery in deliveries:
         for document_no, events in delivery.documents.items():
             for event in events:
                 if record_id in event.ids:
-                    place = in_flight_at(delivery, document_no, event)
+                    place = in_flight_at(context, delivery, document_no, event)
                     return place, event, delivery
     return None
 
 
-def in_flight_at(delivery: Delivery, document_no: int, event: Outgoing) -> InFlight:
+def in_flight_at(
+    context: Context, delivery: Delivery, document_no: int, event: Outgoing
+) -> InFlight:
     """Return the place of an event with its attempts."""
     place = InFlight(delivery.number, document_no, event.sent_id, event.attempts)
     tried = delivery.attempts_at(document_no, event)
     if tried is None:
         return place
-    return place._replace(attempts=tried.tries, last_answer=tried.answer, next_attempt=tried.due)
+    return place._replace(
+        attempts=tried.tries,
+        last_answer=tried.answer,
+        next_attempt=tried.due,
+        limit=tried.limit_in_words(context.options.max_attempts),
+    )
 
 
 def _is_loopback(context: Context, row: LogRow) -> bool:
@@ -517,7 +529,7 @@ def _event_ahead(
 ) -> InFlight | None:
     """Return the event in flight for the same object, None if there is none."""
     by_first = {
-        event.ids[0]: in_flight_at(delivery, document_no, event)
+        event.ids[0]: in_flight_at(context, delivery, document_no, event)
         for delivery in deliveries
         for document_no, events in delivery.documents.items()
         for event in events

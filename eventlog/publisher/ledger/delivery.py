@@ -12,7 +12,7 @@ events in new deliveries that have none.
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import chain, count, islice
 from types import MappingProxyType
@@ -74,6 +74,14 @@ class Tried(NamedTuple):
         data = {"tries": self.tries, "answer": self.answer[:_MAX_CHARACTERS]}
         return {self.kind.value: {**data, "due": self.due} if self.due else data}
 
+    def limit_in_words(self, max_attempts: int) -> str:
+        """Return why an event that is tried alone is not given up after so many attempts (0 = no
+        limit), empty if it has not had as many (spec/event-log.md 8.4).
+        """
+        if self.kind is not TriedKind.PART or not 0 < max_attempts <= self.tries:
+            return ""
+        return f"limit {max_attempts}: waits until another document is answered"
+
 
 def is_part(tried: Tried | None) -> bool:
     """Return True if these attempts are those at a part of an isolated document."""
@@ -88,8 +96,8 @@ def read_tried(data: Mapping[str, Any]) -> Tried | None:
 
 
 class Delivery(NamedTuple):
-    """The content of one in-flight entry (spec/event-log.md 7.4, 8.4). The fields ``origins``,
-    ``current_rows`` and ``waiting`` are not in the entry.
+    """The content of one in-flight entry (spec/event-log.md 7.4, 8.4). The fields ``origins`` and
+    ``current_rows`` are not in the entry.
     """
 
     number: int
@@ -107,8 +115,6 @@ class Delivery(NamedTuple):
     """The highest document number that a partly answered delivery has used, 0 = no document is
     answered yet.
     """
-    waiting: frozenset[str] = frozenset()
-    """The event-ids of recorded events whose class is unavailable."""
     tried: Mapping[int, Tried] = MappingProxyType({})
     """The attempts at documents that the receiver has failed for, by their numbers."""
     parked: Mapping[str, Tried] = MappingProxyType({})
@@ -159,22 +165,6 @@ def pack(
     return Delivery(number, documents, first, origins, epoch=epoch)
 
 
-def unbuilt(delivery: Delivery) -> Delivery:
-    """Return a waiting delivery without the values of its events; they are read again when it is
-    sent.
-    """
-    documents = {
-        number: [
-            event if event.steps is None else event._replace(steps=None, rows=None)
-            for event in events
-        ]
-        for number, events in delivery.documents.items()
-    }
-    return delivery._replace(
-        documents=documents, origins=NO_ORIGINS, current_rows={}, waiting=frozenset()
-    )
-
-
 def rest_of(delivery: Delivery, left: Mapping[int, Sequence[Outgoing]]) -> Delivery:
     """Return a delivery with the events that are ``left`` of its documents, by their numbers.
 
@@ -205,58 +195,6 @@ def rest_of(delivery: Delivery, left: Mapping[int, Sequence[Outgoing]]) -> Deliv
     return rest
 
 
-def with_new_numbers(delivery: Delivery, numbers: Mapping[int, int]) -> Delivery:
-    """Return a delivery whose documents have these new numbers, which are greater than all earlier
-    ones. A document without a new number keeps its number.
-    """
-    origin = {numbers.get(number, number): number for number in delivery.documents}
-    documents = {new: delivery.documents[old] for new, old in origin.items()}
-    return _with_documents(delivery, documents, origin)._replace(last_number=max(documents))
-
-
-def isolate(delivery: Delivery, sent_ids: Container[str], tried: Tried) -> Delivery:
-    """Return a delivery in which the document with the events ``sent_ids`` is cut in halves, which
-    have the attempts ``tried``. All documents after them get new numbers, as in ``rest_of``.
-    """
-    chosen = {
-        number: [event for event in events if event.sent_id in sent_ids]
-        for number, events in delivery.documents.items()
-    }
-    parts: dict[int, Sequence[Outgoing]] = {}
-    for number, events in chosen.items():
-        if events:
-            delivery, halves_of_it = cut(delivery, number, events)
-            parts |= halves_of_it
-    delivery = delivery._replace(tried={**delivery.tried, **dict.fromkeys(parts, tried)})
-    return rest_of(delivery, delivery.documents)
-
-
-def cut(
-    delivery: Delivery, number: int, events: Sequence[Outgoing]
-) -> tuple[Delivery, dict[int, Sequence[Outgoing]]]:
-    """Return a delivery in which the halves of ``events`` of the document ``number`` are separate
-    documents, and these documents by their numbers, which are new. They keep the attempts of the
-    document; a single event stays one document (spec/event-log.md 8.4, *Cutting*).
-
-    The receiver may have applied any of these events. An event after another event of its object
-    gets a new event-id, since the two may now be in different documents (spec/event-log.md 7.4).
-    Each keeps its place, and so its number.
-    """
-    last_number = max((delivery.last_number, *delivery.documents))
-    parts = dict(enumerate(halves(_renumbered(events)), last_number + 1))
-    of_parts = {event.event_id for event in events}
-    documents: dict[int, Sequence[Outgoing]] = {}
-    for each, own in delivery.documents.items():
-        if each != number:
-            documents[each] = own
-            continue
-        documents |= parts
-        if rest := [event for event in own if event.event_id not in of_parts]:
-            documents[each] = rest
-    origin = {each: number if each in parts else each for each in documents}
-    return _with_documents(delivery, documents, origin), parts
-
-
 def _with_documents(
     delivery: Delivery, documents: Mapping[int, Sequence[Outgoing]], origin: Mapping[int, int]
 ) -> Delivery:
@@ -268,18 +206,6 @@ def _with_documents(
     return delivery._replace(documents=documents, tried=tried)
 
 
-def with_attempts(delivery: Delivery, sent_ids: Container[str], tried: Tried) -> Delivery:
-    """Return a delivery with the attempts ``tried`` of the document that has the events
-    ``sent_ids``; a part stays one.
-    """
-    for number, events in delivery.documents.items():
-        if any(event.sent_id in sent_ids for event in events):
-            if is_part(delivery.tried.get(number)):
-                tried = tried._replace(kind=TriedKind.PART)
-            return delivery._replace(tried={**delivery.tried, number: tried})
-    return delivery
-
-
 E = TypeVar("E")
 
 
@@ -289,17 +215,6 @@ def halves(events: Sequence[E]) -> list[Sequence[E]]:
     """
     middle = (len(events) + 1) // 2
     return [half for half in (events[:middle], events[middle:]) if half]
-
-
-def _renumbered(events: Sequence[Outgoing]) -> list[Outgoing]:
-    """Return events with a new event-id for each that comes after another event of its object."""
-    objects: set[ObjectId | None] = set()
-    renumbered = []
-    for event in events:
-        is_repeated = event.object_id in objects
-        objects.add(event.object_id)
-        renumbered.append(event._replace(attempts=event.attempts + 1) if is_repeated else event)
-    return renumbered
 
 
 def numbered(delivery: Delivery, first: str) -> Delivery:

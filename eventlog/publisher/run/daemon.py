@@ -40,7 +40,6 @@ from eventlog.publisher.context.observer import (
     Doing,
     Measured,
     Observer,
-    ParkedObject,
     measure_queue,
 )
 from eventlog.publisher.declared.capture_watcher import CaptureWatcher, CompareTriggers
@@ -52,7 +51,6 @@ from eventlog.publisher.ledger.in_flight import remove_marked_claims
 from eventlog.publisher.ledger.ledger import ranges_of
 from eventlog.publisher.run.liveness import ReportingSink
 from eventlog.publisher.run.waiting import (
-    BackOff,
     HeartbeatTimer,
     Idle,
     Stop,
@@ -61,8 +59,10 @@ from eventlog.publisher.run.waiting import (
     begin_idle,
     keep_connected,
     soonest,
+    wait_until,
 )
-from eventlog.publisher.send.cycle import recover, run_cycle, send_in_flight
+from eventlog.publisher.send.cycle import run_cycle, send_in_flight
+from eventlog.publisher.send.log_feed import events_of, info_of, recover
 from eventlog.publisher.send.sending import Delivered, DeliveryResult, send_heartbeat
 from eventlog.publisher.send.session import PublisherSession, PublisherState, draw_delivery_no
 from eventlog.publisher.send.unwritable import UnwritableClasses
@@ -196,30 +196,26 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> Collection[str]:
 
     def begin_session() -> PublisherSession:
         begun = _begin_session(watcher, sink, stop)
-        begun.state.parking.clear()  # each parked event is tried now, due or not
+        begun.state.outbox.retry_now()  # each parked event is tried now, due or not
         return begun
 
     session = begin_session()
     last = context.ledger.tail()
-    options = context.options
-    failures = BackOff(options.retry_initial, options.retry_max, context.observer)
     while True:
         state = session.state
         is_loading = state.loading is not None
-        settled_before = _settled(context.counters)
         cycle = _cycle(run_cycle, session, watcher)
         if cycle is None:
             session = begin_session()
             continue
         if cycle.is_suspicious and not stop.is_set():
             # One document may be the cause; further attempts show whether it is.
-            has_answers = _settled(context.counters) > settled_before
-            _wait_for_receiver(session, stop, cycle, failures, has_answers)
+            _wait_for_receiver(session, stop, cycle)
             continue
         if cycle.result is not DeliveryResult.DONE:
             break
         if not cycle.more:
-            due = state.parking.next_untried()
+            due = state.outbox.untried_due()
             if due is None or stop.wait(max(0.0, due - monotonic())):
                 break
             continue  # a part of a document that the receiver fails for: the culprit is unknown
@@ -233,9 +229,9 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> Collection[str]:
         raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
     if cycle.result in (DeliveryResult.UNAVAILABLE, DeliveryResult.RETRY):
         raise ReceiverUnavailable(f"the rest of the queue was not published: {cycle.reason}")
-    if len(state.parking):
+    if parked := state.parked_objects():
         raise ReceiverUnavailable(
-            f"{number_of(len(state.parking), 'object')} left: "
+            f"{number_of(len(parked), 'object')} left: "
             "the receiver asked for their events later, or fails for them"
         )
     return watcher.context.catalog.unavailable
@@ -260,7 +256,6 @@ def _serve(
     watcher = CatalogWatcher(context)
     session = _begin_session(watcher, sink, stop, idle)
     heartbeat = _heartbeat_timer(context)
-    failures = BackOff(options.retry_initial, options.retry_max, context.observer)
     while not stop.is_set():
         context.observer.does(Doing.PUBLISHING)
         if heartbeat.is_due(monotonic()):
@@ -271,7 +266,7 @@ def _serve(
         captures.compare_if_due(watcher.context)
         started = _local_time(context)
         is_due = started is None or timetable.is_due(options.time_of_day, started)
-        sent_before, settled_before = context.counters.documents_sent, _settled(context.counters)
+        sent_before = context.counters.documents_sent
         cycle = _cycle(run_cycle if is_due else send_in_flight, session, watcher)
         if cycle is None:
             session = _begin_session(watcher, sink, stop, idle)
@@ -287,10 +282,8 @@ def _serve(
             raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
         if cycle.result in (DeliveryResult.UNAVAILABLE, DeliveryResult.RETRY):
             idle.wake_up()
-            has_answers = _settled(context.counters) > settled_before
-            _wait_for_receiver(session, stop, cycle, failures, has_answers)
+            _wait_for_receiver(session, stop, cycle)
             continue
-        failures.attempts = 0
         context.observer.progressed()
         if cycle.more:
             continue
@@ -337,8 +330,8 @@ def _beat(context: Context, sink: Sink) -> None:
 
 def _report_left(context: Context, state: PublisherState) -> None:
     """Report to the observer what is parked and in flight."""
-    rows = sum(len(one.ids) for delivery in state.deliveries.values() for one in delivery.events())
-    context.observer.left(len(state.parking), rows)
+    rows = sum(len(one.ids) for one in state.outbox.events())
+    context.observer.left(len(state.parked_objects()), rows)
 
 
 def _report(context: Context, state: PublisherState, reports: Reports) -> None:
@@ -346,25 +339,16 @@ def _report(context: Context, state: PublisherState, reports: Reports) -> None:
     if (before := reports.due()) is not None:
         queue = measure_queue(context.log, context.options.event_time_zone, ledger=context.ledger)
         context.log.commit()
-        _log.info("%s", summary(before, context.counters, queue, len(state.parking)))
+        _log.info("%s", summary(before, context.counters, queue, len(state.parked_objects())))
     reports.warn_of_loopback(context)
 
 
-def _wait_for_receiver(
-    session: PublisherSession,
-    stop: Stop,
-    cycle: Delivered,
-    failures: BackOff,
-    has_answers: bool,
-) -> None:
-    """Wait until the receiver is tried again. An answer without retry resets the back-off
-    (spec/event-log.md 8.4).
-    """
-    if has_answers:
-        failures.attempts = 0
+def _wait_for_receiver(session: PublisherSession, stop: Stop, cycle: Delivered) -> None:
+    """Wait until the receiver is tried again (spec/event-log.md 8.4)."""
     measure(session)
     measure_again = partial(measure, session)
-    failures.wait(stop, cycle.reason, cycle.retry_after, measure_again, cycle.in_short)
+    until = session.state.outbox.resume_at
+    wait_until(until, stop, cycle.reason, session.context.observer, measure_again, cycle.in_short)
 
 
 def _cycle(
@@ -392,11 +376,6 @@ def _cycle(
     return cycle
 
 
-def _settled(counters: Counters) -> int:
-    """Return the number of events that got an answer other than retry."""
-    return counters.answers_success + counters.answers_warning + counters.answers_error
-
-
 def _local_time(context: Context) -> datetime | None:
     """Return the server's local time if times of day are configured, otherwise None."""
     if not context.options.time_of_day:
@@ -415,7 +394,7 @@ def _seconds_left(
     options = context.options
     local = _local_time(context)
     now = monotonic()
-    due = state.parking.next_due()
+    due = state.outbox.next_due(now)
     return soonest(
         options.polling_interval
         if local is None
@@ -468,9 +447,9 @@ def measure(session: PublisherSession) -> None:
     log = context.log
     measured = Measured.read(log, context.ledger.consumer)
     oldest_delivery = None
-    if state.deliveries:
+    if state.outbox.count:
         (oldest_delivery,) = questions.ask_log(
-            log, "inflight", float, delivery=min(state.deliveries)
+            log, "inflight", float, delivery=min(state.outbox.batches)
         ) or (None,)
     zone, ledger = context.options.event_time_zone, context.ledger
     consumers = () if ledger.consumer else consumer_statuses(log, zone, context.observer.queue_cap)
@@ -478,13 +457,10 @@ def measure(session: PublisherSession) -> None:
         measured = with_retention(log, context.options.retention, zone, measured)
     measured = measure_queue(log, zone, context.observer.queue_cap, ledger, measured)
     log.commit()
-    parked = [
-        ParkedObject(
-            object_class.name, key, parked.due, parked.attempts, parked.reason, parked.event_id
-        )
-        for (object_class, key), parked in state.parking.items()
+    parked = state.parked_objects()
+    deliveries = [
+        info_of(number, list(events_of(state.outbox, number))) for number in state.outbox.batches
     ]
-    deliveries = [delivery.info() for delivery in state.deliveries.values()]
     seconds = monotonic() - begun
     context.observer.measured(
         replace(

@@ -29,7 +29,7 @@ from eventlog.errors import (
 )
 from eventlog.publisher.context.context import Context
 from eventlog.publisher.context.observer import SILENT, Doing, Observer, WaitFor
-from eventlog.publisher.send.parking import back_off
+from eventlog.publisher.send.policy import back_off
 from eventlog.sql.port.database import Wake
 
 _log = logging.getLogger("eventlog.publisher")
@@ -335,17 +335,29 @@ class BackOff:
             pause = back_off(self.attempts, self.initial, self.maximum, self.random)
         else:
             pause = min(self.maximum, max(self.initial, retry_after))
-        _log.warning(
-            "%s; trying again in %.3g s", why, pause, extra={"code": ReceiverUnavailable.code}
-        )
-        until = monotonic() + pause
-        self.observer.waits(WaitFor.RECEIVER, why, until, in_short)
-        while (due := self.observer.measure_due()) is not None and due < pause:
-            if stop.wait(due):
-                return
-            measure()
-            pause = until - monotonic()
-        stop.wait(max(0.0, pause))
+        wait_until(monotonic() + pause, stop, why, self.observer, measure, in_short)
+
+
+def wait_until(
+    until: float,
+    stop: Stop,
+    why: str,
+    observer: Observer,
+    measure: Callable[[], None] = lambda: None,
+    in_short: str = "",
+) -> None:
+    """Log the reason, and wait until a time of ``monotonic``. The other arguments are as for
+    ``BackOff.wait``.
+    """
+    pause = max(0.0, until - monotonic())
+    _log.warning("%s; trying again in %.3g s", why, pause, extra={"code": ReceiverUnavailable.code})
+    observer.waits(WaitFor.RECEIVER, why, until, in_short)
+    while (due := observer.measure_due()) is not None and due < pause:
+        if stop.wait(due):
+            return
+        measure()
+        pause = until - monotonic()
+    stop.wait(max(0.0, pause))
 
 
 class Pause(NamedTuple):

@@ -4,19 +4,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import Final
 
 from sqlalchemy import Connection
 
 from eventlog.core.clock import monotonic
-from eventlog.publisher.ledger.delivery import Tried
-from eventlog.publisher.send.parking import Parked, Parking
+from eventlog.publisher.ledger.delivery import Tried, TriedKind
+from eventlog.publisher.send.outbox import Outbox
+from eventlog.publisher.send.policy import Attempts, Document, E, Kind, is_of_doubt
 from eventlog.sql.log.purge import utc_now
 from eventlog.sql.port.dialect import Dialect
-
-K = TypeVar("K", bound=Hashable)
 
 
 class DatabaseClock:
@@ -54,19 +52,37 @@ class DatabaseClock:
         return self._begun
 
 
-def park_again(
-    parking: Parking[K],
-    clock: DatabaseClock,
-    object_id: K,
-    sent_id: str,
-    tried: Tried,
-    alone: int | None,
-) -> None:
-    """Park an object as it was before a restart: until its event is due, at most
-    ``parking.longest_pause`` from now. ``alone`` is the number of attempts with only its event,
-    None if the receiver has answered retry (spec/event-log.md 8.4, *Progress*).
+_RECORDED: Final = {
+    Kind.SUSPECT: TriedKind.FAILURES,
+    Kind.PART: TriedKind.PART,
+    Kind.PARKED: TriedKind.PARKED,
+}
+"""The members of an entry by the kinds of attempts that it records."""
+_KINDS: Final = {recorded: kind for kind, recorded in _RECORDED.items()}
+
+
+def attempts_of(tried: Tried, clock: DatabaseClock, longest: float) -> Attempts:
+    """Return recorded attempts as they continue after a restart: a document waits until it is due,
+    at most ``longest`` seconds from now (spec/event-log.md 8.4, *Progress*).
     """
+    kind = _KINDS[tried.kind]
+    if kind is Kind.SUSPECT:
+        return Attempts(kind, answer=tried.answer, at=0)
     now = monotonic()
-    due = min(clock.moment_of(tried.due), now + parking.longest_pause) if tried.due else now
-    answers = None if alone is None else 0
-    parking.put(object_id, Parked(tried.tries, due, tried.answer, sent_id, alone or 0, answers))
+    due = min(clock.moment_of(tried.due), now + longest) if tried.due else now
+    return Attempts(kind, tried.tries, tried.answer, due)
+
+
+def tried_of(document: Document[E], outbox: Outbox[E], clock: DatabaseClock) -> Tried | None:
+    """Return the attempts at a document as its entry records them, None = it records none. With a
+    document that has failed since the last answer it records how many pauses had no answer.
+    """
+    attempts = document.attempts
+    kind = None if attempts is None else _RECORDED.get(attempts.kind)
+    if attempts is None or kind is None:
+        return None
+    if kind is not TriedKind.FAILURES:
+        return Tried(attempts.tries, attempts.answer, clock.text_of(attempts.due), kind)
+    if not outbox.rounds or not is_of_doubt(document, outbox.answers):
+        return None
+    return Tried(outbox.rounds, attempts.answer, kind=kind)

@@ -15,13 +15,14 @@ document waits or has failed, so a feed without trouble pays nothing for it.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from enum import Enum
 from itertools import chain
+from math import inf
 from typing import Generic, NamedTuple
 
 from eventlog.errors import ReceiverUnavailable
-from eventlog.model import Answer, EventResult, Level
+from eventlog.model import SUCCESS, Answer, EventResult, Level
 from eventlog.publisher.send import policy
 from eventlog.publisher.send.policy import (
     EVERY,
@@ -109,15 +110,26 @@ class Outbox(Generic[E]):
         """How many pauses in a row followed a failure, without an answer."""
         self.stops = 0
         """How many pauses followed each other, for any reason."""
+        self.failure = ReceiverUnavailable("")
+        """The last failure that a document may have caused."""
+        self.may_decide = True
+        """True if further attempts show for which document the receiver fails: not after the cuts
+        that ``isolate_after`` rounds without an answer lead to.
+        """
         self.resume_at = 0.0
         """The end of the present pause of everything."""
+        self.rests_until = 0.0
+        """Until then other documents have the time that the last failure took."""
         self.size = 0
         """The number of events."""
         self._is_recorded, self._keeps_fatal, self._at_rest = is_recorded, keeps_fatal, at_rest
         self._batches: dict[int, dict[Place, Document[E]]] = {}
         self._last_numbers: dict[int, int] = {}
         self._in_air: dict[Place, Document[E]] = {}
-        self._rests_until = 0.0  # until then other documents have the time that a failure took
+        self._objects: dict[Place, frozenset[Hashable]] = {}  # of documents in the air, or next
+        # The documents that were sent since the last rest, and how many events were sent again.
+        self._had_turn: set[Place] = set()
+        self._again = 0
         self._failed_in_a_row = 0  # the documents that failed since the last pause or answer
         self._has_tried = False  # a further attempt has just failed: another document has its turn
         self._marks: list[Mark[E]] = []
@@ -145,9 +157,62 @@ class Outbox(Generic[E]):
         return len(self._in_air)
 
     @property
+    def count(self) -> int:
+        """The number of documents."""
+        return sum(map(len, self._batches.values()))
+
+    @property
     def is_saved(self) -> bool:
         """True if there is nothing to write."""
         return not self._marks and not self._changed
+
+    def parked(self) -> Iterator[Document[E]]:
+        """Yield the documents that wait for an attempt that is due later, also those that failed
+        before the last answer.
+        """
+        return (
+            one
+            for one in self.documents()
+            if one.place not in self._in_air
+            and policy.is_waiting(one)
+            and one.attempts is not None
+            and one.attempts.kind is not Kind.WITHHELD
+            and not policy.is_of_doubt(one, self.answers)
+        )
+
+    def next_due(self, now: float) -> float | None:
+        """Return the time when a document can be sent although the feed has nothing; None if only
+        new events change anything.
+        """
+        step = self.next(now, is_empty=True)
+        return step.until if step.do is Do.WAIT else now
+
+    def untried_due(self) -> float | None:
+        """Return the time when the next document is due for which the receiver failed and of which
+        no event was tried alone yet; None if there is none.
+        """
+        return min(
+            (
+                policy.due_of(one, self.rests_until)
+                for one in self.parked()
+                if policy.is_tried(one) and one.attempts is not None and not one.attempts.tries
+            ),
+            default=None,
+        )
+
+    def batch(self, number: int) -> Iterator[Document[E]]:
+        """Yield the documents of a batch."""
+        return iter(self._batches.get(number, {}).values())
+
+    @property
+    def batches(self) -> Collection[int]:
+        """The numbers of the batches with documents, ascending."""
+        return self._batches.keys()
+
+    @property
+    def has_waiting(self) -> bool:
+        """True if documents have attempts, so that objects may wait."""
+        return self._queues is not None
 
     def __contains__(self, one: object) -> bool:
         """Return True if events of an object wait, so that later ones stay in the feed. This has
@@ -172,28 +237,22 @@ class Outbox(Generic[E]):
         if self._queues is None:
             return self._next_of_plain(is_empty)
         # While nothing else decides, no other document needs the time that the last failure took.
-        rests_until = 0.0 if self.in_doubt else self._rests_until
-        fresh: Document[E] | None = None
-        tried: list[Document[E]] = []  # failed before the last answer, or parts
-        doubtful: list[Document[E]] = []
-        later: list[float] = []
+        rests_until = 0.0 if self.in_doubt else self.rests_until
+        found = _Found[E]()
         for place in self._heads:
             document = self._document(place)
             is_tried = policy.is_tried(document)
             is_doubtful = is_tried and policy.is_of_doubt(document, self.answers)
             due = 0.0 if is_doubtful else policy.due_of(document, rests_until)
-            if due > now:
-                later.append(due)
-            elif (is_tried or fresh is None) and (sendable := self._sendable(document)) is not None:
-                if is_doubtful:
-                    doubtful.append(sendable)
-                elif is_tried:
-                    tried.append(sendable)
-                else:
-                    fresh = sendable
-        tried.sort(key=_longest_due)
-        return self._preferred(fresh, tried, doubtful, is_empty) or Step(
-            Do.WAIT, until=min(later, default=None)
+            is_over = place in self._had_turn or self._again >= self.rules.most_again
+            if due > now or (is_over and policy.is_waiting(document) and not self.in_doubt):
+                found.later.append(max(due, now))
+            elif is_tried:
+                (found.doubtful if is_doubtful else found.tried).append(document)
+            else:
+                (found.parked if policy.is_waiting(document) else found.fresh).append(document)
+        return self._preferred(found, is_empty) or Step(
+            Do.WAIT, until=min(found.later, default=None)
         )
 
     def _next_of_plain(self, is_empty: bool) -> Step[E]:
@@ -207,38 +266,52 @@ class Outbox(Generic[E]):
 
     def _overlaps(self, document: Document[E]) -> bool:
         """Return True if an event of an object of this document is in the air."""
-        objects = document.objects
+        objects = self._objects_of(document)
+        in_air = map(self._objects_of, self._in_air.values())
         return any(
-            EVERY in objects or EVERY in one.objects or not objects.isdisjoint(one.objects)
-            for one in self._in_air.values()
+            EVERY in objects or EVERY in others or not objects.isdisjoint(others)
+            for others in in_air
         )
 
-    def _preferred(
-        self,
-        fresh: Document[E] | None,
-        tried: Sequence[Document[E]],
-        doubtful: Sequence[Document[E]],
-        is_empty: bool,
-    ) -> Step[E] | None:
-        """Select one of the documents that may be sent now; None = none of them."""
+    def _objects_of(self, document: Document[E]) -> frozenset[Hashable]:
+        """Return the objects of a document, which are determined once, since others have another
+        place.
+        """
+        if (known := self._objects.get(document.place)) is None:
+            known = self._objects[document.place] = document.objects
+        return known
+
+    def _preferred(self, found: _Found[E], is_empty: bool) -> Step[E] | None:
+        """Select one of the documents that may be sent now; None = none of them.
+
+        After a further attempt that failed again, other documents and the feed have their turn.
+        """
         is_trying = any(map(policy.is_tried, self._in_air.values()))
         others_in_air = len(self._in_air) - is_trying
         may_read = not is_empty and not others_in_air and not self.is_full
-        if tried and not (self.in_doubt or self._has_tried or is_trying):
-            return Step(Do.SEND, tried[0])
-        if fresh is not None:
-            return Step(Do.SEND, fresh)
+        tried = [] if is_trying else sorted(found.tried, key=_longest_due)
+        parked = sorted(found.parked, key=_longest_due)
+        first = () if self._has_tried else (*(() if self.in_doubt else tried), *parked)
+        if (document := self._first(chain(first, found.fresh))) is not None:
+            return Step(Do.SEND, document)
         if may_read:
             return Step(Do.READ)
+        last = parked if self.in_doubt else chain(parked, tried)
+        if (document := self._first(last)) is not None:
+            return Step(Do.SEND, document)
         if not self.in_doubt:
-            return Step(Do.SEND, tried[0]) if tried and not is_trying else None
+            return None
         if self._failed_in_a_row:
             return Step(Do.DOUBT)
         # The document with the fewest failures since the last answer.
-        doubtful = [*doubtful, *tried]
-        if not doubtful:
-            return None
-        return Step(Do.SEND, min(doubtful, key=self._failures))
+        doubtful = sorted(chain(found.doubtful, tried), key=self._failures)
+        document = self._first(doubtful)
+        return None if document is None else Step(Do.SEND, document)
+
+    def _first(self, documents: Iterable[Document[E]]) -> Document[E] | None:
+        """Return the first of these documents that is free, as ``free`` does."""
+        found = (self._sendable(one) for one in documents)
+        return next((one for one in found if one is not None), None)
 
     def _failures(self, document: Document[E]) -> int:
         return 0 if document.attempts is None else document.attempts.failures(self.answers)
@@ -341,18 +414,37 @@ class Outbox(Generic[E]):
             self._enter(document)
             self._count_special(_special([document]))
 
-    def replace_events(self, document: Document[E], events: Sequence[E]) -> None:
-        """Replace the events of a document by the same ones with their values."""
-        self._batches[document.place[0]][document.place] = document._replace(events=events)
+    def rebuilt(
+        self,
+        document: Document[E],
+        events: Sequence[E],
+        idle: Sequence[E] = (),
+        withheld: Sequence[E] = (),
+    ) -> Document[E] | None:
+        """Replace the events of a document in the air by the same ones with their values. Return it
+        if nothing else has changed; otherwise it has a new place, and is not in the air any more.
 
-    def settle_idle(self, document: Document[E], result: EventResult, idle: Sequence[E]) -> None:
-        """Settle events of a document that need no answer, since their rows have lost their
-        effect.
+        ``idle`` ones are settled, since their rows have lost their effect and need no answer. The
+        ``withheld`` ones wait for as long as the outbox lives, because their classes are
+        unavailable: they become a separate document.
         """
-        names = {event.sent_id for event in idle}
-        left = [event for event in document.events if event.sent_id not in names]
-        self._marks.append(Mark(result, idle, document))
-        self._replace(document, [document._replace(events=left)])
+        if idle:
+            self._marks.append(Mark(SUCCESS, idle, document))
+        if [one.sent_id for one in events] == [one.sent_id for one in document.events]:
+            document = document._replace(events=events)
+            self._batches[document.place[0]][document.place] = document
+            self._in_air[document.place] = document
+            return document
+        del self._in_air[document.place]
+        waits = Attempts(Kind.WITHHELD, due=inf)
+        self._replace(
+            document,
+            [document._replace(events=events), document._replace(events=withheld, attempts=waits)],
+        )
+        self._end_doubt_without_cause()
+        return None
+
+    def _end_doubt_without_cause(self) -> None:
         if self.in_doubt and not self._has_doubtful:
             self.in_doubt, self.rounds = False, 0
 
@@ -385,6 +477,8 @@ class Outbox(Generic[E]):
         whole = self._document(chosen.place)
         if len(chosen.events) == len(whole.events):
             self._in_air[whole.place] = whole
+            if policy.is_waiting(whole):
+                self._again += len(whole.events)
             return whole
         names = {event.sent_id for event in chosen.events}
         rest = [event for event in whole.events if event.sent_id not in names]
@@ -408,12 +502,13 @@ class Outbox(Generic[E]):
                 self.pause(now, outcome.retry_after)
                 return Settled(judged, is_pause=True)
         self.answers += 1
-        self.rounds = self.stops = self._failed_in_a_row = 0
+        self.rounds = self._failed_in_a_row = 0
         self.in_doubt = False
         if (why := policy.refusal(document.events, outcome)) is not None:
+            self.stops = 0
             parts = policy.halves(document, Attempts(Kind.HALF))
             self._replace(document, parts)
-            return Settled(refused=why)
+            return Settled(refused=why, is_urgent=_renames(document, parts))
         return self._answered(document, outcome, now)
 
     def _answered(self, document: Document[E], answer: Answer, now: float) -> Settled[E]:
@@ -433,8 +528,11 @@ class Outbox(Generic[E]):
         # event of a source that got an error would be sent again after a crash.
         is_half = document.attempts is not None and document.attempts.kind is Kind.HALF
         has_error = any(result.level is Level.ERROR for result, _ in judged.answered)
-        is_urgent = is_half if self._is_recorded else has_error
-        is_pause = False
+        is_urgent = is_half or (has_error and not self._is_recorded)
+        is_urgent |= len(judged.unsettled) > len(judged.retried)
+        is_pause = bool(again) and not is_fatal and not self.rules.park
+        if not is_pause:
+            self.stops = 0
         if not again:
             self._replace(document, [])
             return Settled(judged, is_urgent=is_urgent)
@@ -445,13 +543,13 @@ class Outbox(Generic[E]):
             self._has_tried = document.retries > 0
         else:
             rest = document._replace(events=at_rest, attempts=None)
-            is_pause = not is_fatal
         if is_pause:
             self.pause(now, answer.retry_after)
         is_same = [one.sent_id for one in again] == [one.sent_id for one in document.events]
         if is_same:
             self._put(rest)
-            if rest.retries > 1 and self.rules.is_recorded(rest.retries):
+            is_part = document.attempts is not None and document.attempts.kind is Kind.PART
+            if is_part or (rest.retries > 1 and self.rules.is_recorded(rest.retries)):
                 self._changed.add(document.place[0])
         else:
             self._replace(document, [rest])
@@ -476,35 +574,43 @@ class Outbox(Generic[E]):
             self._replace(document, kept)
         if ended.is_recorded:
             self._changed.add(document.place[0])
+        self.failure = failure
         self._has_tried = not ended.is_doubt
-        self._rests_until = now + failure.seconds
+        self.rests_until = now + failure.seconds
         self._failed_in_a_row += ended.is_doubt
         self.in_doubt |= ended.is_doubt
         is_pause = self._failed_in_a_row > 1 and not self._in_air
-        if is_pause:
-            self.end_round(now)
+        is_urgent = is_pause and self.end_round(now)
         return Settled(
             given_up=ended.given_up,
             is_isolated=ended.is_isolated,
             is_pause=is_pause,
-            is_urgent=bool(ended.given_up) and not self._is_recorded,
+            is_urgent=is_urgent
+            or _renames(document, kept)
+            or (bool(ended.given_up) and not self._is_recorded),
         )
 
-    def end_round(self, now: float) -> None:
+    def end_round(self, now: float) -> bool:
         """Pause because the receiver fails and answers nothing. From ``isolate_after`` such rounds
         on, one document is cut each time if no other one can be sent, so that its halves decide.
+
+        Return True if nothing may be sent before the halves are written.
         """
         self.pause(now)
         self.rounds += 1
+        self.may_decide = self.rounds < self.rules.isolate_after
         doubtful = (one for one in self.documents() if policy.is_of_doubt(one, self.answers))
         if self.rounds > 1 and self.rules.is_recorded(self.rounds):
             self._changed.update(one.place[0] for one in list(doubtful)[:1])
         if self.rounds < self.rules.isolate_after or self._has_fresh(now):
-            return
-        if (suspect := policy.to_cut(self.documents(), self.answers)) is not None:
-            self._replace(suspect, policy.cut_in_doubt(suspect, self.answers))
-            if self.rounds == self.rules.isolate_after:  # one of them may decide at once
-                self.resume_at = now
+            return False
+        if (suspect := policy.to_cut(self.documents(), self.answers)) is None:
+            return False
+        parts = policy.cut_in_doubt(suspect, self.answers)
+        self._replace(suspect, parts)
+        if self.rounds == self.rules.isolate_after:  # one of them may decide at once
+            self.resume_at, self.may_decide = now, True
+        return _renames(suspect, parts)
 
     def _has_fresh(self, now: float) -> bool:
         """Return True if a document can be sent now for which the receiver has not failed."""
@@ -519,8 +625,10 @@ class Outbox(Generic[E]):
         for document in self.documents():
             for event in document.events:
                 if event.sent_id == sent_id:
-                    self.settle_idle(document, result, [event])
-                    self._marks[-1] = self._marks[-1]._replace(events=[event.again()])
+                    left = [one for one in document.events if one is not event]
+                    self._marks.append(Mark(result, [event.again()], document))
+                    self._replace(document, [document._replace(events=left)])
+                    self._end_doubt_without_cause()
                     # The rounds may have been recorded with the document of this event.
                     doubtful = (
                         one.place[0]
@@ -536,6 +644,29 @@ class Outbox(Generic[E]):
         self.stops += 1
         self._failed_in_a_row = 0
         self.resume_at = now + self.rules.pause(self.stops, retry_after)
+
+    def continue_rounds(self, rounds: int) -> None:
+        """Continue the pauses without an answer that were recorded before a restart."""
+        self.rounds = max(self.rounds, rounds)
+        self.in_doubt = self.rounds > 0
+
+    def retry_now(self) -> None:
+        """Let each document that waits be due now, and have a turn, however many there are."""
+        for document in list(self.parked()):
+            assert document.attempts is not None
+            self._put(document._replace(attempts=document.attempts._replace(due=0.0)))
+        self._had_turn.clear()
+        self._again = -self.size
+
+    def rest(self) -> None:
+        """End a cycle, in which a document is sent again once at most: let go of the values of all
+        events.
+        """
+        self._had_turn.clear()
+        self._again = min(self._again, 0)
+        for batch in self._batches.values():
+            for place, document in batch.items():
+                batch[place] = document._replace(events=list(map(self._at_rest, document.events)))
 
     # --- saving -----------------------------------------------------------------------------------
 
@@ -585,11 +716,15 @@ class Outbox(Generic[E]):
         if not documents:
             return (), self._last_numbers.pop(batch, 0)
         before, highest = 0, self._last_numbers[batch]
+        shared = 0  # single events of a document may have its number
         for place, document in documents.items():
-            if document.number <= before and place not in self._in_air:
-                highest += 1
-                documents[place] = document._replace(number=highest)
-            before = max(before, documents[place].number)
+            number = document.number
+            is_kept = number > before or (0 < number == shared and document.attempts is None)
+            if not is_kept and place not in self._in_air:
+                number = highest = highest + 1
+                documents[place] = document._replace(number=number)
+            before = max(before, number)
+            shared = number if document.attempts is None else 0
         self._last_numbers[batch] = highest
         return list(documents.values()), highest
 
@@ -602,6 +737,7 @@ class Outbox(Generic[E]):
         """Replace a document by one with the same events and place, but with other attempts."""
         before = self._document(document.place)
         self._batches[document.place[0]][document.place] = document
+        self._had_turn.add(document.place)
         self._count_special(_special([document]) - _special([before]))
 
     def _replace(self, document: Document[E], parts: Iterable[Document[E]]) -> None:
@@ -615,6 +751,7 @@ class Outbox(Generic[E]):
             if part.events
         ]
         self._leave(document)
+        self._had_turn.update(one.place for one in own if policy.is_waiting(one))
         if own:
             old = list(batch.values())
             batch.clear()
@@ -648,6 +785,7 @@ class Outbox(Generic[E]):
 
     def _leave(self, document: Document[E]) -> None:
         self.size -= len(document.events)
+        self._objects.pop(document.place, None)
         if self._queues is not None:
             self._unindex(document)
 
@@ -694,6 +832,27 @@ class Outbox(Generic[E]):
         else:
             del self._head_counts[place]
             del self._heads[bisect_left(self._heads, place)]
+
+
+class _Found(Generic[E]):
+    """The documents that may be sent now if they are free, by why they are sent, and the times when
+    others are due.
+    """
+
+    def __init__(self) -> None:
+        self.fresh: list[Document[E]] = []
+        self.parked: list[Document[E]] = []
+        self.tried: list[Document[E]] = []  # failed before the last answer, or parts
+        self.doubtful: list[Document[E]] = []
+        self.later: list[float] = []
+
+
+def _renames(document: Document[E], parts: Iterable[Document[E]]) -> bool:
+    """Return True if an event of the parts has another event-id than in the document: until that is
+    recorded, a crash would repeat the event under the old one, which the receiver may remember.
+    """
+    known = {event.sent_id for event in document.events}
+    return any(event.sent_id not in known for part in parts for event in part.events)
 
 
 def _special(documents: Iterable[Document[E]]) -> int:

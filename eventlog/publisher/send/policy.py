@@ -107,6 +107,10 @@ class Rules(NamedTuple):
     max_attempts: int = 0
     retry_initial: float = 1.0
     retry_max: float = 60.0
+    most_again: int = 1_000_000_000
+    """The most events that are sent again in a cycle, so that many parked objects leave room for
+    all others; a document is sent whole.
+    """
     random: Random = lambda: 1.0
     """Removes up to half of each pause."""
 
@@ -152,6 +156,11 @@ class Judged(NamedTuple, Generic[E]):
     """
     unsettled: Sequence[tuple[EventResult, E]] = ()
     """The same events, as they were sent, with their results."""
+
+    @property
+    def retried(self) -> Sequence[tuple[EventResult, E]]:
+        """Those of them that got *retry*."""
+        return [one for one in self.unsettled if one[0].level is Level.RETRY]
 
     @property
     def fatal(self) -> str | None:

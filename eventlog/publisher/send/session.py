@@ -10,20 +10,48 @@ from typing import TYPE_CHECKING
 
 from eventlog.core.catalog import ObjectId
 from eventlog.core.rows.event_ids import raised_at
+from eventlog.core.rows.events import Outgoing
 from eventlog.errors import DatabaseUnavailable
 from eventlog.publisher.context.context import UNCHECKED, CatalogCheck, Context
+from eventlog.publisher.context.observer import ParkedObject
 from eventlog.publisher.feeds.queue import DueScan
-from eventlog.publisher.ledger.delivery import Delivery, TriedKind
+from eventlog.publisher.ledger.delivery import Delivery
 from eventlog.publisher.ledger.in_flight import BacklogClaim, ClaimedObjects
 from eventlog.publisher.ledger.ledger import QueueScan
 from eventlog.publisher.send.database_clock import DatabaseClock
-from eventlog.publisher.send.parking import Parking
-from eventlog.publisher.send.suspects import Suspects
+from eventlog.publisher.send.outbox import Outbox
 from eventlog.publisher.sinks import Sink
 from eventlog.sql.log.internal_tables import next_number
 
 if TYPE_CHECKING:
     from eventlog.publisher.feeds.snapshot import UnfinishedSnapshot
+
+
+class PassedOver:
+    """The objects whose rows a scan leaves in the queue: those that wait in the outbox, and those
+    that have become free since. Earlier rows of these may be before the rest of the scan, so they
+    wait for the next one.
+    """
+
+    __slots__ = ("_objects", "_outbox")
+
+    def __init__(self, outbox: Outbox[Outgoing]) -> None:
+        self._outbox = outbox
+        self._objects: set[object] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._objects) or self._outbox.has_waiting
+
+    def __contains__(self, one: object) -> bool:
+        if one not in self._outbox:
+            return one in self._objects
+        self._objects.add(one)
+        return True
+
+    @property
+    def has_free(self) -> bool:
+        """True if an object has become free whose rows a scan has passed over."""
+        return any(one not in self._outbox for one in self._objects)
 
 
 @dataclass(slots=True)
@@ -32,12 +60,12 @@ class PublisherState:
     database.
     """
 
-    parking: Parking[ObjectId]
+    outbox: Outbox[Outgoing]
     clock: DatabaseClock
-    deliveries: dict[int, Delivery] = field(default_factory=dict)
-    """The deliveries in the in-flight entries, by number."""
     newest: str = ""
     """The number of the first event in the last delivery with numbers."""
+    deliveries: dict[int, Delivery] = field(default_factory=dict)
+    """The facts of the deliveries in the outbox, without their documents, by number."""
     scan: QueueScan | DueScan | None = None
     """The rest of the present scan of the queue, None between scans."""
     claim: BacklogClaim | None = None
@@ -48,23 +76,34 @@ class PublisherState:
     """The approximate number of bytes of an object's row by class, for classes whose rows were read
     back.
     """
-    freed: set[ObjectId] = field(default_factory=set)
-    """Objects that are no longer parked, and whose rows the present scan may have passed over:
-    these rows wait for the next scan.
-    """
     loading: UnfinishedSnapshot | None = None
     """A snapshot that is read before the log."""
-    suspects: Suspects = field(init=False)
-    """The documents that the receiver fails for."""
+    passed: PassedOver = field(init=False)
+    """The objects that the present scan has passed over."""
 
     def __post_init__(self) -> None:
-        cycles = (
-            one.tries
-            for delivery in self.deliveries.values()
-            for one in delivery.tried.values()
-            if one.kind is TriedKind.FAILURES
-        )
-        self.suspects = Suspects(self.parking, max(cycles, default=0))
+        self.begin_scan()
+
+    def parked_objects(self) -> list[ParkedObject]:
+        """Return the objects that wait for an attempt which is due later, or for the answer to
+        another document, each with its first event.
+        """
+        found: dict[ObjectId, ParkedObject] = {}
+        for document in self.outbox.parked():
+            tried = document.attempts
+            assert tried is not None
+            attempts = max(1, tried.tries, tried.run)
+            for event in document.events:
+                if event.object_id is not None and event.object_id not in found:
+                    object_class, key = event.object_id
+                    found[event.object_id] = ParkedObject(
+                        object_class.name, key, tried.due, attempts, tried.answer, event.sent_id
+                    )
+        return list(found.values())
+
+    def begin_scan(self) -> None:
+        """Note that a scan begins at the head of the queue."""
+        self.passed = PassedOver(self.outbox)
 
 
 @dataclass(slots=True)

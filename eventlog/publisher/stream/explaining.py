@@ -16,7 +16,7 @@ from eventlog.errors import number_of
 from eventlog.model import full_name
 from eventlog.publisher.ledger.delivery import Tried, TriedKind
 from eventlog.publisher.stream import Failure
-from eventlog.publisher.stream.pending import ObjectId
+from eventlog.publisher.stream.pending_event import ObjectId
 from eventlog.publisher.stream.position import SourceRecords, key_in_words
 from eventlog.publisher.stream.recorded import RecordedDocument, RecordedEvent
 
@@ -119,8 +119,10 @@ def _state(records: SourceRecords, document: RecordedDocument, ahead: str | None
     if len(document.events) > 1:
         one_of = f"a document of {number_of(len(document.events), 'event')} that it is part of"
     match document:
-        case RecordedDocument(tried=Tried(tries=tries, kind=TriedKind.PART), events=[_]):
-            return f"the receiver fails for it: it was tried {_times(tries)} alone{then}"
+        case RecordedDocument(tried=Tried(tries=tries, kind=TriedKind.PART) as tried, events=[_]):
+            limit = tried.limit_in_words(records.max_attempts)
+            why = f"; {limit}" if limit else ""
+            return f"the receiver fails for it: it was tried {_times(tries)} alone{why}{then}"
         case RecordedDocument(tried=Tried(kind=TriedKind.PART)):
             return f"the receiver fails for {one_of}{then}"
         case RecordedDocument(tried=Tried(tries=tries, kind=TriedKind.FAILURES)):

@@ -11,7 +11,7 @@ from typing import Final
 from eventlog.changes import json_form as change_json
 from eventlog.model import Change
 from eventlog.publisher.stream import Failure
-from eventlog.publisher.stream.pending import PendingEvent
+from eventlog.publisher.stream.pending_event import PendingEvent
 from eventlog.publisher.stream.recorded import RecordedDocument, SettledEvent, encode
 
 _MOST: Final = 10_000

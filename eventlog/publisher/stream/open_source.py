@@ -174,7 +174,8 @@ def source_records(config: Config, event_id: str | None) -> SourceRecords:
     """
     settings = config.source
     table = settings.options.position_table
-    return records_in_table(_position_url(settings), table, settings.type, event_id)
+    records = records_in_table(_position_url(settings), table, settings.type, event_id)
+    return records._replace(max_attempts=config.publisher.max_attempts)
 
 
 def skip_in_source(config: Config, event_ids: Iterable[str], why: str) -> list[Skipped]:

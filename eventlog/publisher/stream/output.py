@@ -19,7 +19,7 @@ from eventlog.core.values import ValueOptions
 from eventlog.errors import ConfigError, FormatError, NotExpressible, RowError
 from eventlog.model import Change, ChangeOp, Document, Event, differing
 from eventlog.publisher.stream import Described
-from eventlog.publisher.stream.pending import ObjectId, PendingEvent
+from eventlog.publisher.stream.pending_event import ObjectId, PendingEvent
 
 Written: TypeAlias = tuple[
     str, tuple[ObjectId, ...], Change, Any, str, Described | None

@@ -446,6 +446,8 @@ class SourceRecords(NamedTuple):
     """The documents without an answer that the position has passed, by their numbers."""
     failures: Sequence[tuple[datetime, Failure]]
     """The failures of the event, each with its time in UTC, the newest last."""
+    max_attempts: int = 0
+    """The option of the publisher."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ def estimate(config: Config, master: str | None, partition_rows: int) -> Estimat
         state = recover(context)
         sampled: list[Group] = []
         if parts:
-            window = read_window(context, 1, None, frozenset(), state.parking)
+            window = read_window(context, 1, None, frozenset(), state.outbox)
             # Without the groups that do not fit in the window.
             sampled = [group for group in window.groups if window.unread.isdisjoint(ids_of(group))]
         events = [

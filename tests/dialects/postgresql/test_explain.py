@@ -205,6 +205,7 @@ def test_a_row_in_delivery_is_shown_as_it_was_recorded(home: sa.Engine, show: Sh
         "attempts": 0,
         "last_answer": "",
         "next_attempt": "",
+        "limit": "",
     }
     assert (found["source"], found["event_id"]) == ("in_flight", "1.3")
     assert members(found) == {
@@ -303,6 +304,21 @@ def test_a_parked_event_is_shown_with_its_attempts_and_what_to_do(
     assert cli.run(["skip", "1", "--reason", "poison"]) == 0
     (line,) = show(1)["errors"]
     assert "poison; the last answer: 500 no such mailbox" in line["message"]
+
+
+def test_an_event_that_has_had_all_its_attempts_waits_for_another_document(
+    home: sa.Engine, show: Show
+) -> None:
+    log(home, (1, 2, "fname", "Ada", "Eva"))
+    execute(
+        home,
+        "INSERT INTO hr.eventlog_inflight (entry_no, kind, content) VALUES (7, 'delivery', "
+        """'{"line_format":1,"documents":[{"number":1,"rows":[[1,1]],"counts":[1],"""
+        """"suspect":{"tries":3,"answer":"500 no such mailbox"}}]}')""",
+    )
+    assert "limit" not in show(1)["state"]
+    Path("eventlog.toml").write_text(f"{CONFIG}\n[publisher]\nmax_attempts = 3\n")
+    assert "limit 3: waits until another document is answered" in show(1)["state"]
 
 
 def test_a_row_that_failed_is_shown_with_its_error_rows(home: sa.Engine, show: Show) -> None:

@@ -16,7 +16,8 @@ from eventlog.publisher.declared.opening import under_epoch
 from eventlog.publisher.inspect.refusals import refused
 from eventlog.publisher.ledger.in_flight import sent_ids
 from eventlog.publisher.ledger.ledger import SetLedger, StatusLedger, ledger_of
-from eventlog.publisher.send.cycle import recover, run_cycle
+from eventlog.publisher.send.cycle import run_cycle
+from eventlog.publisher.send.log_feed import recover
 from eventlog.publisher.send.session import PublisherSession
 from eventlog.publisher.sinks import Sink
 from eventlog.sql.log.requeue import requeue

@@ -1,0 +1,532 @@
+"""The feed of a log: its documents are recorded in entries before they are sent, and the results
+become marks of rows (spec/event-log.md 7.3, 8.4, 10).
+
+Here alone entries of deliveries are written and read: a new delivery is recorded, what is left of
+it is written with the marks, and a restart gets its documents back.
+
+This is a hot path: every event passes through ``save``, but no loop here visits single events,
+except for documents that are sent again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import NamedTuple
+
+from eventlog.core.catalog import ObjectId
+from eventlog.core.clock import monotonic
+from eventlog.core.ranges import to_ranges
+from eventlog.core.rows.checks import InvalidRow, Remark, check_rows
+from eventlog.core.rows.event_ids import raised_at, record_id_of
+from eventlog.core.rows.events import Decided, Outgoing, RowOutcomes, build_event, decide, ids_of
+from eventlog.errors import number_of
+from eventlog.model import Answer, LogRow, Status, origins_of, queue_rows, unpadded
+from eventlog.publisher.context.context import Context, report_missing
+from eventlog.publisher.feeds.read_back import with_current_rows
+from eventlog.publisher.feeds.snapshot import (
+    build_objects,
+    object_of,
+    origins_of_objects,
+    unfinished,
+)
+from eventlog.publisher.ledger.delivery import (
+    NO_ORIGINS,
+    Delivery,
+    DeliveryInfo,
+    Tried,
+    TriedKind,
+    encode,
+    numbered,
+)
+from eventlog.publisher.ledger.in_flight import read_recorded, warn_of
+from eventlog.publisher.send.database_clock import DatabaseClock, attempts_of, tried_of
+from eventlog.publisher.send.marks import Marks, keep_next_attempts
+from eventlog.publisher.send.outbox import Outbox, Place, Settled
+from eventlog.publisher.send.policy import Document
+from eventlog.publisher.send.sending import as_flushed
+from eventlog.publisher.send.serving import rules_of
+from eventlog.publisher.send.session import PublisherSession, PublisherState
+from eventlog.publisher.send.unwritable import written
+from eventlog.publisher.sinks import Sink
+from eventlog.sql.log.errors import read_attempts
+from eventlog.sql.log.internal_tables import EntryKind, replace_content
+
+_log = logging.getLogger("eventlog.publisher")
+
+
+# --- what is recorded -----------------------------------------------------------------------------
+
+
+def recover(context: Context) -> PublisherState:
+    """Return the state of a publisher that has just got its lock, with the recorded deliveries,
+    which are sent first.
+    """
+    context.ledger.recover()
+    recorded, claim = read_recorded(context.log, context.ledger.consumer)
+    recorded = [_numbered(context, delivery) for delivery in recorded]
+    loading = unfinished(context)
+    objects = _objects_of(context, recorded)
+    context.log.commit()
+    warn_of(claim)
+    clock = DatabaseClock(context.log.connection, context.log.dialect)
+    outbox = Outbox[Outgoing](
+        rules_of(context.options),
+        at_rest=Outgoing.at_rest,
+        rounds=max((rounds_of(delivery) for delivery in recorded), default=0),
+    )
+    newest = max((delivery.first for delivery in recorded), default="")
+    state = PublisherState(outbox, clock, newest, claim=claim, loading=loading)
+    for delivery in recorded:
+        is_single = context.output.is_single
+        documents = restored(delivery, objects, clock, context.options.retry_max, is_single)
+        outbox.add(documents, delivery.last_number)
+        state.deliveries[delivery.number] = delivery._replace(documents={})
+    context.log.commit()
+    return state
+
+
+def rounds_of(delivery: Delivery) -> int:
+    """Return how many cycles in a row had a failure and no answer, as a delivery records it."""
+    return max(
+        (one.tries for one in delivery.tried.values() if one.kind is TriedKind.FAILURES), default=0
+    )
+
+
+def _numbered(context: Context, delivery: Delivery) -> Delivery:
+    """Return a recorded delivery, with numbers if the format numbers events: a publisher with
+    another format may have recorded it without.
+    """
+    if not delivery.first and (
+        first := context.output.first(delivery.number, "", raised_at(context.epoch))
+    ):
+        return numbered(delivery, first)
+    return delivery
+
+
+def _objects_of(context: Context, recorded: Sequence[Delivery]) -> Mapping[str, ObjectId]:
+    """Return, by event-id, the objects of those recorded events that have a valid row. Rows of the
+    same event that have become invalid do not count.
+    """
+    events = list(chain.from_iterable(delivery.events() for delivery in recorded))
+    found = {}
+    for event in events:
+        if not event.ids and (object_id := object_of(context, event.event_id)) is not None:
+            found[event.event_id] = object_id
+    ranges = sorted(chain.from_iterable(to_ranges(event.ids) for event in events))
+    rows = context.log.read_rows(ranges) if ranges else []
+    good = check_rows(queue_rows(rows), context.catalog, None).valid
+    objects = dict(zip(ids_of(good), map(itemgetter(2), good), strict=True))
+    for event in events:
+        object_id = next((objects[one] for one in event.ids if one in objects), None)
+        if object_id is not None:
+            found[event.event_id] = object_id
+    return found
+
+
+def restored(
+    delivery: Delivery,
+    objects: Mapping[str, ObjectId],
+    clock: DatabaseClock,
+    longest: float,
+    is_single: bool,
+) -> Iterator[Document[Outgoing]]:
+    """Yield the documents of a recorded delivery. Those that waited do so until they were due, at
+    most ``longest`` seconds from now (spec/event-log.md 8.4, *Progress*).
+
+    Events that got retry at different times are separate documents; with ``is_single`` all are.
+    """
+    for number, own in delivery.documents.items():
+        events = [
+            event._replace(object_id=objects.get(event.event_id, event.object_id)) for event in own
+        ]
+        parts = [
+            (tried, list(part))
+            for tried, part in groupby(events, lambda event: delivery.parked.get(event.event_id))
+        ]
+        if is_single:
+            parts = [(tried, [event]) for tried, part in parts for event in part]
+        is_whole = len(parts) == 1 or is_single
+        for at, (of_events, part) in enumerate(parts):
+            tried = _later(delivery.tried.get(number), of_events)
+            attempts = None if tried is None else attempts_of(tried, clock, longest)
+            retries = tried.tries if tried is not None and tried.kind is TriedKind.PARKED else 0
+            place = (delivery.number, number, at)
+            yield Document(place, part, number if is_whole else 0, attempts, retries)
+
+
+def new_documents(delivery: Delivery, is_single: bool) -> Iterator[Document[Outgoing]]:
+    """Yield the documents of a delivery that has just been recorded. With ``is_single`` each event
+    is a document, under the number of its recorded one.
+    """
+    for number, events in delivery.documents.items():
+        if is_single:
+            for at, event in enumerate(events):
+                yield Document((delivery.number, number, at), [event], number)
+        else:
+            yield Document((delivery.number, number), events, number)
+
+
+def _later(one: Tried | None, other: Tried | None) -> Tried | None:
+    """Return the later one of the attempts at a document and at its events."""
+    return max((tried for tried in (one, other) if tried), key=lambda each: each.due, default=None)
+
+
+def entry_of(
+    delivery: Delivery,
+    documents: Sequence[Document[Outgoing]],
+    last_number: int,
+    outbox: Outbox[Outgoing],
+    clock: DatabaseClock,
+) -> Delivery:
+    """Return a delivery as its entry records it: with what is left of its documents, and with the
+    attempts at them.
+    """
+    left: dict[int, Sequence[Outgoing]] = {}
+    tried: dict[int, Tried] = {}
+    parked: dict[str, Tried] = {}
+    for document in documents:
+        number = document.number
+        left[number] = [*left[number], *document.events] if number in left else document.events
+        if (one := tried_of(document, outbox, clock)) is None:
+            continue
+        if one.kind is TriedKind.PARKED:
+            parked.update((event.event_id, one) for event in document.events)
+        else:
+            tried[number] = one
+    return delivery._replace(documents=left, last_number=last_number, tried=tried, parked=parked)
+
+
+# --- recorded events, built again -----------------------------------------------------------------
+
+
+class Rebuilt(NamedTuple):
+    """Recorded events, rebuilt from those of their rows that are not done, and their parts."""
+
+    events: list[Outgoing]
+    decided: list[Decided]
+    """The group of each event with the decision of precedence at the first build; an empty group
+    and no decision if no valid row is left.
+    """
+    invalid: dict[int, InvalidRow]
+    """The rows that fail the checks now, by record_id."""
+    log_rows: dict[int, LogRow]
+    """All rows read, by record_id."""
+    remarks: Sequence[Remark]
+    waiting: frozenset[int]
+    """The record_ids of rows whose class is unavailable."""
+    missing: frozenset[int] = frozenset()
+    """The record_ids of rows that are no longer in the log."""
+
+
+def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
+    """Rebuild events of in-flight entries under their event-ids, with values read back again
+    (spec/event-log.md 10).
+    """
+    ranges = sorted(pair for event in recorded for pair in to_ranges(event.ids))
+    present = context.log.read_rows(ranges)
+    missing = ids_in(recorded).difference(map(itemgetter(0), present))
+    log_rows = {
+        row.record_id: row for row in present if unpadded(row.status) in context.ledger.statuses
+    }
+    if not context.ledger.consumer:
+        refused = {row.record_id for row in present if unpadded(row.status) == Status.ERROR}
+        keep_next_attempts(context, recorded, refused)
+    checked = check_rows(queue_rows(log_rows.values()), context.catalog, None)
+    good = dict(zip(ids_of(checked.valid), checked.valid, strict=True))
+    invalid = {row.record_id: row for row in checked.invalid}
+    groups = [
+        [good[record_id] for record_id in event.ids if record_id in good] for event in recorded
+    ]
+    decided = decide(groups, context.query_back, [frozenset(event.dropped) for event in recorded])
+    events = []
+    for event, (group, decision, current) in zip(recorded, decided, strict=True):
+        failed = [invalid[record_id] for record_id in event.ids if record_id in invalid]
+        if decision is None:
+            events.append(
+                event._replace(operation=None, steps=(), outcomes=RowOutcomes(invalid=failed))
+            )
+            continue
+        built = build_event(group, context.options.events, decision, current, event.event_id)
+        outcomes = built.outcomes
+        if outcomes is None and len(group) < len(event.ids):
+            outcomes = RowOutcomes(contributed=built.ids)
+        if outcomes is not None and failed:
+            outcomes = outcomes._replace(invalid=[*outcomes.invalid, *failed])
+        events.append(
+            event._replace(
+                object_id=built.object_id,
+                operation=built.operation,
+                steps=built.steps,
+                rows=built.rows,
+                outcomes=outcomes,
+            )
+        )
+    waiting = frozenset(checked.waiting)
+    return Rebuilt(events, decided, invalid, log_rows, checked.remarks, waiting, missing)
+
+
+class RebuiltDocument(NamedTuple):
+    """Events of a recorded document with their values, and what a format needs besides."""
+
+    delivery: Delivery
+    events: Sequence[Outgoing]
+    waiting: frozenset[str]
+    """The event-ids of those events whose class is unavailable."""
+
+
+def rebuild(context: Context, delivery: Delivery, recorded: Sequence[Outgoing]) -> RebuiltDocument:
+    """Build recorded events again: the same rows and event-ids, with values read back again."""
+    events: Sequence[Outgoing]
+    if not recorded[0].ids:
+        events, waiting = build_objects(context, recorded)
+        origins = origins_of_objects(context)
+    else:
+        rebuilt = build_recorded(context, recorded)
+        if gone := context.counters.note_missing(rebuilt.missing):
+            report_missing(context, len(gone), gone[0], gone[-1])
+        events, origins = rebuilt.events, origins_of(rebuilt.log_rows.values())
+        waiting = frozenset(
+            event.event_id for event in recorded if not rebuilt.waiting.isdisjoint(event.ids)
+        )
+    events, current_rows = with_current_rows(context, events)
+    built = delivery._replace(origins=origins, current_rows=current_rows)
+    return RebuiltDocument(built, events, waiting)
+
+
+def ids_in(events: Iterable[Outgoing]) -> frozenset[int]:
+    """Return the record_ids of events."""
+    return frozenset(record_id for event in events for record_id in event.ids)
+
+
+# --- the feed -------------------------------------------------------------------------------------
+
+
+class LogFeed:
+    """The documents of one cycle of a publisher: built, sent and saved."""
+
+    def __init__(self, session: PublisherSession) -> None:
+        self.session, self.context, self._state = session, session.context, session.state
+        self._outbox = session.state.outbox
+        self._built: dict[Place, Delivery] = {}
+        self._announced: int | None = None
+        self._count = 0
+        self._begun = 0.0
+        self._is_checked = False
+
+    # --- before a document is sent ---
+
+    def prepare(self, document: Document[Outgoing]) -> Document[Outgoing] | None:
+        """Return a document in the air with the values of its events; None if it has changed, so
+        that it is not in the air any more.
+        """
+        if any(event.steps is None for event in document.events):
+            built = self._build(document)
+            if built is None:
+                return None
+            document = built
+        self._announce(document)
+        return document
+
+    def _build(self, document: Document[Outgoing]) -> Document[Outgoing] | None:
+        """Build the events of a recorded document: the same rows and event-ids, with values read
+        back again.
+
+        A row that is missing or no longer has status N counts as done; a row that fails the checks
+        now becomes E.
+        """
+        context, session = self.context, self.session
+        if not self._is_checked:
+            self._save_before(session.check.before_read_back)
+            self._is_checked = True
+        recorded = self.put_back(document.events)
+        built = rebuild(context, self._state.deliveries[document.place[0]], recorded)
+        if any(one.outcomes is not None and one.outcomes.invalid for one in built.events):
+            self._save_before(session.check.before_invalid)
+        context.log.commit()
+        self._built[document.place] = built.delivery
+        withheld = [event.at_rest() for event in built.events if event.event_id in built.waiting]
+        rest = [event for event in built.events if event.event_id not in built.waiting]
+        idle = [event for event in rest if event.operation is None]
+        ready = [event for event in rest if event.operation is not None]
+        return self._outbox.rebuilt(document, ready, idle, withheld)
+
+    def _save_before(self, check: Callable[[], None]) -> None:
+        """Call a check that may end the cycle by an error, once no answer would be lost by it."""
+        if not self._outbox.is_saved:
+            self.save()
+        check()
+
+    def put_back(self, events: Sequence[Outgoing]) -> Sequence[Outgoing]:
+        """Return recorded events with a new attempt number for each one that an operator has
+        skipped and whose rows were set back to N before its next attempt. The receiver may have
+        applied the event under the previous number, and the event may have fewer rows now
+        (spec/event-log.md 7.4).
+        """
+        if self.context.ledger.consumer:  # ``skip`` removes its events from the entry
+            return events
+        firsts = sorted({record_id_of(event.event_id) for event in events})
+        known = read_attempts(self.context.log, ids=firsts)
+        return [
+            event._replace(attempts=max(event.attempts, known.get(record_id_of(event.event_id), 1)))
+            for event in events
+        ]
+
+    def _announce(self, document: Document[Outgoing]) -> None:
+        """Report to the observer that a delivery begins, if it was not the last one to be sent."""
+        number = document.place[0]
+        if self._announced == number:
+            return
+        self.end_delivery("another delivery is sent")
+        self._announced, self._begun = number, monotonic()
+        self._count = sum(1 for _ in self._outbox.batch(number))
+        self.session.before_delivery()
+        context, events = self.context, list(events_of(self._outbox, number))
+        if document.events[0].ids:
+            context.used.published.add(max(max(event.ids) for event in events))
+        if not context.observer.wants_deliveries:
+            return
+        firsts = [one.events[0] for one in self._outbox.batch(number)]
+        times = self._delivery(document).origins.event_times
+        if context.observer.wants_event_times and not times and firsts[0].ids:
+            ids = sorted(event.ids[0] for event in firsts)
+            times = dict(context.log.read_columns(to_ranges(ids), ("record_id", "event_time")))
+            context.log.commit()
+        event_times = {
+            event.sent_id: times[event.ids[0]]
+            for event in firsts
+            if event.ids and event.ids[0] in times
+        }
+        context.observer.delivery_begins(info_of(number, events), event_times)
+
+    def end_delivery(self, result: str) -> None:
+        """Report to the observer that the delivery which was announced is not sent any more."""
+        number, self._announced = self._announced, None
+        if number is None:
+            return
+        events = list(events_of(self._outbox, number))
+        left = info_of(number, events) if events else None
+        self.context.observer.delivery_ended(number, result, left)
+        seconds = monotonic() - self._begun
+        where = {"delivery": number}
+        _log.debug(
+            "delivery %d of %s ended after %.3f s: %s",
+            number,
+            number_of(self._count, "document"),
+            seconds,
+            result,
+            extra=where,
+        )
+
+    # --- sending and saving ---
+
+    def _delivery(self, document: Document[Outgoing]) -> Delivery:
+        """Return the delivery of a document, with the origins and rows of its events."""
+        place = document.place
+        while place:
+            if (built := self._built.get(place)) is not None:
+                return built
+            place = place[:-1]
+        return self._state.deliveries[document.place[0]]
+
+    def send(self, document: Document[Outgoing]) -> Answer:
+        """Send a document. Raises ReceiverUnavailable, and UnwritableClasses before anything is
+        sent.
+        """
+        return send_events(
+            self.context,
+            self.session.sink,
+            self._delivery(document),
+            document.number,
+            document.events,
+        )
+
+    def save(self) -> None:
+        """Let the sink confirm the answers; then mark their rows, and write what is left of their
+        deliveries, in one transaction.
+
+        Raises ReceiverUnavailable if the sink has lost them.
+        """
+        refused = self.session.sink.flush()
+        context, begun = self.context, monotonic()
+        counters = context.counters
+        by_batch: dict[int, Marks] = {}
+        for result, events, document in as_flushed(self._outbox.take_marks(), refused, counters):
+            by_batch.setdefault(document.place[0], Marks(counters)).add_answered(events, result)
+            self._forget_built(document.place)
+        left = self._outbox.record()
+        for number in sorted({*by_batch, *left}):
+            documents, last_number = left.get(number, (None, 0))
+            # This happens only once: the entry of a finished delivery may contain a consumer's set
+            # by now.
+            is_over = documents is not None and not documents
+            by_batch.get(number, Marks(counters)).write(context, number if is_over else None)
+            if is_over:
+                self._state.deliveries.pop(number, None)
+            elif documents:
+                delivery = self._state.deliveries[number]
+                clock = self._state.clock
+                entry = entry_of(delivery, documents, last_number, self._outbox, clock)
+                replace_content(context.log, EntryKind.DELIVERY, number, encode(entry))
+        context.log.commit()
+        context.observer.marked(monotonic() - begun)
+
+    def _forget_built(self, place: Place) -> None:
+        """Let go of the values of a document of which nothing is left."""
+        if place in self._built and not any(
+            one.place[: len(place)] == place for one in self._outbox.batch(place[0])
+        ):
+            del self._built[place]
+
+    def settled(self, settled: Settled[Outgoing]) -> None:
+        """Do nothing: a log has its answers until they are saved."""
+
+    def is_saved(self) -> bool:
+        """Return True if every answer is marked."""
+        return self._outbox.is_saved
+
+    def is_save_due(self) -> bool:
+        """Return True: the marks are written before the next window is read."""
+        return True
+
+    def lost(self) -> None:
+        """Forget what the format has noted since the last save: the receiver is unavailable."""
+        self.context.output.forget()
+
+    def rest(self) -> None:
+        """Let go of values, which are read again when their events are sent."""
+        self._outbox.rest()
+        self._built.clear()
+        deliveries = self._state.deliveries
+        for number, delivery in deliveries.items():
+            deliveries[number] = delivery._replace(origins=NO_ORIGINS, current_rows={})
+
+
+def events_of(outbox: Outbox[Outgoing], number: int) -> Iterator[Outgoing]:
+    """Yield the events of a delivery that are not settled."""
+    return chain.from_iterable(document.events for document in outbox.batch(number))
+
+
+def info_of(number: int, events: Sequence[Outgoing]) -> DeliveryInfo:
+    """Return the facts of a delivery for an observer."""
+    return DeliveryInfo(number, len(events), sum(len(event.ids) for event in events))
+
+
+def send_events(
+    context: Context, sink: Sink, delivery: Delivery, document_no: int, events: Sequence[Outgoing]
+) -> Answer:
+    """Send the document with these events of a delivery. Raises ReceiverUnavailable, and
+    UnwritableClasses before anything is sent.
+    """
+    document = written(
+        lambda some: context.output.document(context.catalog, delivery, document_no, some), events
+    )
+    if not document.refused:
+        return sink.send(document)
+    # The format has refused some events of the document; these already have errors.
+    is_sent = len(document.refused) < len(document.event_ids)
+    answer = sink.send(document) if is_sent else Answer(is_sent=False)
+    return replace(answer, results={**answer.results, **document.refused})

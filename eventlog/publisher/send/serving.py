@@ -1,0 +1,275 @@
+"""Send what is in an outbox, for logs and followed sources (spec/event-log.md 8.4).
+
+A ``Sender`` takes documents from the outbox until its feed must be asked for more. It reports the
+answers; the outbox decides what they mean, and the feed builds, sends and saves.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from contextlib import ExitStack
+from typing import Generic, Protocol
+
+from eventlog.core.clock import chance, executor, first_done, monotonic, wait_for_all
+from eventlog.errors import ReceiverUnavailable, number_of
+from eventlog.model import Answer
+from eventlog.publisher.context.context import Counters, PublisherOptions
+from eventlog.publisher.feeds.queue import max_retries
+from eventlog.publisher.send.outbox import Do, Outbox, Settled, Step
+from eventlog.publisher.send.policy import Document, E, Judged, Kind, Rules
+from eventlog.publisher.send.sending import Delivered, DeliveryResult
+
+_log = logging.getLogger("eventlog.publisher")
+
+
+class Feed(Protocol[E]):
+    """Where the documents of an outbox come from, and where their results go."""
+
+    def prepare(self, document: Document[E]) -> Document[E] | None:
+        """Return a document in the air with what is needed to send it; None if it has changed, so
+        that it is not in the air any more.
+        """
+        ...
+
+    def send(self, document: Document[E]) -> Answer:
+        """Send a document. Other threads call this. Raises ReceiverUnavailable."""
+        ...
+
+    def save(self) -> None:
+        """Let the sink confirm the answers, and write the results and what is left in one
+        transaction. Raises ReceiverUnavailable if the sink has lost answers.
+        """
+        ...
+
+    def settled(self, settled: Settled[E]) -> None:
+        """Note what the outcome of a document has led to."""
+        ...
+
+    def is_saved(self) -> bool:
+        """Return True if there is nothing to write."""
+        ...
+
+    def is_save_due(self) -> bool:
+        """Return True if the results are saved before the feed is asked for more."""
+        ...
+
+    def lost(self) -> None:
+        """Forget what a format has noted since the last save: the receiver is unavailable."""
+        ...
+
+
+class Sender(Generic[E]):
+    """The sending of documents of one feed."""
+
+    def __init__(
+        self,
+        outbox: Outbox[E],
+        feed: Feed[E],
+        options: PublisherOptions,
+        counters: Counters,
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        self._outbox, self._feed, self._options = outbox, feed, options
+        self._counters, self._is_stopping = counters, is_stopping
+        self._in_air: dict[Future[Answer | ReceiverUnavailable], Document[E]] = {}
+        self._saved_at = monotonic()
+        self._ended = Delivered(DeliveryResult.DONE)
+
+    def serve(self, *, is_empty: bool = False) -> Delivered | None:
+        """Send until the feed must be asked for more (None), or until nothing can be sent now.
+        ``is_empty`` is true if the feed has just had nothing.
+        """
+        self._ended = Delivered(DeliveryResult.DONE)
+        with ExitStack() as stack:
+            try:
+                must_read = self._serve(is_empty, stack)
+            except ReceiverUnavailable as lost:
+                wait_for_all(self._in_air)
+                self._in_air.clear()
+                self._outbox.put_back()
+                self._outbox.pause(monotonic())
+                self._ended, must_read = Delivered.unavailable(lost), False
+            finally:
+                wait_for_all(self._in_air)
+        ended = self._ended
+        if ended.result is DeliveryResult.UNAVAILABLE:
+            self._feed.lost()
+        if ended.result is not DeliveryResult.DONE or must_read:
+            return None if must_read else ended
+        if self._is_stopping():
+            return Delivered(DeliveryResult.STOPPED, "asked to stop")
+        if self._outbox.is_full:
+            full = f"more than {number_of(self._options.max_parked, 'object')} parked"
+            self._outbox.pause(monotonic())
+            return Delivered(DeliveryResult.RETRY, full, in_short=full)
+        return ended
+
+    def _serve(self, is_empty: bool, stack: ExitStack) -> bool:
+        """Send as ``serve`` does. Return True if the feed must be asked for more."""
+        threads: Executor | None = None
+        while True:
+            is_halted = self._ended.result is not DeliveryResult.DONE or self._is_stopping()
+            step = Step[E](Do.WAIT)
+            if not is_halted:
+                step = self._outbox.next(monotonic(), is_empty=is_empty)
+            match step.do:
+                case Do.SEND:
+                    if threads is None and self._has_several:
+                        most = min(self._options.concurrency, self._outbox.count)
+                        threads = stack.enter_context(executor(most, "eventlog-send"))
+                    self._begin(step, threads)
+                case Do.SAVE:
+                    self._save()
+                case Do.DOUBT:
+                    if self._outbox.end_round(monotonic()):
+                        self._save()
+                    self._pause(self._outbox.failure)
+                case Do.READ if not self._in_air:
+                    if self._feed.is_save_due():
+                        self._save()
+                    return True
+                case _ if self._in_air:
+                    for future in first_done(self._in_air):
+                        self.settle(self._in_air.pop(future), future.result())
+                case _:
+                    self._save()
+                    return False
+
+    @property
+    def _has_several(self) -> bool:
+        return self._options.concurrency > 1 and self._outbox.count > 1
+
+    def _save(self) -> None:
+        if not self._feed.is_saved():
+            self._feed.save()
+        self._saved_at = monotonic()
+
+    def _begin(self, step: Step[E], threads: Executor | None) -> None:
+        """Send a document, with ``threads`` in one of them."""
+        document = self._outbox.begin(step)
+        ready = None if document is None else self._feed.prepare(document)
+        if ready is None:
+            return
+        if threads is None:
+            self.settle(ready, send_document(self._feed, ready))
+        else:
+            self._in_air[threads.submit(send_document, self._feed, ready)] = ready
+
+    # --- what came back ---
+
+    def settle(self, document: Document[E], outcome: Answer | ReceiverUnavailable) -> None:
+        """Let the outbox decide what an outcome means, report it, and save if it is time."""
+        settled = self._outbox.settle(document, outcome, monotonic())
+        if isinstance(outcome, ReceiverUnavailable):
+            self._note_failure(document, settled, outcome)
+        else:
+            self._note_answer(document, settled, outcome)
+        self._feed.settled(settled)
+        is_due = monotonic() - self._saved_at >= self._options.mark_interval
+        if settled.is_urgent or is_due:
+            self._save()
+
+    def _note_failure(
+        self, document: Document[E], settled: Settled[E], failure: ReceiverUnavailable
+    ) -> None:
+        first = document.events[0].sent_id
+        if settled.is_isolated:
+            _log.warning(
+                "the receiver fails again for the document of %s from event %s on, and answers "
+                "another one: its objects are parked, and its halves are tried by themselves (%s)",
+                number_of(len(document.events), "event"),
+                first,
+                failure,
+                extra={"event_id": first, "code": "suspect_parked"},
+            )
+        if settled.given_up:
+            _log.error("event %s: %s", first, settled.given_up, extra={"code": "receiver"})
+        if settled.is_pause:
+            self._pause(failure)
+
+    def _pause(self, failure: ReceiverUnavailable) -> None:
+        """Note that the receiver counts as unavailable, unless it has answered fatal."""
+        if self._ended.result is not DeliveryResult.FATAL:
+            decides = failure.is_suspicious and self._options.park and self._outbox.may_decide
+            self._ended = Delivered.unavailable(failure)._replace(is_suspicious=decides)
+
+    def _note_answer(self, document: Document[E], settled: Settled[E], answer: Answer) -> None:
+        if answer.is_sent:
+            self._counters.documents_sent += 1
+        where = {"delivery": document.place[0], "document": document.number}
+        if answer.unknown_ids:
+            _log.warning(
+                "the answer names event-ids that are not in the document: %s",
+                ", ".join(map(ascii, answer.unknown_ids[:10])),
+                extra=where,
+            )
+        attempts = document.attempts
+        if settled.refused and (attempts is None or attempts.kind is not Kind.HALF):
+            why = settled.refused
+            _log.info("document %d is sent in halves: %s", document.number, why, extra=where)
+        if settled.judged is not None:
+            self._count(settled.judged)
+            self._note_judged(settled, settled.judged, answer, where)
+
+    def _count(self, judged: Judged[E]) -> None:
+        for result, events in judged.answered:
+            self._counters.count_answers(result.level, len(events))
+            self._counters.events_sent += len(events)
+        for result, _ in judged.unsettled:
+            self._counters.count_answers(result.level, 1)
+        self._counters.events_sent += len(judged.unsettled)
+
+    def _note_judged(
+        self, settled: Settled[E], judged: Judged[E], answer: Answer, where: dict[str, int]
+    ) -> None:
+        if judged.fatal is not None:
+            self._ended = Delivered(DeliveryResult.FATAL, judged.fatal)
+            return
+        retried = judged.retried
+        if settled.is_pause and self._ended.result is DeliveryResult.DONE:
+            result, event = retried[0]
+            again = f"event {event.sent_id} must be sent again later"
+            self._ended = Delivered(
+                DeliveryResult.RETRY,
+                f"{again} ({result.message})" if result.message else again,
+                in_short=f"{again} ({answer.in_short})" if answer.in_short else again,
+            )
+        if settled.is_pause:
+            return
+        known: set[object] = set()
+        for result, event in retried:
+            if known.isdisjoint(event.queues):
+                _log.info(
+                    "event %s got retry: its object is parked%s",
+                    event.sent_id,
+                    f" ({result.message})" if result.message else "",
+                    extra={**where, "event_id": event.sent_id},
+                )
+            known.update(event.queues)
+
+
+def send_document(feed: Feed[E], document: Document[E]) -> Answer | ReceiverUnavailable:
+    """Send a document, and return the answer, or the error without one."""
+    begun = monotonic()
+    try:
+        return feed.send(document)
+    except ReceiverUnavailable as failure:
+        failure.seconds = monotonic() - begun
+        return failure
+
+
+def rules_of(options: PublisherOptions) -> Rules:
+    """Return the options of the policy."""
+    return Rules(
+        options.concurrency,
+        options.park,
+        options.max_parked,
+        options.isolate_after,
+        options.max_attempts,
+        options.retry_initial,
+        options.retry_max,
+        max_retries(options),
+        chance,
+    )

@@ -1,0 +1,301 @@
+"""The feed of a followed source: its events from reading to answer, and the position that follows
+them (spec/change-model.md 6).
+
+Events join the outbox as documents in which no object occurs twice; an event that concerns every
+object, such as a TRUNCATE, is a document alone. The position moves when everything before it is
+answered and flushed, or recorded with it: what waits, or follows what waits, is recorded.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+from eventlog.core.clock import monotonic
+from eventlog.errors import number_of
+from eventlog.model import Answer, EventResult, Level
+from eventlog.publisher.context.context import Counters, PublisherOptions, Reports, stream_summary
+from eventlog.publisher.context.observer import Observer
+from eventlog.publisher.ledger.delivery import Tried, TriedKind
+from eventlog.publisher.send.database_clock import attempts_of, tried_of
+from eventlog.publisher.send.outbox import Outbox, Settled
+from eventlog.publisher.send.policy import EVERY, Document
+from eventlog.publisher.send.sending import as_flushed, why_refused
+from eventlog.publisher.send.serving import rules_of
+from eventlog.publisher.sinks import Sink
+from eventlog.publisher.stream import Failure
+from eventlog.publisher.stream.failures import Failures
+from eventlog.publisher.stream.output import StreamOutput
+from eventlog.publisher.stream.pending_event import STEP, PendingEvent, ReadPosition
+from eventlog.publisher.stream.position import Position, Saved
+from eventlog.publisher.stream.recorded import RecordedDocument, RecordedEvent, encode
+
+_log = logging.getLogger("eventlog.publisher")
+
+_EntryKey: TypeAlias = tuple[tuple[int, ...], Tried | None]
+"""The values on which an entry depends: the numbers of its events, which do not change, and the
+attempts.
+"""
+
+
+class SourceFeed:
+    """The events of a source without an answer, and the values to save.
+
+    ``saved`` has the stored values; its delivery is the present one, of which ``last_document_no``
+    were sent.
+    """
+
+    def __init__(
+        self,
+        position: Position,
+        sink: Sink,
+        output: StreamOutput,
+        options: PublisherOptions,
+        counters: Counters,
+        observer: Observer,
+    ) -> None:
+        """Continue from the position, under a new delivery number."""
+        self._position, self._sink, self.output = position, sink, output
+        self._options, self._counters, self._observer = options, counters, observer
+        saved = position.load()
+        self.saved = saved._replace(delivery_no=saved.delivery_no + 1)
+        position.save(self.saved)
+        self.outbox = Outbox[PendingEvent](rules_of(options), is_recorded=False, keeps_fatal=True)
+        self.failures = Failures()
+        self.last_document_no = 0
+        self.next_number = 0
+        self.passed = 0
+        """The saved position has passed the events with lower numbers: those without an answer are
+        recorded with it.
+        """
+        self.is_at_end = False
+        self.sent_at = monotonic()
+        """The time when the last document was answered."""
+        self._ready: deque[PendingEvent] = deque()
+        self._marks: deque[tuple[int, ReadPosition]] = deque()
+        self._fatal: list[Failure] = []  # of events that were answered fatal, saved at once
+        self._answered = 0  # events answered since the last save
+        self._entries: dict[int, tuple[_EntryKey, str]] = {}  # as they were last saved
+        self._saved_at = monotonic()
+        self._reports = Reports(counters)
+
+    # --- events that are read ---
+
+    @property
+    def size(self) -> int:
+        """The number of events without an answer."""
+        return self.outbox.size + len(self._ready)
+
+    @property
+    def is_enough(self) -> bool:
+        """True if the ready events fill as many documents as may be sent at the same time."""
+        return len(self._ready) >= self._options.batch_size * self._options.concurrency
+
+    def take_number(self) -> int:
+        """Return the number of the next change."""
+        number = self.next_number
+        self.next_number += STEP
+        return number
+
+    def add(self, *event: Any) -> None:
+        """Add an event that was read: the fields of ``PendingEvent`` after the number."""
+        self._ready.append(PendingEvent(self.take_number(), *event))
+
+    def restore(self, entry_no: int, document: RecordedDocument, content: str) -> None:
+        """Note an entry that was read, before events are."""
+        self._entries[entry_no] = _key_of(document), content
+        if document.settled:
+            self.failures.restore(entry_no, content, document.settled)
+            self.pass_over(entry_no)
+
+    def add_recorded(self, events: Sequence[PendingEvent], tried: Tried | None) -> None:
+        """Add a document that was recorded, before events are read."""
+        self.pass_over(events[-1].number)
+        clock, longest = self._position.clock, self._options.retry_max
+        attempts = None if tried is None else attempts_of(tried, clock, longest)
+        retries = 0
+        if tried is not None and tried.kind is TriedKind.FAILURES:
+            self.outbox.continue_rounds(tried.tries)
+        elif tried is not None and tried.kind is TriedKind.PARKED:
+            retries = tried.tries
+        place = (events[0].number,)
+        self.outbox.add([Document(place, events, attempts=attempts, retries=retries)])
+
+    def pass_over(self, number: int) -> None:
+        """Give greater numbers than this one to the events that are read from now on."""
+        self.next_number = self.passed = max(self.next_number, number + STEP)
+
+    def mark(self, place: ReadPosition) -> None:
+        """Record that the source can be read again from ``place`` once all events so far are
+        answered.
+        """
+        if self._marks and self._marks[-1][0] == self.next_number:
+            self._marks.pop()
+        self._marks.append((self.next_number, place))
+
+    def pack(self, *, everything: bool) -> None:
+        """Move ready events into the outbox, as full documents, or with ``everything`` all."""
+        size = self._options.batch_size
+        while len(self._ready) >= size or (everything and self._ready):
+            events = [self._ready.popleft()]
+            objects = set(events[0].queues)
+            while self._ready and len(events) < size and EVERY not in objects:
+                queues = self._ready[0].queues
+                if EVERY in queues or not objects.isdisjoint(queues):
+                    break
+                objects.update(queues)
+                events.append(self._ready.popleft())
+            self.outbox.add([Document((events[0].number,), events)])
+
+    # --- sending ---
+
+    def prepare(self, document: Document[PendingEvent]) -> Document[PendingEvent]:
+        """Return a document with the number under which it is sent."""
+        self.last_document_no += 1
+        return document._replace(number=self.last_document_no)
+
+    def send(self, document: Document[PendingEvent]) -> Answer:
+        """Send a document. Raises ReceiverUnavailable."""
+        return self._sink.send(
+            self.output.document(self.saved.delivery_no, document.number, document.events)
+        )
+
+    def settled(self, settled: Settled[PendingEvent]) -> None:
+        """Note what an outcome has led to: an event that was answered fatal has a failure, and is
+        sent again.
+        """
+        self.sent_at = monotonic()
+        if settled.judged is None:
+            return
+        for result, events in settled.judged.answered:
+            self._answered += len(events)
+            if result.level is Level.FATAL:
+                self._fatal += [self._failure(result, event) for event in events]
+
+    def is_saved(self) -> bool:
+        """Return True if every answer is saved, and the position cannot move."""
+        can_move = self._marks and self._marks[0][0] <= self._first_not_passed()
+        return self.outbox.is_saved and not can_move
+
+    def is_save_due(self) -> bool:
+        """Return True if ``mark_interval`` has passed, or ``delivery_rows`` events were answered,
+        since the last save.
+        """
+        options = self._options
+        return (
+            monotonic() - self._saved_at >= options.mark_interval
+            or self._answered >= options.delivery_rows
+        )
+
+    def lost(self) -> None:
+        """Forget what the format and the failures have noted since the last save."""
+        self.output.writer.forget()
+        self._fatal = []
+
+    # --- saving ---
+
+    def save(self) -> None:
+        """Make the answers final: flush, then save position and failures together.
+
+        Raises ReceiverUnavailable if the sink has lost answers.
+        """
+        self._saved_at, self._answered = monotonic(), 0
+        refused = self._sink.flush() if self.last_document_no else None
+        answered = list(as_flushed(self.outbox.take_marks(), refused, self._counters))
+        self.outbox.record()
+        for result, events, _ in answered:
+            self._counters.count_rows(result.level, len(events))
+            if why_refused(result):
+                for event in events:
+                    self.failures.refuse(event, self._failure(result, event))
+        if self._reports.due() is not None:
+            waiting = len({one for event in self.outbox.waiting() for one in event.queues})
+            summary = stream_summary(self._counters)
+            _log.info("%s; %s parked", summary, number_of(waiting, "object"))
+        place = self._moved()
+        failures, settled = self.failures.take(self.passed, is_at_end=self.is_at_end)
+        failures += self._fatal
+        entries = self._recorded() | {
+            entry_no: (((), None), content) for entry_no, content in settled.items()
+        }
+        is_same = entries.items() == self._entries.items()
+        if place is None and not failures and not self.last_document_no and is_same:
+            return
+        token, numbered = (self.saved.token, self.saved.numbered) if place is None else place
+        # A document in the air belongs to the present delivery.
+        is_over = bool(self.last_document_no) and not self.outbox.in_air
+        saved = Saved(token, self.saved.delivery_no + is_over, numbered)
+        begun = monotonic()
+        contents = {number: content for number, (_, content) in entries.items()}
+        ids = [event.sent_id for _, events, _ in answered for event in events]
+        self._position.save(saved, failures, contents, ids)
+        self._observer.marked(monotonic() - begun)
+        self.saved, self._entries = saved, entries
+        if is_over:
+            self.last_document_no = 0
+        self._fatal = []
+
+    def _moved(self) -> ReadPosition | None:
+        """Move to the newest place before which every event is answered, or recorded; None if the
+        position stays.
+        """
+        first, place = self._first_not_passed(), None
+        while self._marks and self._marks[0][0] <= first:
+            self.passed, place = self._marks.popleft()
+        return place
+
+    def _first_not_passed(self) -> int:
+        """Return the number of the oldest event without an answer that the position cannot pass, or
+        of the next event if there is none.
+        """
+        recorded: set[int] = set()
+        if self._options.park:
+            if self.outbox.rounds > 1:
+                return self.next_number
+            if not self.outbox.in_doubt:
+                recorded = {event.number for event in self.outbox.waiting()}
+        return min(
+            (
+                event.number
+                for event in self._unanswered()
+                if event.number >= self.passed and event.number not in recorded
+            ),
+            default=self.next_number,
+        )
+
+    def _unanswered(self) -> Iterator[PendingEvent]:
+        yield from self.outbox.events()
+        yield from self._ready
+
+    def _recorded(self) -> dict[int, tuple[_EntryKey, str]]:
+        """Return the entries of the events without an answer that the position has passed."""
+        entries: dict[int, tuple[_EntryKey, str]] = {}
+        documents = [*self.outbox.documents(), *(Document((), [one]) for one in self._ready)]
+        for document in documents:
+            events = [event for event in document.events if event.number < self.passed]
+            if not events:
+                continue
+            recorded = RecordedDocument(
+                [
+                    RecordedEvent(
+                        each.number, each.sent_id, each.change, each.numbered, each.described
+                    )
+                    for each in events
+                ],
+                tried_of(document, self.outbox, self._position.clock),
+            )
+            key, known = _key_of(recorded), self._entries.get(events[0].number)
+            if known is None or known[0] != key:
+                known = key, encode(recorded)
+            entries[events[0].number] = known
+        return entries
+
+    def _failure(self, result: EventResult, event: PendingEvent) -> Failure:
+        content = self.output.writer.shown(event.piece)
+        return Failure(event.sent_id, "receiver", why_refused(result), content)
+
+
+def _key_of(document: RecordedDocument) -> _EntryKey:
+    return tuple(event.number for event in document.events), document.tried

@@ -1,0 +1,73 @@
+"""Entries of deliveries that the sender of before the outbox wrote: it is restored from them, and
+writes the same again, so a standby of either may take over (spec/event-log.md 10).
+"""
+
+from __future__ import annotations
+
+import pytest
+from fake_publisher import NewWorld, deletes
+
+from eventlog.publisher.ledger.delivery import decode, encode
+from eventlog.publisher.send.database_clock import DatabaseClock
+from eventlog.publisher.send.log_feed import entry_of, restored, rounds_of
+from eventlog.publisher.send.outbox import Outbox
+from eventlog.publisher.send.policy import Kind, Rules
+
+NOTHING = (
+    '{"line_format":1,"documents":[{"number":1,"rows":[[1,2]],"counts":[1,1]},'
+    '{"number":2,"rows":[[3,3]],"counts":[1]}]}'
+)
+RETRY = (
+    '{"line_format":1,"documents":[{"number":4,"rows":[[1,2]],"counts":[1,1],"events":{'
+    '"0":{"parked":{"tries":2,"answer":"later","due":"2999-11-25T08:00:00.000"}},'
+    '"1":{"attempts":2,"parked":{"tries":2,"answer":"later","due":"2999-11-25T08:00:00.000"}}}}]}'
+)
+PARTS = (
+    '{"line_format":1,"documents":[{"number":5,"rows":[[1,1]],"counts":[1],'
+    '"suspect":{"tries":3,"answer":"answers 500","due":"2999-11-25T08:00:00.000"}},'
+    '{"number":6,"rows":[[2,3]],"counts":[1,1],'
+    '"suspect":{"tries":0,"answer":"answers 500","due":"2999-11-25T08:00:00.000"}},'
+    '{"number":7,"rows":[[4,4]],"counts":[1]}]}'
+)
+FAILURES = (
+    '{"line_format":1,"documents":[{"number":1,"rows":[[1,2]],"counts":[1,1],'
+    '"failures":{"tries":4,"answer":"answers 500"}},{"number":2,"rows":[[3,3]],"counts":[1]}]}'
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "kinds"),
+    [
+        (NOTHING, [None, None]),
+        (RETRY, [Kind.PARKED]),
+        (PARTS, [Kind.PART, Kind.PART, None]),
+        (FAILURES, [Kind.SUSPECT, None]),
+    ],
+)
+def test_an_entry_of_before_is_restored_and_written_again_as_it_was(
+    new_world: NewWorld, content: str, kinds: list[Kind | None]
+) -> None:
+    fake = new_world(deletes(*"1234"))
+    log = fake.context().log
+    clock = DatabaseClock(log.connection, log.dialect)
+    delivery = decode(7, content)
+    outbox = Outbox(Rules(), rounds=rounds_of(delivery))
+    outbox.add(restored(delivery, {}, clock, 1e12, is_single=False), delivery.last_number)
+    documents = list(outbox.batch(7))
+    assert [one.attempts and one.attempts.kind for one in documents] == kinds
+    written = entry_of(delivery, documents, delivery.last_number, outbox, clock)
+    assert encode(written) == content
+
+
+def test_events_of_a_document_that_got_retry_at_other_times_are_separate_documents(
+    new_world: NewWorld,
+) -> None:
+    fake = new_world(deletes(*"12"))
+    log = fake.context().log
+    clock = DatabaseClock(log.connection, log.dialect)
+    delivery = decode(7, RETRY.replace("08:00:00", "09:00:00", 1))
+    first, second = restored(delivery, {}, clock, 1e12, is_single=False)
+    assert (first.number, second.number) == (0, 0)  # a number never means other events
+    assert first.attempts is not None
+    assert second.attempts is not None
+    assert first.attempts.due - second.attempts.due == pytest.approx(3600)
