@@ -107,8 +107,8 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "Behaviour": (
         "--once", "--allow-refused", "--follow", "--watch", "--interval", "--mark", "--acknowledge",
-        "--no-claim", "--as-update", "--max-rows-per-second", "--batch", "--pause", "--wait",
-        "--resume", "--restart", "--state", "--repair", "--strict", "--lock-timeout",
+        "--no-claim", "--as-update", "--resend", "--max-rows-per-second", "--batch", "--pause",
+        "--wait", "--resume", "--restart", "--state", "--repair", "--strict", "--lock-timeout",
         "--no-backlog", "--check", "--dry-run", "--force", "--yes", "--reason", "--receiver",
         "--max-copied",
     ),

@@ -57,6 +57,8 @@ WATCHES = st.builds(
     st.sampled_from(["row", "statement"]),
     st.none() | LISTS,
     LISTS,
+    LISTS,
+    LISTS,
     st.none() | st.dictionaries(NAMES, st.dictionaries(NAMES, NAMES, max_size=2), max_size=2),
     st.booleans(),
     st.booleans(),

@@ -141,7 +141,7 @@ def api() -> Any:
          "processingTime = 10; give a text such as '10 seconds'"),
         (lambda: live_copy(trigger={"availableNow": 1}), "the trigger availableNow = 1; give True"),
         (lambda: api().as_of(SESSION, COPY, "2026-11-23"), "as_of: the argument time is a value of "
-         "type str; give a datetime.datetime, such as"),
+         "type str; give a datetime.datetime with its zone, such as"),
         (lambda: api().as_of(SESSION, "lake/item", datetime.now(UTC)),
          "as_of: the argument copy is a value of type str"),
         (lambda: api().history(None, COPY), "history: the argument spark is None"),

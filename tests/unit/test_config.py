@@ -378,6 +378,7 @@ class TestTemplate:
             "exclude_tables",
             "view",
             "columns",
+            "membership",
             "base",
             "time_of_day",
             "post_poll_statements",

@@ -43,8 +43,8 @@ def test_it_prints_what_happened_and_what_to_do(capsys: pytest.CaptureFixture[st
         "another_publisher is an error: Publishing",
         "What happened: Another publisher, or a Spark job that marks rows, has the lock of this "
         "log. A log has one publisher at a time.",
-        "What to do: Stop the other publisher, or wait for it with `[publisher] standby = true`; "
-        "`eventlog status` shows whether a publisher runs.",
+        "What to do: Stop the other publisher, or wait for it with `[publisher] standby = true` "
+        "(without `--once`); `eventlog status` shows whether a publisher runs.",
         "Where it appears: In log lines of the publisher, and the line that ends it.",
         "Commands: `publish`, `doctor --receiver`",
         "Exit code: 1.",

@@ -436,7 +436,13 @@ class ChangeLog:
         assert self._config is not None
         database = log.db.reflect(class_schema(self._config))
         declared = declared_tables(self._config, database, log.table)
-        declared = declared._replace(config=without_foreign_settings(declared.config))
+        values = values_of(self._config, with_document=self.with_document)
+        # Before the secret of masks is taken out, which workers read from its file.
+        catalog = available_catalog(declared, database, log.table, values)
+        declared = declared._replace(
+            config=without_foreign_settings(declared.config),
+            unreadable=unreadable_main_tables(log.db, catalog),
+        )
         options = publisher_options(self._config, log.db.current_user(), log.dialect.fold_name)
         # As for every consumer, no rows are loopback unless a user is configured (spec/event-log.md
         # 13.5).
@@ -445,9 +451,6 @@ class ChangeLog:
         options = replace(
             options, events=replace(options.events, id_suffix=epoch_suffix(self.epoch))
         )
-        values = values_of(self._config, with_document=self.with_document)
-        catalog = available_catalog(declared, database, log.table, values)
-        declared = declared._replace(unreadable=unreadable_main_tables(log.db, catalog))
         classes = Classes(
             declared,
             database,
