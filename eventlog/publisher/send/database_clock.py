@@ -36,7 +36,8 @@ class DatabaseClock:
     def text_of(self, moment: float) -> str:
         """Return the database's time at a moment, in UTC (ISO 8601)."""
         begun = self._begin()
-        return (begun + timedelta(seconds=moment - self._started)).isoformat(
+        half = timedelta(microseconds=500)  # so that a time which is read and written again stays
+        return (begun + timedelta(seconds=moment - self._started) + half).isoformat(
             timespec="milliseconds"
         )
 
