@@ -175,6 +175,20 @@ def test_a_flush_after_the_connection_broke_confirms_nothing(server: Server) -> 
             sink.flush()
 
 
+def test_a_flush_confirms_nothing_that_a_new_connection_has_not_written(server: Server) -> None:
+    with to(server) as sink:
+        sink.send(records(e1=b"a"))
+        with server.killed():
+            pass
+        with pytest.raises(ReceiverUnavailable, match="broke before the entries were confirmed"):
+            sink.send(records(e2=b"b"))
+        sink.send(records(e2=b"b"))
+        with pytest.raises(ReceiverUnavailable, match="broke before the entries were confirmed"):
+            sink.flush()
+        sink.send(records(e1=b"a"))
+        sink.flush()
+
+
 def test_the_marks_wait_for_replicas(server: Server, tmp_path: Path) -> None:
     with to(server, wait_replicas=1, timeout=0.3) as sink:
         sink.send(records(e1=b"a"))

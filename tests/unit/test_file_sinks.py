@@ -180,6 +180,25 @@ def test_a_file_with_a_torn_line_is_never_there(tmp_path: Path) -> None:
     assert files(tmp_path) == {"000000000003-000001.xmll": f"3/1\n{LARGE}"}
 
 
+def test_lines_that_were_lost_when_another_delivery_began_do_not_count(tmp_path: Path) -> None:
+    sink = LineFiles(tmp_path)
+    full = disk_full(tmp_path, "000000000003-000001.xmll")
+    sink.send(document(3, 1))
+    with pytest.raises(ReceiverUnavailable, match="No space left"):
+        sink.send(document(4, 1))
+    sink.send(document(4, 1))
+    with pytest.raises(ReceiverUnavailable, match="No space left"):
+        sink.flush()
+    full.unlink()
+    sink.send(document(3, 1))
+    sink.send(document(4, 1))
+    sink.flush()
+    assert files(tmp_path) == {
+        "000000000003-000001.xmll": "3/1\n",
+        "000000000004-000001.xmll": "4/1\n",
+    }
+
+
 @pytest.mark.parametrize("make", [DocumentFiles, LineFiles])
 def test_a_directory_that_cannot_be_made_is_a_clear_error(
     tmp_path: Path, make: type[DocumentFiles] | type[LineFiles]

@@ -69,9 +69,10 @@ class Sink(ABC):
     """A receiver of documents. Each type of sink extends this class and overrides what differs.
 
     ``send`` raises ReceiverUnavailable when there is no usable answer. An answer counts only after
-    ``flush``, which makes it durable and is called before rows are marked; it raises
-    ReceiverUnavailable, too. If a sink learns only at ``flush`` that an event is finally refused,
-    it returns the event-id with a result of level error, which replaces the answer.
+    ``flush``, which makes it durable and is called before rows are marked. ``flush`` raises
+    ReceiverUnavailable if answered documents were lost, even if ``send`` has raised it for this
+    reason before. If a sink learns only at ``flush`` that an event is finally refused, it returns
+    the event-id with a result of level error, which replaces the answer.
     """
 
     name: ClassVar[str]

@@ -123,32 +123,36 @@ class LineFiles(FilesSink):
         self._file: BinaryIO | None = None
         self._open = OpenName()
         self._target = directory
-        self._torn = ""  # the reason why the file was not written to its end, "" = it was
 
     def send(self, document: Document) -> Answer:
         if self._file is not None and not self._open.takes(document):
-            self.flush()
+            self._open.change(self.flush)
         with as_receiver_unavailable(self._directory):
             if self._file is None:
                 self._target = (
                     self._directory
                     / f"{stem(document.delivery_no, document.document_no)}{self._ending}"
                 )
-                self._open = OpenName(document.delivery_no, was_there=self._target.exists())
+                self._open = OpenName(
+                    document.delivery_no, was_there=self._target.exists(), lost=self._open.lost
+                )
                 self._file = _temporary(self._target).open("wb")
             self._open.document_no = document.document_no
             try:
                 self._file.write(document.body)
             except OSError as error:
-                self._torn = error.strerror or str(error)
+                why = (
+                    f"{self._target} was not written to its end and has been dropped: "
+                    f"{error.strerror or error}"
+                )
+                self._open.lost = ReceiverUnavailable(why, why)
                 raise
         return Answer()
 
     def flush(self) -> None:
-        if self._torn:
-            why = f"{self._target} was not written to its end and has been dropped: {self._torn}"
+        if (lost := self._open.lost) is not None:
             self.close()
-            raise ReceiverUnavailable(why, why)
+            raise lost
         if self._file is None:
             return
         file, self._file = self._file, None
@@ -159,7 +163,7 @@ class LineFiles(FilesSink):
 
     def close(self) -> None:
         """Drop unflushed documents: their rows stay unmarked, and they are sent again."""
-        self._torn = ""
+        self._open.lost = None
         if self._file is not None:
             file, self._file = self._file, None
             with contextlib.suppress(OSError):

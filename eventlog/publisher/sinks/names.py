@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from eventlog.errors import ConfigError
+from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.model import Document
 from eventlog.publisher.sinks import Owner
 
@@ -31,11 +31,15 @@ class OpenName:
     ``was_there``: the name already exists, left by a publisher that was killed before it marked the
     rows. Only its first document may replace it, because events must never be added to an existing
     name: readers remember the names that they have read.
+
+    ``lost``: why documents that were answered have been dropped before a flush. The next flush
+    raises it, since their events would count as received otherwise.
     """
 
     delivery_no: int = 0
     document_no: int = 0
     was_there: bool = False
+    lost: ReceiverUnavailable | None = None
 
     def takes(self, document: Document) -> bool:
         """Return True if the document can be appended under this name."""
@@ -44,6 +48,14 @@ class OpenName:
             and document.document_no <= self.document_no + 1
             and not self.was_there
         )
+
+    def change(self, flush: Callable[[], None]) -> None:
+        """Flush before a document begins another name. Raises ReceiverUnavailable."""
+        try:
+            flush()
+        except ReceiverUnavailable as lost:
+            self.lost = lost
+            raise
 
 
 def refuse_another_owner(

@@ -197,7 +197,7 @@ class ObjectsSink(Sink):
         exists.
         """
         if self._parts and not self._open.takes(document):
-            self.flush()
+            self._open.change(self.flush)
         self._open.delivery_no, self._open.document_no = document.delivery_no, document.document_no
         bodies = list(self._bodies(document))
         self._open.was_there = self._open.was_there or any(
@@ -213,7 +213,10 @@ class ObjectsSink(Sink):
         """Put the buffered documents. Raises ReceiverUnavailable: all of them must then be sent
         again.
         """
-        parts, self._parts, self._open.was_there = self._parts, {}, False
+        parts, lost = self._parts, self._open.lost
+        self.close()
+        if lost is not None:
+            raise lost
         if not parts:
             return
         self._settle_state(
@@ -226,7 +229,7 @@ class ObjectsSink(Sink):
 
     def close(self) -> None:
         """Drop unflushed documents: their rows are not marked, and they are sent again."""
-        self._parts, self._open.was_there = {}, False
+        self._parts, self._open.was_there, self._open.lost = {}, False, None
 
     def _bodies(self, document: Document) -> Iterator[tuple[str, bytes]]:
         """Yield the part of a document for each class, or the whole body under "" if objects are

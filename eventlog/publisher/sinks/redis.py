@@ -29,6 +29,7 @@ from eventlog.publisher.sinks.messages import (
 
 _PORT: Final = 6379
 _MARGIN: Final = 1.0
+_LOST: Final = -1
 """The seconds that an answer has after the timeout, which the server itself keeps in WAIT."""
 
 _MAX_BULK: Final = 512 * 2**20
@@ -193,9 +194,8 @@ class RedisSink(MessageSink):
         )
         self._client: Any = redis.Redis(connection_pool=self._pool)
         self._connections = 0
-        self._written_on = (
-            0  # the connection of the entries since the last flush, 0 = there are none
-        )
+        # The connection of the entries since the last flush, 0 = there are none.
+        self._written_on = 0
         self._limit = 0
 
     def limit(self) -> tuple[int, str]:
@@ -225,15 +225,19 @@ class RedisSink(MessageSink):
                     approximate=True,
                 )
             pipeline.execute()
-        if self._written_on not in (0, self._connections):
+        if self._written_on not in (0, _LOST, self._connections):
+            self._written_on = _LOST
             raise self._lost()
-        self._written_on = self._connections
+        if self._written_on != _LOST:
+            self._written_on = self._connections
         return {}
 
     def flush(self) -> None:
         """Wait for replicas and disk, where that is configured. Raises ReceiverUnavailable."""
         written_on, self._written_on = self._written_on, 0
         replicas, milliseconds = self._options.wait_replicas, int(self._options.timeout * 1000)
+        if written_on == _LOST:
+            raise self._lost()
         if not written_on or not (replicas or self._options.wait_disk):
             return
         with self._failing():
@@ -270,7 +274,6 @@ class RedisSink(MessageSink):
         """Return the error of entries that nobody has waited for: their connection broke, perhaps
         by a crash of the server that has lost them.
         """
-        self._written_on = 0
         return unavailable(self._shown, "the connection broke before the entries were confirmed")
 
     @contextmanager
