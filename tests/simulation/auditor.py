@@ -125,6 +125,8 @@ class Auditor:
         """The request that was last found to ask a consumer for a row."""
         self._skipped: set[tuple[str, int]] = set()
         """The rows that were given up, each with its consumer."""
+        self._left_out: set[tuple[str, int]] = set()
+        """The rows of refused events that came again without them, each with its consumer."""
         self._sent_at: dict[tuple[str, int], float] = {}
         """When each row was last sent."""
         self._began_at: dict[str, float] = {}
@@ -156,6 +158,7 @@ class Auditor:
                         f"event-id {event.sent_id} of {consumer or 'the publisher'} meant rows {before}, and means {rows}; "
                         f"its last answer was {last.name.lower() if last else 'none'}"
                     )
+                self._left_out |= {(consumer, row) for row in {*before}.difference(rows)}
                 self._rows[which] = rows
                 self._contents.pop(which, None)
                 self._parts.pop(which, None)
@@ -632,6 +635,7 @@ class Auditor:
         """
         self.given_up.clear()
         self._outdated.clear()
+        self._left_out.clear()
         there = self._world.application.objects()
         self.unsure = {key for key in self.unsure if key not in there}
 
@@ -657,7 +661,9 @@ class Auditor:
         refused = [
             row for row, (_, level) in self._answers_of(consumer).items() if level in _NOT_FOR_GOOD
         ]
-        told = ",".join(map(str, [*refused, *self._given_up_rows(consumer)]))
+        # A purge may take rows of a refused insert before the publisher has marked the others.
+        left_out = [row for whose, row in self._left_out if whose == consumer]
+        told = ",".join(map(str, [*refused, *left_out, *self._given_up_rows(consumer)]))
         gone = self._ask(
             f"SELECT table_name, table_key FROM removed_rows WHERE record_id IN ({told})"
         )
