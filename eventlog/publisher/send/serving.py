@@ -18,7 +18,7 @@ from eventlog.model import Answer
 from eventlog.publisher.context.context import Counters, PublisherOptions
 from eventlog.publisher.feeds.queue import max_retries
 from eventlog.publisher.send.outbox import Do, Outbox, Settled, Step
-from eventlog.publisher.send.policy import Document, E, Judged, Kind, Rules
+from eventlog.publisher.send.policy import Document, E, Judged, Kind, Rules, judge, refusal
 from eventlog.publisher.send.sending import Delivered, DeliveryResult
 
 _log = logging.getLogger("eventlog.publisher")
@@ -86,13 +86,11 @@ class Sender(Generic[E]):
             try:
                 must_read = self._serve(is_empty, stack)
             except ReceiverUnavailable as lost:
-                wait_for_all(self._in_air)
-                self._in_air.clear()
                 self._outbox.put_back()
                 self._outbox.pause(monotonic())
                 self._ended, must_read = Delivered.unavailable(lost), False
             finally:
-                wait_for_all(self._in_air)
+                self._lose_in_air()
         ended = self._ended
         if ended.result is DeliveryResult.UNAVAILABLE:
             self._feed.lost()
@@ -156,6 +154,17 @@ class Sender(Generic[E]):
             self.settle(ready, send_document(self._feed, ready))
         else:
             self._in_air[threads.submit(send_document, self._feed, ready)] = ready
+
+    def _lose_in_air(self) -> None:
+        """Wait for the documents in the air, and count their answers, which have no effect."""
+        wait_for_all(self._in_air)
+        for future, document in self._in_air.items():
+            outcome = None if future.exception() else future.result()
+            if isinstance(outcome, Answer):
+                self._counters.documents_sent += outcome.is_sent
+                if refusal(document.events, outcome) is None:
+                    self._count(judge(document.events, outcome))
+        self._in_air.clear()
 
     # --- what came back ---
 
