@@ -323,7 +323,7 @@ class LogFeed:
         """Return a document in the air with the values of its events; None if it has changed, so
         that it is not in the air any more.
         """
-        if any(event.steps is None for event in document.events):
+        if None in [event.steps for event in document.events]:
             built = self._build(document)
             if built is None:
                 return None

@@ -109,9 +109,9 @@ class Sender(Generic[E]):
         threads: Executor | None = None
         while True:
             is_halted = self._ended.result is not DeliveryResult.DONE or self._is_stopping()
-            step = Step[E](Do.WAIT)
-            if not is_halted:
-                step = self._outbox.next(monotonic(), is_empty=is_empty)
+            step = (
+                Step[E](Do.WAIT) if is_halted else self._outbox.next(monotonic(), is_empty=is_empty)
+            )
             match step.do:
                 case Do.SEND:
                     if threads is None and self._has_several:
