@@ -111,12 +111,22 @@ def _has_no_new_row(ended: Ended) -> bool:
 
 def _is_asked_for_again(ended: Ended) -> bool:
     """Return True if the row of ``skip --ids`` is not refused any more: somebody has asked for it
-    again meanwhile."""
-    if "--consumer" in ended.words:
-        return ended.words[ended.words.index("--consumer") + 1] in ended.world.auditor.asked_again
+    again meanwhile, or a row of ``resync`` counts in its place."""
+    execute = ended.world.application.session.execute
+    consumer = (
+        ended.words[ended.words.index("--consumer") + 1] if "--consumer" in ended.words else ""
+    )
     row = ended.words[ended.words.index("--ids") + 1]
+    sql = (
+        "SELECT count(*) FROM eventlog_error "
+        "WHERE record_id = ? AND coalesce(consumer, '') = ? AND code = 'superseded'"
+    )
+    if execute(sql, (row, consumer)).fetchone()[0]:
+        return True
+    if consumer:
+        return consumer in ended.world.auditor.asked_again
     sql = "SELECT count(*) FROM eventlog WHERE record_id = ? AND status IN ('E', 'F')"
-    return not ended.world.application.session.execute(sql, (row,)).fetchone()[0]
+    return not execute(sql, (row,)).fetchone()[0]
 
 
 def _begins_below_removed(ended: Ended) -> bool:
