@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, proxy
 
 from ranges import WithRanges
 from scheduler import BEGIN, Killed, Scheduler
@@ -176,7 +176,9 @@ def _error(text: str, code: int) -> sqlite3.OperationalError:
 
 def _sessions_of(world: World) -> type[sqlite3.Connection]:
     """Return the class of sessions that hand control over, and fail when they are told to."""
-    scheduler = world.scheduler
+    # The compiled statements of all worlds are kept, and with them the sessions of their engines.
+    world = proxy(world)
+    scheduler = proxy(world.scheduler)
 
     def run(session: Any, execute: Callable[..., Any], sql: str, args: tuple[Any, ...]) -> Any:
         task = scheduler.current

@@ -18,6 +18,7 @@ import shlex
 import shutil
 import sqlite3
 import tempfile
+import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -80,7 +81,9 @@ class Output(io.StringIO):
 
     def __init__(self, world: World, name: str) -> None:
         super().__init__()
-        self._world, self._name = world, name
+        # click keeps each standard output that it has written to.
+        self._world: World = weakref.proxy(world)
+        self._name = name
 
     def write(self, text: str) -> int:
         """Write a text of the process that runs."""
