@@ -228,6 +228,12 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
                 "Raise the limit that the message names, or leave large columns out of the watch "
                 "(`exclude`), then run `eventlog requeue`.",
             ),
+            "dead_letter": ErrorText(
+                "The dead letter of this row was refused by the sink of `[dead_letter]`, or is too "
+                "large for it. The row itself has another error row.",
+                "Read the message. The letter is not sent again; what the row needs, its other "
+                "error row shows.",
+            ),
             "bad_filter": ErrorText(
                 "The condition of a `[[filter]]` fails for the object, such as a cast of a text "
                 "that is no number. Other objects are sent.",

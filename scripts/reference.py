@@ -48,8 +48,8 @@ from eventlog.config.settings import (  # noqa: E402
     ARRAYS,
     SECTIONS,
     Declared,
-    installed_options,
     installed_sections,
+    listed_options,
     variable,
 )
 from eventlog.core.options import (  # noqa: E402
@@ -103,7 +103,7 @@ def written(text: str) -> str:
 
 def _settings() -> Iterator[str]:
     for section in installed_sections():
-        yield from ("", f"### [{section}]", "", *_options(installed_options(section), section))
+        yield from ("", f"### [{section}]", "", *_options(listed_options(section), section))
     for name, kind in ARRAYS.items():
         yield from ("", f"### [[{name}]]", "", *_options(_declared([kind]), name))
 

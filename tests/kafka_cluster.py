@@ -13,8 +13,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+
+from confluent_kafka import Consumer, Message
 
 from eventlog.transport import kafka
 
@@ -54,6 +56,17 @@ class Cluster:
         """What is stored, partition by partition."""
         place = kafka.TopicUrl(self.brokers, topics, None)
         return [record for record in kafka.read_topics(place) if record is not None]
+
+    def messages(self, topic: str, number: int) -> list[Message]:
+        """The first messages of a topic, with their headers."""
+        settings = {
+            "bootstrap.servers": self.brokers,
+            "group.id": "test",
+            "auto.offset.reset": "earliest",
+        }
+        with closing(Consumer(settings)) as consumer:
+            consumer.subscribe([topic])
+            return consumer.consume(number, timeout=30)
 
 
 @contextmanager

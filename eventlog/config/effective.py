@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from eventlog.config.load import Config
+from eventlog.config.load import Config, address_of
 from eventlog.config.settings import (
     CHOSEN,
     OF_FORMAT,
@@ -54,16 +53,10 @@ def receiver(config: Config) -> str:
     """Return the sink of a configuration in words, its type and the options that name the receiver,
     such as ``http, url = "https://search.example.org"``; secrets masked.
     """
-    sink, options = sink_named(config.sink.type), config.sink.options
-    names = sink.needs if sink.address is None else sink.address
-    given = {
-        # The same directory has one name, wherever the process was started.
-        name: value.absolute() if isinstance(value, Path) else value
-        for name in names
-        if (value := getattr(options, name)) is not None
-    }
-    shown = _shown(config, "sink", given, options_of(type(options)))
-    return ", ".join([sink.name, *(f"{one.key} = {toml(one.value)}" for one in shown)])
+    declared = options_of(type(config.sink.options))
+    shown = _shown(config, "sink", address_of(config), declared)
+    name = sink_named(config.sink.type).name
+    return ", ".join([name, *(f"{one.key} = {toml(one.value)}" for one in shown)])
 
 
 def _settings(config: Config, sections: Iterable[str], *, others: bool) -> Iterator[Effective]:
@@ -86,11 +79,12 @@ def _settings(config: Config, sections: Iterable[str], *, others: bool) -> Itera
             options_of(cls),
         )
         if section in CHOSEN:
-            own = options_of(type(settings.options))
+            own = {} if settings.options is None else options_of(type(settings.options))
             yield from _shown(
                 config, section, {key: getattr(settings.options, key) for key in own}, own
             )
-            for key, (other, types) in installed_options(section).items() if others else ():
+            shows_others = others and settings.type is not None
+            for key, (other, types) in installed_options(section).items() if shows_others else ():
                 if types and key not in own:
                     value = settings.others.get(key, other.default)
                     (one,) = _shown(config, section, {key: value}, {key: other})

@@ -19,6 +19,7 @@ from eventlog.config.settings import (
     format_options,
     installed_options,
     installed_sections,
+    listed_options,
     may_stand_in_file,
     variable,
 )
@@ -44,7 +45,7 @@ def chosen_types(
     document: Mapping[str, Any], environ: Mapping[str, str], flags: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the type that is set in each section, known or not; the layer that takes precedence
-    determines it.
+    determines it. Empty for a section without a type.
     """
     types = {}
     for section in (*CHOSEN, "format"):
@@ -52,7 +53,7 @@ def chosen_types(
         in_file = table.get("type") if isinstance(table, Mapping) else None
         given = flags.get(f"{section}.type", environ.get(variable(section, "type"), in_file))
         types[section] = (
-            given if isinstance(given, str) else options_of(SECTIONS[section])["type"].default
+            given if isinstance(given, str) else options_of(SECTIONS[section])["type"].default or ""
         )
     return types
 
@@ -72,12 +73,14 @@ class Keys:
         """The name of the published format."""
         return self._types["format"]
 
-    def options_of_type(self, section: str) -> type:
-        """Return the options dataclass of the type that is chosen in a section.
+    def options_of_type(self, section: str) -> type | None:
+        """Return the options dataclass of the type that is chosen in a section, None if there is
+        none.
 
         Raises ConfigError.
         """
-        kind: type = named(CHOSEN[section], self._types[section]).options
+        chosen = self._types[section]
+        kind: type | None = named(CHOSEN[section], chosen).options if chosen else None
         return kind
 
     def of(self, section: str) -> Mapping[str, Target]:
@@ -89,7 +92,8 @@ class Keys:
             options = dict(self._options_of(section))
             if section in CHOSEN:
                 with suppress(ConfigError):  # the option type reports this error itself
-                    options |= options_of(self.options_of_type(section))
+                    if (kind := self.options_of_type(section)) is not None:
+                        options |= options_of(kind)
             self._found[section] = {key: Target(section, key, one) for key, one in options.items()}
         return self._found[section]
 
@@ -156,7 +160,7 @@ class Keys:
         if section.startswith(OF_FORMAT):
             name = section.removeprefix(OF_FORMAT)
             return ConfigError(f"{source} is not known: the format {name} has no options here")
-        full = [f"{one}.{name}" for one in sections for name in installed_options(one)]
+        full = [f"{one}.{name}" for one in sections for name in listed_options(one)]
         if get_close_matches(f"{section}.{key}", full, n=1):
             return unknown(source, nearest(f"{section}.{key}", full))
         return unknown(source, nearest(section, sections, "[{}]".format))
@@ -165,7 +169,7 @@ class Keys:
         """Return the sections that have an option of this name. For a section of a format, those of
         the chosen format, or else of another format, come first.
         """
-        homes = [one for one in installed_sections() if key in installed_options(one)]
+        homes = [one for one in installed_sections() if key in listed_options(one)]
         if section == "format" or section.startswith(OF_FORMAT):
             of_formats = [one for one in homes if one == "format" or one.startswith(OF_FORMAT)]
             chosen = f"{OF_FORMAT}{self.format}"

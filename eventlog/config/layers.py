@@ -24,8 +24,8 @@ from eventlog.config.settings import (
     FilterSettings,
     MaskSettings,
     WatchSettings,
-    installed_options,
     installed_sections,
+    listed_options,
     variable,
 )
 from eventlog.core.options import (
@@ -122,7 +122,7 @@ def from_file(document: Mapping[str, Any], path: Path | None, keys: Keys) -> Rea
             continue
         if section not in SECTIONS:
             homes = [
-                f"[{home}]" for home in installed_sections() if section in installed_options(home)
+                f"[{home}]" for home in installed_sections() if section in listed_options(home)
             ]
             if homes and not isinstance(table, dict):
                 yield ConfigError(

@@ -29,9 +29,11 @@ from eventlog.config.publishing import refused_format
 from eventlog.config.settings import (
     ARRAYS,
     CHOSEN,
+    LETTERS,
     OF_FORMAT,
     SECTIONS,
     DatabaseSettings,
+    DeadLetterSettings,
     FilterSettings,
     FormatSettings,
     LogSettings,
@@ -41,6 +43,7 @@ from eventlog.config.settings import (
     SinkSettings,
     SourceSettings,
     WatchSettings,
+    as_of_letters,
     variable,
 )
 from eventlog.core.options import options_of, parse_value, toml
@@ -61,6 +64,7 @@ class Config:
     database: DatabaseSettings
     publisher: PublisherSettings
     sink: SinkSettings
+    dead_letter: DeadLetterSettings
     format: FormatSettings
     source: SourceSettings
     monitor: MonitorSettings
@@ -97,6 +101,34 @@ class Config:
     def follows(self) -> bool:
         """True if the source of events is not a log."""
         return not source_named(self.source.type).is_log
+
+    @property
+    def of_letters(self) -> Config | None:
+        """The configuration with ``[dead_letter]`` as its sink; None if there are no letters."""
+        settings = self.dead_letter
+        if settings.type is None:
+            return None
+        before = f"{LETTERS}."
+        return replace(
+            self,
+            sink=SinkSettings(settings.type, settings.options, settings.others),
+            sources={
+                **self.sources,
+                **{
+                    f"sink.{name.removeprefix(before)}": place
+                    for name, place in self.sources.items()
+                    if name.startswith(before)
+                },
+            },
+            secret_files={
+                **{k: v for k, v in self.secret_files.items() if not k.startswith("sink.")},
+                **{
+                    f"sink.{name.removeprefix(before)}": file
+                    for name, file in self.secret_files.items()
+                    if name.startswith(before)
+                },
+            },
+        )
 
     @property
     def of_log(self) -> Any:
@@ -240,8 +272,8 @@ def _section(
     """
     settings = _values_of_class(SECTIONS[section], section, values, is_idm)
     if section in CHOSEN:
-        kind = keys.options_of_type(section)
-        settings["options"] = kind(**_values_of_class(kind, section, values, is_idm))
+        if (kind := keys.options_of_type(section)) is not None:
+            settings["options"] = kind(**_values_of_class(kind, section, values, is_idm))
         settings["others"] = {
             key: one.given for (home, key), one in chosen.items() if home == section and one.of
         }
@@ -270,8 +302,8 @@ def _sources(keys: Keys, chosen: Mapping[Name, Setting], is_idm: bool) -> dict[s
     sources = {}
     for section, cls in SECTIONS.items():
         declared = options_of(cls)
-        if section in CHOSEN:
-            declared |= options_of(keys.options_of_type(section))
+        if section in CHOSEN and (kind := keys.options_of_type(section)) is not None:
+            declared |= options_of(kind)
         for key, one in declared.items():
             of_profile = is_idm and one.idm is not None
             sources[f"{section}.{key}"] = "profile idm" if of_profile else "default"
@@ -334,6 +366,62 @@ def _contradictions(config: Config) -> Iterator[ConfigError]:
     yield from _consumer_contradictions(config)
     yield from _former_names(config)
     yield from _reader_contradictions(config)
+    yield from _letter_contradictions(config)
+
+
+def _letter_contradictions(config: Config) -> Iterator[ConfigError]:
+    """Yield the errors about the second sink (spec/event-log.md 8.7)."""
+    letters = config.of_letters
+    if letters is None:
+        given = [key for key in (*config.dead_letter.others, "chat_member")
+                 if is_set(config, f"{LETTERS}.{key}")]  # fmt: skip
+        for key in given:
+            yield ConfigError(
+                f"{config.sources[f'{LETTERS}.{key}']} needs dead_letter.type, the type of the "
+                "sink for refused events"
+            )
+        return
+    sink, options = sink_named(letters.sink.type), letters.sink.options
+    for wrong in _checked_contradictions(
+        sink.contradictions, options, lambda key: letters.sources[f"sink.{key}"]
+    ):
+        yield ConfigError(as_of_letters(str(wrong)))
+    if config.dead_letter.chat_member is not None and not (
+        sink.has_headers and not sink.takes_records
+    ):
+        yield ConfigError(
+            f'{config.sources[f"{LETTERS}.chat_member"]} needs dead_letter.type = "http"'
+        )
+    if divided_by := sink.divided_by(options):
+        yield ConfigError(
+            f"{letters.sources[f'sink.{divided_by}']} divides documents by class, and a letter is "
+            "no event of a class: leave class out"
+        )
+    try:
+        why = refused_format(letters)
+    except ConfigError as error:
+        yield error
+    else:
+        if why is not None:
+            yield ConfigError(as_of_letters(why))
+    if letters.sink.type == config.sink.type and address_of(letters) == address_of(config):
+        yield ConfigError(
+            f"{config.sources[f'{LETTERS}.type']}: the dead letters would go to the receiver of "
+            "[sink], among its events; give [dead_letter] another address"
+        )
+
+
+def address_of(config: Config) -> dict[str, Any]:
+    """Return the options of a sink that name its receiver, with their values."""
+    sink, options = sink_named(config.sink.type), config.sink.options
+    names = sink.needs if sink.address is None else sink.address
+    # The same directory has one name, wherever the process was started.
+    values = {name: getattr(options, name) for name in names}
+    return {
+        name: value.absolute() if isinstance(value, Path) else value
+        for name, value in values.items()
+        if value is not None
+    }
 
 
 def _reader_contradictions(config: Config) -> Iterator[ConfigError]:

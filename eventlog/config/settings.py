@@ -236,6 +236,28 @@ class SinkSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class DeadLetterSettings:
+    """``[dead_letter]``: the second sink, to which each refused event goes as a letter
+    (spec/event-log.md 8.7). ``options`` is None without a type; ``others`` is as in
+    ``SinkSettings``.
+    """
+
+    type: str | None = option(
+        None, name_of(SINKS), "where refused events go, as letters; default: nowhere",
+        example="http",
+    )  # fmt: skip
+    chat_member: str | None = option(
+        None,
+        TEXT,
+        "http: send JSON with the reason as one sentence in this member, for the web hook of a "
+        "chat: text for Slack and Mattermost, content for Discord",
+        example="text",
+    )
+    options: Any = None
+    others: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class FormatSettings:
     """``[format]``: the format of a published log, and the options that all formats share.
 
@@ -485,10 +507,14 @@ class MonitorSettings:
     )
 
 
+LETTERS: Final = "dead_letter"
+"""The section of the second sink."""
+
 SECTIONS: Final[Mapping[str, type]] = {
     "database": DatabaseSettings,
     "publisher": PublisherSettings,
     "sink": SinkSettings,
+    LETTERS: DeadLetterSettings,
     "format": FormatSettings,
     "source": SourceSettings,
     "monitor": MonitorSettings,
@@ -510,6 +536,15 @@ def variable(section: str, key: str) -> str:
     return f"EVENTLOG_{name.upper()}"
 
 
+def as_of_letters(text: str) -> str:
+    """Return a message of a sink with the names that its options have in ``[dead_letter]``."""
+    return (
+        text.replace("EVENTLOG_SINK_", variable(LETTERS, ""))
+        .replace("sink.", f"{LETTERS}.")
+        .replace("[sink]", f"[{LETTERS}]")
+    )
+
+
 def may_stand_in_file(option: Option) -> bool:
     """Return True if a file may hold the option's value, named by ``<key>_file`` or by a variable
     that ends in ``_FILE``: secrets, and URLs of databases, which may hold a password.
@@ -517,7 +552,7 @@ def may_stand_in_file(option: Option) -> bool:
     return option.secret or option.kind is URL
 
 
-CHOSEN: Final[Mapping[str, str]] = {"sink": SINKS, "source": SOURCES}
+CHOSEN: Final[Mapping[str, str]] = {"sink": SINKS, LETTERS: SINKS, "source": SOURCES}
 """The sections whose ``type`` names a class of a group of the registry.
 
 They also contain the options of that class.
@@ -570,6 +605,16 @@ def installed_options(section: str) -> dict[str, Declared]:
                 else before._replace(types=(*before.types, name))
             )
     return declared
+
+
+def listed_options(section: str) -> dict[str, Declared]:
+    """Return the options of a section that pages and the file list there: ``[dead_letter]`` has the
+    options of sinks, too, which are listed in ``[sink]``.
+    """
+    options = installed_options(section)
+    if section != LETTERS:
+        return options
+    return {key: one for key, one in options.items() if not one.types}
 
 
 def installed_sections() -> list[str]:

@@ -17,6 +17,7 @@ from eventlog.config.publishing import refused_format
 from eventlog.core.arguments import check_arguments, instance_of_type
 from eventlog.errors import ConfigError
 from eventlog.publisher.context.context import Counters, Used
+from eventlog.publisher.declared.configured_sink import letters_of
 from eventlog.publisher.declared.configured_sink import open_sink as open_its_sink
 from eventlog.publisher.declared.opening import open_to_publish
 from eventlog.publisher.declared.trigger_plan import comparison
@@ -136,7 +137,9 @@ class Publisher:
                     open_to_publish(config, counters, self._used, LOCK_WAIT, target) as context,
                     closing(self._open_sink()) as sink,
                 ):
-                    publish_once(context, sink, stop, compare=comparison(config))
+                    letters = letters_of(config, sys.stdout)
+                    compare = comparison(config)
+                    publish_once(context, sink, stop, compare=compare, open_letters=letters)
             else:
                 publish_log(config, counters, self._used, self._open_sink, stop, liveness, target)
 

@@ -269,7 +269,7 @@ def _kept_rows(config: Config, log: OpenLog) -> Iterator[bool]:
             # A verification that was killed leaves its consumer, which would keep rows in the log
             # forever.
             if name.startswith(_CONSUMER) and not own.is_consumer_locked(name):
-                delete_entries_of(own, name)
+                delete_entries_of(own, name, with_letters=True)
                 consumers.forget(own, name)
         own.commit()
         name = f"{_CONSUMER}{random_hex(8)}"

@@ -52,7 +52,9 @@ def test_a_declared_code_is_that_of_a_class_or_is_raised(
     classes: list[type[EventlogError]],
 ) -> None:
     raised = raised_with(r'\bcode="(\w+)"') | raised_with(r'\bRowError\(\s*"(\w+)"')
-    named = raised_with(r'"(receiver|bad_event_type|bad_filter|missing_table|unknown_table)"')
+    named = raised_with(
+        r'"(receiver|dead_letter|bad_event_type|bad_filter|missing_table|unknown_table)"'
+    )
     assert {one.code for one in classes} | raised | named == FIXES.keys()
 
 

@@ -86,6 +86,10 @@ HOLDS: Final[Mapping[str, tuple[Facts, str]]] = MappingProxyType(
             facts(rows_missing=2),
             "2 rows deleted from the log before the answer was recorded",
         ),
+        "dead_letters_wait": (
+            measured(letters=3, oldest_letter_seconds=3601.0),
+            "3 dead letters wait for the sink of [dead_letter], the oldest for 60 minutes",
+        ),
         "verify_different": (
             measured(verified=[verified("different")]),
             "3 objects of copy differed at the last verification",
@@ -244,3 +248,8 @@ def test_the_growth_of_the_log_shows_when_it_reaches_its_limit() -> None:
     assert activity.keep_bytes_reached_seconds == pytest.approx(2000 / growth * 86_400)
     activity.measured(Measured(tables=[table("log", 0, 5000)], keep_bytes=4000))
     assert activity.keep_bytes_reached_seconds == 0.0
+
+
+def test_more_letters_than_a_person_reads_are_an_error_however_young() -> None:
+    assert not judge(measured(letters=10_000, oldest_letter_seconds=3600.0)).conditions
+    assert judge(measured(letters=10_001, oldest_letter_seconds=1.0)).severity is Severity.ERROR

@@ -380,7 +380,7 @@ def test_the_size_of_the_log_is_reported_by_table_where_the_database_reports_it(
     values = scrape(activity)
     assert values["eventlog_table_bytes", "log"] == 8192
     assert values["eventlog_table_bytes", "error"] == 0
-    assert {key: number for key, number in values.items() if "dead" in key[0]} == {
+    assert {key: number for key, number in values.items() if "dead_rows" in key[0]} == {
         ("eventlog_table_dead_rows", "log"): 5
     }
 

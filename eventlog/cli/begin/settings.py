@@ -33,8 +33,8 @@ from eventlog.config.publishing import chosen_format
 from eventlog.config.settings import (
     ARRAYS,
     Declared,
-    installed_options,
     installed_sections,
+    listed_options,
     variable,
 )
 from eventlog.core.options import BOOLEAN, NAMES, PATH, REQUIRED, TEXT, WEB_URL, options_of, toml
@@ -309,13 +309,22 @@ def template(*, watch: bool = True) -> str:
         "",
     ]
     for section in installed_sections():
-        lines += [f"[{section}]", *_options(installed_options(section), section), ""]
+        lines += [f"[{section}]", *_options(listed_options(section), section)]
+        lines += [*_MORE.get(section, ()), ""]
     for name, kind in ARRAYS.items():
         if name != "watch" or watch:
             options = {key: Declared(one) for key, one in options_of(kind).items()}
             lines += [f"# {_ABOUT[name]}", f"#[[{name}]]", *_options(options, name), ""]
     return "\n".join(lines[:-1]) + "\n"
 
+
+_MORE: Final = {
+    "dead_letter": (
+        "# The other options are those of [sink] for this type, for example:",
+        '#url = "https://chat.example.org/hooks/abc"',
+    ),
+}
+"""Further lines of a section."""
 
 _ABOUT: Final = {
     "watch": "One [[watch]] for each table or view whose changes should be logged.",

@@ -100,6 +100,14 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             ("eventlog doctor",),
             known_to="process",
         ),
+        "dead_letters_wait": Kind(
+            Severity.ERROR,
+            "more than 10,000 dead letters wait for the sink of `[dead_letter]`, or one is older "
+            "than an hour",
+            "{letters} for the sink of [dead_letter], the oldest for {age}",
+            "Find out why that sink does not accept them; the publisher's log has its answer.",
+            ("eventlog doctor --receiver",),
+        ),
         "verify_different": Kind(
             Severity.ERROR,
             "the last verification of a target found objects that differ",

@@ -101,6 +101,8 @@ class PublisherOptions:
     """
     events: EventOptions = EventOptions()
     retention: Retention = NO_RETENTION
+    dead_letters: bool = False
+    """True if each E has a letter for a second sink (spec/event-log.md 8.7)."""
 
     @property
     def window_rows(self) -> int:
@@ -151,6 +153,10 @@ class Counters:
     answers_retry: int = 0
     answers_fatal: int = 0
     heartbeats_sent: int = 0
+    letters_written: int = 0
+    """Dead letters that were recorded; those of the next two were answered."""
+    letters_sent: int = 0
+    letters_refused: int = 0
     sv_conflicts: int = 0
     old_unreadable: int = 0
     truncated: int = 0
@@ -289,12 +295,14 @@ def summary(before: Counters, now: Counters, queue: Measured | None, parked: int
     invalid = now.rows_invalid - before.rows_invalid
     refused = now.rows_error + now.rows_fatal - before.rows_error - before.rows_fatal
     documents = number_of(now.documents_sent - before.documents_sent, "document")
+    letters = now.letters_sent - before.letters_sent
     parts = [
         f"{number_of(now.rows_published - before.rows_published, 'row')} published",
         f"{number_of(now.events_sent - before.events_sent, 'event')} in {documents}",
         f"{number_of(invalid, 'row')} invalid" if invalid else "",
         *remarks(now.old_unreadable - before.old_unreadable, now.truncated - before.truncated),
         f"{number_of(refused, 'row')} refused" if refused else "",
+        f"{number_of(letters, 'dead letter')} sent" if letters else "",
         "" if queue is None else _in_words(queue),
         f"{number_of(parked, 'object')} parked" if parked else "",
     ]

@@ -17,6 +17,7 @@ from eventlog.model import Answer, Document
 from eventlog.publisher.context.conditions import LINES_READ
 from eventlog.publisher.ledger.delivery import DeliveryInfo
 from eventlog.publisher.ledger.ledger import Ledger, count_undone, ledger_of
+from eventlog.publisher.ledger.letters import waiting_letters
 from eventlog.sql.doctor import HeldSnapshot, OpenTransaction, TableStorage, oldest_writer
 from eventlog.sql.log.errors import count_failed
 from eventlog.sql.log.verifications import LastVerification, read_verifications
@@ -257,6 +258,10 @@ class Measured:
     """What a purge of the log should have done; empty for a consumer."""
     keep_bytes: int | None = None
     """The most bytes that the log should have, None = no limit; None for a consumer."""
+    letters: int = 0
+    """The dead letters that wait for the second sink."""
+    oldest_letter_seconds: float | None = None
+    """The age of the first of them, None if there is none."""
 
     @classmethod
     def read(cls, log: OpenLog, consumer: str = "") -> Measured:
@@ -269,6 +274,7 @@ class Measured:
         snapshots = ask_log(log, "snapshots", HeldSnapshot, limit=1)
         failed = count_failed(log, LINES_READ, consumer)
         waiting = waiting_rows(log, failed.new_rows, consumer)
+        letters = waiting_letters(log, consumer)
         return cls(
             oldest_open_transaction_age_seconds=None if writer is None else writer.seconds,
             oldest_open_transaction=None if writer is None else writer.who,
@@ -278,6 +284,8 @@ class Measured:
             refused_rows=failed.refused + sum(row in waiting for row in failed.new_rows),
             invalid_rows=failed.invalid,
             due_resyncs=() if consumer else _due_resyncs(log),
+            letters=letters.entries,
+            oldest_letter_seconds=letters.seconds,
         )
 
     @property
@@ -306,6 +314,8 @@ class Measured:
             "oldest_seconds": self.oldest_seconds,
             "refused_rows": self.refused_rows,
             "invalid_rows": self.invalid_rows,
+            "dead_letters": self.letters,
+            "oldest_dead_letter_age_seconds": self.oldest_letter_seconds,
             "oldest_open_transaction": self.oldest_open_transaction,
             "oldest_open_transaction_age_seconds": self.oldest_open_transaction_age_seconds,
             "oldest_snapshot": None if snapshot is None else snapshot.who,

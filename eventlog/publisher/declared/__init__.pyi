@@ -16,6 +16,7 @@ from .configured_classes import unreadable_main_tables as unreadable_main_tables
 from .configured_classes import with_tables as with_tables
 from .configured_classes import without_main_tables as without_main_tables
 from .configured_sink import can_try as can_try
+from .configured_sink import letters_of as letters_of
 from .configured_sink import open_sink as open_sink
 from .configured_sink import try_receiver as try_receiver
 from .opening import advice_for_consumers as advice_for_consumers

@@ -8,8 +8,9 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
+from eventlog.changes.format import Format
 from eventlog.config.kinds import REFERENCES, SECRET_HEADERS
 from eventlog.config.load import Config, with_current_secrets
 from eventlog.core.oauth import OAUTH
@@ -17,20 +18,31 @@ from eventlog.core.options import options_of
 from eventlog.core.secrets import REFERENCE
 from eventlog.errors import ConfigError, called, check_result
 from eventlog.model import Answer, Document, EventResult
+from eventlog.publisher.declared.configured_writer import event_writer
 from eventlog.publisher.sinks import Opening, Sink
 from eventlog.publisher.sinks.checked import CheckedSink
+from eventlog.publisher.sinks.letters import LetterForm
 from eventlog.registry import SINKS, as_plugin_errors, format_named, is_own, sink_named
+from eventlog.sql.log_table import LogTable
 
 _log = logging.getLogger("eventlog.publisher")
 
 
-def open_sink(config: Config, stream: TextIO) -> Sink:
+class SecondSink(NamedTuple):
+    """The open sink of dead letters, and the form in which it takes them."""
+
+    sink: Sink
+    form: LetterForm
+
+
+def open_sink(config: Config, stream: TextIO, form: Format | None = None) -> Sink:
     """Return the sink that the configuration names.
 
-    ``stream`` is standard output. Raises ConfigError.
+    ``stream`` is standard output, and ``form`` the format of its documents, None = the configured
+    one. Raises ConfigError.
     """
     kind: type[Sink] = sink_named(config.sink.type)
-    opening = Opening(format_named(config.format.type), stream)
+    opening = Opening(form or format_named(config.format.type), stream)
 
     def open_now() -> Sink:
         options = with_current_secrets(config, "sink").sink.options
@@ -53,6 +65,25 @@ def try_receiver(config: Config, stream: TextIO) -> str | None:
     check_result(kind.try_out, answer, str | None, "a text or None")
     answered: str | None = answer
     return answered
+
+
+def letters_of(config: Config, stream: TextIO) -> Callable[[LogTable], SecondSink] | None:
+    """Return a function that opens the sink of dead letters of a log, None if there is none.
+
+    ``stream`` is standard output. The function raises ConfigError.
+    """
+    letters = config.of_letters
+    if letters is None:
+        return None
+    kind: type[Sink] = sink_named(letters.sink.type)
+
+    def open_now(log: LogTable) -> SecondSink:
+        # Lines of JSON, and over HTTP an answer by the status alone.
+        sink = open_sink(letters, stream, format_named("jsonl"))
+        writer = event_writer(letters, log)
+        return SecondSink(sink, LetterForm(kind, writer, config.dead_letter.chat_member))
+
+    return open_now
 
 
 def can_try(config: Config) -> bool:

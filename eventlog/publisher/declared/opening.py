@@ -130,7 +130,8 @@ def open_to_publish(
         # The newest number is determined by drawing another one, which stays unused; a publisher
         # has the right to do so.
         newest_delivery = partial(pass_over, log)
-        sink_named(config.sink.type).claim(config.sink.options, owner, newest_delivery)
+        for each in filter(None, (config, config.of_letters)):
+            sink_named(each.sink.type).claim(each.sink.options, owner, newest_delivery)
         if context.ledger.consumer:
             start = ConsumerStart(target or receiver(config), config.of_log.classes)
             record_consumer_start(log, context.ledger.consumer, start)
@@ -406,6 +407,7 @@ def publisher_options(
         park=settings.on_retry == "park",
         events=EventOptions(insert_query_back(config), config.format.noop_updates),
         retention=retention_of(config),
+        dead_letters=config.dead_letter.type is not None,
     )
 
 

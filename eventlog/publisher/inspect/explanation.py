@@ -37,7 +37,14 @@ from eventlog.publisher.ledger.in_flight import BacklogClaim, read_recorded
 from eventlog.publisher.ledger.ledger import is_at_work, status_of
 from eventlog.publisher.send.cycle import preview, recorded_ids
 from eventlog.publisher.send.log_feed import build_recorded
-from eventlog.sql.log.errors import PUT_BACK, SKIPPED, SUPERSEDED, ErrorRow, read_errors
+from eventlog.sql.log.errors import (
+    PUT_BACK,
+    SKIPPED,
+    SUPERSEDED,
+    ErrorRow,
+    read_errors,
+    refused_letters,
+)
 from eventlog.sql.port.driver_errors import as_database_errors
 
 _SECONDS: Final = 60
@@ -362,7 +369,9 @@ def _errors(context: Context, row: int | str, notes: list[str]) -> list[ErrorRow
     conn = context.log.connection
     try:
         with as_database_errors(conn), conn.begin_nested():
-            return read_errors(context.log, row, context.ledger.consumer)
+            consumer = context.ledger.consumer
+            notes += [one.message for one in refused_letters(context.log, row, consumer)]
+            return read_errors(context.log, row, consumer)
     except DatabaseError as error:
         notes.append(f"its error rows cannot be read: {error}")
         return []

@@ -36,6 +36,16 @@ _COUNTERS: Final = (
         "Rows that the receiver has taken: answered success or warning.",
     ),
     (
+        "letters_sent",
+        "eventlog_dead_letters_sent",
+        "Dead letters that the sink of [dead_letter] has accepted.",
+    ),
+    (
+        "letters_refused",
+        "eventlog_dead_letters_refused",
+        "Dead letters that the sink of [dead_letter] has refused.",
+    ),
+    (
         "rows_requeued",
         "eventlog_rows_requeued",
         "Rows that were put back after status E or F and are done again.",
@@ -313,6 +323,13 @@ class PublisherMetrics(Collector):
         yield "eventlog_refused_rows", text, measured.refused_rows
         text = "Rows that failed a check, as `eventlog errors` lists them."
         yield "eventlog_invalid_rows", text, measured.invalid_rows
+        text = "Dead letters that wait for the sink of [dead_letter]."
+        yield "eventlog_dead_letters_waiting", text, measured.letters
+        yield (
+            "eventlog_oldest_dead_letter_age_seconds",
+            "Age of the oldest dead letter; 0 if there is none.",
+            measured.oldest_letter_seconds or 0.0,
+        )
         yield (
             "eventlog_objects_parked",
             "Objects whose event the receiver asked for later.",

@@ -78,6 +78,11 @@ MEMBERS: Final = (
         "rows that are refused or invalid, as `eventlog errors` lists them",
     ),
     Members(
+        ("dead_letters", "oldest_dead_letter_age_seconds"),
+        "both",
+        "dead letters that wait for the second sink; the age of the oldest",
+    ),
+    Members(
         ("consumers", "verified", "drift"),
         "both",
         "the consumers, as `eventlog consumers list --json` shows them; the last verification of "

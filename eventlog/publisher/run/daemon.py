@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
-from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager, closing, suppress
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -44,11 +45,13 @@ from eventlog.publisher.context.observer import (
 )
 from eventlog.publisher.declared.capture_watcher import CaptureWatcher, CompareTriggers
 from eventlog.publisher.declared.catalog_watcher import CatalogDrifted, CatalogWatcher
+from eventlog.publisher.declared.configured_sink import SecondSink, letters_of
 from eventlog.publisher.declared.opening import open_to_publish
 from eventlog.publisher.declared.trigger_plan import comparison
 from eventlog.publisher.inspect.consumer_status import consumer_statuses
 from eventlog.publisher.ledger.in_flight import remove_marked_claims
 from eventlog.publisher.ledger.ledger import ranges_of
+from eventlog.publisher.ledger.letters import waiting_letters
 from eventlog.publisher.run.liveness import ReportingSink
 from eventlog.publisher.run.waiting import (
     HeartbeatTimer,
@@ -62,6 +65,7 @@ from eventlog.publisher.run.waiting import (
     wait_until,
 )
 from eventlog.publisher.send.cycle import run_cycle, send_in_flight
+from eventlog.publisher.send.letter_sender import LetterSender, LogLetters
 from eventlog.publisher.send.log_feed import events_of, info_of, recover
 from eventlog.publisher.send.sending import Delivered, DeliveryResult, send_heartbeat
 from eventlog.publisher.send.session import PublisherSession, PublisherState, draw_delivery_no
@@ -69,6 +73,8 @@ from eventlog.publisher.send.unwritable import UnwritableClasses
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.upkeep.retention import with_retention
 from eventlog.registry import as_plugin_errors
+from eventlog.sql.log.errors import DEAD_LETTER
+from eventlog.sql.log_table import LogTable
 from eventlog.sql.port import questions
 from eventlog.sql.port.driver_errors import as_database_errors
 from eventlog.sql.port.log_operations import Window
@@ -79,6 +85,9 @@ NOTHING_PUBLISHED: Final = (
     "nothing is published, because publisher_disabled is set in [publisher]; remove it to publish"
 )
 """The warning of a publisher that does nothing."""
+
+OpenLetters = Callable[[LogTable], SecondSink]
+"""A function that opens the second sink of a log. Raises ConfigError."""
 
 OpenContext = Callable[[], AbstractContextManager[Context]]
 """A function that connects to the database and takes the lock of the log.
@@ -95,13 +104,15 @@ def publish(
     retry: tuple[float, float] = (1.0, 60.0),
     compare: CompareTriggers | None = None,
     standby: bool = False,
+    open_letters: OpenLetters | None = None,
 ) -> None:
     """Publish until ``stop`` is set. A lost database connection is opened again with a back-off;
     ``retry`` has its first and its longest pause in seconds.
 
     ``observer`` is called with the progress. ``compare`` compares the triggers with the declared
     ones, None = no comparison. With ``standby`` the publisher waits while another one has locked
-    the log; a consumer always does. Raises FatalAnswer when the receiver answers fatal,
+    the log; a consumer always does. ``open_letters`` opens the sink of dead letters, None = there
+    are none. Raises FatalAnswer when the receiver answers fatal,
     PublisherAlreadyRunning when the log is locked, DatabaseError when the first connection fails.
     """
     stop = stop or StopRequest()
@@ -116,10 +127,12 @@ def publish(
             as_database_errors(opened.log.connection),
             as_plugin_errors(),
             closing(open_sink()) as sink,
+            _letters(opened, open_letters) as letters,
         ):
             context = replace(opened, observer=observer)
             if connected():
                 warn_at_start(context)
+                _warn_of_letters(context)
             reports = reports or Reports(context.counters)
             try:
                 _serve(
@@ -129,6 +142,7 @@ def publish(
                     timetable,
                     reports,
                     captures,
+                    letters,
                 )
             finally:
                 reports.warn_of_loopback(context, at_end=True)
@@ -160,6 +174,7 @@ def publish_log(
         (config.publisher.retry_initial, config.publisher.retry_max),
         comparison(config),
         config.publisher.standby,
+        letters_of(config, sys.stdout),
     )
 
 
@@ -169,9 +184,10 @@ def publish_once(
     stop: Stop | None = None,
     observer: Observer = SILENT,
     compare: CompareTriggers | None = None,
+    open_letters: OpenLetters | None = None,
 ) -> Collection[str]:
-    """Send the recorded deliveries, then the present queue. Return the names of the classes that
-    were unavailable at the end. The arguments are as in ``publish``.
+    """Send the recorded deliveries, then the present queue, then dead letters. Return the names of
+    the classes that were unavailable at the end. The arguments are as in ``publish``.
 
     Raises FatalAnswer, and ReceiverUnavailable when the receiver stopped the cycle.
     """
@@ -185,17 +201,47 @@ def publish_once(
     try:
         with as_database_errors(context.log.connection), as_plugin_errors():
             warn_at_start(context)
+            _warn_of_letters(context)
             CaptureWatcher(compare).compare_if_due(context)
-            return _publish_once(context, sink, stop)
+            with _letters(context, open_letters) as letters:
+                return _publish_once(context, sink, stop, letters)
     finally:
         reports.warn_of_loopback(context, at_end=True)
 
 
-def _publish_once(context: Context, sink: Sink, stop: Stop) -> Collection[str]:
+@contextmanager
+def _letters(context: Context, open_letters: OpenLetters | None) -> Iterator[LetterSender | None]:
+    """Open the sink of dead letters until the block ends; None if there is none."""
+    if open_letters is None:
+        yield None
+        return
+    sink, form = open_letters(context.log.table)
+    with closing(LetterSender(sink, form, context.options, context.counters)) as sender:
+        yield sender
+
+
+def _warn_of_letters(context: Context) -> None:
+    """Warn about letters of an earlier start that nothing sends."""
+    if context.options.dead_letters:
+        return
+    waiting = waiting_letters(context.log, context.ledger.consumer).entries
+    context.log.commit()
+    if waiting:
+        _log.warning(
+            "%s of an earlier start not sent, since [dead_letter] has no type: set it as it was "
+            "until they are sent",
+            number_of(waiting, "dead letter"),
+            extra={"code": DEAD_LETTER},
+        )
+
+
+def _publish_once(
+    context: Context, sink: Sink, stop: Stop, letters: LetterSender | None
+) -> Collection[str]:
     watcher = CatalogWatcher(context)
 
     def begin_session() -> PublisherSession:
-        begun = _begin_session(watcher, sink, stop)
+        begun = _begin_session(watcher, sink, stop, letters)
         begun.state.outbox.retry_now()  # each parked event is tried now, due or not
         return begun
 
@@ -225,6 +271,8 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> Collection[str]:
         if state.loading is None and state.scan is None and not _is_waiting(context, last):
             break  # the remaining rows are newer than the start of this run
     _report_left(context, state)
+    if letters is not None:
+        letters.drain(LogLetters(session.context, letters.form), stop.is_set)
     if cycle.result is DeliveryResult.FATAL:
         raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
     if cycle.result in (DeliveryResult.UNAVAILABLE, DeliveryResult.RETRY):
@@ -250,11 +298,12 @@ def _serve(
     timetable: Timetable,
     reports: Reports,
     captures: CaptureWatcher,
+    letters: LetterSender | None,
 ) -> None:
     options = context.options
     idle = begin_idle(context)
     watcher = CatalogWatcher(context)
-    session = _begin_session(watcher, sink, stop, idle)
+    session = _begin_session(watcher, sink, stop, letters, idle)
     heartbeat = _heartbeat_timer(context)
     while not stop.is_set():
         context.observer.does(Doing.PUBLISHING)
@@ -262,14 +311,14 @@ def _serve(
             _beat(context, sink)
             heartbeat.last = monotonic()
         if watcher.refresh_if_due():
-            session = _begin_session(watcher, sink, stop, idle)
+            session = _begin_session(watcher, sink, stop, letters, idle)
         captures.compare_if_due(watcher.context)
         started = _local_time(context)
         is_due = started is None or timetable.is_due(options.time_of_day, started)
         sent_before = context.counters.documents_sent
         cycle = _cycle(run_cycle if is_due else send_in_flight, session, watcher)
         if cycle is None:
-            session = _begin_session(watcher, sink, stop, idle)
+            session = _begin_session(watcher, sink, stop, letters, idle)
             continue
         state = session.state
         if context.counters.documents_sent > sent_before:
@@ -289,11 +338,18 @@ def _serve(
             continue
         if started is not None and is_due and cycle.result is DeliveryResult.DONE:
             timetable.finish(started)
-        idle.wait(stop, _seconds_left(context, state, heartbeat, timetable))
+        left = _seconds_left(context, state, heartbeat, timetable)
+        idle.wait(stop, soonest(left, session.send_letters()))
+    if letters is not None:
+        letters.finish(LogLetters(session.context, letters.form))
 
 
 def _begin_session(
-    watcher: CatalogWatcher, sink: Sink, stop: Stop, idle: Idle | None = None
+    watcher: CatalogWatcher,
+    sink: Sink,
+    stop: Stop,
+    letters: LetterSender | None,
+    idle: Idle | None = None,
 ) -> PublisherSession:
     """Return a session with the watcher's present catalogue and the state that the database has
     recorded.
@@ -308,7 +364,7 @@ def _begin_session(
     if not context.ledger.consumer:
         remove_marked_claims(context.log)
     session = PublisherSession(
-        context, recover(context), sink, stop.is_set, before_delivery, watcher
+        context, recover(context), sink, stop.is_set, before_delivery, watcher, letters
     )
     return session
 
@@ -348,7 +404,15 @@ def _wait_for_receiver(session: PublisherSession, stop: Stop, cycle: Delivered) 
     measure(session)
     measure_again = partial(measure, session)
     until = session.state.outbox.resume_at
-    wait_until(until, stop, cycle.reason, session.context.observer, measure_again, cycle.in_short)
+    wait_until(
+        until,
+        stop,
+        cycle.reason,
+        session.context.observer,
+        measure_again,
+        cycle.in_short,
+        session.send_letters,
+    )
 
 
 def _cycle(

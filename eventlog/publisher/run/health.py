@@ -37,6 +37,10 @@ OLD_DEAD_ROWS: Final = 900.0
 """The seconds that the log may have many dead rows: a busy log has them between two vacuums."""
 LARGE_LOG: Final = 1_000_000_000
 """The bytes of a log and its internal tables from which on their growth is judged."""
+MANY_LETTERS: Final = 10_000
+"""The most dead letters that may wait."""
+OLD_LETTER: Final = 3600.0
+"""The seconds that a dead letter may wait."""
 SECONDS_A_DAY: Final = 86_400.0
 _MAX_NAMED: Final = 3
 """The most tables or commands that one condition names."""
@@ -193,6 +197,11 @@ def _rows(facts: Facts) -> Iterator[Condition]:
     ):
         if rows:
             yield _condition(name, rows=number_of(rows, "row"))
+    oldest = measured.oldest_letter_seconds or 0.0
+    if measured.letters > MANY_LETTERS or oldest > OLD_LETTER:
+        letters = number_of(measured.letters, "dead letter")
+        verb = "waits" if measured.letters == 1 else "wait"
+        yield _condition("dead_letters_wait", letters=f"{letters} {verb}", age=age(oldest))
     if facts.parked:
         yield _condition("parked_objects", objects=number_of(facts.parked, "object"))
     if facts.oldest_seconds is not None and facts.oldest_seconds > OLD_ROW:

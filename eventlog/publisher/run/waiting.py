@@ -345,17 +345,20 @@ def wait_until(
     observer: Observer,
     measure: Callable[[], None] = lambda: None,
     in_short: str = "",
+    work: Callable[[], float | None] = lambda: None,
 ) -> None:
-    """Log the reason, and wait until a time of ``monotonic``. The other arguments are as for
-    ``BackOff.wait``.
+    """Log the reason, and wait until a time of ``monotonic``. ``work`` is called meanwhile, and
+    returns the seconds until it must be called again, None = not before the end. The other
+    arguments are as for ``BackOff.wait``.
     """
     pause = max(0.0, until - monotonic())
     _log.warning("%s; trying again in %.3g s", why, pause, extra={"code": ReceiverUnavailable.code})
     observer.waits(WaitFor.RECEIVER, why, until, in_short)
-    while (due := observer.measure_due()) is not None and due < pause:
+    while (due := soonest(pause, observer.measure_due(), work())) < pause:
         if stop.wait(due):
             return
-        measure()
+        if observer.measure_due() == 0.0:
+            measure()
         pause = until - monotonic()
     stop.wait(max(0.0, pause))
 

@@ -455,7 +455,8 @@ class LogFeed:
         counters = context.counters
         by_batch: dict[int, Marks] = {}
         for result, events, document in as_flushed(self._outbox.take_marks(), refused, counters):
-            by_batch.setdefault(document.place[0], Marks(counters)).add_answered(events, result)
+            marks = by_batch.setdefault(document.place[0], Marks(counters))
+            marks.add_answered(events, result, document)
             self._forget_built(document.place)
         left = self._outbox.record()
         for number in sorted({*by_batch, *left}):
@@ -473,6 +474,7 @@ class LogFeed:
                 replace_content(context.log, EntryKind.DELIVERY, number, encode(entry))
         context.log.commit()
         context.observer.marked(monotonic() - begun)
+        self.session.send_letters()
 
     def _forget_built(self, place: Place) -> None:
         """Let go of the values of a document of which nothing is left."""

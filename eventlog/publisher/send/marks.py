@@ -18,6 +18,8 @@ from eventlog.core.rows.event_ids import attempt_of, record_id_of
 from eventlog.core.rows.events import Outgoing, RowOutcomes
 from eventlog.model import EventResult, Status
 from eventlog.publisher.context.context import Context, Counters, report_missing
+from eventlog.publisher.ledger.letters import Letter, add_letters
+from eventlog.publisher.send.policy import Document, has_letter, tries_at
 from eventlog.publisher.send.sending import why_refused
 from eventlog.sql.log.errors import add_errors, add_object_errors
 
@@ -43,6 +45,8 @@ class Marks:
     """
     object_errors: list[tuple[str, str, str]] = field(default_factory=list)
     """The error rows for objects of a snapshot: event-id, code and message."""
+    letters: list[Letter] = field(default_factory=list)
+    """What becomes E, and is sent to the second sink if there is one (spec/event-log.md 8.7)."""
     answered: list[Sequence[Outgoing]] = field(default_factory=list)
     """The events that were answered."""
 
@@ -65,13 +69,21 @@ class Marks:
         self.counters.note_refused(record_ids)
         self.add(Status.ERROR, record_ids)
         self.errors += invalid
+        self.letters += [
+            Letter("", row.code, row.message, (row.record_id,), is_row=True) for row in invalid
+        ]
 
-    def add_answered(self, events: Sequence[Outgoing], result: EventResult) -> None:
-        """Add the rows of events that got an answer other than retry.
+    def add_answered(
+        self, events: Sequence[Outgoing], result: EventResult, document: Document[Outgoing]
+    ) -> None:
+        """Add the rows of events that got an answer other than retry. ``document`` is the one in
+        which they were sent.
 
         Rows that precedence dropped are S with any answer. Objects of a snapshot have no rows;
         refused ones get error rows.
         """
+        if has_letter(result):
+            self._add_letters(events, result, document)
         if events and not events[0].ids:
             self._add_objects(events, result)
             return
@@ -95,6 +107,18 @@ class Marks:
                 event for event in events if event.outcomes and event.outcomes.invalid
             )
 
+    def _add_letters(
+        self, events: Sequence[Outgoing], result: EventResult, document: Document[Outgoing]
+    ) -> None:
+        # An event that is given up has its next event-id by now.
+        sent = {event.event_id: event.sent_id for event in document.events}
+        tries, why = tries_at(document), why_refused(result)
+        self.letters += [
+            Letter(sent.get(one.event_id, one.sent_id), result.code, why, one.contributed, tries)
+            for one in events
+            if one.contributed or not one.ids
+        ]
+
     def _add_objects(self, events: Sequence[Outgoing], result: EventResult) -> None:
         if message := why_refused(result):
             self.object_errors += [(event.event_id, result.code, message) for event in events]
@@ -106,6 +130,7 @@ class Marks:
         """Add an object of a snapshot whose values or key cannot be written."""
         self.counters.rows_invalid += len(invalid)
         self.object_errors += [(event_id, one.code, one.message) for one in invalid]
+        self.letters += [Letter(event_id, one.code, one.message, is_row=True) for one in invalid]
 
     def _keep_attempts(self, events: Iterable[Outgoing]) -> None:
         """Keep the attempt number under which the first row of a refused event is sent again
@@ -135,7 +160,7 @@ class Marks:
         one statement. ``ended`` is the number of a delivery that is done.
         """
         deletes = context.options.delete_from_log
-        alone = ended is not None and not self.errors
+        alone = ended is not None and not self.errors and not self.object_errors
         unmarked = context.ledger.write(
             self.statuses, self.retained, deletes=deletes, ended=ended, alone=alone
         )
@@ -146,12 +171,36 @@ class Marks:
             # An operator has skipped them while they were being sent, so the receiver may have
             # applied this attempt.
             keep_next_attempts(context, chain.from_iterable(self.answered), unmarked.taken)
+        if context.options.dead_letters:
+            self._write_letters(context)
         add_object_errors(context.log, self.object_errors, context.ledger.consumer)
         if self.errors:
             add_errors(context.log, self.errors, context.ledger.consumer, self.next_ids)
             known = context.attempts
             for row, event_id in self.next_ids.items():
                 known[row] = max(known.get(row, 1), attempt_of(event_id))
+
+    def _write_letters(self, context: Context) -> None:
+        """Write the entries of letters. An invalid row has the event-id of an event of it alone."""
+        suffix = context.options.events.id_suffix
+        letters = [
+            one._replace(event_id=f"{one.rows[0]}{suffix}") if not one.event_id else one
+            for one in self.letters
+        ]
+        add_letters(context.log, letters, context.ledger.consumer)
+        context.counters.letters_written += len(letters)
+
+
+def refuse_objects(context: Context, refused: Sequence[tuple[str, str, str]]) -> None:
+    """Write the error rows (event-id, code, message) and the letters of objects of a snapshot that
+    make no event.
+    """
+    context.counters.rows_invalid += len(refused)
+    if context.options.dead_letters:
+        letters = [Letter(*one, is_row=True) for one in refused]
+        add_letters(context.log, letters, context.ledger.consumer)
+        context.counters.letters_written += len(letters)
+    add_object_errors(context.log, refused, context.ledger.consumer)
 
 
 def keep_next_attempts(

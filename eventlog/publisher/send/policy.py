@@ -199,6 +199,20 @@ def judge(events: Sequence[E], answer: Answer) -> Judged[E]:
     return Judged(list(answered.items()), again, unsettled)
 
 
+def has_letter(result: EventResult) -> bool:
+    """Return True if an event that ends with this result has a dead letter (8.7): it was refused,
+    is too large, or was given up. An event that was answered fatal has none, and what is skipped
+    by hand has no result.
+    """
+    return result.level is Level.ERROR
+
+
+def tries_at(document: Document[Any]) -> int:
+    """Return how often the events of a document were sent, as far as it is recorded."""
+    tried = document.attempts
+    return 1 + max(document.retries, 0 if tried is None else tried.tries)
+
+
 def is_retry_of_all(answer: Answer) -> bool:
     """Return True for an answer that asks for everything again later."""
     return answer.general is not None and answer.general.level is Level.RETRY

@@ -19,6 +19,7 @@ from eventlog.publisher.ledger.delivery import Delivery
 from eventlog.publisher.ledger.in_flight import BacklogClaim, ClaimedObjects
 from eventlog.publisher.ledger.ledger import QueueScan
 from eventlog.publisher.send.database_clock import DatabaseClock
+from eventlog.publisher.send.letter_sender import LetterSender, LogLetters
 from eventlog.publisher.send.outbox import Outbox
 from eventlog.publisher.sinks import Sink
 from eventlog.sql.log.internal_tables import next_number
@@ -121,6 +122,18 @@ class PublisherSession:
     """
     check: CatalogCheck = UNCHECKED
     """A check that may end a cycle by an error: nothing of its rows is recorded then."""
+    letters: LetterSender | None = None
+    """The sender of dead letters, None without a second sink."""
+
+    def send_letters(self) -> float | None:
+        """Do what can be done now about dead letters, and return the seconds until there is more to
+        do, None = only a new letter changes anything. No transaction may be open, and none is left
+        open.
+        """
+        if self.letters is None:
+            return None
+        self.letters.step(LogLetters(self.context, self.letters.form))
+        return self.letters.due_in()
 
 
 def begin_delivery(context: Context, state: PublisherState) -> tuple[int, str]:

@@ -26,10 +26,9 @@ from eventlog.publisher.feeds.snapshot import (
     why_unreadable,
 )
 from eventlog.publisher.ledger.delivery import Delivery, encode
-from eventlog.publisher.send.marks import Marks
+from eventlog.publisher.send.marks import Marks, refuse_objects
 from eventlog.publisher.send.sending import Delivered, DeliveryResult
 from eventlog.publisher.send.session import PublisherSession, begin_delivery
-from eventlog.sql.log.errors import add_object_errors
 from eventlog.sql.log.internal_tables import EntryKind, add_entry
 from eventlog.sql.port.log_operations import Selection, WalkedKeys
 from eventlog.sql.readers.consumers import write_loaded
@@ -111,8 +110,7 @@ def _add_unreadable(
         except BadValue as error:
             event_id = loading.event_id(object_class.name, key)
             entries.append((without_surrogates(event_id), error.code, str(error)))
-    context.counters.rows_invalid += len(entries)
-    add_object_errors(context.log, entries, context.ledger.consumer)
+    refuse_objects(context, entries)
 
 
 def _save(context: Context, loading: UnfinishedSnapshot) -> None:
@@ -214,9 +212,7 @@ def _refuse_unknown(context: Context, again: list[str]) -> None:
             refused[event_id] = "unknown_table", str(unavailable[name])
     if refused:
         again[:] = [one for one in again if one not in refused]
-        context.counters.rows_invalid += len(refused)
-        entries = [(event_id, *why) for event_id, why in refused.items()]
-        add_object_errors(context.log, entries, context.ledger.consumer)
+        refuse_objects(context, [(event_id, *why) for event_id, why in refused.items()])
 
 
 def _asked(

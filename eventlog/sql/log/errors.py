@@ -32,6 +32,10 @@ SUPERSEDED: Final = "superseded"
 """The code of an error row of a refused row or object that a resync has logged again: the new row
 counts in its place.
 """
+DEAD_LETTER: Final = "dead_letter"
+"""The code of an error row of a dead letter that was refused itself. It changes nothing about its
+row or object, so that only ``refused_letters`` reads it.
+"""
 TICK: Final = timedelta(milliseconds=1)
 """The lowest precision of a database's times, that of SQLite."""
 RECEIVER: Final = "receiver"
@@ -184,6 +188,11 @@ def _is_of(log: LogTable, consumer: str) -> sa.ColumnElement[bool]:
     """Return the condition that selects the error rows of a consumer since its registration; for an
     empty name, those of the publisher.
     """
+    return sa.and_(_is_letter_of(log, consumer), errors_of(log).c.code != DEAD_LETTER)
+
+
+def _is_letter_of(log: LogTable, consumer: str) -> sa.ColumnElement[bool]:
+    """Return the same condition, for error rows of dead letters, too."""
     is_consumer = _is_consumer(log, consumer)
     if not consumer:
         return is_consumer
@@ -231,15 +240,51 @@ def read_errors(log: OpenLog, row: int | str, consumer: str = "") -> list[ErrorR
     ``consumer`` selects the error rows of that consumer since its registration; empty = those of
     the publisher.
     """
+    return _of_row(log, row, _is_of(log.table, consumer))
+
+
+def refused_letters(log: OpenLog, row: int | str, consumer: str = "") -> list[ErrorRow]:
+    """Return the error rows of the dead letters of a log row or an object that were refused
+    themselves. The arguments are those of ``read_errors``.
+    """
+    is_letter = errors_of(log.table).c.code == DEAD_LETTER
+    return _of_row(log, row, sa.and_(_is_letter_of(log.table, consumer), is_letter))
+
+
+def _of_row(log: OpenLog, row: int | str, condition: sa.ColumnElement[bool]) -> list[ErrorRow]:
     errors = errors_of(log.table)
     columns = (errors.c.error_time, errors.c.code, errors.c.message, sa.null(), _new_row(log))
     of_row = errors.c.record_id == row if isinstance(row, int) else errors.c.event_id == row
-    entries = (
-        sa.select(*columns)
-        .where(of_row, _is_of(log.table, consumer))
-        .order_by(_order_of_writing(log))
-    )
+    entries = sa.select(*columns).where(of_row, condition).order_by(_order_of_writing(log))
     return [ErrorRow(*entry) for entry in log.connection.execute(entries)]
+
+
+_NO_REFUSAL: Final = (PUT_BACK, SKIPPED, SUPERSEDED, DEAD_LETTER)
+_OBJECTS_AT_ONCE: Final = 500
+
+
+def count_refusals(
+    log: OpenLog, ids: Sequence[int], objects: Sequence[str], consumer: str
+) -> dict[int | str, int]:
+    """Return how often these rows, by ascending record_ids, and objects of a snapshot, by
+    event-ids, have become E for a consumer; empty name = the publisher.
+    """
+    errors = errors_of(log.table)
+    of_reader = _is_consumer(log.table, consumer), errors.c.code.not_in(_NO_REFUSAL)
+    counted: dict[int | str, int] = {}
+    for ranges in runs_of_ranges(ids):
+        of_rows = sa.or_(*(errors.c.record_id.between(*pair) for pair in ranges))
+        by_row = sa.select(errors.c.record_id, sa.func.count()).where(of_rows, *of_reader)
+        rows = log.connection.execute(by_row.group_by(errors.c.record_id))
+        counted |= {int(row): int(number) for row, number in rows}
+    for start in range(0, len(objects), _OBJECTS_AT_ONCE):
+        some = errors.c.event_id.in_(objects[start : start + _OBJECTS_AT_ONCE])
+        by_object = sa.select(errors.c.event_id, sa.func.count()).where(
+            errors.c.record_id == 0, some, *of_reader
+        )
+        found = log.connection.execute(by_object.group_by(errors.c.event_id))
+        counted |= {str(event_id): int(number) for event_id, number in found}
+    return counted
 
 
 class FailedRows(NamedTuple):

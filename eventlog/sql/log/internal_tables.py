@@ -11,7 +11,7 @@ No function commits: the caller decides what belongs to one transaction.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -34,6 +34,8 @@ class EntryKind(StrEnum):
     """Documents that were recorded before they were sent."""
     DONE = "done"
     """Rows that a consumer has done."""
+    DEAD_LETTER = "dead_letter"
+    """An event that became E, which is sent to the second sink (spec/event-log.md 8.7)."""
     CLAIM = "claim"
     """Rows that are in a finished directory of a backlog job."""
     REMOVED = "removed"
@@ -51,7 +53,7 @@ class EntryKind(StrEnum):
 WITH_COLUMNS: Final = "eventlog_later_columns"
 """The key in ``Connection.info`` of the logs, tables and columns that were found."""
 
-_IN_FLIGHT: Final = frozenset({EntryKind.DELIVERY, EntryKind.DONE})
+_IN_FLIGHT: Final = frozenset({EntryKind.DELIVERY, EntryKind.DONE, EntryKind.DEAD_LETTER})
 """The kinds of entries in ``<log>_inflight``; ``<log>_state`` has all others."""
 
 
@@ -124,10 +126,27 @@ def next_number(log: OpenLog) -> int:
 
 def add_entry(log: OpenLog, kind: EntryKind, number: int, content: str, owner: str = "") -> None:
     """Write a new entry, with the present time. ``content`` is JSON."""
-    values = {"entry_no": number, "kind": kind.value, "content": content}
-    if owner:
-        values["owner"] = owner
-    _run(log, sa.insert(_table(log.table, kind)).values(values))
+    add_entries(log, kind, {number: content}, owner)
+
+
+def add_entries(
+    log: OpenLog, kind: EntryKind, contents: Mapping[int, str], owner: str = ""
+) -> None:
+    """Write new entries by their numbers, as ``add_entry`` does."""
+    values = [
+        {
+            "entry_no": number,
+            "kind": kind.value,
+            "content": content,
+            **({"owner": owner} if owner else {}),
+        }
+        for number, content in contents.items()
+    ]
+    statement = sa.insert(_table(log.table, kind))
+    if len(values) == 1:
+        _run(log, statement.values(values[0]))
+    elif values:
+        log.connection.execute(statement, values, execution_options=OF_LOG)
 
 
 def record_delivery(
@@ -239,24 +258,63 @@ def delete_entry(log: OpenLog, kind: EntryKind, number: int) -> None:
     _run(log, sa.delete(table).where(table.c.entry_no == number))
 
 
-def delete_entries_of(log: OpenLog, consumer: str) -> None:
-    """Delete all entries of a consumer: its deliveries and its done rows."""
-    table = _table(log.table, EntryKind.DELIVERY)
-    _run(log, sa.delete(table).where(table.c.owner == consumer))
-
-
-def read_entries(log: OpenLog, kind: EntryKind, owner: str | None = "") -> list[Entry]:
-    """Return the entries of a kind, oldest first. ``owner`` empty = those without an owner, None =
-    those of all owners.
+def delete_entries_of(log: OpenLog, consumer: str, *, with_letters: bool) -> None:
+    """Delete all entries of a consumer: its deliveries, its done rows and, ``with_letters``, its
+    dead letters.
     """
-    table = _table(log.table, kind)
+    table = _table(log.table, EntryKind.DELIVERY)
+    of_consumer = sa.delete(table).where(table.c.owner == consumer)
+    if not with_letters:
+        of_consumer = of_consumer.where(table.c.kind != EntryKind.DEAD_LETTER.value)
+    _run(log, of_consumer)
+
+
+def _of(table: sa.TableClause, kind: EntryKind, owner: str | None) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions for the entries of a kind and of an owner, as in ``read_entries``."""
     conditions = [table.c.kind == sa.literal_column(f"'{kind.value}'")]
     if owner is not None:
         conditions.append(table.c.owner == owner if owner else table.c.owner.is_(None))
+    return conditions
+
+
+class Waiting(NamedTuple):
+    """Entries that wait."""
+
+    entries: int
+    """Their number, as far as they were counted."""
+    seconds: float | None
+    """The age of the oldest one, None if there is none."""
+
+
+def count_waiting(log: OpenLog, kind: EntryKind, owner: str, most: int) -> Waiting:
+    """Return how many entries of a kind wait, at most ``most``, and how long the first one has
+    waited. ``owner`` as in ``read_entries``.
+    """
+    table = _table(log.table, kind)
+    conditions = _of(table, kind, owner)
+    now = sa.literal_column(log.dialect.utc_now, sa.TIMESTAMP())
+    first = sa.select(table.c.started, now).where(*conditions).order_by(table.c.entry_no).limit(1)
+    found = _read(log, first).first()
+    if found is None:
+        return Waiting(0, None)
+    started, present = (one.replace(tzinfo=None) for one in found)
+    some = sa.select(table.c.entry_no).where(*conditions).limit(most).subquery()
+    number = _read(log, sa.select(sa.func.count()).select_from(some)).scalar_one()
+    return Waiting(int(number), max(0.0, (present - started).total_seconds()))
+
+
+def read_entries(
+    log: OpenLog, kind: EntryKind, owner: str | None = "", most: int | None = None
+) -> list[Entry]:
+    """Return the entries of a kind, oldest first, at most ``most`` of them; None = all. ``owner``
+    empty = those without an owner, None = those of all owners.
+    """
+    table = _table(log.table, kind)
     statement = (
         sa.select(table.c.entry_no, table.c.owner, table.c.started, table.c.content)
-        .where(*conditions)
+        .where(*_of(table, kind, owner))
         .order_by(table.c.entry_no)
+        .limit(most)
     )
     return [
         Entry(int(number), str(whose or ""), started, str(content))

@@ -128,7 +128,9 @@ def _rows() -> Mapping[str, Run]:
         "delete_entry": lambda conn: internal_tables.delete_entry(
             _log(conn), EntryKind.DELIVERY, 1
         ),
-        "delete_entries_of": lambda conn: internal_tables.delete_entries_of(_log(conn), "crm"),
+        "delete_entries_of": lambda conn: internal_tables.delete_entries_of(
+            _log(conn), "crm", with_letters=False
+        ),
         "read_entries": lambda conn: internal_tables.read_entries(_log(conn), EntryKind.DELIVERY),
         "read_claims": lambda conn: internal_tables.read_entries(_log(conn), EntryKind.CLAIM, None),
         "refuse_unknown_kinds": lambda conn: internal_tables.refuse_unknown_kinds(

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -32,6 +32,7 @@ from eventlog.cli.known_consumer import check_consumer
 from eventlog.cli.stopping import UNTIL_STOPPED, if_stopped
 from eventlog.config.effective import Effective, effective
 from eventlog.config.load import Config
+from eventlog.config.settings import as_of_letters
 from eventlog.core.clock import sleep
 from eventlog.core.rows.event_ids import object_text
 from eventlog.errors import ConfigError, DatabaseError, ReceiverUnavailable, number_of, visible
@@ -242,6 +243,11 @@ def _events_in_delivery(log: OpenLog, deliveries: Iterable[Delivery]) -> list[di
 def _print_status(status: Mapping[str, Any], consumer: str | None, limit: int) -> None:
     _print_queue(status, consumer)
     print_events(status, limit)
+    if status["dead_letters"]:
+        since = age(status["oldest_dead_letter_age_seconds"] or 0.0)
+        result(
+            f"{number_of(status['dead_letters'], 'dead letter')} waiting, the oldest for {since}"
+        )
     if status["backlog"] is not None:
         result(f"{status['backlog']}:")
         for way_out in CLAIM_WAYS_OUT:
@@ -343,21 +349,58 @@ def run_doctor(context: CommandContext, request: Doctor, config: Config) -> Comm
     )
 
 
+class _Tried(NamedTuple):
+    """What a test of a sink has found."""
+
+    name: str
+    """What the sink is, for people."""
+    data: dict[str, Any]
+    severity: str
+    line: str
+    code: ExitCode
+
+
 def _try_receiver(config: Config) -> CommandResult:
+    """Try the sink, and the sink of dead letters if there is one."""
+    first = _tried("sink", config)
+    if (letters := config.of_letters) is None:
+        return CommandResult(first.data, partial(_print_tried, [first]), first.code)
+    second = _tried("dead letters, sink", letters)
+    return CommandResult(
+        {**first.data, "dead_letter": second.data},
+        partial(_print_tried, [first, second]),
+        max(first.code, second.code),
+    )
+
+
+def _tried(name: str, config: Config) -> _Tried:
     sink = config.sink.type
     try:
         answer = try_receiver(config, sys.stdout)
     except (ReceiverUnavailable, ConfigError) as error:
-        line = f"sink {sink}: {visible(str(error))} [{error.code}]"
-        return CommandResult(
-            {"sink": sink, "reached": False, "text": str(error)},
-            partial(_print_severe, "error", line),
+        why = str(error) if name == "sink" else as_of_letters(str(error))
+        return _Tried(
+            name,
+            {"sink": sink, "reached": False, "text": why},
+            "error",
+            f"{name} {sink}: {visible(why)} [{error.code}]",
             ExitCode.USAGE if isinstance(error, ConfigError) else ExitCode.NO,
         )
-    return CommandResult(
+    return _Tried(
+        name,
         {"sink": sink, "reached": None if answer is None else True, "text": answer},
-        f"sink {sink}: {visible(answer or 'it has no receiver that can be tested')}",
+        "",
+        f"{name} {sink}: {visible(answer or 'it has no receiver that can be tested')}",
+        ExitCode.DONE,
     )
+
+
+def _print_tried(tried: Sequence[_Tried]) -> None:
+    for one in tried:
+        if one.severity:
+            _print_severe(one.severity, one.line)
+        else:
+            result(one.line)
 
 
 def _print_severe(severity: str, text: str) -> None:

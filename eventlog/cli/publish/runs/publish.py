@@ -44,6 +44,7 @@ from eventlog.publisher.context import (
 )
 from eventlog.publisher.declared import (
     comparison,
+    letters_of,
     open_sink,
     open_to_publish,
     open_unlocked,
@@ -109,7 +110,9 @@ def run_publish(context: CommandContext, request: Publish, config: Config) -> Ex
                 _snapshot_bar(config, quiet=quiet) as bar,
             ):
                 observer = join_observers(liveness, monitor, tracing, bar, ended)
-                unavailable = publish_once(opened, sink, stop, observer, comparison(config))
+                letters = letters_of(config, sys.stdout)
+                compare = comparison(config)
+                unavailable = publish_once(opened, sink, stop, observer, compare, letters)
                 unpublished += filter(opened.wants, unavailable)
         else:
             with (

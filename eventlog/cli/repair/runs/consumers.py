@@ -73,7 +73,7 @@ def run_reset(context: CommandContext, request: Reset, config: Config) -> Comman
         raise ConfigError(f"--start-from {request.start_from}: write {BEGIN.legal}") from error
     again = f"again ({begins})"
     with _taken(config, request, "Consumer {} of the log {} starts " + f"{again}.") as log:
-        delete_entries_of(log, name)
+        delete_entries_of(log, name, with_letters=False)
         registered.reset(log, name, begins, config.publisher.event_time_zone)
     starts = "would start" if dry else "starts"
     return CommandResult(
@@ -87,7 +87,7 @@ def run_drop(context: CommandContext, request: Drop, config: Config) -> CommandR
     """Run ``eventlog consumers drop``."""
     name, dry = request.name, request.dry
     with _taken(config, request, "This deletes consumer {} of the log {}.") as log:
-        delete_entries_of(log, name)
+        delete_entries_of(log, name, with_letters=True)
         registered.forget(log, name)
     return CommandResult(
         {"log": str(log), "consumer": name, "dry_run": dry},

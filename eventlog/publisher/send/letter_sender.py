@@ -1,0 +1,329 @@
+"""Send dead letters to the second sink, so that nothing waits for it (spec/event-log.md 8.7).
+
+A thread sends the letters of one batch. The thread that has the connection reads and removes their
+entries: ``step`` does what can be done now, and never waits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import ExitStack
+from functools import partial
+from typing import Final, NamedTuple, Protocol
+
+from eventlog.config.settings import as_of_letters
+from eventlog.core.clock import chance, executor, monotonic, wait_for_all
+from eventlog.core.ranges import to_ranges
+from eventlog.errors import EventlogError, ReceiverUnavailable, number_of
+from eventlog.model import Document, EventResult, Level
+from eventlog.publisher.context.context import Context, Counters, PublisherOptions
+from eventlog.publisher.feeds.letters import BuiltLetter, build_letters
+from eventlog.publisher.ledger.letters import (
+    COUNTED,
+    read_letters,
+    remove_letters,
+    waiting_letters,
+)
+from eventlog.publisher.send.policy import back_off
+from eventlog.publisher.sinks import Sink
+from eventlog.publisher.sinks.letters import LetterFacts, LetterForm, letter_document
+from eventlog.sql.log.errors import DEAD_LETTER, add_errors, add_object_errors
+
+_log = logging.getLogger("eventlog.publisher")
+
+BATCH: Final = 100
+"""The most letters that are sent before their entries are removed."""
+_SECONDS: Final = 1.0
+"""How long letters of one batch are sent: then those that are confirmed are removed."""
+_POLLS: Final = (0.05, 1.0)
+"""The first and the longest time in seconds until it is checked again whether a batch is sent."""
+
+
+class ReadyLetter(NamedTuple):
+    """A letter that can be sent."""
+
+    number: int
+    key: str
+    event_id: str
+    row: int
+    """The first row of the event, 0 = it has none."""
+    write: Callable[[tuple[int, int]], Document]
+    """A function that returns the document with these numbers. Another thread calls it. Raises
+    ReceiverUnavailable if a registry does not answer.
+    """
+
+
+Refused = Sequence[tuple[ReadyLetter, str]]
+"""Letters that were refused themselves, each with the reason."""
+
+
+class Letters(Protocol):
+    """The letters that wait, in the database. Its methods end the transaction."""
+
+    def read(self, most: int) -> Sequence[ReadyLetter]:
+        """Return the first letters, at most ``most``."""
+        ...
+
+    def remove(self, sent: Sequence[ReadyLetter], refused: Refused) -> None:
+        """Remove letters; those that were refused get an error row."""
+        ...
+
+    def left(self) -> int:
+        """Return how many letters wait, as far as they are counted."""
+        ...
+
+
+class _Sent(NamedTuple):
+    """What has become of a batch."""
+
+    results: Sequence[tuple[ReadyLetter, EventResult]]
+    """The letters with a result, in order."""
+    failure: ReceiverUnavailable | None = None
+    """Why the others were not sent, None if it was not tried."""
+    retry_after: float | None = None
+
+
+class LetterSender:
+    """The sender of letters to one sink. ``written`` counts the letters that were recorded."""
+
+    def __init__(
+        self, sink: Sink, form: LetterForm, options: PublisherOptions, counters: Counters
+    ) -> None:
+        self.form = form
+        self._sink, self._options, self._counters = sink, options, counters
+        self._stack = ExitStack()
+        self._threads: Executor | None = None
+        self._in_air: Future[_Sent] | None = None
+        self._batch: Sequence[ReadyLetter] = ()
+        self._polls = 0
+        self._due, self._failures = 0.0, 0
+        self._seen = -1  # the letters recorded when none was left
+        self._is_closing = False
+
+    def step(self, letters: Letters) -> None:
+        """Remove what was sent, and begin to send what is due. No transaction may be open, and none
+        is left open.
+        """
+        if self._in_air is not None:
+            if not self._in_air.done():
+                self._polls += 1
+                return
+            self._settle(letters)
+        if self._may_have_any and monotonic() >= self._due and not self._is_closing:
+            self._begin(letters)
+
+    def due_in(self) -> float | None:
+        """Return the seconds until ``step`` has something to do, None = only a new letter changes
+        anything.
+        """
+        if self._in_air is not None:
+            return 0.0 if self._in_air.done() else back_off(self._polls + 1, *_POLLS)
+        return max(0.0, self._due - monotonic()) if self._may_have_any else None
+
+    def drain(self, letters: Letters, is_stopping: Callable[[], bool]) -> None:
+        """Send until no letter is left, one fails, or the process must stop; warn if some are
+        left.
+        """
+        self._due = 0.0
+        while True:
+            failures = self._failures
+            self.step(letters)
+            if self._in_air is None or self._failures > failures or is_stopping():
+                break
+            wait_for_all([self._in_air])
+        if left := letters.left():
+            _log.warning(
+                "%s left for the next run", number_of(left, "dead letter"),
+                extra={"code": DEAD_LETTER},
+            )  # fmt: skip
+
+    def finish(self, letters: Letters) -> None:
+        """End after the letter that is being sent, and remove what was sent."""
+        self._is_closing = True
+        if self._in_air is not None:
+            wait_for_all([self._in_air])
+            self._settle(letters)
+
+    def close(self) -> None:
+        """Wait for the thread, and close the sink."""
+        self._is_closing = True
+        self._stack.close()
+        self._sink.close()
+        self.form.writer.close()
+
+    @property
+    def _may_have_any(self) -> bool:
+        return self._seen != self._counters.letters_written
+
+    def _begin(self, letters: Letters) -> None:
+        recorded = self._counters.letters_written
+        self._batch = letters.read(BATCH)
+        if not self._batch:
+            self._seen = recorded
+            return
+        if self._threads is None:
+            self._threads = self._stack.enter_context(executor(1, "eventlog-letters"))
+        self._polls = 0
+        self._in_air = self._threads.submit(self._send, self._batch)
+
+    def _send(self, batch: Sequence[ReadyLetter]) -> _Sent:
+        """Send letters until one fails or it is time; another thread calls this."""
+        results: list[tuple[ReadyLetter, EventResult]] = []
+        failure, retry_after, begun = None, None, monotonic()
+        delivery_no = batch[0].number
+        for place, letter in enumerate(batch, 1):
+            if results and (self._is_closing or monotonic() - begun >= _SECONDS):
+                break
+            try:
+                answer = self._sink.send(letter.write((delivery_no, place)))
+            except ReceiverUnavailable as error:
+                failure = error
+                break
+            result = answer.result(letter.key)
+            if result.level in (Level.RETRY, Level.FATAL):
+                why = f"{result.level.name.lower()} for letter {letter.key}: {result.message}"
+                failure, retry_after = ReceiverUnavailable(why), answer.retry_after
+                break
+            results.append((letter, result))
+        try:
+            refused = self._sink.flush() or {}
+        except ReceiverUnavailable as error:
+            return _Sent([], failure or error, retry_after)
+        return _Sent(
+            [(letter, refused.get(letter.key, result)) for letter, result in results],
+            failure,
+            retry_after,
+        )
+
+    def _settle(self, letters: Letters) -> None:
+        """Remove the letters of a batch that was sent, and note a failure."""
+        future, self._in_air = self._in_air, None
+        assert future is not None
+        try:
+            results, failure, retry_after = future.result()
+        except EventlogError as error:
+            results, failure, retry_after = [], ReceiverUnavailable(str(error)), None
+        except Exception as error:
+            _log.exception("a dead letter could not be sent", extra={"code": DEAD_LETTER})
+            why = f"{type(error).__name__}: {error}"
+            results, failure, retry_after = [], ReceiverUnavailable(why), None
+        refused = [
+            (letter, result.message or "no message")
+            for letter, result in results
+            if result.level is Level.ERROR
+        ]
+        sent = [letter for letter, result in results if result.level is not Level.ERROR]
+        if results:
+            letters.remove(sent, refused)
+            self._counters.letters_sent += len(sent)
+            self._counters.letters_refused += len(refused)
+        for letter, why in refused:
+            _log.warning("%s", refusal_in_words(letter, why), extra={"code": DEAD_LETTER})
+        if failure is None:
+            self._failures, self._due = 0, 0.0
+        else:
+            self._wait(failure, retry_after, is_first=bool(results))
+
+    def _wait(
+        self, failure: ReceiverUnavailable, retry_after: float | None, *, is_first: bool
+    ) -> None:
+        options = self._options
+        self._failures = 1 if is_first else self._failures + 1
+        pause = back_off(self._failures, options.retry_initial, options.retry_max, chance)
+        if retry_after is not None:
+            pause = min(options.retry_max, max(options.retry_initial, retry_after))
+        self._due = monotonic() + pause
+        _log.warning(
+            "dead letters wait: %s; trying again in %.3g s",
+            as_of_letters(str(failure)),
+            pause,
+            extra={"code": ReceiverUnavailable.code},
+        )
+
+
+# --- the letters of a log -------------------------------------------------------------------------
+
+
+class LogLetters:
+    """The letters of a publisher or a consumer of a log."""
+
+    def __init__(self, context: Context, form: LetterForm) -> None:
+        self._context, self._form = context, form
+
+    def read(self, most: int) -> Sequence[ReadyLetter]:
+        context = self._context
+        letters = read_letters(context.log, context.ledger.consumer, most)
+        built = build_letters(context, letters, self._form.writer)
+        return [
+            ReadyLetter(
+                one.letter.number,
+                one.letter.key,
+                one.letter.event_id,
+                one.letter.rows[0] if one.letter.rows else 0,
+                partial(_written, self._form, one),
+            )
+            for one in built
+        ]
+
+    def remove(self, sent: Sequence[ReadyLetter], refused: Refused) -> None:
+        log, consumer = self._context.log, self._context.ledger.consumer
+        rows = [
+            (letter.row, DEAD_LETTER, refusal_in_words(letter, why))
+            for letter, why in refused
+            if letter.row
+        ]
+        objects = [
+            (letter.event_id, DEAD_LETTER, refusal_in_words(letter, why))
+            for letter, why in refused
+            if not letter.row
+        ]
+        add_errors(log, rows, consumer)
+        add_object_errors(log, objects, consumer)
+        remove_letters(log, [letter.number for letter in (*sent, *(one for one, _ in refused))])
+        log.commit()
+
+    def left(self) -> int:
+        log = self._context.log
+        found = waiting_letters(log, self._context.ledger.consumer, COUNTED).entries
+        log.commit()
+        return found
+
+
+def refusal_in_words(letter: ReadyLetter, why: str) -> str:
+    """Return the message of a letter that was refused itself."""
+    return f"dead letter {letter.key} was refused: {as_of_letters(why)}"
+
+
+def _facts(built: BuiltLetter) -> LetterFacts:
+    """Return what goes with the event of a letter. The message of a check may quote a key."""
+    letter, message = built.letter, built.letter.message
+    ranges = to_ranges(sorted(letter.rows))
+    if letter.is_row and built.is_hidden:
+        message = "the error table has the message, which may quote a value"
+    return LetterFacts(
+        letter.key,
+        letter.event_id,
+        letter.code,
+        message,
+        ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ranges),
+        letter.attempts,
+        "" if letter.moment is None else f"{letter.moment:%Y-%m-%dT%H:%M:%S.%fZ}",
+    )
+
+
+def _written(form: LetterForm, built: BuiltLetter, place: tuple[int, int]) -> Document:
+    """Return the document of a letter; with its rows if the format fails to write its event."""
+    event = None
+    if built.event is not None:
+        try:
+            event = form.writer.document(built.catalog, built.delivery, 1, [built.event])
+        except ReceiverUnavailable:
+            raise
+        except Exception as error:
+            _log.warning(
+                "dead letter %s has rows in place of its event: %s", built.letter.key, error,
+                extra={"code": DEAD_LETTER},
+            )  # fmt: skip
+    return letter_document(form, _facts(built), event, built.rows, place)
