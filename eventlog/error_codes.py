@@ -141,6 +141,13 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
                 "consumer another name.",
                 _ENDED,
             ),
+            "paused": ErrorText(
+                "The publisher, or the consumer, was paused by `eventlog pause`: it sends "
+                "nothing, and keeps its lock.",
+                "Run `eventlog resume` when the reason that the message shows is over; with "
+                "--consumer for a consumer.",
+                _ENDED,
+            ),
             "receiver_unavailable": ErrorText(
                 "The receiver gave no answer, or one that the publisher cannot read. No row was "
                 "marked, so nothing is lost.",

@@ -30,6 +30,7 @@ An error has its own class only if code catches it by class. The other errors of
      |__ FormatError           input or output of a change format; formats have subclasses
      |    |__ InvalidChange    a Change that violates its invariants     (spec/change-model.md 1)
      |    |__ NotExpressible   a change that the target format cannot hold
+     |__ Paused                the reader is paused: it sends nothing until it is resumed
      |__ ReceiverUnavailable          no usable answer from the receiver: nothing is marked
      |__ FatalAnswer           the receiver answered fatal                (exit code 3)
      |__ PluginError           the code of an installed package failed
@@ -267,6 +268,12 @@ class NotExpressible(FormatError):
     """A change that the target format cannot represent (spec/change-model.md 4)."""
 
     code = "not_expressible"
+
+
+class Paused(EventlogError):
+    """The publisher, or the consumer, sends nothing until it is resumed (spec/event-log.md 8.8)."""
+
+    code = "paused"
 
 
 class ReceiverUnavailable(EventlogError):

@@ -53,7 +53,8 @@ OF_COMMANDS: Final[Mapping[str, Mapping[ExitCode, str]]] = {
     "db downgrade": _NOT_CONFIRMED,
     "publish": {
         ExitCode.FAILED: "with --once: also if rows were refused or invalid, or a class is not "
-        "published, unless --allow-refused accepts that; or if something is left",
+        "published, unless --allow-refused accepts that; or if something is left, "
+        "also because the reader is paused",
         ExitCode.FATAL: "the receiver answered fatal",
     },
     "doctor": {
@@ -73,6 +74,7 @@ OF_COMMANDS: Final[Mapping[str, Mapping[ExitCode, str]]] = {
     "consumers drop": _NOT_CONFIRMED,
     "requeue": {ExitCode.FAILED: "also if rows were refused"},
     "skip": _NOT_CONFIRMED,
+    "pause": {ExitCode.FAILED: "also if it is paused already"},
     "resync": {
         ExitCode.FAILED: "also if FILE has a line that is not a key of the class, if a key has no "
         "object, or with --deletes if the log has no rows of the class",

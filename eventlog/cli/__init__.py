@@ -70,6 +70,8 @@ _BY_PURPOSE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "consumers": ("consumers", "List, reset or drop the consumers of the log."),
         "requeue": ("requeue", "Put rows with status E or F back into the queue."),
         "skip": ("skip", "Give up events that the receiver fails for."),
+        "pause": ("pausing", "Let the publisher, or a consumer, send nothing until resume."),
+        "resume": ("pausing", "Let a paused publisher, or consumer, send again."),
         "resync": ("resync", "Write objects to the log again: repair and first load."),
         "purge": ("purge", "Remove processed rows that are older than an age."),
     },
@@ -263,6 +265,14 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog skip 0000000b000000a8:0000000b00000058 --reason gone --from gbase": (
             "an event of a followed source"
         ),
+    },
+    "pause": {
+        "eventlog pause --reason 'the receiver is upgraded'": "the publisher sends nothing",
+        "eventlog pause --consumer search --reason 'new index'": "one consumer sends nothing",
+    },
+    "resume": {
+        "eventlog resume": "the publisher sends what waits",
+        "eventlog resume --consumer search": "a consumer",
     },
     "resync": {
         "eventlog resync customer --dry-run": "how many objects would be sent as they are now",

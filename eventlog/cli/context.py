@@ -6,9 +6,11 @@ standard error.
 from __future__ import annotations
 
 import datetime
+import getpass
 import json
 import logging
 import os
+import socket
 import sys
 import time
 import unicodedata
@@ -266,6 +268,11 @@ def reading_log(config: Config, purpose: Purpose | None = None) -> Iterator[Open
 
     with reading(config, purpose) as db:
         yield find_log(db, config)
+
+
+def user_here() -> str:
+    """Return who runs the command, as the error table and a pause record it."""
+    return f"{getpass.getuser()} on {socket.gethostname()}"
 
 
 def end_change(log: OpenLog, *, dry: bool) -> None:

@@ -150,6 +150,17 @@ def skip(worker: Worker) -> None:
         worker.run("skip", "--refused", "--reason", "no need", *of_consumer)
 
 
+def operate(worker: Worker) -> None:
+    """The actions of the status page: those of three other purposes, pause and resume."""
+    requeue(worker)
+    skip(worker)
+    (key,) = worker.write(1)
+    worker.run("resync", "usr", "--key", f"idu={key}")
+    for of_consumer in [(), *([("--consumer", "search")] if worker.has_consumers else [])]:
+        worker.run("pause", "--reason", "no need", *of_consumer)
+        worker.run("resume", *of_consumer)
+
+
 def resync(worker: Worker) -> None:
     (key, *_) = worker.write(3)
     schema = f"{worker.words.schema}." if worker.words.schema else ""
@@ -247,6 +258,7 @@ WORK: Final[Mapping[Purpose, Callable[[Worker], None]]] = {
     Purpose.MONITOR: monitor,
     Purpose.REQUEUE: requeue,
     Purpose.SKIP: skip,
+    Purpose.OPERATE: operate,
     Purpose.RESYNC: resync,
     Purpose.VERIFY: verify,
     Purpose.PURGE: purge,

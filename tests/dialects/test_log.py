@@ -45,7 +45,7 @@ from eventlog.sql.port.dialect import Dialect, RowChunks
 from eventlog.sql.port.log_operations import Window
 from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.readers.consumers import records_starts
+from eventlog.sql.readers.consumers import has_later_columns
 
 
 class Log(NamedTuple):
@@ -372,13 +372,15 @@ def test_the_default_of_a_log_that_we_made_shows_that_its_times_are_utc(platform
         assert are_utc(platform.dialect.open(conn), table)
 
 
-def test_a_log_of_the_revision_before_gets_the_columns_of_a_consumers_start(
+def test_a_log_of_a_revision_before_gets_the_columns_of_a_consumers_start_and_pause(
     platform: Platform,
 ) -> None:
     for migrate, has_columns in (
+        (partial(migrations.downgrade, revision="internal@internal_4"), False),
+        (migrations.upgrade, True),
         (partial(migrations.downgrade, revision="internal@internal_2"), False),
         (migrations.upgrade, True),
     ):
         migrate(platform.engine, log_table="eventlog")
         with platform.session() as (conn, table):
-            assert records_starts(opened_log(conn, table)) is has_columns
+            assert has_later_columns(opened_log(conn, table)) is has_columns

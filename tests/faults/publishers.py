@@ -26,6 +26,7 @@ from eventlog.config.load import Config, load
 from eventlog.core.options import toml
 from eventlog.model import Answer, Document
 from eventlog.publisher.context.context import Context, Counters
+from eventlog.publisher.context.observer import SILENT, Observer
 from eventlog.publisher.declared.opening import open_context
 from eventlog.publisher.declared.trigger_plan import planned_triggers
 from eventlog.publisher.publisher import Publisher
@@ -237,7 +238,11 @@ def in_background(publisher: Publisher) -> Iterator[None]:
 
 @contextmanager
 def publishing(
-    config: Config, sink: Sink, stop: Stop | None = None, **options: Any
+    config: Config,
+    sink: Sink,
+    stop: Stop | None = None,
+    observer: Observer = SILENT,
+    **options: Any,
 ) -> Iterator[Running]:
     """The daemon in a thread while the block runs; it is stopped at its end, and what it raised is
     raised.
@@ -245,7 +250,7 @@ def publishing(
 
     def serve() -> None:
         try:
-            publish(lambda: opened(config, **options), lambda: sink, running.stop)
+            publish(lambda: opened(config, **options), lambda: sink, running.stop, observer)
         except BaseException as error:
             running.error = error
 

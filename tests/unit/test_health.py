@@ -27,6 +27,7 @@ from eventlog.publisher.monitor.activity import Activity
 from eventlog.publisher.run.health import Facts, Health, growth_in_a_day, judge
 from eventlog.publisher.run.liveness import LivenessClock
 from eventlog.sql.doctor import HeldSnapshot, TableStorage
+from eventlog.sql.log.pauses import Pause
 from eventlog.sql.log.verifications import LastVerification
 
 NOON: Final = datetime(2026, 3, 1, 12)
@@ -93,6 +94,10 @@ HOLDS: Final[Mapping[str, tuple[Facts, str]]] = MappingProxyType(
         "verify_different": (
             measured(verified=[verified("different")]),
             "3 objects of copy differed at the last verification",
+        ),
+        "paused": (
+            measured(pause=Pause("new index", "anna", NOON), paused_seconds=3600.0),
+            "the publisher has been paused for 60 minutes by anna: new index",
         ),
         "database_unavailable": (waiting_for(WaitFor.DATABASE), STATE),
         "receiver_unavailable": (waiting_for(WaitFor.RECEIVER), STATE),
@@ -220,6 +225,18 @@ def test_each_placeholder_of_the_words_is_filled() -> None:
     for known, words in HOLDS.values():
         assert not re.search(r"[{}]", words)
         assert isinstance(judge(known), Health)
+
+
+def test_a_consumer_that_is_paused_does_not_wait_and_its_condition_names_it() -> None:
+    paused = consumer(2217, 720.0)._replace(
+        pause=Pause("new index", "anna", NOON, "my search"), paused_seconds=60.0
+    )
+    (condition,) = judge(facts(consumers=[paused])).conditions
+    assert (condition.name, condition.text) == (
+        "paused",
+        "consumer my search has been paused for 60 s by anna: new index",
+    )
+    assert condition.commands == ("eventlog resume --consumer 'my search'",)
 
 
 def test_a_due_resync_is_the_command_to_run() -> None:

@@ -115,6 +115,13 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             "Find out what changed the target, then verify it again with --repair.",
             ("eventlog verify --help",),
         ),
+        "paused": Kind(
+            Severity.WARNING,
+            "`eventlog pause` has paused the publisher, or a consumer of its log",
+            "{reader} has been paused for {age} by {by}: {reason}",
+            "Resume it when the reason is over.",
+            ("eventlog resume",),
+        ),
         "database_unavailable": Kind(
             Severity.WARNING,
             "the process waits for the database",

@@ -29,6 +29,7 @@ from eventlog.sql.readers.superseded import waiting_rows
 from eventlog.sql.resync import due_now
 
 if TYPE_CHECKING:
+    from eventlog.sql.log.pauses import Pause
     from eventlog.sql.readers.consumers import ConsumerStart
 
 QUEUE_CAP: Final = 100_000
@@ -46,6 +47,7 @@ class Doing(StrEnum):
     PUBLISHING = "publishing"
     RESTING = "resting"
     WAITING = "waiting"
+    PAUSED = "paused"
     STOPPED = "stopped"
 
 
@@ -131,13 +133,18 @@ class ConsumerStatus(NamedTuple):
     """The progress of the consumer's first load, None = it has none, or it has ended."""
     start: ConsumerStart | None = None
     """What the consumer sends, and where to, as of its last start; None = unknown."""
+    pause: Pause | None = None
+    """Why it sends nothing, None = it is not paused."""
+    paused_seconds: float = 0.0
 
     def as_data(self) -> dict[str, Any]:
         """Return the status as data for JSON."""
         data = self._asdict()
-        start = data.pop("start")
+        start, pause = data.pop("start"), data.pop("pause")
+        del data["paused_seconds"]
         return {
             **data,
+            "paused": None if pause is None else pause.as_data(),
             "begun": self.begun.isoformat(),
             "moved": None if self.moved is None else self.moved.isoformat(),
             "snapshot": None if self.snapshot is None else self.snapshot.as_data(),
@@ -262,6 +269,9 @@ class Measured:
     """The dead letters that wait for the second sink."""
     oldest_letter_seconds: float | None = None
     """The age of the first of them, None if there is none."""
+    pause: Pause | None = None
+    """Why the reader sends nothing, None = it is not paused."""
+    paused_seconds: float = 0.0
 
     @classmethod
     def read(cls, log: OpenLog, consumer: str = "") -> Measured:
@@ -325,6 +335,7 @@ class Measured:
             "keep_bytes": self.keep_bytes,
             "ranges": self.ranges,
             "snapshot": None if self.snapshot is None else self.snapshot.as_data(),
+            "paused": None if self.pause is None else self.pause.as_data(),
             "source_lag": self.behind,
             "source_lag_unit": self.behind_unit,
             "consumers": [one.as_data() for one in self.consumers],

@@ -1,5 +1,5 @@
-"""Answers for people about a log: what was refused, what waits, and why; and events that are given
-up by hand.
+"""Answers for people about a log: what was refused, what waits, and why; and what people ask for:
+events that are given up, and readers that are paused.
 """
 
 from lazy_loader import attach_stub

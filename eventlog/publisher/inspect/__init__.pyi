@@ -9,6 +9,8 @@ from .explanation import explanation_data as explanation_data
 from .filter_change import renew_recorded as renew_recorded
 from .grants import grants_for as grants_for
 from .key_explanation import explain_key as explain_key
+from .pausing import pause_reader as pause_reader
+from .pausing import resume_reader as resume_reader
 from .refusals import Refusals as Refusals
 from .refusals import objects_of as objects_of
 from .refusals import read_refusals as read_refusals

@@ -56,6 +56,10 @@ def consumer_statuses(
                 if entry.loaded is None
                 else UnfinishedSnapshot.from_row(entry.begun, entry.loaded).progress(),
                 start=entry.start,
+                pause=entry.pause,
+                paused_seconds=0.0
+                if entry.pause is None
+                else (now - entry.pause.since.replace(tzinfo=None)).total_seconds(),
             )
         )
     return found

@@ -79,6 +79,7 @@ from eventlog.sql.doctor.consumers import (
     judge_beyond,
     judge_consumer,
     judge_own_consumer,
+    judge_pause,
 )
 from eventlog.sql.doctor.event_times import are_utc
 from eventlog.sql.doctor.log import (
@@ -121,6 +122,7 @@ from eventlog.sql.doctor.triggers import (
 from eventlog.sql.log.epoch import read_epoch
 from eventlog.sql.log.errors import SKIPPED
 from eventlog.sql.log.next_record_id import next_unused
+from eventlog.sql.log.pauses import read_pause
 from eventlog.sql.log.rows import refuse_large_ids
 from eventlog.sql.log_table import split_name
 from eventlog.sql.port import questions
@@ -639,17 +641,21 @@ def _in_flight(case: Case) -> Iterator[Finding]:
 
 
 def _consumers(case: Case) -> Iterator[Finding]:
-    """Judge consumers that make no progress and keep rows from being purged (spec/event-log.md
-    13.4).
+    """Judge readers that are paused (spec/event-log.md 8.8), and consumers that make no progress
+    and keep rows from being purged (13.4).
     """
     zone, name = case.config.publisher.event_time_zone, case.consumer
     found = consumer_statuses(case.log, zone)
     following = next_unused(case.log) if found else None
     raised = raised_at(read_epoch(case.log).epoch) if found else None
+    if name is None:
+        yield from judge_pause(read_pause(case.log))
     for one in found:
-        yield from judge_consumer(
-            one.name, one.rows_behind, one.still_seconds, one.runs, case.limits
-        )
+        yield from judge_pause(one.pause)
+        if one.pause is None:
+            yield from judge_consumer(
+                one.name, one.rows_behind, one.still_seconds, one.runs, case.limits
+            )
         yield from judge_beyond(one.name, one.done_top, following)
         yield from judge_before_epoch(one.name, one.begun, raised)
     if name is None:

@@ -28,6 +28,7 @@ from eventlog.sql.log.internal_tables import (
     record_delivery,
     sees_requests,
 )
+from eventlog.sql.log.pauses import Pause, read_pause
 from eventlog.sql.log.requests import ask_again, is_requested, take_requests
 from eventlog.sql.log.rows import count_queue, tail
 from eventlog.sql.port.database import LockHolder
@@ -136,9 +137,13 @@ class Ledger(Protocol):
     """True if the last scan began with rows that were queued again."""
 
     def is_requested(self) -> bool:
-        """Return True if rows must be sent again before the rest of the present window. For a
-        consumer no other session requests this until the transaction ends.
+        """Return True if rows must be sent again before the rest of the present window, or if the
+        reader is paused. For a consumer no other session requests this until the transaction ends.
         """
+        ...
+
+    def read_pause(self) -> Pause | None:
+        """Return why nothing may be sent now, None = the reader is not paused."""
         ...
 
     def pass_requests(self) -> None:
@@ -157,8 +162,8 @@ class Ledger(Protocol):
 
     def poll(self, window: Window, fields: Sequence[str]) -> QueueScan | None:
         """Return a scan that begins at the head of the queue, with the rows of its first window,
-        which one statement reads. None if one statement is not enough, so that ``begin_scan`` must
-        be called.
+        which one statement reads. None if one statement is not enough, or if the reader is paused:
+        ``read_pause`` and ``begin_scan`` must be called.
 
         ``window`` has the bounds of the first window, and ``fields`` are those to read.
         """
@@ -169,7 +174,7 @@ class Ledger(Protocol):
     ) -> int | None:
         """Record a delivery under ``number`` (None = a new number), and return the number.
 
-        Returns None, and records nothing, if rows are requested (``is_requested``), or if the
+        Returns None, and records nothing, if there is a request (``is_requested``), or if the
         number is not above ``above``. ``alone`` is true if nothing else belongs to the transaction.
         """
         ...
@@ -370,7 +375,11 @@ class StatusLedger:
         return None
 
     def is_requested(self) -> bool:
-        return self.followed is not None and is_requested(self.log)
+        is_asked = self.followed is not None and is_requested(self.log)
+        return is_asked or self.read_pause() is not None
+
+    def read_pause(self) -> Pause | None:
+        return read_pause(self.log)
 
     def pass_requests(self) -> None:
         if self.locked and "consumers" in self.log.dialect.capabilities:
@@ -415,9 +424,9 @@ class StatusLedger:
         self, content: str, number: int | None = None, above: int = 0, *, alone: bool
     ) -> int | None:
         # Without a set of done rows, the queue is read from its head, so requests need no special
-        # handling.
+        # handling, except that to pause.
         waits = self.followed is not None
-        if waits and not sees_requests(self.log):
+        if not waits or not sees_requests(self.log):
             self.log.lock_recording()
             if self.is_requested():
                 return None
@@ -606,7 +615,10 @@ class SetLedger:
         return consumers.loading(self.log, self.consumer)
 
     def is_requested(self) -> bool:
-        return is_requested(self.log, self.consumer)
+        return is_requested(self.log, self.consumer) or self.read_pause() is not None
+
+    def read_pause(self) -> Pause | None:
+        return read_pause(self.log, self.consumer)
 
     def pass_requests(self) -> None:
         """Do nothing: a consumer remembers its done rows."""

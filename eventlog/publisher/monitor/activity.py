@@ -55,6 +55,8 @@ _SIZE_INTERVAL: Final = 600.0
 """The seconds between two kept sizes of the log."""
 _SIZES_KEPT: Final = 36
 """The sizes of the log that are kept: those of six hours."""
+_QUIET: Final = (Doing.RESTING, Doing.PAUSED)
+"""The states in which the publisher sends nothing, and waits for nobody."""
 _FIRST_CAP: Final = 10_000
 """The most rows of status N that the first measurement counts, since it happens before anything is
 sent.
@@ -260,15 +262,15 @@ class Activity(Monitored, Observer):
     # --- the publisher's reports ---
 
     def does(self, doing: Doing, reason: str = "") -> None:
-        # A short attempt between two waits counts as waiting, and a measurement of an empty queue
-        # counts as rest, since users need to see how long these states last.
-        if doing is Doing.PUBLISHING and self.state.doing is Doing.RESTING:
+        # A short attempt between two waits counts as waiting, and a check of an empty queue or of
+        # a pause counts as rest or pause, since users need to see how long these states last.
+        if doing is Doing.PUBLISHING and self.state.doing in _QUIET:
             return
-        if doing is Doing.RESTING or self.state.doing is not Doing.WAITING:
+        if doing in _QUIET or self.state.doing is not Doing.WAITING:
             self._enter(ActivityState(doing, self.clock(), reason, None, reason))
 
     def _works(self) -> None:
-        if self.state.doing is Doing.RESTING:
+        if self.state.doing in _QUIET:
             self._enter(ActivityState(Doing.PUBLISHING, self.clock()))
 
     def waits(self, who: WaitFor, reason: str, until: float, in_short: str = "") -> None:
@@ -544,6 +546,7 @@ class Activity(Monitored, Observer):
             Doing.PUBLISHING: "publishing",
             Doing.RESTING: self._resting,
             Doing.WAITING: f"waiting for {now - since:.0f} s",
+            Doing.PAUSED: "paused",
             Doing.STOPPED: "stopped",
         }[doing]
         if reason:

@@ -109,6 +109,11 @@ MEMBERS: Final = (
         "of a consumer: the ranges of its set; the progress of its first load",
     ),
     Members(
+        ("paused",),
+        "both",
+        "why nothing is sent: `reason`, `by`, `since`; null = it is not paused",
+    ),
+    Members(
         ("source_lag", "source_lag_unit"),
         "both",
         "what a followed source has after its position, in bytes, rows or messages",
@@ -140,8 +145,8 @@ MEMBERS: Final = (
     Members(
         ("state",),
         "process",
-        "`name` (connecting, publishing, resting, waiting, stopped), `words`, `seconds`, `reason`, "
-        "`next_try_seconds`",
+        "`name` (connecting, publishing, resting, waiting, paused, stopped), `words`, `seconds`, "
+        "`reason`, `next_try_seconds`",
     ),
     Members(
         ("is_ready", "is_alive", "liveness_timeout_seconds", "progress_seconds"),

@@ -23,6 +23,7 @@ from eventlog.errors import (
     DatabaseError,
     DatabaseUnavailable,
     FatalAnswer,
+    Paused,
     PublisherAlreadyRunning,
     ReceiverUnavailable,
     number_of,
@@ -75,6 +76,7 @@ from eventlog.publisher.upkeep.retention import with_retention
 from eventlog.registry import as_plugin_errors
 from eventlog.sql.log.errors import DEAD_LETTER
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.log.pauses import seconds_of
 from eventlog.sql.port import questions
 from eventlog.sql.port.driver_errors import as_database_errors
 from eventlog.sql.port.log_operations import Window
@@ -88,6 +90,8 @@ NOTHING_PUBLISHED: Final = (
 
 OpenLetters = Callable[[LogTable], SecondSink]
 """A function that opens the second sink of a log. Raises ConfigError."""
+PAUSE_CHECKED: Final = 1.0
+"""The seconds after which a paused publisher checks whether it was resumed."""
 
 OpenContext = Callable[[], AbstractContextManager[Context]]
 """A function that connects to the database and takes the lock of the log.
@@ -189,7 +193,7 @@ def publish_once(
     """Send the recorded deliveries, then the present queue, then dead letters. Return the names of
     the classes that were unavailable at the end. The arguments are as in ``publish``.
 
-    Raises FatalAnswer, and ReceiverUnavailable when the receiver stopped the cycle.
+    Raises FatalAnswer, ReceiverUnavailable when the receiver stopped the cycle, and Paused.
     """
     stop = stop or threading.Event()
     reports = Reports(context.counters)
@@ -271,6 +275,8 @@ def _publish_once(
         if state.loading is None and state.scan is None and not _is_waiting(context, last):
             break  # the remaining rows are newer than the start of this run
     _report_left(context, state)
+    if cycle.result is DeliveryResult.PAUSED:
+        raise Paused(f"the queue was not published: {cycle.reason}")
     if letters is not None:
         letters.drain(LogLetters(session.context, letters.form), stop.is_set)
     if cycle.result is DeliveryResult.FATAL:
@@ -307,7 +313,7 @@ def _serve(
     heartbeat = _heartbeat_timer(context)
     while not stop.is_set():
         context.observer.does(Doing.PUBLISHING)
-        if heartbeat.is_due(monotonic()):
+        if heartbeat.is_due(monotonic()) and not _is_paused(session):
             _beat(context, sink)
             heartbeat.last = monotonic()
         if watcher.refresh_if_due():
@@ -315,12 +321,14 @@ def _serve(
         captures.compare_if_due(watcher.context)
         started = _local_time(context)
         is_due = started is None or timetable.is_due(options.time_of_day, started)
-        sent_before = context.counters.documents_sent
+        sent_before, was_paused = context.counters.documents_sent, session.state.pause is not None
         cycle = _cycle(run_cycle if is_due else send_in_flight, session, watcher)
         if cycle is None:
             session = _begin_session(watcher, sink, stop, letters, idle)
             continue
         state = session.state
+        if was_paused is not (state.pause is not None):
+            measure(session)  # so that health shows it
         if context.counters.documents_sent > sent_before:
             heartbeat.last = monotonic()
         _report(context, state, reports)
@@ -334,6 +342,11 @@ def _serve(
             _wait_for_receiver(session, stop, cycle)
             continue
         context.observer.progressed()
+        if cycle.result is DeliveryResult.PAUSED:
+            context.observer.does(Doing.PAUSED, _why_paused(state))
+            idle.wake_up()
+            stop.wait(PAUSE_CHECKED)
+            continue
         if cycle.more:
             continue
         if started is not None and is_due and cycle.result is DeliveryResult.DONE:
@@ -373,6 +386,17 @@ def _heartbeat_timer(context: Context) -> HeartbeatTimer:
     # Some formats have no heartbeat, and a receiver could not read an empty document.
     interval = context.options.heartbeat_interval if context.output.heartbeat else 0.0
     return HeartbeatTimer(interval, monotonic())
+
+
+def _why_paused(state: PublisherState) -> str:
+    pause = state.pause
+    return "" if pause is None else f"{pause.reason} ({pause.by})"
+
+
+def _is_paused(session: PublisherSession) -> bool:
+    session.read_pause()
+    session.context.log.commit()
+    return session.state.pause is not None
 
 
 def _beat(context: Context, sink: Sink) -> None:
@@ -520,6 +544,8 @@ def measure(session: PublisherSession) -> None:
     if not ledger.consumer:
         measured = with_retention(log, context.options.retention, zone, measured)
     measured = measure_queue(log, zone, context.observer.queue_cap, ledger, measured)
+    pause = context.ledger.read_pause()
+    paused_seconds = seconds_of(log, pause)
     log.commit()
     parked = state.parked_objects()
     deliveries = [
@@ -534,6 +560,8 @@ def measure(session: PublisherSession) -> None:
             deliveries=deliveries,
             seconds=seconds,
             ranges=ranges_of(ledger),
+            pause=pause,
+            paused_seconds=paused_seconds,
             unavailable=tuple(context.catalog.unavailable),
             consumers=consumers,
             snapshot=None if state.loading is None else state.loading.progress(),

@@ -7,6 +7,7 @@ The status page, its title, ``status``, ``top``, ``/readyz``, the metrics and th
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -155,12 +156,30 @@ def _process(facts: Facts) -> Iterator[Condition]:
         yield _condition("not_connected", state=facts.state)
     if facts.runs is False:
         yield _condition("no_publisher", state=facts.state)
+    yield from _pauses(facts)
     rows = facts.measured.queue_rows or 0
     if rows and facts.progress_seconds > NO_PROGRESS and facts.runs is not True:
         since = age(facts.progress_seconds)
         yield _condition("no_progress", rows=number_of(rows, "row"), age=since)
     if facts.rows_missing:
         yield _condition("rows_missing", rows=number_of(facts.rows_missing, "row"))
+
+
+def _pauses(facts: Facts) -> Iterator[Condition]:
+    """Yield a condition for each reader that is paused."""
+    pauses = [(facts.measured.pause, facts.measured.paused_seconds)]
+    pauses += [(one.pause, one.paused_seconds) for one in facts.consumers]
+    for pause, seconds in pauses:
+        if pause is not None:
+            of_consumer = f" --consumer {shlex.quote(pause.consumer)}" if pause.consumer else ""
+            yield _condition(
+                "paused",
+                f"eventlog resume{of_consumer}",
+                reader=pause.reader,
+                age=age(seconds),
+                by=pause.by,
+                reason=pause.reason,
+            )
 
 
 def _capture(facts: Facts) -> Iterator[Condition]:
@@ -207,7 +226,7 @@ def _rows(facts: Facts) -> Iterator[Condition]:
     if facts.oldest_seconds is not None and facts.oldest_seconds > OLD_ROW:
         yield _condition("queue_old", age=age(facts.oldest_seconds))
     for one in facts.consumers:
-        if one.rows_behind and one.still_seconds > _LIMITS.in_flight:
+        if one.pause is None and one.rows_behind and one.still_seconds > _LIMITS.in_flight:
             yield _condition(
                 "consumer_waits",
                 consumer=one.name,

@@ -230,6 +230,8 @@ class _Status(Observer):
         if doing is Doing.RESTING or (doing is Doing.CONNECTING and not self._state):
             # A short attempt between two waits counts as waiting.
             self._show("publishing" if doing is Doing.RESTING else "connecting to the database")
+        elif doing is Doing.PAUSED:
+            self._show("paused")
 
     def waits(self, who: WaitFor, reason: str, until: float, in_short: str = "") -> None:
         # The reason may quote a receiver and is left out:

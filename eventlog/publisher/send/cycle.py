@@ -73,7 +73,11 @@ def send_in_flight(session: PublisherSession) -> Delivered:
 def _cycle(session: PublisherSession, *, must_read: bool) -> Delivered:
     context, state = session.context, session.state
     feed = LogFeed(session)
-    sender = Sender(state.outbox, feed, context.options, context.counters, session.is_stopping)
+    sender = Sender(state.outbox, feed, context.options, context.counters, session.halted)
+    if state.pause is not None or state.outbox.count or state.loading is not None:
+        # Otherwise nothing is sent before the next window has been read.
+        session.read_pause()
+        context.log.commit()
     ended = sender.serve(is_empty=not must_read)
     if ended is None:
         ended = _read_and_send(session, sender)
@@ -93,6 +97,8 @@ def _cycle(session: PublisherSession, *, must_read: bool) -> Delivered:
 def _read_and_send(session: PublisherSession, sender: Sender[Outgoing]) -> Delivered:
     """Read a window, or a chunk of a snapshot, and send its deliveries."""
     context, state = session.context, session.state
+    if (halted := session.halted()) is not None:
+        return halted
     if state.loading is not None:
         chunk = record_chunk(session, state.loading)
         state.loading = None if chunk.is_loaded else state.loading
@@ -101,7 +107,10 @@ def _read_and_send(session: PublisherSession, sender: Sender[Outgoing]) -> Deliv
                 state.outbox.pause(monotonic())
             return chunk.ended
         return _send_new(session, chunk.delivery, sender) or chunk.ended
-    scan = _scan_to_read(context, state)
+    scan = _scan_to_read(session)
+    if scan is None and (halted := session.halted()) is not None:  # it is paused
+        context.log.commit()
+        return halted
     if scan is None:
         state.loading = unfinished(context)
         context.log.commit()
@@ -132,10 +141,12 @@ def _send_new(
     return sender.serve()
 
 
-def _scan_to_read(context: Context, state: PublisherState) -> QueueScan | DueScan | None:
-    """Return the present scan, or a new one, and put the objects of claimed rows into ``state``.
-    None if the queue is empty or if the claimed rows cannot be determined now.
+def _scan_to_read(session: PublisherSession) -> QueueScan | DueScan | None:
+    """Return the present scan, or a new one, and put the objects of claimed rows into the state.
+    None if the queue is empty, if the reader is paused, or if the claimed rows cannot be determined
+    now.
     """
+    context, state = session.context, session.state
     scan = state.scan
     # If objects have become free, a new scan begins, unless passing over parked rows again would
     # cost more than the scan has read.
@@ -146,6 +157,11 @@ def _scan_to_read(context: Context, state: PublisherState) -> QueueScan | DueSca
     ):
         begin = begin_due_scan if context.options.handle_future_events else begin_scan
         polled = poll(context) if scan is None and state.claim is None else None
+        if polled is None:
+            session.read_pause()
+            if state.pause is not None:
+                state.scan = None
+                return None
         scan = state.scan = polled or begin(context, is_long=scan is not None)
         state.begin_scan()
     if state.claim is not None and state.claimed is None:
@@ -202,12 +218,13 @@ def _send_window(
     marks.add(Status.SUCCESS, window.passed)
     more = False
     for built in built_deliveries(context, window, state.row_sizes, session.check):
-        if session.is_stopping():
+        if (halted := session.halted()) is not None:
             state.scan = None
-            return Delivered(DeliveryResult.STOPPED, "asked to stop")
+            return halted
         prepared = _prepare(session, built, window.origins, marks)
         if prepared is None:
-            # The requested rows may be earlier rows of objects in the next delivery.
+            # The requested rows may be earlier rows of objects in the next delivery. Or the reader
+            # is paused.
             state.scan = None
             more = True
             break
@@ -314,7 +331,7 @@ def record_new(
     alone: bool,
 ) -> Delivery | None:
     """Record a delivery of new events, and return it; None if there is a request to send rows
-    again, which must be read first.
+    again or to pause, which must be read first.
 
     ``is_plain`` as in ``encode``; ``alone`` is true if nothing else belongs to the transaction.
     """
@@ -330,12 +347,13 @@ def record_new(
         delivery = delivery._replace(origins=Origins(_event_times(context, firsts), {}))
     content = encode(delivery, is_plain=is_plain)
     above = context.used.delivery_no
-    recorded = context.ledger.record(content, number, above, alone=alone)
-    if recorded is not None:
-        return delivery._replace(number=recorded)
-    if not context.ledger.is_requested():
-        raise number_went_back(context, "a delivery number")
-    return None
+    for _ in range(2):  # a reader may be resumed between the two statements
+        recorded = context.ledger.record(content, number, above, alone=alone)
+        if recorded is not None:
+            return delivery._replace(number=recorded)
+        if context.ledger.is_requested():
+            return None
+    raise number_went_back(context, "a delivery number")
 
 
 def _event_times(context: Context, record_ids: Sequence[int]) -> dict[int, str | None]:

@@ -472,6 +472,8 @@ class LogFeed:
                 clock = self._state.clock
                 entry = entry_of(delivery, documents, last_number, self._outbox, clock)
                 replace_content(context.log, EntryKind.DELIVERY, number, encode(entry))
+        if any(documents for documents, _ in left.values()):
+            self.session.read_pause()
         context.log.commit()
         context.observer.marked(monotonic() - begun)
         self.session.send_letters()

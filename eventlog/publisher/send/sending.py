@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from eventlog.errors import FatalAnswer, ReceiverUnavailable
 from eventlog.model import SUCCESS, Document, EventResult, Level
@@ -23,6 +23,7 @@ class DeliveryResult(Enum):
     UNAVAILABLE = "the cycle stops: the receiver is unavailable"
     FATAL = "the publisher stops: the receiver answered fatal"
     STOPPED = "the publisher was asked to stop"
+    PAUSED = "the publisher was asked to pause"
 
 
 class Delivered(NamedTuple):
@@ -46,6 +47,9 @@ class Delivered(NamedTuple):
     def unavailable(cls, lost: ReceiverUnavailable) -> Delivered:
         """Return the end of an attempt for a receiver that is unavailable."""
         return cls(DeliveryResult.UNAVAILABLE, str(lost), in_short=lost.in_short)
+
+
+STOPPED: Final = Delivered(DeliveryResult.STOPPED, "asked to stop")
 
 
 def send_heartbeat(sink: Sink, document: Document, counters: Counters) -> bool:

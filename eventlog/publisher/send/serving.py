@@ -69,10 +69,11 @@ class Sender(Generic[E]):
         feed: Feed[E],
         options: PublisherOptions,
         counters: Counters,
-        is_stopping: Callable[[], bool],
+        halted: Callable[[], Delivered | None],
     ) -> None:
+        """``halted`` returns how sending ends that must begin nothing else, None = it goes on."""
         self._outbox, self._feed, self._options = outbox, feed, options
-        self._counters, self._is_stopping = counters, is_stopping
+        self._counters, self._halted = counters, halted
         self._in_air: dict[Future[Answer | ReceiverUnavailable], Document[E]] = {}
         self._saved_at = monotonic()
         self._ended = Delivered(DeliveryResult.DONE)
@@ -96,8 +97,8 @@ class Sender(Generic[E]):
             self._feed.lost()
         if ended.result is not DeliveryResult.DONE or must_read:
             return None if must_read else ended
-        if self._is_stopping():
-            return Delivered(DeliveryResult.STOPPED, "asked to stop")
+        if (halted := self._halted()) is not None:
+            return halted
         if self._outbox.is_full:
             full = f"more than {number_of(self._options.max_parked, 'object')} parked"
             self._outbox.pause(monotonic())
@@ -108,7 +109,7 @@ class Sender(Generic[E]):
         """Send as ``serve`` does. Return True if the feed must be asked for more."""
         threads: Executor | None = None
         while True:
-            is_halted = self._ended.result is not DeliveryResult.DONE or self._is_stopping()
+            is_halted = self._ended.result is not DeliveryResult.DONE or self._halted() is not None
             step = (
                 Step[E](Do.WAIT) if is_halted else self._outbox.next(monotonic(), is_empty=is_empty)
             )

@@ -4,6 +4,7 @@ connection.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -21,11 +22,16 @@ from eventlog.publisher.ledger.ledger import QueueScan
 from eventlog.publisher.send.database_clock import DatabaseClock
 from eventlog.publisher.send.letter_sender import LetterSender, LogLetters
 from eventlog.publisher.send.outbox import Outbox
+from eventlog.publisher.send.sending import STOPPED, Delivered, DeliveryResult
 from eventlog.publisher.sinks import Sink
 from eventlog.sql.log.internal_tables import next_number
 
 if TYPE_CHECKING:
     from eventlog.publisher.feeds.snapshot import UnfinishedSnapshot
+    from eventlog.sql.log.pauses import Pause
+
+
+_log = logging.getLogger("eventlog.publisher")
 
 
 class PassedOver:
@@ -79,6 +85,8 @@ class PublisherState:
     """
     loading: UnfinishedSnapshot | None = None
     """A snapshot that is read before the log."""
+    pause: Pause | None = None
+    """Why nothing is sent now, as last read; None = the reader is not paused."""
     passed: PassedOver = field(init=False)
     """The objects that the present scan has passed over."""
 
@@ -134,6 +142,22 @@ class PublisherSession:
             return None
         self.letters.step(LogLetters(self.context, self.letters.form))
         return self.letters.due_in()
+
+    def read_pause(self) -> None:
+        """Read whether the reader is paused, and log a change."""
+        before, pause = self.state.pause, self.context.ledger.read_pause()
+        self.state.pause = pause
+        if pause is not None and pause != before:
+            _log.warning("%s; nothing is sent until `eventlog resume`", pause)
+        elif pause is None and before is not None:
+            _log.info("%s is resumed", before.reader)
+
+    def halted(self) -> Delivered | None:
+        """Return how a cycle ends that must send nothing else, None = it goes on."""
+        if self.is_stopping():
+            return STOPPED
+        pause = self.state.pause
+        return None if pause is None else Delivered(DeliveryResult.PAUSED, str(pause))
 
 
 def begin_delivery(context: Context, state: PublisherState) -> tuple[int, str]:

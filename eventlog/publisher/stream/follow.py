@@ -51,7 +51,7 @@ from eventlog.publisher.run.waiting import (
     soonest,
     wait_until,
 )
-from eventlog.publisher.send.sending import Delivered, DeliveryResult, send_heartbeat
+from eventlog.publisher.send.sending import STOPPED, Delivered, DeliveryResult, send_heartbeat
 from eventlog.publisher.send.serving import Sender
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.stream import (
@@ -166,7 +166,7 @@ class Run:
         self.feed = SourceFeed(position, sink, self.output, options, self.counters, observer)
         self.outbox, self.failures = self.feed.outbox, self.feed.failures
         self.output.writer.resume(self.feed.saved.numbered)
-        self.sender = Sender(self.outbox, self.feed, options, self.counters, stop.is_set)
+        self.sender = Sender(self.outbox, self.feed, options, self.counters, self._halted)
         self.heartbeat = HeartbeatTimer(options.heartbeat_interval, monotonic())
         self._position, self._sink = position, sink
         self._back_off = BackOff(options.retry_initial, options.retry_max, observer)
@@ -221,6 +221,9 @@ class Run:
             self._wait_until(self.outbox.resume_at, ended)
             if self.outbox.in_doubt and not self.once and not self.feed.is_enough:
                 return  # the next event of the source may be the one that makes the decision
+
+    def _halted(self) -> Delivered | None:
+        return STOPPED if self.stop.is_set() else None
 
     def _wait_until(self, until: float, why: Delivered) -> None:
         """Wait after a stop. With ``once`` raise ReceiverUnavailable instead, unless the document

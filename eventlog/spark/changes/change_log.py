@@ -61,6 +61,7 @@ from eventlog.sql.log import (
     count_rows,
     differing,
     read_epoch,
+    read_pause,
     read_removed,
     shown_ranges,
     take_requests,
@@ -504,7 +505,8 @@ class ChangeLog:
     def latest(
         self, start: Offset, max_rows: int | None = None, target: Offset | None = None
     ) -> Offset:
-        """Return the end of the next batch; ``start`` itself if there is nothing to read.
+        """Return the end of the next batch; ``start`` itself if there is nothing to read, or if the
+        consumer is paused (spec/event-log.md 8.8).
 
         ``max_rows`` limits the rows of the batch; groups still open at its end are held back then.
         The stream ends at ``target``. Raises RowsRemoved, OtherEpoch.
@@ -517,6 +519,8 @@ class ChangeLog:
     def _latest(self, start: Offset, max_rows: int | None, target: Offset | None) -> Offset:
         with self._session() as log:
             self._check_epoch(start)
+            if self.consumer is not None and read_pause(log, self.consumer) is not None:
+                return start
             self._check_removed(log, start)
             decided = target.done if target is not None else self._decided(log, start.done)
             if decided is None:

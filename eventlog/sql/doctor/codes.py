@@ -152,6 +152,12 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
                 "back.",
                 "Run `eventlog consumers reset NAME --start-from ...`.",
             ),
+            "paused": FindingText(
+                "warning",
+                "The publisher, or a consumer, was paused by `eventlog pause`: it sends nothing, "
+                "and its rows wait.",
+                "Run `eventlog resume` when the reason is over.",
+            ),
             "consumer_waits": FindingText(
                 "warning",
                 "A consumer has rows to do and has made no progress for ten minutes: it does not "

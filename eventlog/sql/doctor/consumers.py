@@ -14,6 +14,14 @@ from eventlog.sql.doctor import (
     info,
     warning,
 )
+from eventlog.sql.log.pauses import Pause
+
+
+def judge_pause(pause: Pause | None) -> Iterator[Finding]:
+    """Judge the pause of a reader, None = it is not paused."""
+    if pause is not None:
+        of_consumer = f" --consumer {pause.consumer}" if pause.consumer else ""
+        yield warning("paused", str(pause), f"eventlog resume{of_consumer}")
 
 
 def judge_consumer(

@@ -16,6 +16,8 @@ from .internal_tables import delete_entry as delete_entry
 from .internal_tables import next_number as next_number
 from .internal_tables import read_entries as read_entries
 from .internal_tables import replace_content as replace_content
+from .pauses import read_pause as read_pause
+from .pauses import seconds_of as seconds_of
 from .purge import Purged as Purged
 from .purge import check_purge_rights as check_purge_rights
 from .purge import purge_cutoff as purge_cutoff

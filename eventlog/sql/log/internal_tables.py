@@ -3,8 +3,8 @@
 ``<log>_inflight`` has the deliveries in flight, and the rows that each consumer has done: one
 UPDATE turns the entry of a delivery that has ended into part of the consumer's set. ``<log>_state``
 has what commands record for other processes: claims of backlog jobs, removed rows and leaves,
-requests to send rows again, results of verifications. No other module reads or writes the two
-tables.
+requests to send rows again, pauses, results of verifications. No other module reads or writes the
+two tables.
 
 No function commits: the caller decides what belongs to one transaction.
 """
@@ -48,6 +48,8 @@ class EntryKind(StrEnum):
     """The table of a leaf that a purge has removed from the log; a purge will drop it."""
     FILTERS = "filters"
     """The filters that a reader may use."""
+    PAUSED = "paused"
+    """Why the publisher sends nothing until it is resumed."""
 
 
 WITH_COLUMNS: Final = "eventlog_later_columns"
@@ -80,8 +82,10 @@ def _table(log: LogTable, kind: EntryKind) -> sa.TableClause:
 
 CONSUMER_COLUMNS: Final = ("name", "begun", "begins", "done", "moved", "requeued", "loaded")
 """The columns of ``<log>_consumer`` that every revision has."""
-START_COLUMNS: Final = ("sink", "classes")
-"""The columns of ``<log>_consumer`` that were added later: what its last start has recorded."""
+LATER_COLUMNS: Final = ("sink", "classes", "paused")
+"""The columns of ``<log>_consumer`` that were added later: what the last start has recorded, and
+why it sends nothing.
+"""
 
 
 @lru_cache(maxsize=32)
@@ -90,7 +94,7 @@ def consumers_of(log: LogTable) -> sa.TableClause:
     times = ("begun", "moved")
     columns = [
         sa.column(name, sa.TIMESTAMP()) if name in times else sa.column(name)
-        for name in (*CONSUMER_COLUMNS, *START_COLUMNS)
+        for name in (*CONSUMER_COLUMNS, *LATER_COLUMNS)
     ]
     return sa.table(quoted(log.consumer_table), *columns, schema=schema_of(log))
 
@@ -163,9 +167,9 @@ def record_delivery(
 
     Returns None, and writes nothing, if the number is not above ``above``. If the database can
     check it in the same statement (``sees_requests``), it also returns None if there is a request
-    to send rows again: to the consumer that is the ``owner``, or, with ``waits``, to the publisher;
-    it then also waits for a ``requeue`` that is about to write a request. ``alone`` is true if
-    nothing else belongs to the transaction.
+    to send rows again, or to pause: to the consumer that is the ``owner``, or, with ``waits``, to
+    the publisher; it then also waits for a command that is about to write a request. ``alone`` is
+    true if nothing else belongs to the transaction.
     """
     if not log.has_statement("record_delivery"):
         number = next_number(log) if number is None else number
@@ -190,7 +194,7 @@ def record_delivery(
 
 def sees_requests(log: OpenLog) -> bool:
     """Return True if ``record_delivery`` writes nothing while there is a request to send rows
-    again.
+    again, or to pause.
     """
     return log.has_statement("record_delivery")
 
@@ -209,8 +213,8 @@ def committing_sql(log: OpenLog, *, durable: bool) -> str:
 
 
 def unasked_sql(log: OpenLog, owner: str, lock: str = "") -> str:
-    """Return the part of a SELECT that has a row if there is no request to send rows again, to a
-    consumer, empty = to the publisher. ``lock`` is the lock of a consumer's row.
+    """Return the part of a SELECT that has a row if there is no request to send rows again, or to
+    pause, to a consumer, empty = to the publisher. ``lock`` is the lock of a consumer's row.
     """
     return log.dialect.log_statement(log.table, "unasked_of" if owner else "unasked", lock=lock)
 

@@ -86,6 +86,7 @@ class Purpose(StrEnum):
     BACKLOG = "backlog"
     REQUEUE = "requeue"
     SKIP = "skip"
+    OPERATE = "operate"
     RESYNC = "resync"
     VERIFY = "verify"
     PURGE = "purge"
@@ -109,6 +110,7 @@ _WORK: Final[Mapping[str, str]] = {
     Purpose.BACKLOG: "`backlog run`, `mark` and `release`",
     Purpose.REQUEUE: "`requeue`",
     Purpose.SKIP: "`skip`",
+    Purpose.OPERATE: "`pause`, `resume`, and the actions of the status page",
     Purpose.RESYNC: "`resync`",
     Purpose.VERIFY: "`verify`",
     Purpose.PURGE: "`purge`",
@@ -189,6 +191,11 @@ RIGHTS: Final[Mapping[Purpose, Rights]] = MappingProxyType(
         Purpose.SKIP: _rights(
             log="SELECT MARK", error="SELECT INSERT", inflight=_ALL, state="SELECT",
             consumer="SELECT", numbers="DRAW",
+        ),
+        Purpose.OPERATE: _rights(
+            log="SELECT INSERT MARK REWRITE", error="SELECT INSERT", inflight=_ALL,
+            state="SELECT INSERT DELETE", epoch="SELECT", consumer="SELECT UPDATE", numbers="DRAW",
+            record_ids="DRAW", classes="SELECT", writers="SELECT",
         ),
         Purpose.RESYNC: _rights(
             log="SELECT INSERT", error="SELECT", record_ids="DRAW", classes="SELECT",

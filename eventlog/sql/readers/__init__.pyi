@@ -1,10 +1,8 @@
 from . import consumers as consumers
-from .consumers import ConsumerRow as ConsumerRow
 from .consumers import ConsumerStart as ConsumerStart
-from .consumers import has_table as has_table
+from .consumers import consumer_row as consumer_row
 from .consumers import highest_row as highest_row
 from .consumers import lock_consumer as lock_consumer
-from .consumers import read_consumer as read_consumer
 from .consumers import read_consumers as read_consumers
 from .consumers import requeue_for as requeue_for
 from .consumers import requeue_objects_for as requeue_objects_for

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
+from eventlog.core.options import names_hint
 from eventlog.core.ranges import Ranges, RecordSet, decode, to_ranges
 from eventlog.core.rows.event_ids import resent
 from eventlog.core.rows.requeue import LoggedRow, RowState, Way
@@ -35,7 +36,7 @@ from eventlog.sql.log.errors import (
 )
 from eventlog.sql.log.internal_tables import (
     CONSUMER_COLUMNS,
-    START_COLUMNS,
+    LATER_COLUMNS,
     EntryKind,
     add_entry,
     consumers_of,
@@ -48,6 +49,7 @@ from eventlog.sql.log.internal_tables import (
     unreadable,
 )
 from eventlog.sql.log.next_record_id import next_unused
+from eventlog.sql.log.pauses import Pause, decode_of
 from eventlog.sql.log.purge import utc_now
 from eventlog.sql.log.requests import ResendRequest, ask_again, consumer_gone
 from eventlog.sql.log.requeue import ObjectRow, RefusedRow, Requeued, judge_all
@@ -105,6 +107,8 @@ class ConsumerRow(NamedTuple):
     """
     start: ConsumerStart | None = None
     """What its last start has recorded, None = nothing yet."""
+    pause: Pause | None = None
+    """Why it sends nothing, None = it is not paused."""
     entries: tuple[int, ...] = ()
     """The numbers of the entries that contain the consumer's set; the entry with the whole set
     comes first.
@@ -138,9 +142,9 @@ def has_table(log: OpenLog) -> bool:
     return log.table in known
 
 
-def records_starts(log: OpenLog) -> bool:
-    """Return True if the log's table of consumers has ``START_COLUMNS``."""
-    return has_table(log) and has_columns(log, log.table.consumer_table, START_COLUMNS)
+def has_later_columns(log: OpenLog) -> bool:
+    """Return True if the log's table of consumers has ``LATER_COLUMNS``."""
+    return has_table(log) and has_columns(log, log.table.consumer_table, LATER_COLUMNS)
 
 
 def is_followable(log: OpenLog) -> bool:
@@ -166,12 +170,16 @@ def check_possible(log: OpenLog) -> None:
             "they have done: create it with `eventlog db upgrade`, or with `eventlog db upgrade "
             "--existing-log` if another program made the log"
         )
-    if not records_starts(log):
+    check_columns(log)
+
+
+def check_columns(log: OpenLog) -> None:
+    """Raise LogTableError if the table of consumers lacks a column that was added later."""
+    if not has_later_columns(log):
         raise LogTableError(
-            f"the table {log.table.consumer_table} of the log {log} has no columns "
-            f"{' and '.join(START_COLUMNS)}, where consumers record what they send: add them with "
-            "`eventlog db upgrade`, or with `eventlog db upgrade --existing-log` if another "
-            "program made the log"
+            f"the table {log.table.consumer_table} of the log {log} lacks one of the columns "
+            f"{', '.join(LATER_COLUMNS)}, which consumers need: add it with `eventlog db upgrade`, "
+            "or with `eventlog db upgrade --existing-log` if another program made the log"
         )
 
 
@@ -237,6 +245,19 @@ def read_consumer(log: OpenLog, name: str) -> ConsumerRow | None:
     return None if entry is None else _with_set(entry, read_set_entries(log, name))
 
 
+def consumer_row(log: OpenLog, name: str) -> ConsumerRow:
+    """Return the row of a consumer. Raises ConfigError if it is not registered."""
+    if has_table(log) and (entry := read_consumer(log, name)) is not None:
+        return entry
+    raise unknown_consumer(log, name)
+
+
+def unknown_consumer(log: OpenLog, name: str) -> ConfigError:
+    """Return the error for a consumer that the log does not have."""
+    hint = names_hint(name, consumer_names(log), "consumers")
+    return ConfigError(f"the log {log} has no consumer {name!r}; {hint}")
+
+
 def _read_row(log: OpenLog, name: str) -> ConsumerRow | None:
     """Return the row of a consumer in ``<log>_consumer``, without the part of the set that may be
     in entries of ``<log>_inflight``.
@@ -248,25 +269,28 @@ def _read_row(log: OpenLog, name: str) -> ConsumerRow | None:
 
 def _selected(log: OpenLog) -> sa.Select[Any]:
     """Return the statement that reads the rows of consumers, with the columns that they have."""
-    columns = (*CONSUMER_COLUMNS, *START_COLUMNS) if records_starts(log) else CONSUMER_COLUMNS
+    columns = (*CONSUMER_COLUMNS, *LATER_COLUMNS) if has_later_columns(log) else CONSUMER_COLUMNS
     table = consumers_of(log.table)
     return sa.select(*(table.c[name] for name in columns))
 
 
 def _consumer_row(row: Sequence[Any]) -> ConsumerRow:
-    name, begun, begins, done, moved, requeued, loaded, *start = row
+    name, begun, begins, done, moved, requeued, loaded, *later = row
+    sink, classes, paused = later or (None, None, None)
     try:
         record_set = decode(done)
         again = ResendRequest.decode(requeued)
         place = None if loaded is None else json.loads(loaded)
-        recorded = _start_of(*start)
-        return ConsumerRow(str(name), begun, str(begins), record_set, moved, again, place, recorded)
+        start, pause = _start_of(sink, classes), decode_of(name, paused)
+        return ConsumerRow(
+            str(name), begun, str(begins), record_set, moved, again, place, start, pause
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise _unreadable(name, error) from None
 
 
-def _start_of(sink: str | None = None, classes: str | None = None) -> ConsumerStart | None:
-    """Return what ``START_COLUMNS`` hold. Raises TypeError, ValueError."""
+def _start_of(sink: str | None, classes: str | None) -> ConsumerStart | None:
+    """Return what the columns of its last start hold. Raises TypeError, ValueError."""
     if sink is None:
         return None
     return ConsumerStart(sink, None if classes is None else tuple(map(str, json.loads(classes))))
@@ -378,6 +402,8 @@ def _register(
         values["loaded"] = json.dumps({})
     if former is not None and former.start is not None:
         values.update(_start_values(former.start))
+    if former is not None and former.pause is not None:
+        values["paused"] = former.pause.encode()
     begun = None if former is None else former.begun
     if (first := _first_moment(log, name, begun)) is not None:
         now = utc_now(log.connection, log.dialect).replace(tzinfo=None)
@@ -401,8 +427,8 @@ def _first_moment(log: OpenLog, name: str, former: datetime | None) -> datetime 
 
 
 def reset(log: OpenLog, name: str, begins: str, event_time_zone: str = "utc") -> None:
-    """Rewrite the row of a consumer, as at its registration. What its last start has recorded
-    stays.
+    """Rewrite the row of a consumer, as at its registration. What its last start has recorded, and
+    its pause, stay.
 
     The caller handles its entries of ``<log>_inflight``.
     """
@@ -520,7 +546,7 @@ def record_start(log: OpenLog, name: str, start: ConsumerStart) -> ConsumerStart
 
 
 def _start_values(start: ConsumerStart) -> dict[str, str | None]:
-    """Return the values of ``START_COLUMNS``."""
+    """Return the values of the columns of a start."""
     classes = None if start.classes is None else json.dumps(start.classes, ensure_ascii=False)
     return {"sink": start.sink, "classes": classes}
 

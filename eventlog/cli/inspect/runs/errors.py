@@ -8,12 +8,12 @@ from functools import partial
 from eventlog.cli.command import CommandResult
 from eventlog.cli.context import CommandContext, note, reading_log, shown_commands, table
 from eventlog.cli.inspect.errors import Errors
-from eventlog.cli.known_consumer import consumer_row
 from eventlog.config.load import Config
 from eventlog.publisher.declared import catalog_if_readable, loopback_user_of
 from eventlog.publisher.inspect import Refusals, read_refusals, refusals_data
 from eventlog.publisher.stream.open_source import source_failures
 from eventlog.sql.port import Purpose
+from eventlog.sql.readers import consumer_row
 
 
 def run_errors(context: CommandContext, request: Errors, config: Config) -> CommandResult:

@@ -14,7 +14,7 @@ import click
 from eventlog.cli.command import CommandResult
 from eventlog.cli.context import CommandContext, result, table
 from eventlog.cli.inspect.explain import Explain
-from eventlog.cli.known_consumer import check_consumer, consumer_row
+from eventlog.cli.known_consumer import check_consumer
 from eventlog.config.load import Config
 from eventlog.core.rows.event_ids import is_of_snapshot
 from eventlog.errors import visible
@@ -32,6 +32,7 @@ from eventlog.publisher.stream.explaining import event_data, explain_event
 from eventlog.publisher.stream.explaining import explain_key as explain_events_of
 from eventlog.publisher.stream.open_source import place_in_words, source_records
 from eventlog.sql.port import Purpose
+from eventlog.sql.readers import consumer_row
 
 _WIDEST: Final = 1000
 """The most characters of a row's value to show; ``--json`` has all of them."""

@@ -52,7 +52,7 @@ from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.run import Facts, judge
 from eventlog.publisher.upkeep import with_retention
 from eventlog.sql.doctor import Finding, Limits, age
-from eventlog.sql.log import count_by_status
+from eventlog.sql.log import count_by_status, read_pause, seconds_of
 from eventlog.sql.port import OpenLog, Purpose
 
 _MEANINGS: Final[Mapping[str, str]] = {
@@ -185,10 +185,12 @@ def _parked_in(delivery: Delivery) -> int:
 def _with_queue(
     log: OpenLog, consumer: str | None, event_time_zone: str, cap: int | None, measured: Measured
 ) -> Measured:
-    """Return the figures with the rows that wait and the oldest of them: those of the publisher, or
-    of a consumer that is registered, with its set and its snapshot.
+    """Return the figures with the rows that wait, the oldest of them, and the pause: those of the
+    publisher, or of a consumer that is registered, with its set and its snapshot.
     """
     if consumer is None:
+        pause = read_pause(log)
+        measured = replace(measured, pause=pause, paused_seconds=seconds_of(log, pause))
         if cap is not None:
             return measure_queue(log, event_time_zone, cap, measured=measured)
         queue = log.queue(event_time_zone)
@@ -202,6 +204,8 @@ def _with_queue(
                 oldest_seconds=own.oldest_seconds,
                 ranges=own.ranges,
                 snapshot=own.snapshot,
+                pause=own.pause,
+                paused_seconds=own.paused_seconds,
             )
     return measured
 
@@ -308,6 +312,8 @@ def _print_consumer(one: Mapping[str, Any]) -> None:
     snapshot = ""
     if one["snapshot"] is not None:
         snapshot = f", its snapshot {SnapshotProgress.from_data(one['snapshot']).in_words}"
+    if one["paused"] is not None:
+        runs += f", paused ({visible(one['paused']['reason'])})"
     result(
         f"consumer {one['name']} {runs}: {number_of(one['rows_behind'], 'row')} behind{oldest}, "
         f"{number_of(one['ranges'], 'range')} in its set{snapshot}"

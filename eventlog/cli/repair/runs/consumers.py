@@ -18,7 +18,6 @@ from eventlog.cli.context import (
     reading_log,
     table,
 )
-from eventlog.cli.known_consumer import unknown_consumer
 from eventlog.cli.repair.consumers import Drop, Reset
 from eventlog.config.kinds import BEGIN
 from eventlog.config.load import Config
@@ -52,6 +51,7 @@ def run_list(context: CommandContext, request: object, config: Config) -> Comman
             None if one.snapshot is None else one.snapshot.in_words,
             None if one.start is None else registered.in_words(one.start.classes),
             None if one.start is None else one.start.sink,
+            None if one.pause is None else f"{one.pause.reason} ({one.pause.by})",
         )
         for one in found
     ]
@@ -60,7 +60,7 @@ def run_list(context: CommandContext, request: object, config: Config) -> Comman
 
 _COLUMNS: Final = (
     *("consumer", "runs", "began", "rows behind", "oldest", "being delivered", "done up to"),
-    *("ranges", "moved", "snapshot", "classes", "sink"),
+    *("ranges", "moved", "snapshot", "classes", "sink", "paused"),
 )
 
 
@@ -115,7 +115,7 @@ def _take(log: OpenLog, name: str) -> None:
     """
     registered.check_possible(log)
     if registered.read_consumer(log, name) is None:
-        raise unknown_consumer(log, name)
+        raise registered.unknown_consumer(log, name)
     is_ours = try_within(partial(log.try_consumer_lock, name), log, LOCK_WAIT)
     if not is_ours:
         raise ConsumerRuns(f"consumer {name!r} of the log {log} is running; stop it first")

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple, Never
 
 from eventlog.cli.command import CommandResult
 from eventlog.cli.context import CommandContext, reading, result, shown_commands, table, transaction
-from eventlog.cli.known_consumer import consumer_row
 from eventlog.cli.repair.requeue import Requeue
 from eventlog.config.load import Config
 from eventlog.core.ranges import to_ranges
@@ -26,7 +25,7 @@ from eventlog.publisher.inspect import objects_of, refused, resync_commands
 from eventlog.publisher.ledger import CLAIM_WAYS_OUT, read_recorded, sent_ids
 from eventlog.sql.log import requeue
 from eventlog.sql.port import OpenLog, Purpose
-from eventlog.sql.readers import lock_consumer, requeue_for, requeue_objects_for
+from eventlog.sql.readers import consumer_row, lock_consumer, requeue_for, requeue_objects_for
 
 _STATUS_FIELDS: Final = ("record_id", "status")
 

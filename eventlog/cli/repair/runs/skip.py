@@ -4,8 +4,6 @@ rows need nothing more (spec/event-log.md 11).
 
 from __future__ import annotations
 
-import getpass
-import socket
 from collections.abc import Sequence
 from functools import partial
 
@@ -18,8 +16,8 @@ from eventlog.cli.context import (
     note,
     result,
     shown_commands,
+    user_here,
 )
-from eventlog.cli.known_consumer import consumer_row
 from eventlog.cli.repair.requeue import parse_ids
 from eventlog.cli.repair.skip import Skip
 from eventlog.config.load import Config
@@ -38,6 +36,7 @@ from eventlog.publisher.inspect import skip as skip_event
 from eventlog.publisher.ledger import LOCK_WAIT, ledger_of, lock_within
 from eventlog.publisher.stream.open_source import parked_in_source, skip_in_source
 from eventlog.sql.port import OpenLog, Purpose
+from eventlog.sql.readers import consumer_row
 
 
 def run_skip(context: CommandContext, request: Skip, config: Config) -> CommandResult:
@@ -80,7 +79,7 @@ def run_skip_of_source(context: CommandContext, request: Skip, config: Config) -
 
 
 def _why(request: Skip) -> str:
-    return f"given up by hand by {getpass.getuser()} on {socket.gethostname()}: {request.reason}"
+    return f"given up by hand by {user_here()}: {request.reason}"
 
 
 def _confirm(request: Skip, verb: str, number: int, noun: str) -> None:

@@ -21,8 +21,8 @@ ORDER BY {record_id}
 LIMIT %(limit)s::bigint
 
 -- name: poll
--- First a row whose first field is 0 if there is no request to send rows again, otherwise -1; then the rows of a window. One
--- statement, hence one database snapshot.
+-- First a row whose first field is 0 if there is no request to send rows again or to pause, otherwise -1; then the rows of a
+-- window. One statement, hence one database snapshot.
 SELECT (CASE WHEN EXISTS (SELECT {unasked}) THEN 0 ELSE -1 END)::bigint{others}
 UNION ALL
 (
@@ -30,12 +30,12 @@ UNION ALL
 )
 
 -- name: unasked
--- The publisher has no request.
-WHERE NOT EXISTS (SELECT FROM {state_table} WHERE kind = 'request' AND owner IS NULL)
+-- The publisher has no request, and is not paused.
+WHERE NOT EXISTS (SELECT FROM {state_table} WHERE kind IN ('request', 'paused') AND owner IS NULL)
 
 -- name: unasked_of
--- A consumer has no request, and is still registered. Its row is the lock of its requests.
-FROM {consumer_table} WHERE name = %(owner)s::text AND requeued IS NULL{lock}
+-- A consumer has no request, is not paused, and is still registered. Its row is the lock of its requests.
+FROM {consumer_table} WHERE name = %(owner)s::text AND requeued IS NULL AND paused IS NULL{lock}
 
 -- name: read_gaps
 -- Rows in ranges of record_ids, in order: each gap by a range of the key, then the rows in the last one. Each part stops at the limit, so that no more rows are sorted. One statement, hence one database snapshot.
@@ -140,8 +140,8 @@ TRUE
 (SELECT pg_catalog.set_config('synchronous_commit', 'off', true)) = 'off'
 
 -- name: record_delivery
--- The entry of a new delivery, unless an earlier number is greater, or there is a request to send rows again. {unasked} is
--- empty if a request does not matter; a consumer gets no request until the transaction ends.
+-- The entry of a new delivery, unless an earlier number is greater, or there is a request to send rows again or to pause.
+-- {unasked} is empty if a request does not matter; a consumer gets no request until the transaction ends.
 WITH unasked AS (SELECT {unasked}),
      drawn AS (SELECT {number} AS number FROM unasked)
 INSERT INTO {inflight_table} (entry_no, owner, kind, content)

@@ -122,7 +122,7 @@ FROM "LOGS"."EVENTLOG_STATE"
 WHERE "LOGS"."EVENTLOG_STATE".kind = 'claim' ORDER BY "LOGS"."EVENTLOG_STATE".entry_no;
 SELECT "LOGS"."EVENTLOG_INFLIGHT".entry_no, "LOGS"."EVENTLOG_INFLIGHT".kind 
 FROM "LOGS"."EVENTLOG_INFLIGHT" 
-WHERE ("LOGS"."EVENTLOG_INFLIGHT".kind NOT IN (:kind_1_1, :kind_1_2, :kind_1_3, :kind_1_4, :kind_1_5, :kind_1_6, :kind_1_7, :kind_1_8)) ORDER BY "LOGS"."EVENTLOG_INFLIGHT".entry_no;
+WHERE ("LOGS"."EVENTLOG_INFLIGHT".kind NOT IN (:kind_1_1, :kind_1_2, :kind_1_3, :kind_1_4, :kind_1_5, :kind_1_6, :kind_1_7, :kind_1_8, :kind_1_9)) ORDER BY "LOGS"."EVENTLOG_INFLIGHT".entry_no;
 SELECT "LOGS"."EVENTLOG_ERROR".error_time, "LOGS"."EVENTLOG_ERROR".code, "LOGS"."EVENTLOG_ERROR".message, NULL AS anon_1, "LOGS"."EVENTLOG_ERROR".superseded_by 
 FROM "LOGS"."EVENTLOG_ERROR" 
 WHERE "LOGS"."EVENTLOG_ERROR".record_id = :record_id_1 AND "LOGS"."EVENTLOG_ERROR".consumer IS NULL ORDER BY "LOGS"."EVENTLOG_ERROR".error_time;

@@ -423,7 +423,7 @@ COMMENT ON COLUMN "LOGS"."EVENTLOG_CAPTURED".content IS 'JSON: the table as it w
 
 INSERT INTO "LOGS"."EVENTLOG_VERSION" (version_num)
 SELECT 'internal_2' FROM DUAL
-WHERE NOT EXISTS (SELECT 1 FROM "LOGS"."EVENTLOG_VERSION" WHERE version_num IN ('internal_2', 'internal_3', 'internal_4'));
+WHERE NOT EXISTS (SELECT 1 FROM "LOGS"."EVENTLOG_VERSION" WHERE version_num IN ('internal_2', 'internal_3', 'internal_4', 'internal_5'));
 
 -- Running upgrade internal_2 -> internal_3
 BEGIN
@@ -475,6 +475,29 @@ COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".superseded_by IS 'The row with which a
 
 BEGIN
     EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''internal_4'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''internal_3''';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -942 THEN
+            RAISE;
+        END IF;
+END;
+/
+
+-- Running upgrade internal_4 -> internal_5
+BEGIN
+    EXECUTE IMMEDIATE 'ALTER TABLE "LOGS"."EVENTLOG_CONSUMER" ADD paused CLOB';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -1430 THEN
+            RAISE;
+        END IF;
+END;
+/
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".paused IS 'JSON: why it sends nothing, who paused it and since when; NULL: not paused';
+
+BEGIN
+    EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''internal_5'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''internal_4''';
 EXCEPTION
     WHEN OTHERS THEN
         IF SQLCODE <> -942 THEN

@@ -15,6 +15,14 @@ BEGIN
 -- lines 53 to 54 of trigger_field
     EXECUTE IMMEDIATE 'DELETE FROM "LOGS"."EVENTLOG_VERSION" WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''log_1''';
 -- lines 455 to 462 of migrations
+-- Running downgrade internal_5 -> internal_4
+BEGIN
+    EXECUTE IMMEDIATE 'ALTER TABLE "LOGS"."EVENTLOG_CONSUMER" DROP COLUMN paused';
+-- lines 12 to 13 of migrations
+        IF SQLCODE NOT IN (-904, -942) THEN
+-- lines 26 to 31 of migrations
+    EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''internal_4'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''internal_5''';
+-- lines 455 to 462 of migrations
 -- Running downgrade internal_4 -> internal_3
 BEGIN
     EXECUTE IMMEDIATE 'ALTER TABLE "LOGS"."EVENTLOG_ERROR" DROP COLUMN superseded_by';
@@ -65,4 +73,4 @@ BEGIN
 -- lines 455 to 462 of migrations
 BEGIN
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_VERSION"';
--- lines 478 to 485 of migrations
+-- lines 501 to 508 of migrations
