@@ -154,6 +154,13 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
                 "Check the receiver and [sink]; `eventlog doctor --receiver` tries the connection "
                 "without sending a change. The publisher tries again by itself.",
             ),
+            "receiver_misconfigured": ErrorText(
+                "The receiver, or the connection to it, refuses what an option of the publisher "
+                "has: credentials, a signature, a path, a certificate or the form of answers. No "
+                "row was marked, so nothing is lost.",
+                "Correct the option that the message names, and restart the publisher; "
+                "`eventlog doctor --receiver` tries the connection without sending a change.",
+            ),
             "fatal_answer": ErrorText(
                 "The receiver answered *fatal*. The publisher marked the event's rows F and "
                 "stopped.",

@@ -281,16 +281,31 @@ class ReceiverUnavailable(EventlogError):
 
     ``in_short`` is the message without text from the receiver, which may quote values; empty if
     there is no such text. ``is_suspicious`` is True if the receiver got the document, which may be
-    the cause. ``seconds`` is how long the attempt took.
+    the cause. ``advice`` names the option to correct, as an imperative without text from the
+    receiver, and the code is then ``receiver_misconfigured``; empty if only the receiver can end
+    the failure. ``seconds`` is how long the attempt took.
     """
 
     code = "receiver_unavailable"
 
-    def __init__(self, message: str, in_short: str = "", *, is_suspicious: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        in_short: str = "",
+        *,
+        is_suspicious: bool = False,
+        advice: str = "",
+    ) -> None:
         super().__init__(message)
-        self.in_short = in_short
+        self.in_short, self.advice = in_short, advice
+        self.code = receiver_code(advice)
         self.is_suspicious = is_suspicious
         self.seconds = 0.0
+
+
+def receiver_code(advice: str) -> str:
+    """Return the code of a failure of the receiver: an ``advice`` means that an option is wrong."""
+    return "receiver_misconfigured" if advice else "receiver_unavailable"
 
 
 class FatalAnswer(EventlogError):

@@ -1,20 +1,22 @@
 """The health file: a publisher's sign of life for a probe in its container.
 
 The file is touched while the publisher is alive (``liveness.py``), from its first connection on. It
-contains the seconds within which the next touch is due, so that a reader needs no configuration. It
-exists only while a publisher runs.
+contains the seconds within which the next touch is due, so that a reader needs no configuration,
+and what the publisher waits for, without texts of a receiver. It exists only while a publisher
+runs.
 
 A probe runs every few seconds, so this module loads no database driver.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from eventlog.errors import ConfigError
 
@@ -31,10 +33,11 @@ class HealthFile:
 
     interval: ClassVar[float] = 1.0
 
-    __slots__ = ("_has_failed", "_path")
+    __slots__ = ("_has_failed", "_path", "_waits")
 
     def __init__(self, path: Path) -> None:
         self._path, self._has_failed = path, False
+        self._waits: Mapping[str, Any] | None = None
 
     def create(self) -> None:
         """Create the file with the oldest possible time, since the publisher is not connected yet.
@@ -44,10 +47,15 @@ class HealthFile:
         self._write()
         os.utime(self._path, (0, 0), follow_symlinks=False)
 
-    def touch(self) -> None:
-        """Touch the file. If that fails, log a warning once; publishing continues."""
+    def touch(self, waits: Mapping[str, Any] | None = None) -> None:
+        """Touch the file. ``waits`` is what the publisher waits for, as data for JSON. If that
+        fails, log a warning once; publishing continues.
+        """
         try:
             try:
+                if waits != self._waits:
+                    self._waits = waits
+                    self._write()
                 os.utime(self._path, follow_symlinks=False)
             except FileNotFoundError:  # somebody has removed the file
                 self._write()
@@ -63,9 +71,12 @@ class HealthFile:
     def _write(self) -> None:
         # Links are not followed: in a directory that others can write, a link could lead to any
         # file of this user.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        waits = "" if self._waits is None else f"{json.dumps(self._waits)}\n"
+        # The first line never changes, and is written first: a reader always finds it.
         with os.fdopen(os.open(self._path, flags, 0o644), "w", encoding="ascii") as file:
-            file.write(f"{_DUE:g}\n")
+            file.write(f"{_DUE:g}\n{waits}")
+            file.truncate()
 
 
 @contextmanager
@@ -99,13 +110,16 @@ class FileState(NamedTuple):
     """The age of the last sign of life, and the time within which one is due, in seconds, None if
     unknown.
     """
+    waits: Mapping[str, Any] | None = None
+    """What the publisher waits for, as ``HealthFile.touch`` got it; None = nothing."""
 
 
 def read_health(path: Path, now: float) -> FileState:
     """Return the state in the file at ``now`` (seconds since 1970)."""
     try:
         touched = path.stat().st_mtime
-        due = float(path.read_text(encoding="ascii"))
+        first, _, second = path.read_text(encoding="ascii").partition("\n")
+        due = float(first)
     except FileNotFoundError:
         return FileState(False, f"there is no {path}: no publisher with this health_file runs")
     except (OSError, ValueError) as error:
@@ -116,4 +130,13 @@ def read_health(path: Path, now: float) -> FileState:
     # A time in the future means that the clock was set back, so the time shows nothing about the
     # present.
     reason = f"last sign of life {age:.0f} s ago, one is due within {due:.0f} s"
-    return FileState(abs(age) <= due, reason, age, due)
+    return FileState(abs(age) <= due, reason, age, due, _parsed(second))
+
+
+def _parsed(line: str) -> Mapping[str, Any] | None:
+    """Return what a publisher waits for; None also for a line that is being written."""
+    try:
+        waits = json.loads(line)
+    except ValueError:
+        return None
+    return waits if isinstance(waits, dict) else None

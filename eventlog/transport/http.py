@@ -50,6 +50,8 @@ _BEFORE_TEXT: Final = b"\0 \t\r\n\v\f\xef\xbb\xbf\xfe\xff"
 _OF_ANOTHER_NAME: Final = frozenset({62, 64})
 """OpenSSL's error codes if a certificate is for another host or address (X509_V_ERR_..._MISMATCH).
 """
+_EXPIRED: Final = 10
+"""OpenSSL's error code if a certificate has expired (X509_V_ERR_CERT_HAS_EXPIRED)."""
 _NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"})
 """OpenSSL's error reasons if the server does not use TLS."""
 _TLS_ALERT: Final = "\x15\x03"
@@ -61,7 +63,8 @@ class HttpFailed(Exception):
 
     ``in_short`` is the message without any text that the server sent. ``is_sent`` is True if there
     was a connection and the request, or a part of it, was sent. ``retry_after`` is the seconds that
-    a server asks to wait, None if it asks for nothing.
+    a server asks to wait, None if it asks for nothing. ``advice`` names the option to correct, as
+    an imperative; empty if only the server can end the failure.
     """
 
     def __init__(
@@ -71,9 +74,10 @@ class HttpFailed(Exception):
         *,
         is_sent: bool = False,
         retry_after: float | None = None,
+        advice: str = "",
     ) -> None:
         super().__init__(message)
-        self.in_short = message if in_short is None else in_short
+        self.in_short, self.advice = message if in_short is None else in_short, advice
         self.is_sent, self.retry_after = is_sent, retry_after
 
 
@@ -278,6 +282,7 @@ class HttpClient:
                 f"the answer has more than {limit} "
                 f"bytes{_hint(self._section, 'max_response_bytes')}",
                 is_sent=True,
+                advice=f"check {_named(self._section, 'max_response_bytes')}",
             )
         if response.length:
             raise http.client.IncompleteRead(b"", response.length)
@@ -294,18 +299,19 @@ class HttpClient:
         """
         # An established connection ends only after the request was sent; ``connect`` raises its
         # own errors.
-        in_short, is_sent = None, True
+        in_short, is_sent, advice = None, True, ""
         try:
             yield
         except HttpFailed as failed:
             why, in_short = self.clean(str(failed), 1000), self.clean(failed.in_short, 1000)
-            is_sent = failed.is_sent
+            is_sent, advice = failed.is_sent, failed.advice
         except TimeoutError:
             why = f"no whole answer within {self.timeout:g} s{_hint(self._section, 'timeout')}"
         except ssl.SSLError as error:
             why = f"TLS failed: {self.clean(str(error.reason or error))}"
             # A server that refuses our certificate may close only after the request.
             is_sent = isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
+            advice = _check_certificate(error, self._section)
         except http.client.RemoteDisconnected:
             why = f"the server closed the connection without an answer{self._perhaps_tls}"
         except http.client.IncompleteRead:
@@ -314,6 +320,7 @@ class HttpClient:
             in_short = "the server's answer is not an HTTP response"
             if isinstance(error, http.client.BadStatusLine) and str(error).startswith(_TLS_ALERT):
                 in_short += ", but an alert of TLS, as a port for https:// sends it"
+                advice = f"check {_named(self._section, 'url')}"
             why = f"{in_short}: {self.clean(f'{type(error).__name__}: {error}')}"
         except OSError as error:
             why = f"the connection broke: {error.strerror or type(error).__name__}"
@@ -321,7 +328,7 @@ class HttpClient:
                 why += self._perhaps_tls
         else:
             return
-        raise HttpFailed(why, in_short, is_sent=is_sent) from None
+        raise HttpFailed(why, in_short, is_sent=is_sent, advice=advice) from None
 
 
 def beginning(body: bytes) -> bytes:
@@ -344,6 +351,17 @@ def _bearer(token: str) -> dict[str, str]:
 
 def _hint(section: str, option: str) -> str:
     return f" ({section}.{option})" if section else ""
+
+
+def _named(section: str, option: str) -> str:
+    """Return the name of an option of the section with this client's options."""
+    return f"{section}.{option}" if section else option
+
+
+def _check_certificate(error: ssl.SSLError, section: str) -> str:
+    """Return what to check if the server's alert is about our certificate, otherwise nothing."""
+    is_ours = "ALERT" in (error.reason or "") and "CERTIFICATE" in (error.reason or "")
+    return f"check {_named(section, 'client_certificate')}" if is_ours else ""
 
 
 def retry_after(headers: Message) -> float | None:
@@ -479,6 +497,7 @@ class _Connection(http.client.HTTPConnection):
 
     def connect(self) -> None:
         """Connect, with TLS if it is configured. Raises HttpFailed with the reason."""
+        advice = ""
         reached = self.host if self._proxy is None else self._proxy[0]
         try:
             plain = self._reach()
@@ -495,25 +514,31 @@ class _Connection(http.client.HTTPConnection):
                 opened = wrapped
         except socket.gaierror as error:
             why = f"the host name {reached} cannot be resolved: {error.strerror}"
+            if error.errno == socket.EAI_NONAME:
+                advice = f"check {_named(self._section, 'url')}"
         except TimeoutError:
             why = f"no connection within the time-out{_hint(self._section, 'timeout')}"
         except ssl.SSLCertVerificationError as error:
             why = f"the certificate is not trusted: {error.verify_message}"
             if error.verify_code in _OF_ANOTHER_NAME:
-                why = f"the certificate is not for the name {self.host}" + self._other_names()
-            elif self._section:
-                why += f"; set {self._section}.ca_file to the authorities to trust"
+                names, advice = self._other_names()
+                why = f"the certificate is not for the name {self.host}{names}; {advice}"
+            elif error.verify_code != _EXPIRED:
+                advice = f"set {_named(self._section, 'ca_file')} to the authorities to trust"
+                why += f"; {advice}" if self._section else ""
         except ssl.SSLError as error:
             why = f"no TLS connection: {error.reason or error}"
+            advice = _check_certificate(error, self._section)
             if error.reason in _NO_TLS:
                 why += "; the port does not use TLS, like a port for http://"
+                advice = f"check {_named(self._section, 'url')}"
         except OSError as error:
             why = f"no connection: {error.strerror or type(error).__name__}"
         else:
             opened.deadline = self._deadline
             self.sock = opened
             return
-        raise HttpFailed(why)
+        raise HttpFailed(why, advice=advice)
 
     def _reach(self) -> socket.socket:
         """Connect to the server, or by the proxy. Raises OSError, HttpFailed."""
@@ -533,9 +558,9 @@ class _Connection(http.client.HTTPConnection):
             unless_connected.pop_all()
             return plain
 
-    def _other_names(self) -> str:
-        """Return the rest of the sentence about a certificate for another name: the names that it
-        has, by a second handshake that still checks the authority, and what to do.
+    def _other_names(self) -> tuple[str, str]:
+        """Return the names of a certificate for another name in words, by a second handshake that
+        still checks the authority, and what to do.
         """
         names: list[str] = []
         assert self._tls is not None
@@ -552,8 +577,8 @@ class _Connection(http.client.HTTPConnection):
                     names = [str(one[1]) for one in found]
         url = f"{self._section}.url" if self._section else "the URL"
         if not names:
-            return f"; put the name for which it was issued into {url}"
-        return f" but for {first_of(names, 5)}; put one of these names into {url}"
+            return "", f"put the name for which it was issued into {url}"
+        return f" but for {first_of(names, 5)}", f"put one of these names into {url}"
 
     def is_quiet(self) -> bool:
         """Return True if the server has sent nothing since the last answer and has not closed the

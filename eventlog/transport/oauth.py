@@ -147,7 +147,9 @@ class ClientTokens:
         except HttpFailed as failed:
             hint = f"check {self._section}.token_url, ca_file and proxy"
             raise TokenUnavailable(
-                f"{place}: {failed}; {hint}", f"{place}: {failed.in_short}; {hint}"
+                f"{place}: {failed}; {hint}",
+                f"{place}: {failed.in_short}; {hint}",
+                advice=hint if failed.advice else "",
             ) from None
         finally:
             self._http.close()  # the next renewal comes much later
@@ -165,8 +167,9 @@ class ClientTokens:
         if not 200 <= status <= 299 or not is_token:
             raise self._without_token(place, status)
         if str(kind).lower() != "bearer":
-            why = f"{place}: it is of another type than Bearer; choose another client there"
-            raise TokenUnavailable(why, why)
+            advice = f"choose another client there, in {self._section}.client_id"
+            why = f"{place}: it is of another type than Bearer; {advice}"
+            raise TokenUnavailable(why, why, advice=advice)
         self._former, self._token = self._token or self._former, token
         self._ends = begun + _lifetime(answer.get("expires_in"))
 
@@ -179,7 +182,7 @@ class ClientTokens:
         advice = _ADVICE[code].format(self._section)
         described = self._http.clean(str(error.description or ""))
         message = f"{place}: {code}{f' ({described})' if described else ''}; {advice}"
-        refused = TokenUnavailable(message, f"{place}: {code}; {advice}")
+        refused = TokenUnavailable(message, f"{place}: {code}; {advice}", advice=advice)
         refused.error = code
         return refused
 
@@ -187,7 +190,10 @@ class ClientTokens:
         in_short = f"{place}: it answers {status} without a token"
         shown = f" ({self._http.clean(code, 100)})" if code else ""
         hint = f"check {self._section}.token_url and what answers there"
-        return TokenUnavailable(f"{in_short}{shown}; {hint}", f"{in_short}; {hint}")
+        is_theirs = 500 <= status <= 599
+        return TokenUnavailable(
+            f"{in_short}{shown}; {hint}", f"{in_short}; {hint}", advice="" if is_theirs else hint
+        )
 
 
 def _lifetime(seconds: Any) -> float:

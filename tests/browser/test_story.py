@@ -183,7 +183,7 @@ def test_what_is_killed_is_seen_on_the_page_in_the_metrics_and_in_the_log(
 
             since, began = len(lines), time.monotonic()
             receiver.__exit__(None, None, None)
-            soon(began, shows("the receiver: "), "the page shows that the receiver is unavailable")
+            soon(began, shows("The receiver "), "the page shows that the receiver is unavailable")
             soon(
                 began,
                 lambda: metrics(address)["eventlog_backoffs_total"] > 0,
@@ -198,7 +198,7 @@ def test_what_is_killed_is_seen_on_the_page_in_the_metrics_and_in_the_log(
                 server.kill()
                 soon(
                     began,
-                    shows("the database: "),
+                    shows("The database "),
                     "the page shows that the database is unavailable",
                 )
                 soon(began, lambda: metrics(address)["eventlog_ready"] == 0, "the metrics say so")

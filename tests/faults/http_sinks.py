@@ -48,13 +48,18 @@ def answered(script: Script, *event_ids: str, form: str = "xds") -> Answer:
         return sink.send(document(*event_ids))
 
 
-def away(script: Script, **options: Any) -> str:
-    """The message of the error that a document meets."""
+def failure_of(script: Script, **options: Any) -> ReceiverUnavailable:
+    """The error that a document meets."""
     with Receiver(script) as receiver, sink_to(receiver, **options) as sink:
         with pytest.raises(ReceiverUnavailable) as caught:
             sink.send(document())
         assert str(caught.value).startswith(receiver.url)
-        return str(caught.value)
+        return caught.value
+
+
+def away(script: Script, **options: Any) -> str:
+    """The message of the error that a document meets."""
+    return str(failure_of(script, **options))
 
 
 def chunked(*fragments: bytes) -> bytes:

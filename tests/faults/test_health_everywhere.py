@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from monitored import Ask, read, watched
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from publishers import make_log, write, write_config
 from receiver import Receiver, answer, reply, status
-from shared import Run, execute, url_of, wait_until
+from shared import Run, execute, free_port, url_of, wait_until
 
 TWO_REFUSED = "2 rows refused by the receiver"
 
@@ -101,6 +102,64 @@ def test_a_consumer_that_does_not_move_is_shown_by_the_publishers_monitor(
         shows(ask, words)
         (consumer,) = ask("/status.json")["consumers"]
         assert (consumer["name"], consumer["rows_behind"]) == ("search", 2)
+
+
+REFUSED_TOKEN = "The receiver answers 401 Unauthorized for"
+
+
+@contextmanager
+def refused_token(log: sa.Engine, directory: Path, **options: object) -> Iterator[tuple[str, Ask]]:
+    """A publisher whose receiver refuses its token, and that waits."""
+    with Receiver(lambda _: reply(401, b"Jack may not")) as receiver:
+        http = {"sink__type": "http", "sink__url": receiver.url, "retry_initial": 60}
+        with watched(log, directory, retry_max=60, **http, **options) as (_, address, ask):
+            write(log, 1)
+            wait_until(lambda: ask("/status.json")["health"]["conditions"], "it waits")
+            yield address, ask
+
+
+def test_what_is_wrong_here_is_shown_everywhere_and_status_asks_the_monitor(
+    log: sa.Engine, tmp_path: Path, run: Run
+) -> None:
+    with refused_token(log, tmp_path) as (address, ask):
+        (condition,) = ask("/status.json")["health"]["conditions"]
+        assert condition["name"] == "receiver_misconfigured"
+        assert condition["text"].startswith(REFUSED_TOKEN)
+        assert "EVENTLOG_SINK_TOKEN" in condition["action"]
+        assert "Jack" not in json.dumps(condition)
+        assert conditions(address) == {"receiver_misconfigured": "warning"}
+        assert REFUSED_TOKEN in run("top", "--url", address)[1]
+        monitor = ("--database-url", url_of(log), "--set", f"monitor.listen={address[7:]}")
+        assert f"health: warning: {REFUSED_TOKEN}" in run(*monitor, "status")[1]
+        told = json.loads(run(*monitor, "status", "--json")[1])
+        assert told["process"] == {"asked": f"{address}/", "problem": ""}
+
+
+def test_status_reads_the_health_file_where_there_is_no_monitor(
+    log: sa.Engine, tmp_path: Path, run: Run
+) -> None:
+    file = tmp_path / "health"
+    asked = ("--database-url", url_of(log), "--set", f"publisher.health_file={file}", "status")
+    with refused_token(log, tmp_path, health_file=file):
+        wait_until(lambda: REFUSED_TOKEN in run(*asked)[1], "it is in the file")
+        told = json.loads(run(*asked, "--json")[1])
+        assert told["process"] == {"asked": str(file), "problem": ""}
+        names = [one["name"] for one in told["health"]["conditions"]]
+        assert names == ["receiver_misconfigured"]
+
+
+def test_status_names_what_only_the_process_can_show_if_it_cannot_be_asked(
+    log: sa.Engine, tmp_path: Path, run: Run
+) -> None:
+    database = ("--database-url", url_of(log))
+    with refused_token(log, tmp_path):
+        shown = run(*database, "status")[1]
+        assert "health: ok, by the database alone" in shown
+        assert "only the process can show process_hangs, " in shown
+        assert "neither monitor.listen nor publisher.health_file is set" in shown
+        nobody = f"monitor.listen=127.0.0.1:{free_port()}"
+        assert "does not answer" in run(*database, "--set", nobody, "status")[1]
+    assert "only the process can show" not in run(*database, "status")[1], "no process runs"
 
 
 def test_where_no_publisher_runs_the_database_alone_shows_it(log: sa.Engine, run: Run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 import threading
@@ -21,6 +22,7 @@ from http_sinks import (
     away,
     chunked,
     document,
+    failure_of,
     http_sink,
     served,
     sink_to,
@@ -336,6 +338,46 @@ def test_other_status_means_that_the_receiver_is_unavailable_and_names_the_likel
     form: str, response: bytes, message: str
 ) -> None:
     assert message in away(lambda _: response, form=form)
+
+
+@pytest.mark.parametrize(
+    ("response", "option"),
+    [
+        (reply(301, b"", "Location: https://elsewhere/"), "sink.url"),
+        (reply(401), "EVENTLOG_SINK_TOKEN"),
+        (reply(403), "EVENTLOG_SINK_SIGNING_SECRET"),
+        (reply(404), "sink.url"),
+        (reply(405), "sink.url"),
+        (reply(413), "publisher.batch_size"),
+        (reply(415), "sink.compression"),
+        (reply(200, b"<!DOCTYPE html><html>Log in</html>"), "sink.url"),
+        (reply(200, b"OK"), "sink.response_format"),
+    ],
+)
+def test_an_answer_that_is_about_an_option_means_that_the_receiver_is_misconfigured(
+    response: bytes, option: str
+) -> None:
+    failure = failure_of(lambda _: response)
+    assert failure.code == "receiver_misconfigured"
+    assert option in failure.advice
+
+
+@pytest.mark.parametrize("status", [408, 418, 500, 502, 504])
+def test_any_other_status_is_a_matter_of_the_receiver(status: int) -> None:
+    failure = failure_of(lambda _: reply(status))
+    assert (failure.code, failure.advice) == ("receiver_unavailable", "")
+
+
+def test_a_refused_request_names_the_credentials_that_are_set_among_them_the_signature() -> None:
+    with Receiver(lambda _: reply(401)) as receiver:
+        secret = f"whsec_{base64.b64encode(bytes(24)).decode()}"
+        sink = http_sink(receiver.url, user="u", password="p", signing_secret=secret)
+        with closing(sink), pytest.raises(ReceiverUnavailable) as caught:
+            sink.send(document())
+    assert caught.value.advice == (
+        "check the credentials: EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD, "
+        "EVENTLOG_SINK_SIGNING_SECRET"
+    )
 
 
 @pytest.mark.parametrize("form", ["status", "json"])

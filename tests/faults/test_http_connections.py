@@ -146,20 +146,25 @@ def closed_port() -> Iterator[int]:
 
 
 @pytest.mark.parametrize(
-    ("url", "message"),
+    ("url", "message", "code"),
     [
-        ("http://127.0.0.1:{port}/xds", "no connection: Connection refused"),
-        ("https://127.0.0.1:{port}/xds", "no connection: Connection refused"),
-        ("http://receiver.invalid/xds", "the host name receiver.invalid cannot be resolved"),
+        ("http://127.0.0.1:{port}/xds", "no connection: Connection refused", "unavailable"),
+        ("https://127.0.0.1:{port}/xds", "no connection: Connection refused", "unavailable"),
+        (
+            "http://receiver.invalid/xds",
+            "the host name receiver.invalid cannot be resolved",
+            "misconfigured",
+        ),
     ],
 )
-def test_receiver_that_is_not_there_is_unavailable(
-    url: str, message: str, closed_port: int
+def test_receiver_that_is_not_there_is_unavailable_and_a_name_that_nobody_has_is_a_mistake(
+    url: str, message: str, code: str, closed_port: int
 ) -> None:
     url = url.format(port=closed_port)
     with pytest.raises(ReceiverUnavailable) as caught:
         http_sink(url).send(document())
     assert str(caught.value).startswith(f"{url}: {message}")
+    assert caught.value.code == f"receiver_{code}"
 
 
 def test_proxies_of_the_environment_are_not_used(
@@ -317,10 +322,12 @@ def test_certificate_of_another_host_is_refused(tmp_path: Path) -> None:
             ReceiverUnavailable,
             match=r"the certificate is not for the name 127\.0\.0\.1 but for "
             r"receiver\.example\.com; put one of these names into sink\.url$",
-        ),
+        ) as caught,
     ):
         sink.send(document())
     assert receiver.requests == []
+    assert caught.value.code == "receiver_misconfigured"
+    assert caught.value.advice == "put one of these names into sink.url"
 
 
 @pytest.mark.parametrize("separate", [False, True])

@@ -176,7 +176,7 @@ def test_without_values_no_word_of_the_receiver_is_reported_anywhere(
         wait_until(lambda: ask("/status.json")["sent"] or code == 500, "the document is reported")
         state = ask("/status.json")["state"]
         if code != 422:
-            assert f"the receiver answers {code}" in state["words"]
+            assert state["words"].startswith(f"The receiver answers {code} ")
             assert f"the receiver answers {code}" in state["reason"]
         told = [
             read(address + path)[1]
@@ -205,7 +205,9 @@ def test_with_values_the_receivers_words_are_reported(log: sa.Engine, tmp_path: 
     ):
         write(log, 1)
         wait_until(lambda: ask("/status.json")["state"]["name"] == "waiting", "it waits")
-        assert "Jack Miller" in ask("/status.json")["state"]["words"]
+        told = ask("/status.json")
+        assert "Jack Miller" in told["state"]["reason"]
+        assert "Jack Miller" in told["health"]["conditions"][0]["details"]
 
 
 def test_the_log_of_halves_holds_the_status_and_no_word_of_the_receiver(

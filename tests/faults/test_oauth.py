@@ -316,6 +316,8 @@ def test_a_refused_client_gets_a_sentence_with_the_option_to_check(
     assert f"{error} (as ever); {check}" in str(caught.value)
     assert check in caught.value.in_short
     assert "as ever" not in caught.value.in_short
+    assert caught.value.code == "receiver_misconfigured"
+    assert caught.value.advice.startswith(check)
 
 
 def test_neither_token_nor_secret_is_shown_by_a_server_that_repeats_them(

@@ -160,7 +160,9 @@ def test_retry_max_bounds_the_pauses_before_the_database_is_tried_again(log: sa.
         def connected(self, *, again: bool) -> None:
             execute(log, f"SELECT pg_terminate_backend({backend(log)[0]})")
 
-        def waits(self, who: WaitFor, reason: str, until: float, in_short: str = "") -> None:
+        def waits(
+            self, who: WaitFor, reason: str, until: float, in_short: str = "", advice: str = ""
+        ) -> None:
             nonlocal is_there
             is_there = False
             pauses.append(until - time.monotonic())

@@ -53,7 +53,8 @@ def test_a_declared_code_is_that_of_a_class_or_is_raised(
 ) -> None:
     raised = raised_with(r'\bcode="(\w+)"') | raised_with(r'\bRowError\(\s*"(\w+)"')
     named = raised_with(
-        r'"(receiver|dead_letter|bad_event_type|bad_filter|missing_table|unknown_table)"'
+        r'"(receiver|receiver_misconfigured|dead_letter|bad_event_type|bad_filter|missing_table'
+        r'|unknown_table)"'
     )
     assert {one.code for one in classes} | raised | named == FIXES.keys()
 

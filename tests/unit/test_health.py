@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from itertools import count
 from types import MappingProxyType
@@ -24,14 +25,21 @@ from eventlog.publisher.context.observer import (
     WaitFor,
 )
 from eventlog.publisher.monitor.activity import Activity
-from eventlog.publisher.run.health import Facts, Health, growth_in_a_day, judge
+from eventlog.publisher.run.health import (
+    Condition,
+    Facts,
+    Health,
+    Waiting,
+    growth_in_a_day,
+    joined,
+    judge,
+)
 from eventlog.publisher.run.liveness import LivenessClock
 from eventlog.sql.doctor import HeldSnapshot, TableStorage
 from eventlog.sql.log.pauses import Pause
 from eventlog.sql.log.verifications import LastVerification
 
 NOON: Final = datetime(2026, 3, 1, 12)
-STATE: Final = "waiting for 3 s: the receiver: refused"
 SNAPSHOT: Final = HeldSnapshot(
     "session", None, 7, "app", "report", None, None, 7200.0, 1000, "801", "SELECT 1"
 )
@@ -57,8 +65,14 @@ def table(part: str, dead: int, size: int = 0) -> TableStorage:
     return TableStorage(part, part, 1000, dead, None, True, size)
 
 
-def waiting_for(whom: WaitFor) -> Facts:
-    return facts(state=STATE, doing=Doing.WAITING, waits_for=whom)
+def waiting_for(whom: WaitFor, seconds: float = 45.0, advice: str = "") -> Facts:
+    return facts(
+        doing=Doing.WAITING, waits=Waiting(whom, seconds, "http://r: refused", advice, 6.0)
+    )
+
+
+def words_of(whom: WaitFor) -> str:
+    return f"The {whom.value} has not answered for 45 s: http://r: refused. Next attempt in 6 s."
 
 
 HOLDS: Final[Mapping[str, tuple[Facts, str]]] = MappingProxyType(
@@ -99,9 +113,13 @@ HOLDS: Final[Mapping[str, tuple[Facts, str]]] = MappingProxyType(
             measured(pause=Pause("new index", "anna", NOON), paused_seconds=3600.0),
             "the publisher has been paused for 60 minutes by anna: new index",
         ),
-        "database_unavailable": (waiting_for(WaitFor.DATABASE), STATE),
-        "receiver_unavailable": (waiting_for(WaitFor.RECEIVER), STATE),
-        "source_unavailable": (waiting_for(WaitFor.SOURCE), STATE),
+        "database_unavailable": (waiting_for(WaitFor.DATABASE), words_of(WaitFor.DATABASE)),
+        "receiver_misconfigured": (
+            waiting_for(WaitFor.RECEIVER, advice="check sink.url"),
+            words_of(WaitFor.RECEIVER),
+        ),
+        "receiver_unavailable": (waiting_for(WaitFor.RECEIVER), words_of(WaitFor.RECEIVER)),
+        "source_unavailable": (waiting_for(WaitFor.SOURCE), words_of(WaitFor.SOURCE)),
         "not_connected": (facts(doing=Doing.CONNECTING, state="connecting"), "connecting"),
         "no_publisher": (facts(runs=False, state="no publisher runs"), "no publisher runs"),
         "refused_rows": (measured(refused_rows=4), "4 rows refused by the receiver"),
@@ -237,6 +255,61 @@ def test_a_consumer_that_is_paused_does_not_wait_and_its_condition_names_it() ->
         "consumer my search has been paused for 60 s by anna: new index",
     )
     assert condition.commands == ("eventlog resume --consumer 'my search'",)
+
+
+def test_what_is_wrong_here_names_the_option_and_what_is_wrong_there_needs_nothing_here() -> None:
+    (ours,) = judge(HOLDS["receiver_misconfigured"][0]).conditions
+    assert ours.action == "Check sink.url, then restart the publisher; until then it tries again."
+    (theirs,) = judge(HOLDS["receiver_unavailable"][0]).conditions
+    assert theirs.action.startswith("Nothing has to be done here")
+
+
+@pytest.mark.parametrize("advice", ["", "check sink.url"])
+def test_a_receiver_that_answers_nobody_for_ten_minutes_is_an_error_and_the_cause_of_no_progress(
+    advice: str,
+) -> None:
+    known = waiting_for(WaitFor.RECEIVER, 600.0, advice)
+    assert judge(known).severity is Severity.WARNING
+    known = replace(
+        waiting_for(WaitFor.RECEIVER, 601.0, advice),
+        measured=Measured(queue_rows=4, refused_rows=1),
+        progress_seconds=601.0,
+    )
+    names = [(one.name, one.severity.value) for one in judge(known).conditions]
+    cause = "receiver_misconfigured" if advice else "receiver_unavailable"
+    assert names == [(cause, "error"), ("no_progress", "error"), ("refused_rows", "warning")]
+
+
+def test_the_sentence_has_the_status_or_the_first_line_of_the_reason_and_the_details_the_rest() -> (
+    None
+):
+    reason = "http://r/xds: the receiver answers 503 Service Unavailable; busy with Jack"
+    (condition,) = judge(
+        facts(doing=Doing.WAITING, waits=Waiting(WaitFor.RECEIVER, 45.2, reason, "", 6.4))
+    ).conditions
+    assert condition.text == (
+        "The receiver answers 503 Service Unavailable for 45 s. Next attempt in 6 s."
+    )
+    assert condition.details == reason
+    several = "connection to server at db failed: refused\n\tIs it running?\nconnection to ::1"
+    (condition,) = judge(
+        facts(doing=Doing.WAITING, waits=Waiting(WaitFor.DATABASE, 180.0, several))
+    ).conditions
+    assert condition.text == (
+        "The database has not answered for 3 minutes: connection to server at db failed: refused."
+    )
+    assert condition.details == several
+
+
+def test_conditions_of_two_places_are_joined_the_worst_first() -> None:
+    of_database = judge(facts(measured=Measured(refused_rows=4), parked=1))
+    of_process = judge(HOLDS["receiver_misconfigured"][0])
+    told = [Condition.from_data(one.as_data()) for one in (*of_process.conditions,)]
+    both = joined(of_database, [*told, *of_database.conditions])
+    assert [one.name for one in both.conditions] == [
+        "receiver_misconfigured", "refused_rows", "parked_objects",
+    ]  # fmt: skip
+    assert told == [*of_process.conditions]
 
 
 def test_a_due_resync_is_the_command_to_run() -> None:

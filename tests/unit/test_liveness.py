@@ -21,10 +21,12 @@ from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.exit_codes import ExitCode
 from eventlog.files.health_file import health_file, read_health
 from eventlog.model import Answer, Document, EventResult, Level
+from eventlog.publisher.context.conditions import Severity
 from eventlog.publisher.context.context import Counters
 from eventlog.publisher.context.observer import Doing, Measured, Observer, WaitFor
 from eventlog.publisher.declared.opening import open_context
 from eventlog.publisher.run.daemon import publish
+from eventlog.publisher.run.health import Waiting
 from eventlog.publisher.run.liveness import Liveness, ReportingSink, liveness_of, reported_liveness
 from eventlog.publisher.run.waiting import StopRequest
 from eventlog.sql import migrations
@@ -134,9 +136,35 @@ def test_the_file_is_old_until_the_publisher_is_connected_and_gone_at_the_end(
             "last sign of life 5 s ago, one is due within 15 s",
             5.0,
             15.0,
+            None,
         )
         assert not read_health(path, touched + 16).is_healthy
     assert read_health(path, touched).reason.startswith("there is no ")
+
+
+def test_the_file_shows_what_the_publisher_waits_for_without_the_receivers_words(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "health"
+
+    def waiting() -> object:
+        return read_health(path, path.stat().st_mtime).waits
+
+    with reported_liveness(configured(path)) as liveness:
+        liveness.connected(again=False)
+        for reason in ("Jack is locked", "Jack is gone"):
+            liveness.waits(WaitFor.RECEIVER, reason, 1e9, "http://r: 401", "check sink.url")
+        wait_until(lambda: waiting() is not None, "it is written")
+        waits = waiting()
+        assert isinstance(waits, dict)
+        waited = Waiting.from_file(waits, waits["since"] + 601)
+        assert waited.condition().name == "receiver_misconfigured"
+        assert waited.condition().severity is Severity.ERROR
+        assert "Jack" not in path.read_text()
+        assert path.read_text().startswith("15\n"), "what an earlier version reads"
+        liveness.progressed()
+        wait_until(lambda: waiting() is None, "it is removed")
+        assert path.read_text() == "15\n"
 
 
 def test_the_file_of_a_standby_is_touched_once_it_sees_the_other_process_at_work(

@@ -236,12 +236,21 @@ def test_a_try_between_two_waits_is_part_of_the_waiting(activity: Activity, cloc
     activity.waits(WaitFor.RECEIVER, "connection refused", until=2000.0)
     clock.now += 500
     activity.does(Doing.PUBLISHING)  # a try
-    assert (
-        activity.in_words()
-        == "waiting for 500 s: the receiver: connection refused; next try in 500 s"
+    assert activity.in_words() == (
+        "The receiver has not answered for 8 minutes: connection refused. Next attempt in 8 minutes."
     )
     activity.progressed()
     assert activity.in_words() == "publishing"
+
+
+def test_a_wait_is_as_long_as_the_same_party_has_not_answered(
+    activity: Activity, clock: Clock
+) -> None:
+    activity.waits(WaitFor.DATABASE, "no connection", until=2000.0)
+    clock.now += 30
+    activity.waits(WaitFor.RECEIVER, "the receiver answers 401", 2000.0, "", "check sink.url")
+    assert [one.name for one in activity.health().conditions] == ["receiver_misconfigured"]
+    assert activity.in_words().startswith("The receiver answers 401 Unauthorized for 0 s.")
 
 
 def test_it_is_ready_while_the_connection_stands(activity: Activity) -> None:
@@ -530,7 +539,9 @@ def test_a_reason_is_reported_without_the_receivers_words_if_it_has_such_a_text(
 ) -> None:
     activity.waits(WaitFor.RECEIVER, "http://r: 503; Jack is locked", 1010.0, "http://r: 503")
     told = process_status(activity, "log", "http", "xds", shows_values=False)["state"]
-    assert told["words"] == "waiting for 0 s: the receiver: http://r: 503; next try in 10 s"
+    assert told["words"] == (
+        "The receiver has not answered for 0 s: http://r: 503. Next attempt in 10 s."
+    )
     assert told["reason"] == "the receiver: http://r: 503"
     activity.waits(WaitFor.RECEIVER, "Jack is locked", 1010.0)
     assert (
@@ -731,7 +742,7 @@ def test_a_rest_reports_what_is_left_in_the_queue(activity: Activity, clock: Clo
 
 def test_a_wait_without_a_reason_names_for_whom_alone(activity: Activity) -> None:
     activity.waits(WaitFor.RECEIVER, "", 1010.0)
-    assert activity.in_words() == "waiting for 0 s: the receiver; next try in 10 s"
+    assert activity.in_words() == "The receiver has not answered for 0 s. Next attempt in 10 s."
 
 
 def test_a_look_at_an_empty_queue_is_part_of_the_rest(activity: Activity, clock: Clock) -> None:

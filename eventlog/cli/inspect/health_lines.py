@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from eventlog.cli.context import result, table
 from eventlog.errors import number_of, visible
+from eventlog.publisher.context import KINDS
 
 SHOWN: Final = 20
 """The events being delivered that are listed for people by default; --json lists all."""
@@ -63,13 +64,23 @@ def print_events(status: Mapping[str, Any], limit: int) -> None:
         result(f"... and {number - limit} more (--limit {number}, or --json, lists all)")
 
 
-def print_health(health: Mapping[str, Any]) -> None:
-    """Print the conditions of a health, each with what to do."""
+_OF_PROCESS: Final = ", ".join(name for name, kind in KINDS.items() if kind.known_to == "process")
+
+
+def print_health(status: Mapping[str, Any]) -> None:
+    """Print the conditions of the health in a status, each with what to do, and what is unknown
+    because the process was not asked.
+    """
+    health, process = status["health"], status["process"]
+    is_unknown = process is not None and bool(process["problem"])
     if not health["conditions"]:
-        result("health: ok", colour=COLOURS["ok"])
+        result(f"health: ok{', by the database alone' if is_unknown else ''}", colour=COLOURS["ok"])
     for one in health["conditions"]:
         severity = one["severity"]
         result(f"health: {severity}: {visible(one['text'])}", colour=COLOURS[severity])
         result(f"    {one['action']}")
         for command in one["commands"]:
             result(f"        {visible(command)}")
+    if is_unknown:
+        result(f"only the process can show {_OF_PROCESS}")
+        result(f"    it could not be asked: {visible(process['problem'])}")

@@ -40,7 +40,7 @@ class Kind(NamedTuple):
     words: str
     """The sentence, with placeholders."""
     action: str
-    """What to do, an imperative sentence; empty if there is nothing to do."""
+    """What to do, an imperative sentence, with placeholders."""
     commands: tuple[str, ...] = ()
     """The commands that belong to the action."""
     known_to: Literal["both", "process", "command"] = "both"
@@ -129,11 +129,24 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             "Nothing has to be done here: the publisher tries again by itself.",
             known_to="process",
         ),
+        "receiver_misconfigured": Kind(
+            Severity.WARNING,
+            "the process waits for the receiver, whose answer, or the connection to it, shows that "
+            "an option is wrong: HTTP 401, 403, 404, 405, 413 or 415, a redirect, a page of HTML, "
+            "a name or an authority in TLS, an error of OAuth; *error* after 10 minutes without "
+            "any answer to events",
+            "{state}",
+            "{advice}, then restart the publisher; until then it tries again.",
+            known_to="process",
+        ),
         "receiver_unavailable": Kind(
             Severity.WARNING,
-            "the process waits for the receiver",
+            "the process waits for the receiver for any other reason: it refuses connections, "
+            "answers 429 or 5xx, or is too slow; *error* after 10 minutes without any answer to "
+            "events",
             "{state}",
-            "Nothing has to be done here: the publisher tries again by itself.",
+            "Nothing has to be done here: the receiver has to answer, and the publisher tries "
+            "again by itself.",
             known_to="process",
         ),
         "source_unavailable": Kind(

@@ -419,10 +419,13 @@ class Observer:
     def does(self, doing: Doing, reason: str = "") -> None:
         """Note the publisher's present activity."""
 
-    def waits(self, who: WaitFor, reason: str, until: float, in_short: str = "") -> None:
+    def waits(
+        self, who: WaitFor, reason: str, until: float, in_short: str = "", advice: str = ""
+    ) -> None:
         """Note that the publisher backs off until ``until``, its next try on the monotonic clock.
 
         ``in_short`` is the reason without words of the receiver; empty if there is no such text.
+        ``advice`` names the option to correct, as of ``ReceiverUnavailable``.
         """
 
     def connected(self, *, again: bool) -> None:

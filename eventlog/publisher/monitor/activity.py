@@ -32,7 +32,14 @@ from eventlog.publisher.context.observer import (
     event_age,
 )
 from eventlog.publisher.ledger.delivery import DeliveryInfo
-from eventlog.publisher.run.health import SECONDS_A_DAY, Facts, Health, growth_in_a_day, judge
+from eventlog.publisher.run.health import (
+    SECONDS_A_DAY,
+    Facts,
+    Health,
+    Waiting,
+    growth_in_a_day,
+    judge,
+)
 from eventlog.publisher.run.liveness import LivenessClock
 from eventlog.sql.doctor import Limits
 
@@ -75,6 +82,8 @@ class ActivityState(NamedTuple):
     in_short: str = ""
     """The reason without the receiver's words, empty if there is no such text."""
     waits_for: WaitFor | None = None
+    advice: str = ""
+    """The option to correct, as of ``ReceiverUnavailable``."""
 
 
 class Sample(NamedTuple):
@@ -273,17 +282,17 @@ class Activity(Monitored, Observer):
         if self.state.doing in _QUIET:
             self._enter(ActivityState(Doing.PUBLISHING, self.clock()))
 
-    def waits(self, who: WaitFor, reason: str, until: float, in_short: str = "") -> None:
+    def waits(
+        self, who: WaitFor, reason: str, until: float, in_short: str = "", advice: str = ""
+    ) -> None:
         self.backoffs = {**self.backoffs, who.value: self.backoffs[who.value] + 1}
-        whom = f"the {who.value}"
-        in_short = f"{whom}: {in_short}" if in_short else whom
-        reason = f"{whom}: {reason}" if reason else whom
-        self._enter(ActivityState(Doing.WAITING, self.clock(), reason, until, in_short, who))
+        waiting = (Doing.WAITING, self.clock(), reason, until, in_short, who, advice)
+        self._enter(ActivityState(*waiting))
 
     def _enter(self, state: ActivityState) -> None:
-        self.state = (
-            state._replace(since=self.state.since) if self.state.doing is state.doing else state
-        )
+        before = self.state
+        is_same = (before.doing, before.waits_for) == (state.doing, state.waits_for)
+        self.state = state._replace(since=before.since) if is_same else state
 
     def connected(self, *, again: bool) -> None:
         self.is_ready = True
@@ -490,7 +499,7 @@ class Activity(Monitored, Observer):
             Facts(
                 state=self.in_words(quotes=quotes),
                 doing=state.doing,
-                waits_for=state.waits_for,
+                waits=self.waiting(quotes=quotes),
                 is_alive=self.liveness.is_alive,
                 progress_seconds=self.clock() - self.progress_time,
                 measured=measured,
@@ -538,22 +547,32 @@ class Activity(Monitored, Observer):
         return f"resting: {number_of(rows, 'row')} {'waits' if rows == 1 else 'wait'}"
 
     def in_words(self, *, quotes: bool = True) -> str:
-        now = self.clock()
-        doing, since, reason, until, in_short, _ = self.state
+        if (waiting := self.waiting(quotes=quotes)) is not None:
+            return waiting.in_words
+        doing, _, reason, _, in_short, _, _ = self.state
         reason = reason if quotes else in_short
         words = {
             Doing.CONNECTING: "connecting to the database",
             Doing.PUBLISHING: "publishing",
             Doing.RESTING: self._resting,
-            Doing.WAITING: f"waiting for {now - since:.0f} s",
+            Doing.WAITING: "waiting",
             Doing.PAUSED: "paused",
             Doing.STOPPED: "stopped",
         }[doing]
         if reason:
             words = f"{words}, {reason}" if doing is Doing.RESTING else f"{words}: {reason}"
-        if doing is Doing.WAITING and until is not None:
-            words = f"{words}; next try in {max(0.0, until - now):.0f} s"
         return words
+
+    def waiting(self, *, quotes: bool = True) -> Waiting | None:
+        """Return what the publisher waits for before it tries again, None if it does not.
+        ``quotes`` as in ``in_words``.
+        """
+        now, state = self.clock(), self.state
+        if state.doing is not Doing.WAITING or state.waits_for is None:
+            return None
+        reason = state.reason if quotes else state.in_short
+        left = None if state.until is None else max(0.0, state.until - now)
+        return Waiting(state.waits_for, now - state.since, reason, state.advice, left)
 
 
 # --- a backlog job --------------------------------------------------------------------------------

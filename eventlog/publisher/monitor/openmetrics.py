@@ -173,9 +173,10 @@ def _health(health: Health, labels: _Labels, conditions: Iterable[str]) -> Itera
     family = GaugeMetricFamily(
         "eventlog_condition", text, labels=[*labels, "condition", "severity"]
     )
+    now = {one.name: one.severity for one in health.conditions}
     for name in conditions:
-        values = [*labels.values(), name, KINDS[name].severity.value]
-        family.add_metric(values, float(name in health.names))
+        severity = now.get(name, KINDS[name].severity)
+        family.add_metric([*labels.values(), name, severity.value], float(name in now))
     yield family
 
 

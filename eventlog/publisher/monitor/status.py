@@ -8,12 +8,10 @@ changing the meaning of a name or removing it raises the version.
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
-from http.client import responses
 from typing import Any, Final, Literal, NamedTuple
 
 from eventlog import __version__
@@ -21,8 +19,8 @@ from eventlog.core.clock import utc_now
 from eventlog.core.rows.event_ids import is_of_snapshot, without_key
 from eventlog.publisher.context.context import Counters
 from eventlog.publisher.context.observer import Measured, ParkedObject
-from eventlog.publisher.monitor.activity import Activity, JobActivity, Monitored
-from eventlog.publisher.run.health import OLD_ROW
+from eventlog.publisher.monitor.activity import Activity, ActivityState, JobActivity, Monitored
+from eventlog.publisher.run.health import OLD_ROW, answered_status
 
 VERSION: Final = 1
 HIDDEN: Final = "•••"
@@ -30,7 +28,6 @@ HIDDEN: Final = "•••"
 _MAX_LISTED: Final = 100
 _MAX_SKIPPED: Final = 20
 """The most events that one command skips."""
-_STATUS: Final = re.compile(r"\bthe receiver answers ([1-5][0-9]{2})\b")
 _ANSWERS_SHOWN: Final = 10
 """The most answers to one event that are shown; these are the newest."""
 
@@ -64,7 +61,7 @@ MEMBERS: Final = (
         ("health",),
         "both",
         "`severity`, `sentence`, `action`, and `conditions`: `name`, `severity`, `text`, `action`, "
-        "`commands`",
+        "`commands`, `details` (all that is known, if `text` leaves some of it out)",
     ),
     Members(
         ("queue_rows", "queue_cap", "oldest_seconds"),
@@ -124,6 +121,12 @@ MEMBERS: Final = (
         "rows by status; events in flight or parked: `delivery`, `document`, `event_id`, `rows`, "
         "`event_id_number` (2 if sent under its id a second time), `table_name`, `table_key`, "
         "`attempts`, `answer`; the backlog job that claims rows",
+    ),
+    Members(
+        ("process",),
+        "command",
+        "null if no publisher runs, else which monitor or health file was `asked` for the "
+        "conditions that only a process can show, and the `problem` if they are unknown",
     ),
     Members(
         ("source", "position_in", "position", "delivery", "moved", "moved_seconds"),
@@ -237,10 +240,15 @@ def answer_status(text: str) -> str:
     """Return the status in a receiver's text, as of ``the receiver answers 503 ...; ...``, and
     nothing else of the text; ``HIDDEN`` if it has no status.
     """
-    found = _STATUS.search(text)
-    if found is None:
-        return text and HIDDEN
-    return f"the receiver answers {found[1]} {responses.get(int(found[1]), '')}".rstrip()
+    return answered_status(text) or (text and HIDDEN)
+
+
+def _reason(state: ActivityState, *, quotes: bool) -> str:
+    """Return why the publisher is in this state. ``quotes`` as in ``Monitored.in_words``."""
+    reason = state.reason if quotes else state.in_short
+    if state.waits_for is None:
+        return reason
+    return f"the {state.waits_for.value}: {reason}" if reason else f"the {state.waits_for.value}"
 
 
 def _parked_groups(
@@ -325,7 +333,7 @@ def process_status(
         activity,
         state.doing.value,
         now - state.since,
-        reason=state.reason if shows_values else state.in_short,
+        reason=_reason(state, quotes=shows_values),
         quotes=shows_values,
         publisher_runs=activity.is_ready,
         next_try_seconds=None if state.until is None else round(max(0.0, state.until - now), 3),

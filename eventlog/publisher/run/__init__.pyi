@@ -1,7 +1,11 @@
 from .daemon import NOTHING_PUBLISHED as NOTHING_PUBLISHED
 from .daemon import publish_log as publish_log
 from .daemon import publish_once as publish_once
+from .health import Condition as Condition
 from .health import Facts as Facts
+from .health import Health as Health
+from .health import Waiting as Waiting
+from .health import joined as joined
 from .health import judge as judge
 from .liveness import Liveness as Liveness
 from .liveness import liveness_of as liveness_of

@@ -75,8 +75,8 @@ from eventlog.publisher.sinks import Sink
 from eventlog.publisher.upkeep.retention import with_retention
 from eventlog.registry import as_plugin_errors
 from eventlog.sql.log.errors import DEAD_LETTER
-from eventlog.sql.log_table import LogTable
 from eventlog.sql.log.pauses import seconds_of
+from eventlog.sql.log_table import LogTable
 from eventlog.sql.port import questions
 from eventlog.sql.port.driver_errors import as_database_errors
 from eventlog.sql.port.log_operations import Window
@@ -427,14 +427,15 @@ def _wait_for_receiver(session: PublisherSession, stop: Stop, cycle: Delivered) 
     """Wait until the receiver is tried again (spec/event-log.md 8.4)."""
     measure(session)
     measure_again = partial(measure, session)
-    until = session.state.outbox.resume_at
+    until, observer = session.state.outbox.resume_at, session.context.observer
     wait_until(
         until,
         stop,
         cycle.reason,
-        session.context.observer,
+        observer,
         measure_again,
         cycle.in_short,
+        cycle.advice,
         session.send_letters,
     )
 

@@ -7,9 +7,11 @@ The status page, its title, ``status``, ``top``, ``/readyz``, the metrics and th
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from http.client import responses
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from eventlog.errors import first_of, number_of
@@ -43,6 +45,7 @@ MANY_LETTERS: Final = 10_000
 OLD_LETTER: Final = 3600.0
 """The seconds that a dead letter may wait."""
 SECONDS_A_DAY: Final = 86_400.0
+_STATUS: Final = re.compile(r"\bthe receiver answers ([1-5][0-9]{2})\b")
 _MAX_NAMED: Final = 3
 """The most tables or commands that one condition names."""
 
@@ -55,10 +58,19 @@ class Condition(NamedTuple):
     text: str
     action: str
     commands: tuple[str, ...]
+    details: str = ""
+    """All that is known, if the text leaves some of it out."""
 
     def as_data(self) -> dict[str, Any]:
         """Return the condition as data for JSON."""
         return {**self._asdict(), "severity": self.severity.value, "commands": [*self.commands]}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Condition:
+        """Return the condition from the data of ``as_data``."""
+        severity, commands = Severity(data["severity"]), tuple(data["commands"])
+        text, action = data["text"], data["action"]
+        return cls(data["name"], severity, text, action, commands, data.get("details", ""))
 
 
 class Health(NamedTuple):
@@ -97,6 +109,63 @@ class Health(NamedTuple):
         }
 
 
+class Waiting(NamedTuple):
+    """What a process waits for before it tries again."""
+
+    who: WaitFor
+    seconds: float
+    """The time without any answer."""
+    reason: str = ""
+    advice: str = ""
+    """The option to correct, as of ``ReceiverUnavailable``."""
+    next_seconds: float | None = None
+    """The time until the next attempt, None if it is unknown."""
+
+    @classmethod
+    def from_file(cls, data: Mapping[str, Any], now: float) -> Waiting:
+        """Return what a health file shows (``Liveness.waiting``) at ``now``, seconds since 1970."""
+        seconds = max(0.0, now - data["since"])
+        return cls(WaitFor(data["who"]), seconds, data["reason"], data["advice"])
+
+    @property
+    def in_words(self) -> str:
+        """One sentence for people, and one about the next attempt."""
+        seconds = _short(self.seconds)
+        cause = self.reason.strip().partition("\n")[0]
+        if answered := answered_status(cause):
+            words = f"The{answered.removeprefix('the')} for {seconds}."
+        else:
+            words = f"The {self.who.value} has not answered for {seconds}"
+            words += f": {cause}." if cause else "."
+        if self.next_seconds is not None:
+            words += f" Next attempt in {_short(self.next_seconds)}."
+        return words
+
+    def condition(self) -> Condition:
+        """Return the condition that holds while the process waits."""
+        is_misconfigured = self.who is WaitFor.RECEIVER and bool(self.advice)
+        name = "receiver_misconfigured" if is_misconfigured else f"{self.who.value}_unavailable"
+        text, advice = self.in_words, self.advice[:1].upper() + self.advice[1:]
+        found = _condition(name, state=text, advice=advice)
+        if self.who is WaitFor.RECEIVER and self.seconds > NO_PROGRESS:
+            found = found._replace(severity=Severity.ERROR)
+        return found._replace(details="" if self.reason in text else self.reason)
+
+
+def answered_status(text: str) -> str:
+    """Return the status in a receiver's text, as of ``the receiver answers 503 ...; ...``, and
+    nothing else of the text; empty if it has no status.
+    """
+    found = _STATUS.search(text)
+    if found is None:
+        return ""
+    return f"the receiver answers {found[1]} {responses.get(int(found[1]), '')}".rstrip()
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else age(seconds)
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """The known facts about a publisher, a consumer or a job. None or empty = unknown, or there is
@@ -107,7 +176,7 @@ class Facts:
     """The activity of the process, in words."""
     doing: Doing | None = None
     """What the process does; None for a command that reads the database, and for a job."""
-    waits_for: WaitFor | None = None
+    waits: Waiting | None = None
     is_alive: bool = True
     runs: bool | None = None
     """True if the lock is held; None if the process judges itself."""
@@ -135,23 +204,38 @@ class Facts:
 def judge(facts: Facts) -> Health:
     """Return the health that these facts show."""
     found = [*_process(facts), *_capture(facts), *_rows(facts), *_log(facts)]
+    return Health(sorted(found, key=_rank), facts.state)
+
+
+def joined(health: Health, more: Iterable[Condition]) -> Health:
+    """Return the health with the conditions that another place has found, too."""
+    others = [one for one in more if one.name not in health.names]
+    return health._replace(conditions=sorted([*health.conditions, *others], key=_rank))
+
+
+def _rank(condition: Condition) -> tuple[int, float]:
+    """Return the place of a condition, the worst first. One that has become an error comes before
+    ``no_progress``, whose cause it is.
+    """
     order = list(KINDS)
-    return Health(sorted(found, key=lambda one: order.index(one.name)), facts.state)
+    place = float(order.index(condition.name))
+    if condition.severity is not KINDS[condition.name].severity:
+        place = order.index("no_progress") - 0.5
+    return -condition.severity.level, place
 
 
 def _condition(name: str, /, *commands: str, **words: object) -> Condition:
     kind = KINDS[name]
-    return Condition(
-        name, kind.severity, kind.words.format(**words), kind.action, commands or kind.commands
-    )
+    text, action = kind.words.format(**words), kind.action.format(**words)
+    return Condition(name, kind.severity, text, action, commands or kind.commands)
 
 
 def _process(facts: Facts) -> Iterator[Condition]:
     """Judge whether the process works, and what it waits for."""
     if not facts.is_alive:
         yield _condition("process_hangs", age=age(facts.progress_seconds))
-    if facts.doing is Doing.WAITING and facts.waits_for is not None:
-        yield _condition(f"{facts.waits_for.value}_unavailable", state=facts.state)
+    if facts.waits is not None:
+        yield facts.waits.condition()
     elif facts.doing is Doing.CONNECTING:
         yield _condition("not_connected", state=facts.state)
     if facts.runs is False:

@@ -19,10 +19,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from eventlog.config.load import Config
-from eventlog.core.clock import monotonic, start_thread
+from eventlog.core.clock import monotonic, start_thread, unix_time
 from eventlog.files.health_file import health_file
 from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.context.observer import SILENT, Doing, Observer, WaitFor
@@ -86,19 +86,30 @@ class Liveness(LivenessClock, Observer):
     def __init__(self, timeout: float, rest: float, clock: Callable[[], float] = monotonic) -> None:
         super().__init__(timeout, clock)
         self.rest, self.is_connected = rest, False
+        self.waiting: Mapping[str, Any] | None = None
+        """What the publisher waits for, as ``Waiting.from_file`` reads it."""
 
     def does(self, doing: Doing, reason: str = "") -> None:
+        if doing is Doing.RESTING:
+            self.waiting = None
         self.sign(self.rest if doing is Doing.RESTING else 0.0)
 
-    def waits(self, who: WaitFor, reason: str, until: float, in_short: str = "") -> None:
+    def waits(
+        self, who: WaitFor, reason: str, until: float, in_short: str = "", advice: str = ""
+    ) -> None:
+        before = self.waiting
+        is_same = before is not None and before["who"] == who.value
+        since = before["since"] if before is not None and is_same else unix_time()
+        self.waiting = {"who": who.value, "since": since, "reason": in_short, "advice": advice}
         self.sign(until - self.clock())
 
     def connected(self, *, again: bool) -> None:
         self.is_connected = True
-        self.sign()
+        self.progressed()
 
     def progressed(self) -> None:
         self.is_connected = True  # a standby only sees that the other process is working
+        self.waiting = None
         self.sign()
 
     def _observed(self, *_: object, **__: object) -> None:
@@ -142,7 +153,7 @@ def reported_liveness(config: Config) -> Iterator[Liveness]:
 
         def touch() -> None:
             if liveness.is_connected:
-                file.touch()
+                file.touch(liveness.waiting)
 
         with liveness.repeated(touch, file.interval):
             yield liveness
@@ -233,7 +244,9 @@ class _Status(Observer):
         elif doing is Doing.PAUSED:
             self._show("paused")
 
-    def waits(self, who: WaitFor, reason: str, until: float, in_short: str = "") -> None:
+    def waits(
+        self, who: WaitFor, reason: str, until: float, in_short: str = "", advice: str = ""
+    ) -> None:
         # The reason may quote a receiver and is left out:
         # everybody on the machine can read a status.
         self._show(f"waiting for the {who.value}; the log shows why")

@@ -24,8 +24,8 @@ from eventlog.errors import (
     EventlogError,
     LostSession,
     PublisherAlreadyRunning,
-    ReceiverUnavailable,
     ServerUnavailable,
+    receiver_code,
 )
 from eventlog.publisher.context.context import Context
 from eventlog.publisher.context.observer import SILENT, Doing, Observer, WaitFor
@@ -325,17 +325,18 @@ class BackOff:
         retry_after: float | None = None,
         measure: Callable[[], None] = lambda: None,
         in_short: str = "",
+        advice: str = "",
     ) -> None:
         """Log the reason, and wait: for ``retry_after`` seconds if the receiver or server has
         requested a delay, within the bounds of the back-off. ``measure`` is called when the
-        observer wants a report. ``in_short`` as in ``Observer.waits``.
+        observer wants a report. ``in_short`` and ``advice`` as in ``Observer.waits``.
         """
         self.attempts += 1
         if retry_after is None:
             pause = back_off(self.attempts, self.initial, self.maximum, self.random)
         else:
             pause = min(self.maximum, max(self.initial, retry_after))
-        wait_until(monotonic() + pause, stop, why, self.observer, measure, in_short)
+        wait_until(monotonic() + pause, stop, why, self.observer, measure, in_short, advice)
 
 
 def wait_until(
@@ -345,6 +346,7 @@ def wait_until(
     observer: Observer,
     measure: Callable[[], None] = lambda: None,
     in_short: str = "",
+    advice: str = "",
     work: Callable[[], float | None] = lambda: None,
 ) -> None:
     """Log the reason, and wait until a time of ``monotonic``. ``work`` is called meanwhile, and
@@ -352,8 +354,8 @@ def wait_until(
     arguments are as for ``BackOff.wait``.
     """
     pause = max(0.0, until - monotonic())
-    _log.warning("%s; trying again in %.3g s", why, pause, extra={"code": ReceiverUnavailable.code})
-    observer.waits(WaitFor.RECEIVER, why, until, in_short)
+    _log.warning("%s; trying again in %.3g s", why, pause, extra={"code": receiver_code(advice)})
+    observer.waits(WaitFor.RECEIVER, why, until, in_short, advice)
     while (due := soonest(pause, observer.measure_due(), work())) < pause:
         if stop.wait(due):
             return

@@ -42,11 +42,14 @@ class Delivered(NamedTuple):
     """True if the receiver counts as unavailable because of a failure that the document may have
     caused.
     """
+    advice: str = ""
+    """What to correct, as of ``ReceiverUnavailable``; empty if nothing has to be done here."""
 
     @classmethod
     def unavailable(cls, lost: ReceiverUnavailable) -> Delivered:
         """Return the end of an attempt for a receiver that is unavailable."""
-        return cls(DeliveryResult.UNAVAILABLE, str(lost), in_short=lost.in_short)
+        short = lost.in_short
+        return cls(DeliveryResult.UNAVAILABLE, str(lost), in_short=short, advice=lost.advice)
 
 
 STOPPED: Final = Delivered(DeliveryResult.STOPPED, "asked to stop")

@@ -71,12 +71,15 @@ _NOT_THERE: Final = (502, 503, 504)
 cause of any other 5xx.
 """
 
+_CREDENTIALS: Final = (
+    "EVENTLOG_SINK_TOKEN, or EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD, or sink.secret_headers"
+)
 _ADVICE: Final = {
-    401: (
-        "check the credentials: EVENTLOG_SINK_TOKEN, or EVENTLOG_SINK_USER and "
-        "EVENTLOG_SINK_PASSWORD, or sink.secret_headers"
+    401: "check the credentials: {credentials}",
+    403: (
+        "check the rights of the credentials, and that the receiver has the same signing secret "
+        "(EVENTLOG_SINK_SIGNING_SECRET)"
     ),
-    403: "check the rights of the credentials, and that the receiver has the same signing secret",
     404: "nothing receives at this path; check sink.url",
     405: "POST is not accepted at this path; check sink.url",
     413: "reduce publisher.batch_size",
@@ -85,15 +88,18 @@ _ADVICE: Final = {
         "sink.compression"
     ),
 }
+"""By the status of an answer, the option that the answer is about, as an imperative."""
 
 
 _PAGE: Final = re.compile(rb"<!doctype\s+html|<html", re.IGNORECASE)
 """The beginning of a page of HTML."""
 
+_CHECK_PAGE: Final = "check sink.url and the credentials"
 _IS_PAGE: Final = (
-    "the receiver answers with a page of HTML, perhaps the login page of a proxy; check sink.url "
-    "and the credentials"
+    "the receiver answers with a page of HTML, perhaps the login page of a proxy; " + _CHECK_PAGE
 )
+_CHECK_FORM: Final = "check sink.url and sink.response_format"
+_FINAL_ADDRESS: Final = "set sink.url to the final address"
 
 _MEDIA_TYPE: Final = re.compile("[!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
@@ -217,6 +223,7 @@ class HttpSink(Sink):
                 "secret header Authorization; keep one"
             )
         self._signing_keys = _signing_keys(settings.signing_secret)
+        self._credentials = _named_credentials(settings)
         self._headers = {**(settings.headers or {}), "Accept": answer_form.accept}
         self._compresses = settings.compression == "gzip"
         self._answer_form = answer_form
@@ -268,7 +275,9 @@ class HttpSink(Sink):
                 return Answer(general=retry, retry_after=error.retry_after, in_short=in_short)
             else:
                 is_suspicious = error.is_sent
-            raise ReceiverUnavailable(why, in_short, is_suspicious=is_suspicious) from None
+            raise ReceiverUnavailable(
+                why, in_short, is_suspicious=is_suspicious, advice=error.advice
+            ) from None
 
     def close(self) -> None:
         self.client.close()
@@ -314,7 +323,10 @@ class HttpSink(Sink):
                     'sink.response_format = "status"'
                 )
                 raise ReceiverUnavailable(
-                    f"{unavailable}; {hint}", f"{unavailable.in_short}; {hint}", is_suspicious=True
+                    f"{unavailable}; {hint}",
+                    f"{unavailable.in_short}; {hint}",
+                    is_suspicious=True,
+                    advice=_CHECK_FORM,
                 ) from None
         from http.client import responses
 
@@ -335,8 +347,9 @@ class HttpSink(Sink):
         is_suspicious = (500 <= status <= 599 and status not in _NOT_THERE) or (
             status in _REFUSED and not self._answer_form.status_refuses
         )
-        advised = "; ".join([in_short, *filter(None, [self._advice(status)])])
-        raise ReceiverUnavailable(why, advised, is_suspicious=is_suspicious)
+        advice = self._advice(status)
+        advised = "; ".join([in_short, *filter(None, [advice])])
+        raise ReceiverUnavailable(why, advised, is_suspicious=is_suspicious, advice=advice)
 
     def _check_content(self, response: Response) -> None:
         """Raise ReceiverUnavailable if a body under a status 2xx is of another media type than
@@ -353,7 +366,9 @@ class HttpSink(Sink):
             what = f"of another media type than {self._expected} (sink.expected_content_type)"
             shown = self.client.clean(declared, 100) or "none"
             raise ReceiverUnavailable(
-                f"the receiver's answer is {what}: {shown}", f"the receiver's answer is {what}"
+                f"the receiver's answer is {what}: {shown}",
+                f"the receiver's answer is {what}",
+                advice="check sink.url and sink.expected_content_type",
             )
         self._refuse_page(response)
         if self._warns_of_html and media_type == "text/html":
@@ -373,7 +388,7 @@ class HttpSink(Sink):
 
         if _PAGE.match(beginning(response.body)) is not None:
             why = ": ".join([_IS_PAGE, *self._content(response)])
-            raise ReceiverUnavailable(why, _IS_PAGE, is_suspicious=True)
+            raise ReceiverUnavailable(why, _IS_PAGE, is_suspicious=True, advice=_CHECK_PAGE)
 
     def _content(self, response: Response) -> Iterator[str]:
         """Yield the media type and the beginning of a body as one text; yield nothing if there is
@@ -394,8 +409,8 @@ class HttpSink(Sink):
             location = clean(headers.get("Location", ""))
             # The rest may contain secrets.
             place = re.sub("(?<=//)[^/]*@", "", re.split("[?#]", location)[0])
-            parts.append(f"redirects are not followed; set sink.url to the final address: {place}")
-        if advice := self._advice(status):
+            parts.append(f"redirects are not followed; {_FINAL_ADDRESS}: {place}")
+        elif advice := self._advice(status):
             parts.append(advice)
         if (after := headers.get("Retry-After")) is not None:
             parts.append(f"Retry-After: {clean(after, 40)}")
@@ -404,10 +419,12 @@ class HttpSink(Sink):
         return "; ".join(parts)
 
     def _advice(self, status: int) -> str:
-        """Return what to check if the receiver answers a status, empty if that is unknown."""
+        """Return the option to check if the receiver answers a status, empty if that is unknown."""
         if status == 401 and self._tokens is not None:
             return "the receiver refuses a new token; check sink.oauth.scope and audience"
-        return _ADVICE.get(status, "")
+        if 300 <= status <= 399:
+            return _FINAL_ADDRESS
+        return _ADVICE.get(status, "").format(credentials=self._credentials)
 
 
 # --- answers --------------------------------------------------------------------------------------
@@ -533,6 +550,17 @@ def _signing_keys(secret: str | None) -> tuple[bytes, ...]:
             )
         keys.append(key)
     return tuple(keys)
+
+
+def _named_credentials(options: HttpOptions) -> str:
+    """Return the names of the options with credentials that are set, of all if none is set."""
+    is_set = {
+        "EVENTLOG_SINK_TOKEN": options.token,
+        "EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD": options.user,
+        "sink.secret_headers": options.secret_headers,
+        "EVENTLOG_SINK_SIGNING_SECRET": options.signing_secret,
+    }
+    return ", ".join(name for name, value in is_set.items() if value) or _CREDENTIALS
 
 
 def _secret_headers(references: Mapping[str, str]) -> dict[str, str]:

@@ -15,6 +15,7 @@ from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Document, EventResult, KafkaRecord, Level
 from eventlog.publisher.sinks import Sink
 
+_OPTION: Final = re.compile(r"\b(sink\.[a-z_]+|EVENTLOG_SINK_)")
 DEFAULT_PLACE: Final = "eventlog"
 """The stream, subject or routing key of messages if none is configured and the format names none.
 """
@@ -172,7 +173,8 @@ def too_large(why: str) -> EventResult:
 def unreachable(place: str, why: str, option: str) -> ReceiverUnavailable:
     """Return the error if nothing can be sent to ``place``, whose address ``option`` has."""
     if "certificate" in why.lower():
-        return unavailable(place, why, "set sink.ca_file to the authorities to trust")
+        advice = "set sink.ca_file to the authorities to trust"
+        return ReceiverUnavailable(f"{place}: {why}; {advice}", f"{place}: {advice}", advice=advice)
     return unavailable(place, why, f"check sink.{option}, and that the server runs")
 
 
@@ -184,7 +186,10 @@ def unavailable(
     place: str, why: str, advice: str = "", kind: type[ReceiverUnavailable] = ReceiverUnavailable
 ) -> ReceiverUnavailable:
     """Return the error of a server at ``place``. ``why`` may have words of the server, but no
-    secret; ``advice``, which has none, is what a user must do.
+    secret; ``advice``, which has none, is what a user must do. If a server refuses something, and
+    the advice names an option of the publisher, this option is wrong.
     """
     to_do = f"; {advice}" if advice else ""
-    return kind(f"{place}: {why}{to_do}", f"{place}: {advice}" if advice else "")
+    is_ours = kind is Refused and _OPTION.search(advice) is not None
+    in_short = f"{place}: {advice}" if advice else ""
+    return kind(f"{place}: {why}{to_do}", in_short, advice=advice if is_ours else "")

@@ -311,7 +311,7 @@ class _TooLarge(ReceiverUnavailable):
 
     def __init__(self, place: str, text: str, most: int) -> None:
         advice = "set sink.max_message_bytes"
-        super().__init__(f"{place}: {text}; {advice}", f"{place}: {advice}")
+        super().__init__(f"{place}: {text}; {advice}", f"{place}: {advice}", advice=advice)
         self.most = most
 
 

@@ -232,7 +232,8 @@ class Run:
         if self.once and not why.is_suspicious:
             self.save_now()
             raise ReceiverUnavailable(f"the rest of the source was not published: {why.reason}")
-        wait_until(until, self.stop, why.reason, self.observer, self.measure, why.in_short)
+        more = self.measure, why.in_short, why.advice
+        wait_until(until, self.stop, why.reason, self.observer, *more)
 
     def _piece(self, change: Change, event_id: str, object_class: ObjectClass | None) -> Any:
         """Return the format's piece of a change, None if the format writes nothing for it; wait
@@ -251,7 +252,8 @@ class Run:
                     raise ReceiverUnavailable(
                         f"the rest of the source was not published: {failure}"
                     ) from None
-                self._back_off.wait(self.stop, str(failure), None, self.measure, failure.in_short)
+                more = self.measure, failure.in_short, failure.advice
+                self._back_off.wait(self.stop, str(failure), None, *more)
 
     def not_sent(self, failure: Failure, number: int) -> None:
         """Record a change that makes no event, under its number; it is saved with the position

@@ -9,6 +9,7 @@ from typing import Any
 
 from eventlog.cli.context import result, table
 from eventlog.cli.inspect.health_lines import in_words, print_events, print_health
+from eventlog.cli.inspect.runs.process import with_process
 from eventlog.config.load import Config
 from eventlog.core.clock import utc_now
 from eventlog.errors import number_of
@@ -19,8 +20,9 @@ from eventlog.sql.doctor import age
 
 
 def status_of_source(config: Config) -> dict[str, Any]:
-    """Return the status of the source in ``[source]``, from the tables of its position and from the
-    source itself, by the names of the monitor's status. Raises ConfigError, DatabaseError.
+    """Return the status of the source in ``[source]``, from the tables of its position, from the
+    source itself and from its publisher, by the names of the monitor's status. Raises ConfigError,
+    DatabaseError.
     """
     known = source_status(config)
     runs = known.publisher_runs
@@ -31,7 +33,7 @@ def status_of_source(config: Config) -> dict[str, Any]:
     return shape(
         log=config.publication,
         publisher_runs=runs,
-        health=health.as_data(),
+        **with_process(config, health, runs),
         source=known.source,
         position_in=known.place,
         position=known.position.token,
@@ -54,7 +56,7 @@ def print_source(status: Mapping[str, Any], limit: int) -> None:
     """Print the status of a source for people, at most ``limit`` events without an answer."""
     source = status["source"]
     result(f"source {source}: {in_words(runs=status['publisher_runs'], is_publisher=True)}")
-    print_health(status["health"])
+    print_health(status)
     result(f"position: {place_in_words(source, status['position'])}")
     seconds = status["moved_seconds"]
     moved = "" if seconds is None else f", last moved {age(seconds)} ago"

@@ -25,6 +25,7 @@ from eventlog.cli.inspect.health_lines import (
     print_events,
     print_health,
 )
+from eventlog.cli.inspect.runs.process import with_process
 from eventlog.cli.inspect.runs.source_status import print_source, status_of_source
 from eventlog.cli.inspect.status import Doctor
 from eventlog.cli.inspect.status import Status as StatusRequest
@@ -115,6 +116,7 @@ def _status_of_log(config: Config, limit: int) -> CommandResult:
         known = publishing_status(log, config, differences(log.db, config))
         if consumer is None:
             known |= {"rows": count_by_status(log)}
+    known |= with_process(config, known["health"], known["publisher_runs"])
     status = shape(**known)
     return CommandResult(status, partial(_print_status, status, consumer, limit))
 
@@ -123,7 +125,7 @@ def publishing_status(
     log: OpenLog, config: Config, differ: Differences, cap: int | None = None
 ) -> dict[str, Any]:
     """Return the status of a log's publisher, or of the configured consumer, from the database, by
-    the names of the monitor's status: its health, whether it runs, the rows in the queue, the
+    the names of the monitor's status: its ``Health``, whether it runs, the rows in the queue, the
     events being delivered, the rows that wait for the marks of a backlog job, None if there are no
     such rows, and the state of the consumers.
 
@@ -161,7 +163,7 @@ def publishing_status(
         "in_flight": in_flight,
         "backlog": None if claim is None else claim.in_words,
         "drift": differ.sentences,
-        "health": health.as_data(),
+        "health": health,
     }
 
 
@@ -289,7 +291,7 @@ def _print_queue(status: Mapping[str, Any], consumer: str | None) -> None:
     log = f"log {visible(status['log'])}"
     if consumer is None:
         result(f"{log}: {_who_runs(status['publisher_runs'], is_publisher=True)}")
-        print_health(status["health"])
+        print_health(status)
         rows = status["rows"]
         statuses = [*_MEANINGS, *sorted(set(rows) - set(_MEANINGS))]
         table(
@@ -302,7 +304,7 @@ def _print_queue(status: Mapping[str, Any], consumer: str | None) -> None:
         result(f"{log}: it is not registered yet; its first start registers it")
     else:
         result(f"{log}: {_who_runs(status['publisher_runs'], is_publisher=False)}")
-        print_health(status["health"])
+        print_health(status)
 
 
 def _print_consumer(one: Mapping[str, Any]) -> None:

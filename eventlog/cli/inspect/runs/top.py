@@ -86,7 +86,8 @@ def run_top(context: CommandContext, request: Top, config: Config) -> None:
         with reading_log(config, Purpose.MONITOR) as log:
             if compared is None or monotonic() > compared[0] + CAPTURE_INTERVAL:
                 compared = monotonic(), differences(log.db, config)
-            return shape(**publishing_status(log, config, compared[1], QUEUE_CAP))
+            known = publishing_status(log, config, compared[1], QUEUE_CAP)
+        return shape(**known | {"health": known["health"].as_data()})
 
     _show(request, config, read)
 

@@ -1,0 +1,76 @@
+"""What only a process can show of its health: whether it hangs, and what it waits for.
+
+The process is asked at the address of ``[monitor]``, else by its health file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from eventlog.cli.inspect.runs.monitor import monitor_url, read_monitor
+from eventlog.config.load import Config
+from eventlog.core.clock import unix_time
+from eventlog.errors import EventlogError
+from eventlog.files.health_file import read_health
+from eventlog.publisher.context import KINDS
+from eventlog.publisher.run import Condition, Health, Waiting, joined
+
+
+class Process(NamedTuple):
+    """What a process has shown of itself."""
+
+    asked: str | None = None
+    """The URL of its monitor, or the path of its health file; None = it has neither."""
+    problem: str = ""
+    """Why nothing is known, empty if the process was asked."""
+    conditions: Sequence[Condition] = ()
+    """Its conditions that nobody else can determine."""
+
+    def as_data(self) -> dict[str, Any]:
+        """Return what was asked as data for JSON."""
+        return {"asked": self.asked, "problem": self.problem}
+
+
+def ask_process(config: Config) -> Process:
+    """Return what the publisher or the consumer of this configuration shows of itself."""
+    url, file = monitor_url(config, None), config.publisher.health_file
+    answer = Process(None, "neither monitor.listen nor publisher.health_file is set")
+    if url is not None:
+        answer = _ask_monitor(config, url)
+    if answer.problem and file is not None:
+        state = read_health(file, unix_time())
+        if not state.is_healthy:
+            return answer._replace(asked=answer.asked or str(file), problem=state.reason)
+        waits = state.waits and Waiting.from_file(state.waits, unix_time())
+        return Process(str(file), "", [waits.condition()] if waits else [])
+    return answer
+
+
+def _ask_monitor(config: Config, url: str) -> Process:
+    consumer, log = config.of_log.consumer, config.publication
+    try:
+        status = read_monitor(url, config.monitor.token)()
+    except EventlogError as error:
+        return Process(url, str(error))
+    if status["log"] != (log if consumer is None else f"{log}, consumer {consumer}"):
+        return Process(url, f"the process at {url} publishes {status['log']}")
+    conditions = [
+        Condition.from_data(one)
+        for one in status["health"]["conditions"]
+        if one["name"] in KINDS and KINDS[one["name"]].known_to == "process"
+    ]
+    return Process(url, "", conditions)
+
+
+def with_process(config: Config, health: Health, runs: bool | None) -> dict[str, Any]:
+    """Return the members ``health`` and ``process`` of a status: the health that the database shows
+    with what the process shows, unless no process ``runs``.
+    """
+    if runs is False:
+        return {"health": health.as_data(), "process": None}
+    process = ask_process(config)
+    return {
+        "health": joined(health, process.conditions).as_data(),
+        "process": process.as_data(),
+    }
