@@ -155,7 +155,11 @@ def test_what_is_killed_is_seen_on_the_page_in_the_metrics_and_in_the_log(
     }
     with Receiver() as receiver, load(server.url):
         port, url = receiver.port, receiver.url
-        with watched(log, tmp_path, sink__url=url, **options) as (running, address, _):
+        with watched(log, tmp_path, sink__url=url, stderr=subprocess.PIPE, **options) as (
+            running,
+            address,
+            _,
+        ):
             lines = lines_of(running)
 
             def shows(words: str) -> Callable[[], bool]:
@@ -192,7 +196,10 @@ def test_what_is_killed_is_seen_on_the_page_in_the_metrics_and_in_the_log(
             soon(began, said("trying again", "receiver_unavailable", since), "the log reports it")
             assert read(f"{address}/livez") == (200, "ok\n")
             with Receiver(port=port):
-                wait_until(lambda: "waiting" not in text(browser, "words"), "the receiver is back")
+                wait_until(
+                    lambda: not text(browser, "words").startswith("The receiver "),
+                    "the receiver is back",
+                )
 
                 since, began = len(lines), time.monotonic()
                 server.kill()
