@@ -43,7 +43,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from eventlog.error_codes import FIXES
 from eventlog.exit_codes import ExitCode
@@ -276,6 +276,23 @@ class Paused(EventlogError):
     code = "paused"
 
 
+class Reply(NamedTuple):
+    """What a receiver has replied to a document, for people. It is decoded when it is shown, since
+    most replies never are.
+    """
+
+    status: str = ""
+    """The status in the protocol, such as ``503 Service Unavailable``."""
+    beginning: bytes = b""
+    show: Callable[[bytes], str] = lambda beginning: ""
+    """Returns the text of the beginning, without secrets and control characters."""
+
+    @property
+    def text(self) -> str:
+        """The first kilobyte of the reply."""
+        return self.show(self.beginning)
+
+
 class ReceiverUnavailable(EventlogError):
     """A receiver that gives no answer, or one that is not well-formed (spec/event-log.md 8.4).
 
@@ -283,7 +300,8 @@ class ReceiverUnavailable(EventlogError):
     there is no such text. ``is_suspicious`` is True if the receiver got the document, which may be
     the cause. ``advice`` names the option to correct, as an imperative without text from the
     receiver, and the code is then ``receiver_misconfigured``; empty if only the receiver can end
-    the failure. ``seconds`` is how long the attempt took.
+    the failure. ``reply`` is what came in place of an answer, None = nothing. ``seconds`` is how
+    long the attempt took.
     """
 
     code = "receiver_unavailable"
@@ -300,6 +318,7 @@ class ReceiverUnavailable(EventlogError):
         self.in_short, self.advice = in_short, advice
         self.code = receiver_code(advice)
         self.is_suspicious = is_suspicious
+        self.reply: Reply | None = None
         self.seconds = 0.0
 
 

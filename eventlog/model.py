@@ -19,7 +19,7 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
-from eventlog.errors import InvalidChange
+from eventlog.errors import InvalidChange, Reply
 
 
 class EventType(IntEnum):
@@ -506,6 +506,8 @@ class Answer:
     """
     is_sent: bool = True
     """False if the document was not sent because its format cannot hold any of its events."""
+    reply: Reply | None = field(default=None, compare=False)
+    """What the receiver has replied, for people; None = there is no such text."""
 
     def result(self, event_id: str) -> EventResult:
         """Return the worst result of this event, success if it has no result."""

@@ -213,12 +213,13 @@ class HttpClient:
         while (connection := self._pop_idle()) is not None:
             connection.close()
 
-    def excerpt(self, body: bytes) -> str:
-        """Return the beginning of a body, cleaned by ``clean``, for a message. It does not end in a
-        part of a secret.
+    def excerpt(self, body: bytes, most: int = EXCERPT, cut_at: int = _EXCERPT_BYTES) -> str:
+        """Return the beginning of a body, cleaned by ``clean``, for a message of ``most``
+        characters. It does not end in a part of a secret, although a body of ``cut_at`` bytes may
+        have been cut.
         """
         content = beginning(body)
-        if len(body) >= _EXCERPT_BYTES:  # the text was cut here, or when it was read
+        if len(body) >= cut_at:
             cut = (
                 size
                 for secret in map(str.encode, self._secrets)
@@ -226,7 +227,7 @@ class HttpClient:
                 if content.endswith(secret[:size])
             )
             content = content[: len(content) - max(cut, default=0)]
-        return self.clean(content.decode("utf-8", "replace"))
+        return self.clean(content.decode("utf-8", "replace"), most)
 
     def clean(self, text: str, most: int = EXCERPT) -> str:
         """Return text from outside on one line of at most ``most`` characters, without control

@@ -106,6 +106,22 @@ def press(browser: Any, button: str, shown: str, until_it_says: Callable[[str], 
     wait_until(lambda: until_it_says(text(browser, shown)), f"{button} is answered")
 
 
+def picture(browser: Any, name: str, height: int = 900) -> None:
+    """Save the page as docs/pictures/NAME.png, if EVENTLOG_TEST_PICTURES names the directory."""
+    if (directory := os.environ.get("EVENTLOG_TEST_PICTURES")) is not None:
+        size = {"width": 1100, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        browser.execute_script("scrollTo(0, 0); dispatchEvent(new Event('resize'))")
+        browser.save_screenshot(str(Path(directory) / f"{name}.png"))
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def explain(browser: Any, event: str) -> None:
+    """Open the page of an event by its record_id or event-id."""
+    browser.find_element(By.ID, "record-id").clear()
+    browser.find_element(By.ID, "record-id").send_keys(f"{event}\n")
+
+
 def test_the_page_shows_live_numbers_and_asks_the_database_on_request_and_values_stay_hidden(
     log: sa.Engine, browser: Any, tmp_path: Path
 ) -> None:
@@ -123,12 +139,11 @@ def test_the_page_shows_live_numbers_and_asks_the_database_on_request_and_values
         press(browser, "ask-queue", "queue", lambda shown: "S success" in shown)
         press(browser, "ask-errors", "errors", lambda shown: "No row was refused." in shown)
         press(browser, "ask-doctor", "doctor", lambda shown: "info" in shown or "warning" in shown)
-        browser.find_element(By.ID, "record-id").send_keys("1\n")
-        wait_until(lambda: "Row 1: done" in text(browser, "row"), "the row is explained")
+        explain(browser, "1")
+        wait_until(lambda: "Row 1: done" in text(browser, "event"), "the row is explained")
         assert "Jack" not in browser.page_source
-        browser.find_element(By.ID, "record-id").clear()
-        browser.find_element(By.ID, "record-id").send_keys("99\n")
-        wait_until(lambda: "no row 99" in text(browser, "row"), "the error is reported")
+        explain(browser, "99")
+        wait_until(lambda: "no row 99" in text(browser, "event"), "the error is reported")
 
 
 def test_what_comes_from_the_log_is_text_and_never_markup(
@@ -144,9 +159,9 @@ def test_what_comes_from_the_log_is_text_and_never_markup(
     with watched(log, tmp_path, monitor__show_values=True) as (_, url):
         browser.get(url)
         wait_until(lambda: "success" in text(browser, "sent"), "it is published")
-        browser.find_element(By.ID, "record-id").send_keys("1\n")
-        wait_until(lambda: "<img src=x" in text(browser, "row"), "the row is explained")
-        assert browser.find_elements(By.CSS_SELECTOR, "#row img") == []
+        explain(browser, "1")
+        wait_until(lambda: "<img src=x" in text(browser, "event"), "the row is explained")
+        assert browser.find_elements(By.CSS_SELECTOR, "#event img") == []
 
 
 def test_a_publisher_that_is_killed_is_seen_and_its_return_too(
@@ -157,12 +172,40 @@ def test_a_publisher_that_is_killed_is_seen_and_its_return_too(
         wait_until(lambda: text(browser, "words").startswith("resting"), "it rests")
         running.kill()
         wait_until(lambda: text(browser, "lost").startswith("No answer since"), "the page shows it")
+        picture(browser, "status-lost", 420)
         listen = url.removeprefix("http://").removesuffix("/")
         with process(log, tmp_path, monitor__listen=listen, polling_interval=LONG):
             wait_until(
                 lambda: not browser.find_element(By.ID, "lost").is_displayed(),
                 "the page has found it again",
             )
+
+
+def test_a_receiver_that_refuses_the_token_is_a_mistake_here_in_one_sentence_with_the_rest_folded(
+    log: sa.Engine, browser: Any, tmp_path: Path
+) -> None:
+    with Receiver(lambda _: reply(401, b"who are you?")) as receiver:
+        http = {"sink__type": "http", "sink__url": receiver.url, "retry_initial": 60}
+        with watched(log, tmp_path, monitor__show_values=True, **http) as (_, url):
+            browser.get(url)
+            wait_until(lambda: text(browser, "words").startswith("resting"), "it rests")
+            write(log, 1, 2, 3)
+            wait_until(
+                lambda: re.fullmatch(
+                    r"The receiver answers 401 Unauthorized for \d+ s\. Next attempt in \d+ s\.",
+                    text(browser, "words"),
+                ),
+                "it is reported",
+            )
+            assert "EVENTLOG_SINK_TOKEN" in text(browser, "advice")
+            (details,) = browser.find_elements(By.CSS_SELECTOR, "#advice details")
+            assert "who are you?" not in text(browser, "advice"), "folded"
+            details.click()
+            assert "who are you?" in text(browser, "advice")
+            wait_until(lambda: "waiting" in text(browser, "tiles"), "the state")
+            wait_until(lambda: "Rows that wait" in text(browser, "charts"), "curves are drawn")
+            assert "Time of a document" not in text(browser, "charts"), "there is nothing to draw"
+            picture(browser, "status-away", 620)
 
 
 def test_a_token_is_asked_for_by_a_form(
@@ -207,7 +250,7 @@ def trouble(troubled: str, browser: Any) -> None:
 
 
 def test_the_page_and_its_title_show_the_health_and_what_to_do(trouble: None, browser: Any) -> None:
-    words = "1 row refused by the receiver (and 1 more condition)"
+    words = "1 row refused by the receiver"
     wait_until(lambda: text(browser, "words") == words, "the worst condition is shown")
     assert browser.title == f"warning: {words} · eventlog"
     assert browser.find_element(By.ID, "now").get_attribute("class") == "is-warn"
@@ -223,7 +266,7 @@ def test_the_page_and_its_title_show_the_health_and_what_to_do(trouble: None, br
         "refused or invalid",
     ]
     assert large[3].find_element(By.TAG_NAME, "b").text == "1"
-    assert "limit 15 min" in text(browser, "charts"), "of the age of the oldest row"
+    wait_until(lambda: "limit 15 min" in text(browser, "charts"), "of the age of the oldest row")
     assert "limit 30 s" in text(browser, "charts"), "of the time of a document: sink.timeout"
     assert complaints(browser) == []
 
@@ -257,7 +300,7 @@ def test_everything_is_reached_by_the_keyboard_and_a_command_is_copied(
 ) -> None:
     reached = []
     keys = webdriver.ActionChains(browser, duration=0)
-    for _ in range(40):
+    for _ in range(80):
         keys.send_keys(Keys.TAB).perform()
         reached.append(browser.execute_script(ACTIVE))
         if reached[-1] == "Copy: eventlog errors":
@@ -291,6 +334,11 @@ def test_axe_finds_nothing_on_a_wide_and_on_a_narrow_screen_in_light_and_in_dark
 ) -> None:
     source = axe()
     press(browser, "ask-doctor", "doctor", lambda shown: "rows_failed" in shown)
+    audit(browser, source)
+
+
+def audit(browser: Any, source: str) -> None:
+    """The page fits a wide and a narrow screen, and axe finds nothing in light and in dark."""
     for width, scheme in itertools.product((1280, 400), ("light", "dark")):
         media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
@@ -328,7 +376,10 @@ def test_every_column_can_be_seen_on_any_screen_and_errors_of_before_the_start_a
         with watched(log, tmp_path, **http) as (_, url):
             browser.get(url)
             wait_until(lambda: "row 2" in text(browser, "errors"), "the errors are shown")
-            assert "(2 refused)" in text(browser, "errors-title")
+            wait_until(
+                lambda: "(2 refused or invalid)" in text(browser, "errors-title"),
+                "one number for refused rows",
+            )
             assert "usr" in text(browser, "errors")
             write(log, 3)
             wait_until(lambda: "error" in text(browser, "sent"), "the document is shown")
@@ -340,7 +391,9 @@ def test_every_column_can_be_seen_on_any_screen_and_errors_of_before_the_start_a
                 lambda: "rows_failed" in text(browser, "doctor"), "both questions are answered"
             )
             assert text(browser, "queue-hint") == "All 3 rows of the log."
-            assert re.search(r"\d\d:\d\d:\d\d UTC", text(browser, "sent"))
+            (moment, *_) = browser.find_elements(By.CSS_SELECTOR, "#sent time")
+            assert re.fullmatch(r"(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d", moment.text)
+            assert re.fullmatch(r"[\d-]{10} [\d:]{8} UTC", moment.get_attribute("title"))
             assert "Jack" not in browser.page_source
             assert "the receiver answers 422" in text(browser, "sent")
             assert "the receiver answers 422" in text(browser, "errors")
@@ -389,11 +442,12 @@ def test_the_page_of_a_consumer_is_about_what_it_has_to_do_and_what_was_refused_
             assert "rows to do" in text(browser, "tiles")
             event_id = re.search(r"snapshot\S*idu=2", text(browser, "errors"))
             assert event_id is not None
-            browser.find_element(By.ID, "record-id").send_keys(f"{event_id[0]}\n")
+            browser.find_element(By.LINK_TEXT, event_id[0]).click()
             wait_until(
-                lambda: "the receiver answered error" in text(browser, "row"),
+                lambda: "the receiver answered error" in text(browser, "event"),
                 "the object is explained",
             )
+            browser.find_element(By.LINK_TEXT, "Back to the status").click()
             press(
                 browser,
                 "ask-queue",
@@ -401,6 +455,97 @@ def test_the_page_of_a_consumer_is_about_what_it_has_to_do_and_what_was_refused_
                 lambda shown: "The letters are the publisher's" in shown,
             )
             assert complaints(browser) == []
+
+
+def opens(browser: Any, section: str, link: str, shown: str) -> None:
+    """A link of a table opens the page of an event, and the way back leads to the status."""
+    wait_until(
+        lambda: link in [one.text for one in links(browser, section)], f"{section} has {link}"
+    )
+    next(one for one in links(browser, section) if one.text == link).click()
+    wait_until(lambda: shown in text(browser, "event"), f"{link} is explained")
+    assert not browser.find_element(By.ID, "tiles").is_displayed(), "the event has the page"
+    browser.find_element(By.LINK_TEXT, "Back to the status").click()
+    wait_until(lambda: browser.find_element(By.ID, "tiles").is_displayed(), "the status is back")
+
+
+def links(browser: Any, section: str) -> list[Any]:
+    return list(browser.find_elements(By.CSS_SELECTOR, f"#{section} a"))
+
+
+@pytest.fixture(scope="module")
+def inspected(filled_database: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A publisher whose receiver refuses row 1, parks row 2 and accepts row 3; values are shown."""
+    refused = [status("error", "1", "Jack is gone"), status("retry", "2", "Jack is locked")]
+    directory = tmp_path_factory.mktemp("inspected")
+    with (
+        filled_database(make_log) as log,
+        Receiver(lambda _: reply(200, answer(*refused))) as receiver,
+    ):
+        http = {"sink__type": "http", "sink__url": receiver.url, "retry_initial": 60}
+        with watched(log, directory, monitor__show_values=True, **http) as (_, url):
+            write(log, 1, 2, 3)
+            yield url
+
+
+@pytest.fixture
+def inspector(inspected: str, browser: Any) -> None:
+    forget_complaints(browser)
+    browser.get(inspected)
+    wait_until(lambda: "row 1" in text(browser, "errors"), "one is refused")
+
+
+def test_an_event_has_a_page_that_every_table_leads_to(inspector: None, browser: Any) -> None:
+    opens(browser, "errors", "row 1", "the receiver answered error: Jack is gone")
+    opens(browser, "parked", "2", "parked as event 2")
+    opens(browser, "deliveries", "2", "parked as event 2")
+    opens(browser, "sent", "3", "Row 3: done")
+    assert complaints(browser) == []
+
+
+def test_the_page_of_an_event_shows_its_attempts_its_document_and_what_can_be_done(
+    inspector: None, browser: Any
+) -> None:
+    explain(browser, "2")
+    wait_until(lambda: "parked as event 2" in text(browser, "event"), "it is explained")
+    shown = text(browser, "event")
+    wait_until(
+        lambda: (
+            "it is sent again later: the receiver answered retry" in text(browser, "event-waits")
+        ),
+        "what it waits for in the outbox",
+    )
+    assert "eventlog skip 2 --reason REASON" in shown
+    assert "200 OK" in shown, "the status of the answer"
+    assert 'event-id="2"' in shown, "the first kilobyte of the answer"
+    assert "As recorded for its delivery" in shown
+    assert "idu=2" in browser.find_element(By.CSS_SELECTOR, "#event pre").text
+    picture(browser, "status-event")
+    explain(browser, "1")
+    wait_until(lambda: "eventlog requeue --status E --ids 1" in text(browser, "event"), "the fix")
+    explain(browser, "3")
+    wait_until(lambda: "eventlog resync usr --key idu=3" in text(browser, "event"), "the fix")
+    assert "success" in text(browser, "event")
+
+
+def test_an_event_is_found_by_class_and_key_in_a_range_that_is_named(
+    inspector: None, browser: Any
+) -> None:
+    browser.find_element(By.ID, "search-class").send_keys("usr")
+    browser.find_element(By.ID, "search-key").send_keys("idu=3\n")
+    wait_until(lambda: "Searched: the rows 1 to 3" in text(browser, "found"), "it is found")
+    browser.find_element(By.CSS_SELECTOR, "#found a").click()
+    wait_until(lambda: "Row 3: done" in text(browser, "event"), "it is explained")
+    browser.find_element(By.ID, "search-key").clear()
+    browser.find_element(By.ID, "search-key").send_keys("nobody=1\n")
+    wait_until(lambda: "is not a key of any class" in text(browser, "found"), "it is reported")
+
+
+def test_the_page_of_an_event_fits_and_axe_finds_nothing(inspector: None, browser: Any) -> None:
+    source = axe()
+    explain(browser, "2")
+    wait_until(lambda: "parked as event 2" in text(browser, "event"), "it is explained")
+    audit(browser, source)
 
 
 def test_tiles_and_curves_are_of_one_look(log: sa.Engine, browser: Any, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_the_monitor_of_a_consumer_is_about_what_was_refused_for_it(
         assert ask("/rows/1.json")["state"].startswith("done")
         told = ask(f"/rows/{quote(of_object['example'], safe='')}.json")
         assert told["state"].startswith("the receiver answered error: Alice is locked")
-        assert [one["message"] for one in told["answers"]] == ["Alice is locked"]
+        assert [one["message"] for one in told["seen"]["attempts"]] == ["Alice is locked"]
         assert "<add " in told["document"]
 
 

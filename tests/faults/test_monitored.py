@@ -126,12 +126,14 @@ def test_a_parked_object_is_shown_with_its_next_try(log: sa.Engine, tmp_path: Pa
             "usr", "idu=1", 1, "the mailbox is locked",
         )  # fmt: skip
         assert 0 < parked["next_try_seconds"] <= 60
-        (told,) = ask("/rows/1.json")["answers"]
-        assert (told["level"], told["message"], told["delivery"]) == (
+        (told,) = ask("/rows/1.json")["seen"]["attempts"]
+        assert (told["level"], told["message"], told["delivery"], told["status"]) == (
             "retry",
             "the mailbox is locked",
             1,
+            "200 OK",
         )
+        assert "the mailbox is locked" in told["answer"]
 
 
 def test_a_database_that_cuts_the_connection_is_reported_until_it_is_back(

@@ -325,7 +325,7 @@ def test_a_foreign_table_that_was_read_is_named_by_the_report(
 def test_explain_reads_an_object_again_whose_table_is_rewritten_meanwhile(
     source: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, times = key_explanation.deciding_row, iter([1])
+    real, times = key_explanation.rows_of, iter([1])
 
     def row(*arguments: Any) -> Any:
         found = real(*arguments)
@@ -333,7 +333,7 @@ def test_explain_reads_an_object_again_whose_table_is_rewritten_meanwhile(
             run(source, REWRITES)
         return found
 
-    monkeypatch.setattr(key_explanation, "deciding_row", row)
+    monkeypatch.setattr(key_explanation, "rows_of", row)
     config = load(document(source), {})
     (answer,) = key_explanation.explain_key(config, "id=7", planned_triggers)
     assert "the table has no such object now" not in answer.sentences

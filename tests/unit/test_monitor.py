@@ -27,6 +27,7 @@ from eventlog.publisher.context.observer import (
     Measured,
     Observer,
     ParkedObject,
+    Seen,
     WaitFor,
     join_observers,
 )
@@ -34,7 +35,7 @@ from eventlog.publisher.ledger.delivery import DeliveryInfo
 from eventlog.publisher.monitor.activity import Activity, Histogram
 from eventlog.publisher.monitor.openmetrics import PublisherMetrics, exposition
 from eventlog.publisher.monitor.server import Monitor, parse_address, serving
-from eventlog.publisher.monitor.status import answer_status, answers_data, process_status, shape
+from eventlog.publisher.monitor.status import answer_status, process_status, shape
 from eventlog.publisher.run.liveness import Liveness
 from eventlog.sql.doctor import HeldSnapshot, TableStorage
 
@@ -77,7 +78,9 @@ def monitor_of(
         return process_status(activity, "indirect.eventlog", "files", "xds", shows_values=False)
 
     metrics = PublisherMetrics(activity, LABELS)
-    return Monitor(listen, activity, metrics, status, questions, MonitorSettings(**settings))
+    return Monitor(
+        listen, activity, metrics, status, questions, lambda _: Seen(), MonitorSettings(**settings)
+    )
 
 
 @contextmanager
@@ -460,11 +463,11 @@ def test_parked_objects_are_grouped_by_class_and_answer_with_a_command_for_each(
     assert shown["parked_groups"] == [
         {
             "class": "usr", "answer": failing, "objects": 2, "attempts": 5,
-            "next_try_seconds": 10.0, "command": f"{skip} 7 8",
+            "next_try_seconds": 10.0, "events": ["7", "8"], "command": f"{skip} 7 8",
         },
         {
             "class": "usr", "answer": "the receiver answers retry", "objects": 1, "attempts": 1,
-            "next_try_seconds": 15.0, "command": f"{skip} 9",
+            "next_try_seconds": 15.0, "events": ["9"], "command": f"{skip} 9",
         },
     ]  # fmt: skip
 
@@ -620,22 +623,26 @@ def test_the_delay_of_a_sink_that_speaks_when_it_is_flushed_ends_there(
 
 
 def test_the_receivers_answer_to_an_event_is_remembered_for_a_while(activity: Activity) -> None:
-    activity.answered(Document(1, 1, ("4", "5", "51"), b""), said("retry", "Alice is locked"), 0.1)
-    activity.answered(Document(2, 1, ("5.2", "6"), b""), said("warning", "done", "5.2"), 0.1)
-    activity.answered(Document(3, 1, ("7",), b""), Answer(), 0.1)
-    told = answers_data(activity, "5.2")
-    assert [(one["delivery"], one["level"], one["message"]) for one in told] == [
+    for document, answer_ in (
+        (Document(1, 1, ("4", "5", "51"), b""), said("retry", "Alice is locked")),
+        (Document(2, 1, ("5.2", "6"), b""), said("warning", "done", "5.2")),
+        (Document(3, 1, ("7",), b""), Answer()),
+    ):
+        activity.attempted(document, answer_, 0.1)
+    told = activity.attempts.of("5.2")
+    assert [(one.delivery, one.level, one.message) for one in told] == [
         (2, "warning", "done"), (1, "retry", "Alice is locked"),
     ]  # fmt: skip
-    assert answers_data(activity, "4") == answers_data(activity, None) == []
+    assert [one.level for one in activity.attempts.of("4")] == ["success"]
+    assert activity.attempts.of("40") == []
     for delivery in range(10):
         event_ids = tuple(str(delivery * 10_000 + number) for number in range(10_000))
-        activity.answered(
+        activity.attempted(
             Document(delivery, 1, event_ids, b""),
             Answer(general=EventResult(Level.ERROR, "no")),
             0.1,
         )
-    assert answers_data(activity, "5.2") == [], "old answers are forgotten"
+    assert activity.attempts.of("5.2") == [], "old answers are forgotten"
 
 
 def test_a_status_has_every_name_of_the_shape_and_no_other(activity: Activity) -> None:

@@ -110,6 +110,37 @@ def kinds(outbox: Outbox[Event]) -> list[Kind | None]:
     return [document.attempts and document.attempts.kind for document in outbox.documents()]
 
 
+def standing(log: Log) -> list[tuple[str, str, float | None]]:
+    """The documents of the outbox with their first words and the time when they are due."""
+    return [
+        (one.document.events[0].sent_id, one.why.partition(":")[0], one.due)
+        for one in log.outbox.standing()
+    ]
+
+
+def test_each_document_that_is_not_settled_shows_what_it_waits_for() -> None:
+    log = Log("1213", 1)
+    log.run(one_after_the_other(Answer({"1": EventResult(Level.RETRY)})), most=1, until=0.0)
+    assert standing(log) == [
+        ("1", "it is sent again later", 1.0),
+        ("2", "it is sent at its turn", None),
+        ("3", "it follows an event of its object that is not answered", None),
+        ("4", "it is sent at its turn", None),
+    ]
+    parked = next(log.outbox.standing())
+    assert parked.why.endswith("the receiver answered retry for all of its events")
+    assert log.outbox.begin(log.outbox.next(log.now)) is not None
+    assert standing(log)[1] == ("2", "it is being sent", None)
+
+
+def test_while_the_receiver_is_in_doubt_the_others_wait_for_it() -> None:
+    log = Log("1213", 2)
+    log.run(one_after_the_other(failure()), most=1)
+    first, second = log.outbox.standing()
+    assert first.why.startswith("it is sent again later: the receiver failed for it")
+    assert second.why == "it follows an event of its object that is not answered"
+
+
 def test_a_document_that_fails_once_is_sent_again_after_another_one() -> None:
     log = Log("1234", 2)
     log.run(one_after_the_other(failure(), ANSWERED, ANSWERED))

@@ -16,7 +16,7 @@ from eventlog.cli.inspect.explain_code import code_lines, explained_code, is_cod
 
 
 @click.command(cls=Command)
-@click.argument("row", metavar="[RECORD_ID|CODE]", required=False)
+@click.argument("row", metavar="[RECORD_ID|EVENT_ID|CODE]", required=False)
 @click.option(
     "--key",
     metavar="KEY",
@@ -28,12 +28,13 @@ from eventlog.cli.inspect.explain_code import code_lines, explained_code, is_cod
 def explain(
     row: str | None, key: str | None, consumer: str | None, source: str | None
 ) -> ExplainCode | Explain:
-    """Explain the row RECORD_ID of the log: its checks, its group, how precedence applied, and its
-    outcome.
+    """Explain the row RECORD_ID of the log: its checks, its group, how precedence applied, its
+    outcome, and what can be done. If a publisher runs with a monitor, it is asked what the event
+    waits for, and for the attempts to send it.
 
     The document of its event, or the one that it would make now, comes last. What was sent for a
-    processed row is shown only if it is known. Nothing is marked or sent. For a consumer, RECORD_ID
-    may also be the event-id of an object in its snapshot.
+    processed row is shown only if it is known. Nothing is marked or sent. RECORD_ID may also be the
+    event-id of the event, for a consumer also that of an object in its snapshot.
 
     With --key in place of RECORD_ID it explains what happens to the change of one object: the
     status of its row, who wrote it and when, its class, what is being delivered or parked before

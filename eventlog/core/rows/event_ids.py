@@ -7,6 +7,7 @@ transactions.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Final
 
@@ -101,6 +102,19 @@ def object_text(event_id: str) -> str:
 def without_key(event_id: str) -> str:
     """Return an event-id without key values: that of a snapshot's object ends with the class."""
     return ".".join(event_id.split(".", 3)[:3]) if is_of_snapshot(event_id) else event_id
+
+
+_NAMED: Final = re.compile(r"0*([1-9][0-9]{0,17})(\.e[0-9a-f]+)?(\.[0-9]+)?", re.ASCII)
+
+
+def row_or_object(text: str) -> int | str | None:
+    """Return the record_id that a text names, a record_id or an event-id, or the event-id of an
+    object in a consumer's snapshot; None for any other text.
+    """
+    if is_of_snapshot(text):
+        return text
+    found = _NAMED.fullmatch(text)
+    return None if found is None else int(found[1])
 
 
 def record_id_of(event_id: str) -> int:

@@ -19,6 +19,7 @@ from .observer import Differences as Differences
 from .observer import JobProgress as JobProgress
 from .observer import Measured as Measured
 from .observer import Observer as Observer
+from .observer import Seen as Seen
 from .observer import SnapshotProgress as SnapshotProgress
 from .observer import join_observers as join_observers
 from .observer import measure_queue as measure_queue

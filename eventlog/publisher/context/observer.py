@@ -13,6 +13,7 @@ from enum import StrEnum
 from inspect import isfunction
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Document
 from eventlog.publisher.context.conditions import LINES_READ
 from eventlog.publisher.ledger.delivery import DeliveryInfo
@@ -74,6 +75,77 @@ class ParkedObject(NamedTuple):
     event_id: str = ""
 
 
+NO_ANSWER: Final = "no answer"
+HALVES: Final = "sent in halves"
+"""The level of an answer that refuses a document without naming an event."""
+
+
+class Attempt(NamedTuple):
+    """An attempt to send an event, and what came back."""
+
+    at: float
+    """The time in seconds since 1970."""
+    seconds: float
+    """How long the attempt took."""
+    delivery: int
+    document: int
+    events: int
+    """How many events the document had."""
+    event_id: str
+    """The event-id in the document."""
+    level: str
+    """The level of the answer to the event, or ``NO_ANSWER``, or ``HALVES``."""
+    message: str
+    """The receiver's message to the event, or why there is no answer."""
+    status: str
+    """The status of the answer in its protocol, such as ``503 Service Unavailable``."""
+    answer: str
+    """The first kilobyte of the answer."""
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Attempt:
+        """Return the attempt from its members, as JSON has them."""
+        return cls(**{name: data[name] for name in cls._fields})
+
+
+class Seen(NamedTuple):
+    """What a running process has seen of an event."""
+
+    attempts: Sequence[Attempt] = ()
+    """The newest attempts since its start, the newest first."""
+    waits: str = ""
+    """What the event's document in the outbox waits for, in words; empty if it is not there."""
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as data for JSON."""
+        return {"attempts": [one._asdict() for one in self.attempts], "waits": self.waits}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Seen:
+        """Return what ``as_data`` has made data of."""
+        return cls([*map(Attempt.from_data, data["attempts"])], data["waits"])
+
+
+class OutboxDocument(NamedTuple):
+    """A document that is not settled, as the outbox had it at a measurement."""
+
+    delivery: int
+    document: int
+    """Its number, 0 = it is not recorded yet."""
+    event_ids: Sequence[str]
+    why: str
+    """What it waits for, for people."""
+    due: float | None
+    """The time of the next attempt by the monotonic clock, None = it waits for no time."""
+    tries: int
+    answer: str
+    """The last answer, empty if there was none, or it is not the document's own."""
+
+
+Outcome = Answer | ReceiverUnavailable
+"""What an attempt to send a document has led to."""
+
+
 class SnapshotProgress(NamedTuple):
     """The progress of a consumer's snapshot."""
 
@@ -131,6 +203,8 @@ class ConsumerStatus(NamedTuple):
     """The number of events that were sent or are parked, without a final answer."""
     snapshot: SnapshotProgress | None
     """The progress of the consumer's first load, None = it has none, or it has ended."""
+    oldest_row: int | None = None
+    """The record_id of the first row that it has not done."""
     start: ConsumerStart | None = None
     """What the consumer sends, and where to, as of its last start; None = unknown."""
     pause: Pause | None = None
@@ -222,6 +296,8 @@ class Measured:
     """
     parked: Sequence[ParkedObject] = ()
     deliveries: Sequence[DeliveryInfo] = ()
+    outbox: Sequence[OutboxDocument] = ()
+    """The first documents of the outbox."""
     clock: datetime | None = None
     """The time to compare event_time with, None for a stream."""
     seconds: float = 0.0
@@ -263,6 +339,8 @@ class Measured:
     """The consumers of the log; empty for a consumer."""
     overdue_purge: OverduePurge = NOTHING_OVERDUE
     """What a purge of the log should have done; empty for a consumer."""
+    oldest_row: int | None = None
+    """The record_id of the first row of status N, None if there is no such row."""
     keep_bytes: int | None = None
     """The most bytes that the log should have, None = no limit; None for a consumer."""
     letters: int = 0
@@ -375,6 +453,7 @@ def measure_queue(
         queue_rows=rows,
         cap=cap,
         oldest_seconds=event_age(head[0].event_time, clock) if head else None,
+        oldest_row=head[0].record_id if head else None,
         clock=clock,
     )
 
@@ -464,6 +543,9 @@ class Observer:
 
     def answered(self, document: Document, answer: Answer, seconds: float) -> None:
         """Note the answer to a document after so many seconds."""
+
+    def attempted(self, document: Document, outcome: Outcome, seconds: float) -> None:
+        """Note an attempt to send a document, and what came back after so many seconds."""
 
     def flushed(self) -> None:
         """Note that the receiver has answered all pending documents."""

@@ -46,6 +46,7 @@ def consumer_statuses(
                 begun=entry.begun,
                 rows_behind=measured.queue_rows or 0,
                 oldest_seconds=measured.oldest_seconds,
+                oldest_row=measured.oldest_row,
                 ranges=len(done.ranges),
                 done_up_to=done.floor,
                 done_top=done.top,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
 from eventlog.core.catalog import Attribute, ObjectId
@@ -31,7 +31,9 @@ from eventlog.core.rows.fold import first_id, fold, object_of, reach, reach_of_s
 from eventlog.errors import BadTableKey, DatabaseError, LogTableError
 from eventlog.model import QUEUE_FIELDS, LogRow, Status, origins_of, queue_rows, unpadded
 from eventlog.publisher.context.context import Context, remark_in_words, unavailable_in_words
+from eventlog.publisher.context.observer import Seen
 from eventlog.publisher.feeds.snapshot import Present, read_object
+from eventlog.publisher.inspect.remedies import Remedy, remedies_of, skipping
 from eventlog.publisher.ledger.delivery import Delivery
 from eventlog.publisher.ledger.in_flight import BacklogClaim, read_recorded
 from eventlog.publisher.ledger.ledger import is_at_work, status_of
@@ -136,6 +138,10 @@ class Explanation:
     errors: tuple[ErrorRow, ...]
     notes: tuple[str, ...]
     """Sentences about how reliable the explanation is."""
+    remedies: tuple[Remedy, ...] = ()
+    """What can be done."""
+    seen: Seen | None = None
+    """What the running process has seen of the event, None if it was not asked."""
 
 
 def explanation_data(explanation: Explanation) -> dict[str, Any]:
@@ -147,6 +153,8 @@ def explanation_data(explanation: Explanation) -> dict[str, Any]:
         "in_flight": None if explanation.in_flight is None else explanation.in_flight._asdict(),
         "members": [member._asdict() for member in explanation.members],
         "errors": [entry._asdict() for entry in explanation.errors],
+        "remedies": [one._asdict() for one in explanation.remedies],
+        "seen": None if explanation.seen is None else explanation.seen.as_data(),
     }
 
 
@@ -187,7 +195,16 @@ def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explan
     Raises LogTableError if it does not exist, DatabaseError.
     """
     context.log.db.begin_reading(seconds)
-    return explain_as_read(context, record_id)
+    return _with_remedies(context, explain_as_read(context, record_id))
+
+
+def _with_remedies(context: Context, explained: Explanation) -> Explanation:
+    place, errors = explained.in_flight, explained.errors
+    if place is not None:
+        found = [skipping(place.event_id, context.ledger.consumer)]
+    else:
+        found = [*remedies_of(context, explained.row, explained.event_id or "", errors)]
+    return replace(explained, remedies=tuple(found))
 
 
 def explain_as_read(context: Context, record_id: int) -> Explanation:
@@ -321,7 +338,7 @@ def explain_object(context: Context, event_id: str, seconds: int = _SECONDS) -> 
     )
     if present is not None and event is None and problem is None:
         notes.append("the object does not exist now, so nothing would be sent for it")
-    return Explanation(
+    explained = Explanation(
         log=str(context.log),
         row=None,
         state=_state_of_object(context, errors),
@@ -340,6 +357,7 @@ def explain_object(context: Context, event_id: str, seconds: int = _SECONDS) -> 
         errors=tuple(errors),
         notes=tuple(notes),
     )
+    return _with_remedies(context, explained)
 
 
 def _present(context: Context, event_id: str, notes: list[str]) -> Present | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, ObjectId
@@ -37,7 +37,43 @@ _SECONDS: Final = 60
 _PATIENCE: Final = 10.0
 """The seconds to spend on reading again while a table is altered."""
 _TRANSACTIONS: Final = 100
-_FIELDS: Final = ("record_id", "status", "table_name", "table_key")
+_FIELDS: Final = (
+    "record_id",
+    "status",
+    "table_name",
+    "table_key",
+    "event_type",
+    "column_name",
+    "event_time",
+)
+_MAX_SHOWN: Final = 100
+
+
+class FoundRow(NamedTuple):
+    """A row of an object, without its values."""
+
+    record_id: int
+    status: str
+    """The status, for a consumer by its set of processed rows."""
+    event_type: int | None
+    column_name: str | None
+    event_time: str | None
+
+
+class Found(NamedTuple):
+    """The rows of an object that a search has found, and where it has searched: keys have no
+    index.
+    """
+
+    rows: Sequence[FoundRow]
+    """Ascending."""
+    searched: str
+
+    @property
+    def deciding(self) -> int | None:
+        """The first unpublished row, otherwise the newest row; None without rows."""
+        undone = [one.record_id for one in self.rows if one.status == Status.NEW]
+        return min(undone) if undone else max((one.record_id for one in self.rows), default=None)
 
 
 class KeyExplanation(NamedTuple):
@@ -49,17 +85,30 @@ class KeyExplanation(NamedTuple):
     key: str
     record_id: int | None
     sentences: Sequence[str]
+    searched: str
+    """Where the log was searched for rows of the object, since keys have no index."""
+    rows: Sequence[FoundRow]
+    """The newest rows that were found, the newest first."""
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the answer as data for JSON."""
+        return {**self._asdict(), "rows": [one._asdict() for one in self.rows]}
 
 
 def explain_key(
-    config: Config, text: str, compare: Compare, consumer: str | None = None
+    config: Config,
+    text: str,
+    compare: Compare,
+    consumer: str | None = None,
+    seconds: int = _SECONDS,
 ) -> list[KeyExplanation]:
     """Return why the changes of the objects with a key are not published, or not sent to a
     consumer of the log, None = the configured reader.
 
     ``text`` is a key as the log has it (``idu=7``), in any class, or with the name of its class
-    before it (``usr.idu=7``). Raises ConfigError if no class has such a key, SnapshotOutdated if a
-    table is altered each time it is read, and the errors of ``open_unlocked``.
+    before it (``usr.idu=7``). ``seconds`` is the time-out of one statement. Raises ConfigError if
+    no class has such a key, SnapshotOutdated if a table is altered each time it is read, and the
+    errors of ``open_unlocked``.
     """
     opened = open_unlocked(config, Counters(), Purpose.MONITOR)
     with opened as own, as_database_errors(own.log.connection):
@@ -69,14 +118,18 @@ def explain_key(
             context.ledger.recover()
             answers = []
             for object_id in _objects(context.catalog, text):
-                row = deciding_row(context, object_id)
+                found = rows_of(context, object_id)
+                row = _row(context, found.deciding)
                 sentences = [*_sentences(context, config, object_id, row, compare)]
                 record_id = None if row is None else row.record_id
                 name, key = object_id[0].name, object_id[1]
-                answers.append(KeyExplanation(name, key, record_id, sentences))
+                rows = found.rows[: -_MAX_SHOWN - 1 : -1]
+                answers.append(
+                    KeyExplanation(name, key, record_id, sentences, found.searched, rows)
+                )
             return answers
 
-        answers = DatabaseSnapshots(context.log, _PATIENCE, _SECONDS).read(read)
+        answers = DatabaseSnapshots(context.log, _PATIENCE, seconds).read(read)
     # If several classes have the key, take the classes for which the log has rows.
     found = [one for one in answers if one.record_id is not None]
     return found or answers
@@ -109,28 +162,35 @@ def _nearest_object(catalog: Catalog, text: str) -> str:
     return f"there is no class {named!r}; {hint}" if named else hint
 
 
-def deciding_row(context: Context, object_id: ObjectId) -> LogRow | None:
-    """Return the first unpublished row of the object, otherwise its newest row, whether the row
-    passes the checks or not.
+def rows_of(context: Context, object_id: ObjectId) -> Found:
+    """Return the rows of an object among the newest rows of the log and the first rows that wait,
+    whether they pass the checks or not.
     """
     log, ledger = context.log, context.ledger
     window = ledger.undone(Window(1, None, _ROWS, skipped_user=context.options.skipped_user))
     queue = queue_rows(log.read_window(window))
-    _, newest = extent(log) or (0, 0)
+    oldest, newest = extent(log) or (0, 0)
+    first = max(1, oldest, newest - _ROWS + 1)
     parts = [to_ranges([row[0] for row in queue])]
+    searched = "the log has no row"
     if newest:
-        parts.append([(max(1, newest - _ROWS + 1), newest)])
-    found: dict[int, str] = {}
+        parts.append([(first, newest)])
+        searched = f"the rows {first:,} to {newest:,} of the log"
+        if first > max(1, oldest):
+            searched += f", and the first {_ROWS:,} rows that wait"
+    found: dict[int, FoundRow] = {}
     for ranges in parts:
         rows = log.read_columns(ranges, _FIELDS) if ranges else []
-        for record_id, status, table_name, table_key in rows:
+        for record_id, status, table_name, table_key, *more in rows:
             if _is_of(context.catalog, object_id, table_name, table_key):
-                found[record_id] = status_of(ledger, record_id, status)
-    if not found:
-        return None
-    undone = [record_id for record_id, status in found.items() if status == Status.NEW]
-    chosen = min(undone) if undone else max(found)
-    return next(iter(log.read_rows([(chosen, chosen)])), None)
+                now = status_of(ledger, record_id, status)
+                found[record_id] = FoundRow(record_id, now, *more)
+    return Found([found[record_id] for record_id in sorted(found)], searched)
+
+
+def _row(context: Context, record_id: int | None) -> LogRow | None:
+    rows = [] if record_id is None else context.log.read_rows([(record_id, record_id)])
+    return next(iter(rows), None)
 
 
 def _is_of(

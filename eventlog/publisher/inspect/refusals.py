@@ -202,6 +202,25 @@ def superseded(
     return {row for row, number in new.items() if number not in waiting}
 
 
+def commands_for(
+    log: OpenLog,
+    row: LogRow,
+    entry: ErrorRow | None,
+    consumer: str = "",
+    own_user: str = "",
+    catalog: Catalog | None = None,
+) -> Sequence[str]:
+    """Return the commands for one refused row with this newest error row, as ``read_refusals``
+    names them for a group.
+    """
+    ids = [row.record_id]
+    entries = {} if entry is None else {row.record_id: entry}
+    alone = Refused({row.record_id: row}, entries, {})
+    ((kind, reason, _),) = _by_reason(alone, consumer)
+    judged = _judge(log, alone, consumer, own_user)
+    return _refused_rows(log, kind, reason, ids, alone, judged, consumer, catalog).commands
+
+
 def _newest_failed(log: OpenLog, most: int) -> list[int]:
     """Return the newest rows E and F; none if they cannot be read in time."""
     conn = log.connection

@@ -45,6 +45,8 @@ class DeliveryInfo(NamedTuple):
     number: int
     events: int
     rows: int
+    first_id: str = ""
+    """The event-id of its first event."""
 
 
 class TriedKind(StrEnum):
@@ -144,7 +146,9 @@ class Delivery(NamedTuple):
     def info(self) -> DeliveryInfo:
         """Return the facts of the delivery for an observer."""
         events = sum(map(len, self.documents.values()))
-        return DeliveryInfo(self.number, events, sum(len(event.ids) for event in self.events()))
+        rows = sum(len(event.ids) for event in self.events())
+        first = next((event.sent_id for event in self.events()), "")
+        return DeliveryInfo(self.number, events, rows, first)
 
 
 def pack(

@@ -16,7 +16,7 @@ from eventlog.config.load import Config
 from eventlog.core.extras import install_command
 from eventlog.errors import ConfigError
 from eventlog.publisher.context.context import Counters
-from eventlog.publisher.context.observer import Observer
+from eventlog.publisher.context.observer import Observer, Seen
 from eventlog.publisher.run.liveness import LivenessClock
 from eventlog.registry import sink_named
 
@@ -45,7 +45,7 @@ def monitoring(
         from eventlog.publisher.monitor.activity import Activity
         from eventlog.publisher.monitor.openmetrics import PublisherMetrics
         from eventlog.publisher.monitor.server import Monitor, Questions, serving
-        from eventlog.publisher.monitor.status import answers_data, process_status
+        from eventlog.publisher.monitor.status import process_status, seen_of
     activity = Activity(counters, settings.interval, liveness)
     consumer = config.of_log.consumer
     labels = {"log": name, "sink": config.sink.type}
@@ -63,10 +63,9 @@ def monitoring(
         consumer=consumer,
         patience=sink_named(config.sink.type).answer_timeout(config.sink.options),
     )
-    questions = None
-    if not config.follows:
-        questions = Questions(config, compare, partial(answers_data, activity))
-    with serving(Monitor(listen, activity, metrics, status, questions, settings)):
+    seen = partial(seen_of, activity, shows_values=settings.show_values)
+    questions = None if config.follows else Questions(config, compare, seen)
+    with serving(Monitor(listen, activity, metrics, status, questions, seen, settings)):
         yield activity
 
 
@@ -88,7 +87,8 @@ def monitoring_job(
     )
     metrics = JobMetrics(activity, {"log": name, "format": format_name})
     status = partial(job_status, activity, name, directory, format_name)
-    with serving(Monitor(listen, activity, metrics, status, Questions(config, compare), settings)):
+    questions, unseen = Questions(config, compare), Seen()
+    with serving(Monitor(listen, activity, metrics, status, questions, lambda _: unseen, settings)):
         yield activity
 
 

@@ -11,14 +11,14 @@ import threading
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final, NamedTuple
 
 from eventlog.core.clock import unix_time
 from eventlog.errors import number_of
-from eventlog.model import Answer, Document, EventResult, Level
+from eventlog.model import Answer, Document, Level
 from eventlog.publisher.context.context import Counters
 from eventlog.publisher.context.observer import (
     NO_DIFFERENCES,
@@ -28,10 +28,12 @@ from eventlog.publisher.context.observer import (
     JobProgress,
     Measured,
     Observer,
+    Outcome,
     WaitFor,
     event_age,
 )
 from eventlog.publisher.ledger.delivery import DeliveryInfo
+from eventlog.publisher.monitor.attempts import Attempts
 from eventlog.publisher.run.health import (
     SECONDS_A_DAY,
     Facts,
@@ -47,10 +49,6 @@ HISTORY_SECONDS: Final = 3600
 """The time that the curves of the status page cover."""
 _SENT_KEPT: Final = 200
 """The documents that ``eventlog tail`` and the page can show."""
-_NOTED_EVENTS: Final = 50_000
-"""Documents with an answer other than success are kept up to this number of events; the newest
-stay.
-"""
 _TIMES_KEPT: Final = 10_000
 """The most times of documents between two samples, for their median; the newest stay."""
 _MEASURING_SHARE: Final = 100.0
@@ -261,9 +259,7 @@ class Activity(Monitored, Observer):
         self.delays = Histogram(_LONG)
         self.sent: deque[Sent] = deque(maxlen=_SENT_KEPT)
         self._times: deque[float] = deque(maxlen=_TIMES_KEPT)
-        # the answers that are not success for every event, with the event-ids of their documents
-        self._noted: deque[tuple[Sent, Sequence[str], Answer]] = deque()
-        self._noted_events = 0
+        self.attempts = Attempts()
         self._event_times: dict[str, str | None] = {}
         self._event_times_due = float("-inf")
         self._pending: list[str | None] = []
@@ -333,6 +329,9 @@ class Activity(Monitored, Observer):
         others = {each: seen for each, seen in self.deliveries.items() if each != number}
         self.deliveries = others if left is None else {**others, number: (left, since)}
 
+    def attempted(self, document: Document, outcome: Outcome, seconds: float) -> None:
+        self.attempts.add(round(self.wall(), 3), seconds, document, outcome)
+
     def answered(self, document: Document, answer: Answer, seconds: float) -> None:
         self._works()
         delivery, document_no, event_ids = document[:3]
@@ -350,12 +349,6 @@ class Activity(Monitored, Observer):
             self.document_seconds.observe(seconds)
             self._times.append(seconds)
             self.sent.append(sent)
-            if level is not Level.SUCCESS:
-                self._noted.append((sent, event_ids, answer))
-                self._noted_events += len(event_ids)
-                while self._noted_events > _NOTED_EVENTS and len(self._noted) > 1:
-                    _, forgotten, _ = self._noted.popleft()
-                    self._noted_events -= len(forgotten)
             if first_id in self._event_times and answer.result(first_id).level is not Level.RETRY:
                 event_time = self._event_times.pop(first_id)
                 if answer.is_pending:
@@ -475,22 +468,6 @@ class Activity(Monitored, Observer):
         """Return the documents that were answered lately, the newest first."""
         with self._lock:
             return list(reversed(self.sent))
-
-    def answers_to(self, event_id: str) -> list[tuple[Sent, EventResult]]:
-        """Return the receiver's latest answers to an event that are not success, the newest first.
-
-        ``event_id`` is the event-id in the log; answers to later event-ids of the event
-        (spec/event-log.md 7.4) are included.
-        """
-        with self._lock:
-            noted = list(reversed(self._noted))
-        results = [
-            (sent, answer.result(sent_id))
-            for sent, event_ids, answer in noted
-            for sent_id in event_ids
-            if sent_id == event_id or sent_id.startswith(f"{event_id}.")
-        ]
-        return [(sent, result) for sent, result in results if result.level is not Level.SUCCESS]
 
     def health(self, *, quotes: bool = True) -> Health:
         measured, state, counters = self.measurement or Measured(), self.state, self.counters

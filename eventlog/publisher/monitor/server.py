@@ -15,7 +15,6 @@ import asyncio
 import contextlib
 import hmac
 import logging
-import re
 import secrets
 import socket
 import threading
@@ -40,13 +39,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from eventlog.config.load import Config, with_current_secrets
 from eventlog.config.settings import MonitorSettings
 from eventlog.core.clock import start_thread
-from eventlog.core.rows.event_ids import is_of_snapshot
+from eventlog.core.rows.event_ids import row_or_object
 from eventlog.errors import ConfigError, EventlogError, visible
 from eventlog.model import Status
 from eventlog.publisher.context.context import Context, Counters
+from eventlog.publisher.context.observer import Seen
 from eventlog.publisher.declared.opening import open_unlocked
 from eventlog.publisher.inspect.doctor import Compare, examine
 from eventlog.publisher.inspect.explanation import explain, explain_object, explanation_data
+from eventlog.publisher.inspect.key_explanation import explain_key
 from eventlog.publisher.inspect.refusals import Refusals, read_refusals, refusals_data
 from eventlog.publisher.monitor.activity import Monitored
 from eventlog.publisher.monitor.connections import Connections
@@ -129,6 +130,8 @@ class Monitor:
     """A function that returns the content of ``/status.json``."""
     questions: Questions | None
     """The questions to the database, which are answered one at a time; None = there is no log."""
+    seen: Callable[[str], Seen]
+    """A function that returns what the process has seen of an event."""
     settings: MonitorSettings
     """The settings. Without a token, every client that reaches the server may read everything."""
 
@@ -276,12 +279,20 @@ class _Pages:
         return await self._ask(methodcaller(request.url.path.strip("/").removesuffix(".json")))
 
     async def row(self, request: Request) -> Response:
-        text = request.path_params["row"]
-        if is_of_snapshot(text):
-            return await self._ask(methodcaller("explain", text))
-        if not _RECORD_ID.fullmatch(text):
-            return JSONResponse({"error": "write the record_id as 1 to 18 digits"}, 400, _HEADERS)
-        return await self._ask(methodcaller("explain", int(text)))
+        row = row_or_object(request.path_params["row"])
+        if row is None:
+            return JSONResponse(
+                {"error": "write a record_id, of 1 to 18 digits, or an event-id"}, 400, _HEADERS
+            )
+        return await self._ask(methodcaller("explain", row))
+
+    async def seen(self, request: Request) -> Response:
+        """Answer what the process has seen of an event, without a question of the database."""
+        seen = self._monitor.seen(request.path_params["event"])
+        return JSONResponse(seen.as_data(), 200, _HEADERS)
+
+    async def search(self, request: Request) -> Response:
+        return await self._ask(methodcaller("search", request.query_params.get("key", "")))
 
     async def file(self, request: Request) -> Response:
         name, media_type = _PAGE[request.url.path]
@@ -321,6 +332,8 @@ _ROUTES: Final[Mapping[str, Callable[[_Pages, Request], Awaitable[Response]]]] =
     "/queue.json": _Pages.question,
     "/doctor.json": _Pages.question,
     "/rows/{row:path}.json": _Pages.row,
+    "/seen/{event:path}.json": _Pages.seen,
+    "/search.json": _Pages.search,
     **dict.fromkeys(_PAGE, _Pages.file),
 }
 
@@ -334,7 +347,6 @@ def application(monitor: Monitor, host: str) -> ASGIApp:
 
 # --- the status page's questions to the database --------------------------------------------------
 
-_RECORD_ID: Final = re.compile("[0-9]{1,18}")
 _QUESTION_SECONDS: Final = 5
 """The time-out of one statement, in seconds."""
 _QUESTION_ROWS: Final = 10_000
@@ -355,17 +367,14 @@ class Questions:
     """Questions about the log of a configuration. All raise EventlogError.
 
     ``compare`` returns the differences between the triggers and the declared ones, for doctor.
-    ``answers_to`` returns the receiver's latest answers to an event. Values, keys and a receiver's
-    texts are hidden unless the configuration shows them.
+    ``seen`` returns what the process has seen of an event. Values, keys and a receiver's texts are
+    hidden unless the configuration shows them.
     """
 
     def __init__(
-        self,
-        config: Config,
-        compare: Compare,
-        answers_to: Callable[[str | None], list[dict[str, Any]]] = lambda _event_id: [],
+        self, config: Config, compare: Compare, seen: Callable[[str], Seen] = lambda _: Seen()
     ) -> None:
-        self._config, self._compare, self._answers_to = config, compare, answers_to
+        self._config, self._compare, self._seen = config, compare, seen
         self._shows_values = config.monitor.show_values
 
     @contextmanager
@@ -375,8 +384,8 @@ class Questions:
             yield context
 
     def explain(self, row: int | str) -> dict[str, Any]:
-        """Return a row of the log, or an object of a snapshot by its event-id, as in
-        ``eventlog explain --json``, with the ``answers`` to its event.
+        """Return the event of a row of the log, or of an object of a snapshot by its event-id, as
+        in ``eventlog explain --json``.
         """
         with open_unlocked(self._config, Counters()) as context:
             explained = (
@@ -384,14 +393,23 @@ class Questions:
                 if isinstance(row, int)
                 else explain_object(context, row, _QUESTION_SECONDS)
             )
-            explanation = explanation_data(explained)
+        event_id = explained.event_id or str(row)
+        explanation = explanation_data(replace(explained, seen=self._seen(event_id)))
         explanation["errors"] = [
             {**entry, "error_time": str(entry["error_time"])} for entry in explanation["errors"]
         ]
-        # The row may be the first of its event, whose id then begins with its number.
-        of_row = str(row) if explanation["source"] == "nearby" else None
-        explanation["answers"] = self._answers_to(explanation["event_id"] or of_row)
         return explanation if self._shows_values else _without_values(explanation)
+
+    def search(self, key: str) -> dict[str, Any]:
+        """Return the objects with this key, as in ``eventlog explain --key --json``."""
+        config = with_current_secrets(self._config, "database")
+        found = [
+            one.as_data()
+            for one in explain_key(config, key, self._compare, seconds=_QUESTION_SECONDS)
+        ]
+        if not self._shows_values:  # the sentences may quote values; the key is that of the client
+            found = [{**one, "sentences": []} for one in found]
+        return {"objects": found}
 
     def errors(self) -> dict[str, Any]:
         """Return the refused rows, as in ``eventlog errors --json``."""
@@ -478,12 +496,16 @@ def _without_values(explanation: Mapping[str, Any]) -> dict[str, Any]:
             for member in explanation["members"]
         ],
         "errors": [{**entry, "message": HIDDEN} for entry in explanation["errors"]],
-        "answers": [
-            {**answer, "message": answer["message"] and HIDDEN} for answer in explanation["answers"]
-        ],
+        "remedies": [*map(_without_key_in, explanation["remedies"])],
         "notes": [],
         "document": hide(explanation["document"]),
     }
+
+
+def _without_key_in(remedy: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a remedy without a command that contains a key."""
+    has_key = any(option in remedy["command"] for option in (" --key ", " --event-id "))
+    return {**remedy, "command": "" if has_key else remedy["command"]}
 
 
 def _without_key(refusals: Refusals) -> Refusals:

@@ -16,20 +16,21 @@ from typing import Any, Final, Literal, NamedTuple
 
 from eventlog import __version__
 from eventlog.core.clock import utc_now
-from eventlog.core.rows.event_ids import is_of_snapshot, without_key
+from eventlog.core.rows.event_ids import without_key
 from eventlog.publisher.context.context import Counters
-from eventlog.publisher.context.observer import Measured, ParkedObject
+from eventlog.publisher.context.observer import Attempt, Measured, ParkedObject, Seen
 from eventlog.publisher.monitor.activity import Activity, ActivityState, JobActivity, Monitored
+from eventlog.publisher.monitor.attempts import is_event
 from eventlog.publisher.run.health import OLD_ROW, answered_status
 
 VERSION: Final = 1
 HIDDEN: Final = "•••"
 """The text in place of values, keys and a receiver's texts (``monitor.show_values = false``)."""
 _MAX_LISTED: Final = 100
+_MAX_EXAMPLES: Final = 3
+"""The most events of a group of parked objects that are named."""
 _MAX_SKIPPED: Final = 20
 """The most events that one command skips."""
-_ANSWERS_SHOWN: Final = 10
-"""The most answers to one event that are shown; these are the newest."""
 
 _COUNTERS: Final = [
     "rows_published",
@@ -167,8 +168,8 @@ MEMBERS: Final = (
     Members(
         ("parked_objects", "parked", "parked_groups"),
         "process",
-        "their number; the first 100; all by `class` and `answer`, with the `command` that gives "
-        "up the first 20",
+        "their number; the first 100; all by `class` and `answer`, with the first `events` and the "
+        "`command` that gives up the first 20",
     ),
     Members(
         ("deliveries", "sent"),
@@ -269,6 +270,10 @@ def _parked_groups(
             "objects": len(members),
             "attempts": max(one.tries for one in members),
             "next_try_seconds": round(max(0.0, min(one.due for one in members) - now), 3),
+            "events": [
+                one.event_id if shows_values else without_key(one.event_id)
+                for one in members[:_MAX_EXAMPLES]
+            ],
             "command": _skip(members[:_MAX_SKIPPED], consumer, shows_values=shows_values),
         }
         for (class_name, answer), members in sorted(
@@ -289,24 +294,41 @@ def _skip(parked: Sequence[ParkedObject], consumer: str | None, *, shows_values:
     return f"{command} {shlex.join(ids)}"
 
 
-def answers_data(activity: Activity, event_id: str | None) -> list[dict[str, Any]]:
-    """Return the receiver's latest answers to an event that are not success, the newest first.
-    ``event_id`` None = the row has no event.
+def seen_of(activity: Activity, event_id: str, *, shows_values: bool) -> Seen:
+    """Return what the process has seen of an event. ``event_id`` as for ``Attempts.of``."""
+    attempts = activity.attempts.of(event_id)
+    waits = _in_outbox(activity, event_id, shows_values=shows_values)
+    return Seen(attempts if shows_values else [*map(without_texts, attempts)], waits)
+
+
+def _in_outbox(activity: Activity, event_id: str, *, shows_values: bool) -> str:
+    """Return where the outbox had the event at the last measurement, and what it waits for."""
+    measured, now = activity.measurement, activity.clock()
+    if measured is None or activity.measured_time is None:
+        return ""
+    for one in measured.outbox:
+        if any(is_event(sent_id, event_id) for sent_id in one.event_ids):
+            number = f"document {one.document}" if one.document else "a new document"
+            words = f"in {number} of delivery {one.delivery}: {one.why}"
+            if one.tries:
+                words += f"; {one.tries} {'try' if one.tries == 1 else 'tries'}"
+            answer = one.answer if shows_values else answer_status(one.answer)
+            words += f", the last answer: {answer}" if answer else ""
+            if one.due is not None:
+                words += f"; the next attempt is due in {max(0.0, one.due - now):.0f} s"
+            return f"{words} (as of {now - activity.measured_time:.0f} s ago)"
+    return ""
+
+
+def without_texts(attempt: Attempt) -> Attempt:
+    """Return an attempt without the receiver's texts, and without the key in an event-id of a
+    snapshot.
     """
-    if event_id is None:
-        return []
-    # A row's answers are found by its record_id alone, without epoch and number of the event-id.
-    asked_for = event_id if is_of_snapshot(event_id) else event_id.partition(".")[0]
-    return [
-        {
-            "at": sent.at,
-            "delivery": sent.delivery,
-            "document": sent.document,
-            "level": result.level.name.lower(),
-            "message": result.message,
-        }
-        for sent, result in activity.answers_to(asked_for)[:_ANSWERS_SHOWN]
-    ]
+    return attempt._replace(
+        event_id=without_key(attempt.event_id),
+        message=answer_status(attempt.message),
+        answer=attempt.answer and HIDDEN,
+    )
 
 
 def process_status(
@@ -364,7 +386,11 @@ def process_status(
             for parked in measured.parked[:_MAX_LISTED]
         ],
         deliveries=[
-            {**delivery._asdict(), "seconds": round(now - since, 3)}
+            {
+                **delivery._asdict(),
+                "first_id": delivery.first_id if shows_values else without_key(delivery.first_id),
+                "seconds": round(now - since, 3),
+            }
             for delivery, since in activity.deliveries.values()
         ],
         sent=[

@@ -69,6 +69,7 @@ from eventlog.publisher.send.cycle import run_cycle, send_in_flight
 from eventlog.publisher.send.letter_sender import LetterSender, LogLetters
 from eventlog.publisher.send.log_feed import events_of, info_of, recover
 from eventlog.publisher.send.sending import Delivered, DeliveryResult, send_heartbeat
+from eventlog.publisher.send.serving import outbox_documents
 from eventlog.publisher.send.session import PublisherSession, PublisherState, draw_delivery_no
 from eventlog.publisher.send.unwritable import UnwritableClasses
 from eventlog.publisher.sinks import Sink
@@ -559,6 +560,7 @@ def measure(session: PublisherSession) -> None:
             oldest_delivery_age_seconds=oldest_delivery,
             parked=parked,
             deliveries=deliveries,
+            outbox=outbox_documents(state.outbox),
             seconds=seconds,
             ranges=ranges_of(ledger),
             pause=pause,

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from eventlog.config.load import Config
 from eventlog.core.clock import monotonic, start_thread, unix_time
+from eventlog.errors import ReceiverUnavailable
 from eventlog.files.health_file import health_file
 from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.context.observer import SILENT, Doing, Observer, WaitFor
@@ -169,11 +170,16 @@ class ReportingSink(Sink):
     observer: Observer
 
     def send(self, document: Document) -> Answer:
-        begun = monotonic()
-        answer = self.sink.send(document)
-        event_ids = document.event_ids
+        begun, event_ids = monotonic(), document.event_ids
+        try:
+            answer = self.sink.send(document)
+        except ReceiverUnavailable as failure:
+            if event_ids:
+                self.observer.attempted(document, failure, monotonic() - begun)
+            raise
         if not event_ids:  # a heartbeat
             return answer
+        self.observer.attempted(document, answer, monotonic() - begun)
         if not answer.is_pending and any(
             answer.result(event_id).level is not Level.RETRY for event_id in event_ids
         ):

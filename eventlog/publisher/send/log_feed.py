@@ -516,7 +516,8 @@ def events_of(outbox: Outbox[Outgoing], number: int) -> Iterator[Outgoing]:
 
 def info_of(number: int, events: Sequence[Outgoing]) -> DeliveryInfo:
     """Return the facts of a delivery for an observer."""
-    return DeliveryInfo(number, len(events), sum(len(event.ids) for event in events))
+    first = events[0].sent_id if events else ""
+    return DeliveryInfo(number, len(events), sum(len(event.ids) for event in events), first)
 
 
 def send_events(

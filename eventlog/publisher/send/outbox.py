@@ -82,6 +82,15 @@ class Settled(NamedTuple, Generic[E]):
     """True if nothing may be sent before the results are written."""
 
 
+class Standing(NamedTuple, Generic[E]):
+    """A document that is not settled, and what it waits for, for people."""
+
+    document: Document[E]
+    why: str
+    due: float | None = None
+    """The time of its next attempt by the monotonic clock, None = it waits for no time."""
+
+
 class Outbox(Generic[E]):
     """The documents of a feed that are not settled, and what is known about the receiver.
 
@@ -179,6 +188,28 @@ class Outbox(Generic[E]):
             and one.attempts.kind is not Kind.WITHHELD
             and not policy.is_of_doubt(one, self.answers)
         )
+
+    def standing(self) -> Iterator[Standing[E]]:
+        """Yield the documents in order, each with what it waits for."""
+        for document in self.documents():
+            attempts, due = document.attempts, policy.due_of(document, self.rests_until)
+            if document.place in self._in_air:
+                yield Standing(document, "it is being sent")
+            elif attempts is not None and policy.is_waiting(document):
+                why = f"it is sent again later: {attempts.kind.value}"
+                yield Standing(document, why, None if due == inf else due)
+            elif self._follows(document):
+                yield Standing(document, "it follows an event of its object that is not answered")
+            elif self.in_doubt:
+                yield Standing(document, "the receiver answers nobody", self.resume_at)
+            else:
+                yield Standing(document, "it is sent at its turn")
+
+    def _follows(self, document: Document[E]) -> bool:
+        """Return True if an event of a document follows one in another document."""
+        if self._queues is None:
+            return False
+        return any(any(self._before(document.place, event)) for event in document.events)
 
     def next_due(self, now: float) -> float | None:
         """Return the time when a document can be sent although the feed has nothing; None if only

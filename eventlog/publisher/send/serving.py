@@ -10,12 +10,13 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextlib import ExitStack
-from typing import Generic, Protocol
+from typing import Final, Generic, Protocol
 
 from eventlog.core.clock import chance, executor, first_done, monotonic, wait_for_all
 from eventlog.errors import ReceiverUnavailable, number_of
 from eventlog.model import Answer
 from eventlog.publisher.context.context import Counters, PublisherOptions
+from eventlog.publisher.context.observer import OutboxDocument
 from eventlog.publisher.feeds.queue import max_retries
 from eventlog.publisher.send.outbox import Do, Outbox, Settled, Step
 from eventlog.publisher.send.policy import Document, E, Judged, Kind, Rules, judge, refusal
@@ -268,6 +269,26 @@ def send_document(feed: Feed[E], document: Document[E]) -> Answer | ReceiverUnav
     except ReceiverUnavailable as failure:
         failure.seconds = monotonic() - begun
         return failure
+
+
+_MOST_SHOWN: Final = 10_000
+
+
+def outbox_documents(outbox: Outbox[E]) -> list[OutboxDocument]:
+    """Return the first documents of an outbox for an observer, with some 10,000 events at most."""
+    shown: list[OutboxDocument] = []
+    events = 0
+    for document, why, due in outbox.standing():
+        event_ids = [event.sent_id for event in document.events]
+        tries, answer = 0, ""
+        if (attempts := document.attempts) is not None:
+            tries, answer = max(attempts.tries, attempts.run), attempts.answer
+        which = (document.place[0], document.number, event_ids)
+        shown.append(OutboxDocument(*which, why, due, tries, answer))
+        events += len(event_ids)
+        if events >= _MOST_SHOWN:
+            break
+    return shown
 
 
 def rules_of(options: PublisherOptions) -> Rules:

@@ -23,7 +23,8 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,7 +45,7 @@ from eventlog.core.options import (
     shared,
 )
 from eventlog.core.secrets import referenced_secret
-from eventlog.errors import ConfigError, ReceiverUnavailable
+from eventlog.errors import ConfigError, ReceiverUnavailable, Reply
 from eventlog.files.compression import COMPRESSIONS
 from eventlog.model import LEVELS, Answer, Document, EventResult, Level, answer_of, max_statuses
 from eventlog.publisher.sinks import FILE_LAYOUT, TIMEOUT, TOKEN, Opening, Sink
@@ -91,6 +92,8 @@ _ADVICE: Final = {
 """By the status of an answer, the option that the answer is about, as an imperative."""
 
 
+_KILOBYTE: Final = 1024
+_PHRASES: Final = {one.value: one.phrase for one in HTTPStatus}
 _PAGE: Final = re.compile(rb"<!doctype\s+html|<html", re.IGNORECASE)
 """The beginning of a page of HTML."""
 
@@ -261,9 +264,11 @@ class HttpSink(Sink):
         if self._compresses:
             headers["Content-Encoding"] = "gzip"
             body = COMPRESSIONS["gzip"].compress(body)
+        reply: Reply | None = None
         try:
             response = self.client.request("POST", headers, body)
-            return self._answer(response, document.event_ids)
+            reply = self._reply(response)
+            return replace(self._answer(response, document.event_ids), reply=reply)
         except self._failures as error:
             shown, clean = self.client.shown, self.client.clean
             in_short = f"{shown}: {clean(error.in_short, 1000)}" if error.in_short else ""
@@ -275,9 +280,11 @@ class HttpSink(Sink):
                 return Answer(general=retry, retry_after=error.retry_after, in_short=in_short)
             else:
                 is_suspicious = error.is_sent
-            raise ReceiverUnavailable(
+            failure = ReceiverUnavailable(
                 why, in_short, is_suspicious=is_suspicious, advice=error.advice
-            ) from None
+            )
+            failure.reply = reply
+            raise failure from None
 
     def close(self) -> None:
         self.client.close()
@@ -350,6 +357,14 @@ class HttpSink(Sink):
         advice = self._advice(status)
         advised = "; ".join([in_short, *filter(None, [advice])])
         raise ReceiverUnavailable(why, advised, is_suspicious=is_suspicious, advice=advice)
+
+    def _reply(self, response: Response) -> Reply:
+        status, _, body = response
+        named = f"{status} {_PHRASES.get(status, '')}".rstrip()
+        return Reply(named, body[:_KILOBYTE], self._shown_reply)
+
+    def _shown_reply(self, body: bytes) -> str:
+        return self.client.excerpt(body, most=_KILOBYTE, cut_at=_KILOBYTE)
 
     def _check_content(self, response: Response) -> None:
         """Raise ReceiverUnavailable if a body under a status 2xx is of another media type than

@@ -52,7 +52,7 @@ from eventlog.publisher.run.waiting import (
     wait_until,
 )
 from eventlog.publisher.send.sending import STOPPED, Delivered, DeliveryResult, send_heartbeat
-from eventlog.publisher.send.serving import Sender
+from eventlog.publisher.send.serving import Sender, outbox_documents
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.stream import (
     Described,
@@ -433,7 +433,13 @@ class Run:
         seconds = monotonic() - begun
         parked = self.parked_objects()
         self.observer.measured(
-            Measured(parked=parked, seconds=seconds, behind=number, behind_unit=unit)
+            Measured(
+                parked=parked,
+                outbox=outbox_documents(self.outbox),
+                seconds=seconds,
+                behind=number,
+                behind_unit=unit,
+            )
         )
 
     def _wait_for_parked(self) -> None:

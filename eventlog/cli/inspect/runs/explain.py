@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import json
-import re
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Final
 
@@ -14,14 +16,16 @@ import click
 from eventlog.cli.command import CommandResult
 from eventlog.cli.context import CommandContext, result, table
 from eventlog.cli.inspect.explain import Explain
+from eventlog.cli.inspect.runs.process import ask_seen
 from eventlog.cli.known_consumer import check_consumer
 from eventlog.config.load import Config
-from eventlog.core.rows.event_ids import is_of_snapshot
+from eventlog.core.rows.event_ids import row_or_object
 from eventlog.errors import visible
-from eventlog.publisher.context import Counters
+from eventlog.publisher.context import Counters, Seen
 from eventlog.publisher.declared import for_consumer, open_unlocked, planned_triggers
 from eventlog.publisher.inspect import (
     Explanation,
+    KeyExplanation,
     Source,
     explain_key,
     explain_object,
@@ -36,6 +40,7 @@ from eventlog.sql.readers import consumer_row
 
 _WIDEST: Final = 1000
 """The most characters of a row's value to show; ``--json`` has all of them."""
+_MAX_NAMED: Final = 10
 _SOURCES: Final = {
     "in_flight": "as recorded for its delivery",
     "queue": "as the next cycle would fold it",
@@ -44,24 +49,15 @@ _SOURCES: Final = {
 }
 
 
-def row_or_object(value: str) -> int | str:
-    """Return the record_id, or the event-id of an object in a consumer's snapshot. Raises
-    BadParameter for any other text.
-    """
-    if is_of_snapshot(value):
-        return value
-    if not re.fullmatch("0*[1-9][0-9]{0,17}", value, re.ASCII):
-        raise click.BadParameter(
-            f"{value!r} is neither a record_id nor an event-id of an object in a snapshot"
-        )
-    return int(value)
-
-
 def run_explain(context: CommandContext, request: Explain, config: Config) -> CommandResult:
     """Run ``eventlog explain`` for a log."""
     if request.row is None:
         return _explained_objects(config, request.key or "", request.consumer)
-    explanation = _explanation(config, row_or_object(request.row), request.consumer)
+    row = row_or_object(request.row)
+    if row is None:
+        raise click.BadParameter(f"{request.row!r} is neither a record_id nor an event-id")
+    explanation = _explanation(config, row, request.consumer)
+    explanation = replace(explanation, seen=ask_seen(config, explanation.event_id or request.row))
     return CommandResult(explanation_data(explanation), partial(_print_explanation, explanation))
 
 
@@ -70,9 +66,18 @@ def _explained_objects(config: Config, key: str, consumer: str | None) -> Comman
     check_consumer(config, consumer or config.of_log.consumer)
     answers = explain_key(config, key, planned_triggers, consumer)
     return CommandResult(
-        {"objects": [one._asdict() for one in answers]},
-        "\n".join(visible(sentence) for one in answers for sentence in one.sentences),
+        {"objects": [one.as_data() for one in answers]},
+        "\n".join(visible(line) for one in answers for line in _lines_of_key(one)),
     )
+
+
+def _lines_of_key(one: KeyExplanation) -> Iterator[str]:
+    yield from one.sentences
+    if one.rows:
+        newest = ", ".join(str(row.record_id) for row in one.rows[:_MAX_NAMED])
+        more = f" and {len(one.rows) - _MAX_NAMED} more" if len(one.rows) > _MAX_NAMED else ""
+        yield f"its rows, the newest first: {newest}{more}"
+    yield f"searched: {one.searched}"
 
 
 def run_explain_of_source(
@@ -143,10 +148,38 @@ def _print_explanation(explanation: Explanation) -> None:
             result("it makes no event")
         else:
             result(f"it makes the event {explanation.event_id} ({explanation.operation}):")
+    _print_seen(explanation.seen)
+    for one in explanation.remedies:
+        result(f"{one.text}: {visible(one.command)}")
     for sentence in explanation.notes:
         result(f"note: {sentence}")
     if explanation.document is not None:
         result(explanation.document, end="" if explanation.document.endswith("\n") else "\n")
+
+
+def _print_seen(seen: Seen | None) -> None:
+    """Print what the running process has seen of the event; None = it was not asked."""
+    if seen is None:
+        return
+    if seen.waits:
+        result(f"the publisher has it {visible(seen.waits)}")
+    if seen.attempts:
+        result("the newest attempts to send it since the start of the publisher:")
+        table(
+            ("at (UTC)", "delivery", "document", "after", "answer", "status", "message"),
+            [
+                (
+                    f"{datetime.fromtimestamp(one.at, UTC):%Y-%m-%d %H:%M:%S}",
+                    one.delivery,
+                    one.document,
+                    f"{one.seconds:.3f} s",
+                    one.level,
+                    one.status or None,
+                    one.message or one.answer or None,
+                )
+                for one in seen.attempts
+            ],
+        )
 
 
 def _print_row_and_checks(explanation: Explanation) -> None:

@@ -33,8 +33,9 @@ def monitor_url(config: Config, url: str | None) -> str | None:
     return f"{'http' if config.monitor.certificate is None else 'https'}://{config.monitor.listen}/"
 
 
-def read_monitor(url: str, token: str | None) -> Read:
-    """Return a function that reads the monitor's status with each call.
+def read_monitor(url: str, token: str | None, path: str = "/status.json") -> Read:
+    """Return a function that reads the monitor's status, or what is at another ``path``, with each
+    call.
 
     The function raises MonitorUnavailable if no monitor answers there, ConfigError if the token is
     refused.
@@ -46,7 +47,7 @@ def read_monitor(url: str, token: str | None) -> Read:
     def read() -> Status:
         with closing(HttpClient(url, timeout=_TIMEOUT, max_response_bytes=_MAX_BYTES)) as client:
             try:
-                answer = client.request("GET", headers, path="/status.json")
+                answer = client.request("GET", headers, path=path)
                 if answer.status == 401:
                     raise ConfigError(f"{client.shown} needs a token: set EVENTLOG_MONITOR_TOKEN")
                 if answer.status != 200:

@@ -6,14 +6,16 @@ The process is asked at the address of ``[monitor]``, else by its health file.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from eventlog.cli.inspect.runs.monitor import monitor_url, read_monitor
 from eventlog.config.load import Config
 from eventlog.core.clock import unix_time
 from eventlog.errors import EventlogError
 from eventlog.files.health_file import read_health
-from eventlog.publisher.context import KINDS
+from eventlog.publisher.context import KINDS, Seen
 from eventlog.publisher.run import Condition, Health, Waiting, joined
 
 
@@ -61,6 +63,19 @@ def _ask_monitor(config: Config, url: str) -> Process:
         if one["name"] in KINDS and KINDS[one["name"]].known_to == "process"
     ]
     return Process(url, "", conditions)
+
+
+def ask_seen(config: Config, event_id: str) -> Seen | None:
+    """Return what the running process has seen of an event, by its monitor; None if it has none, or
+    it does not answer.
+    """
+    url = monitor_url(config, None)
+    if url is None or _ask_monitor(config, url).problem:
+        return None
+    path = f"/seen/{quote(event_id, safe='')}.json"
+    with suppress(EventlogError):
+        return Seen.from_data(read_monitor(url, config.monitor.token, path)())
+    return None
 
 
 def with_process(config: Config, health: Health, runs: bool | None) -> dict[str, Any]:

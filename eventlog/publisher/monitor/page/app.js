@@ -13,6 +13,7 @@ let samples = [];
 let interval = 5;
 let lastAnswer = null;
 let isConsumer = false; // whether the page is of a consumer of the log, and not of its publisher
+let startedAt = null; // when the process started
 let failedSeen = null; // rows refused or bad, as they were counted when the errors were asked for last
 const charts = [];
 
@@ -38,9 +39,21 @@ function seconds(value) {
   return `${Math.round(value / 86400)} days`;
 }
 
-// In UTC, like log lines, `eventlog tail` and error rows.
+// In the reader's zone, in the form of ISO 8601.
 function clock(at) {
-  return `${new Date(at * 1000).toISOString().slice(11, 19)} UTC`;
+  return new Date(at * 1000).toLocaleTimeString("sv");
+}
+
+// A time in the reader's zone, with UTC, as in log lines and error rows, on hover. `at` is seconds since 1970, or a text in
+// UTC with or without its zone. A time of another day has its date.
+function moment(at) {
+  if (at === null || at === undefined) return element("span", "–");
+  const date = typeof at === "number" ? new Date(at * 1000) : new Date(/(Z|[+-]\d\d:\d\d)$/.test(at) ? at : `${at.replace(" ", "T")}Z`);
+  const isToday = date.toDateString() === new Date().toDateString();
+  const made = element("time", isToday ? date.toLocaleTimeString("sv") : date.toLocaleString("sv"));
+  made.dateTime = date.toISOString();
+  made.title = `${date.toISOString().slice(0, 19).replace("T", " ")} UTC`;
+  return made;
 }
 
 // --- elements ---
@@ -101,6 +114,22 @@ function settle() {
   }
 }
 
+// --- events ---
+
+// A link to the page of an event. The event-id of an object in a snapshot names a key, and leads nowhere without it.
+function eventLink(id, text) {
+  if (!id || /^snapshot\.[^.]*\.[^.]*$/.test(id)) return element("span", text ?? id);
+  const made = element("a", text ?? id);
+  made.href = `#event/${encodeURIComponent(id)}`;
+  return made;
+}
+
+function eventLinks(ids, between = ", ") {
+  const all = element("span");
+  ids.forEach((id, place) => all.append(...(place ? [between] : []), eventLink(id)));
+  return all;
+}
+
 // --- commands ---
 
 // A command for a shell or a statement of SQL; anything else is a sentence.
@@ -151,7 +180,9 @@ function makeChart(title, format, first, second, isOfPublisher, limitName) {
   const figure = element("figure", null, "chart");
   const caption = element("figcaption");
   const told = element("span");
-  caption.append(element("b", title), told);
+  const name = element("b", title);
+  if (second) name.append(element("i", "median", "key"), element("i", "99 %", "key second"));
+  caption.append(name, told);
   const picture = svg("svg", { viewBox: "0 0 600 150", preserveAspectRatio: "none", role: "img", "aria-label": title });
   figure.append(caption, picture);
   if (isOfPublisher) figure.classList.add("of-publisher");
@@ -186,6 +217,7 @@ function niceTop(value) {
 }
 
 function draw(chart) {
+  chart.figure.hidden = false; // its width is measured
   const box = chart.picture.getBoundingClientRect();
   const width = Math.max(box.width, 100), height = 150, left = 52, bottom = 18, top = 8;
   chart.picture.setAttribute("viewBox", `0 0 ${width} ${height}`);
@@ -193,6 +225,8 @@ function draw(chart) {
   const begin = Math.max(end - HOUR, samples.length ? samples[0].at : end - 60, 0);
   const span = Math.max(end - begin, 60);
   const values = samples.flatMap((one) => [one[chart.first], chart.second ? one[chart.second] : null]).filter((value) => value !== null);
+  chart.figure.hidden = samples.length < 2 || !values.length;
+  if (chart.figure.hidden) return;
   const highest = Math.max(0, ...values);
   const limit = limits[chart.limitName] ?? null;
   const showsLimit = limit !== null && highest > limit / 4; // far below it the curve would be flat
@@ -251,20 +285,21 @@ const KINDS = { ok: "is-good", warning: "is-warn", error: "is-bad" };
 function showHealth(status) {
   const health = status.health;
   $("now").className = KINDS[health.severity];
-  if ($("words").textContent !== health.sentence) $("words").textContent = health.sentence;
-  document.title = health.severity === "ok" ? `${status.state.name} · ${status.log}` : `${health.severity}: ${health.sentence} · ${status.log}`;
+  const [first, ...others] = health.conditions; // the others are below
+  const words = first ? first.text : health.sentence;
+  if ($("words").textContent !== words) $("words").textContent = words;
+  document.title = health.severity === "ok" ? `${stateOf(status)} · ${status.log}` : `${health.severity}: ${words} · ${status.log}`;
   // Texts change each second while a receiver is waited for; the commands below them stay, so that they can be copied.
-  const key = JSON.stringify(health.conditions.map((one) => [one.name, one.action, one.commands]));
-  const [first, ...others] = health.conditions;
+  const key = JSON.stringify(health.conditions.map((one) => [one.name, one.action, one.commands, one.details]));
   if ($("now").dataset.shown !== key) {
     $("now").dataset.shown = key;
-    show($("advice"), ...(first ? [element("p", first.action), ...first.commands.map(command)] : []));
+    show($("advice"), ...(first ? [element("p", first.action), ...first.commands.map(command), ...details(first)] : []));
     $("conditions").hidden = !others.length;
     show($("conditions"), ...others.map((one) => {
       const item = element("li");
       const line = element("p");
       line.append(element("span", `${one.severity}: `, `severity severity-${one.severity}`), element("span", one.text, "condition-text"));
-      item.append(line, element("p", one.action, "hint"), ...one.commands.map(command));
+      item.append(line, element("p", one.action, "hint"), ...one.commands.map(command), ...details(one));
       return item;
     }));
   }
@@ -273,7 +308,23 @@ function showHealth(status) {
   });
 }
 
+// All that is known, folded: the driver of a database has eight lines.
+function details(condition) {
+  if (!condition.details) return [];
+  const made = element("details");
+  made.append(element("summary", "Details"), element("pre", condition.details));
+  return [made];
+}
+
+// A publisher at rest beside a queue that is not empty lets its rows wait.
+function stateOf(status) {
+  return status.state.name === "resting" && status.queue_rows ? "waiting" : status.state.name;
+}
+
 function showStatus(status) {
+  // Samples of an earlier process are no figures of this one.
+  if (startedAt !== status.started_at) samples = samples.filter((one) => one.at >= Date.parse(status.started_at) / 1000);
+  startedAt = status.started_at;
   $("log").textContent = status.log;
   $("about").textContent = `to ${status.sink} as ${status.format} · eventlog ${status.eventlog}`;
   limits = status.limits ?? {};
@@ -288,9 +339,11 @@ function showStatus(status) {
   const age = status.checked_seconds_ago > 3 * interval + 5 ? `, ${seconds(status.checked_seconds_ago)} ago` : "";
   const done = status.counters;
   const isOld = looked.oldest_seconds > (limits.oldest_seconds ?? Infinity);
+  // One number for refused rows, the one of the health.
   const failedRows = status.refused_rows + status.invalid_rows + (status.source_lag === null ? 0 : done.answers_error + done.answers_fatal + done.rows_invalid);
+  $("errors-count").textContent = failedRows ? `(${count(failedRows)} refused or invalid)` : "";
   const large = [
-    ["state", status.state.name, status.state.name === "waiting" ? "is-warn" : ""],
+    ["state", stateOf(status), stateOf(status) === "waiting" ? "is-warn" : ""],
     status.source_lag === null
       ? [`${isConsumer ? "rows to do" : "rows in the queue"}${isCapped ? ", or more" : ""}${age}`, count(looked.queue_rows) + (isCapped ? "+" : "")]
       : [`${status.source_lag_unit} after the position${age}`, count(status.source_lag)],
@@ -299,13 +352,9 @@ function showStatus(status) {
   ];
   const small = [
     ["rows a second", newest ? count(newest.rows_per_second) : "–"],
-    ["rows answered success", count(done.rows_success)],
-    ["rows answered warning", count(done.rows_warning)],
-    ["rows answered error or fatal", count(done.rows_error + done.rows_fatal)],
-    ["rows invalid, not sent", count(done.rows_invalid)],
+    ["rows published since the start", count(done.rows_success + done.rows_warning)],
     ["last progress", `${seconds(status.progress_seconds)} ago`],
   ];
-  if (done.rows_requeued) small.splice(5, 0, ["of these put back since", count(done.rows_requeued)]);
   // Objects of a snapshot are not rows: their answers are counted alone.
   const failed = done.rows_error + done.rows_fatal + done.rows_invalid + done.answers_error + done.answers_fatal + status.refused_rows + status.invalid_rows;
   if (failed !== failedSeen && status.queue_rows !== null) askErrors(failed);
@@ -320,12 +369,13 @@ function showStatus(status) {
   if (status.snapshot !== null && status.snapshot.class !== null)
     small.push([`objects of ${status.snapshot.class} read, of about ${count(status.snapshot.expected)}`, count(status.snapshot.objects)]);
   for (const one of status.verified ?? [])
-    small.push([`${one.target}, verified ${one.ended} UTC${one.verified_through ? ` through ${one.verified_through}` : ""}`, one.result]);
+    small.push([[`${one.target}, verified `, moment(one.ended), ...(one.verified_through ? [" through ", moment(one.verified_through)] : [])], one.result]);
   showTiles(large, small);
   $("consumers-section").hidden = !status.consumers?.length;
   table($("consumers"), [
     ["consumer", (one) => one.name], ["process", (one) => element("span", one.runs ? "runs" : "does not run", one.runs ? "" : "severity-warning")],
-    ["rows to do", (one) => count(one.rows_behind), "number"], ["oldest row", (one) => (one.oldest_seconds === null ? "none" : seconds(one.oldest_seconds))],
+    ["rows to do", (one) => count(one.rows_behind), "number"], ["first of them", (one) => (one.oldest_row === null ? "none" : eventLink(String(one.oldest_row), `row ${one.oldest_row}`))],
+    ["waits for", (one) => (one.oldest_seconds === null ? "–" : seconds(one.oldest_seconds))],
     ["last moved", (one) => `${seconds(one.still_seconds)} ago`], ["ranges", (one) => count(one.ranges), "number"],
     ["snapshot", (one) => (one.snapshot === null ? "–" : one.snapshot.class === null ? "between two classes" : `${count(one.snapshot.objects)} of about ${count(one.snapshot.expected)} of ${one.snapshot.class}`)],
   ], status.consumers ?? [], "");
@@ -336,15 +386,17 @@ function showStatus(status) {
   table($("parked"), [
     ["class", (one) => one.class], ["last answer", (one) => one.answer || "retry", "text"], ["objects", (one) => count(one.objects), "number"],
     ["attempts", (one) => count(one.attempts), "number"], ["next try in", (one) => seconds(one.next_try_seconds)],
+    ["events", (one) => eventLinks(one.events)],
     ["to give the events up", (one) => (one.command ? command(one.command) : "–"), "text"],
   ], status.parked_groups, "None.", ["next_try_seconds", "attempts"]);
   table($("deliveries"), [
     ["delivery", (one) => one.number], ["events", (one) => count(one.events), "number"], ["rows", (one) => count(one.rows), "number"],
+    ["first event", (one) => (one.first_id ? eventLink(one.first_id) : "–")],
     ["in flight for", (one) => seconds(one.seconds)],
   ], status.deliveries, "Nothing is in flight.");
   table($("sent"), [
-    ["at", (one) => clock(one.at)], ["delivery", (one) => one.delivery], ["document", (one) => one.document],
-    ["events", (one) => count(one.events), "number"], ["event-ids", (one) => (one.first_id === one.last_id ? one.first_id : `${one.first_id} to ${one.last_id}`)],
+    ["at", (one) => moment(one.at)], ["delivery", (one) => one.delivery], ["document", (one) => one.document],
+    ["events", (one) => count(one.events), "number"], ["event-ids", (one) => eventLinks([...new Set([one.first_id, one.last_id])], " to ")],
     ["answer after", (one) => seconds(one.seconds)], ["answer", (one) => element("span", one.level, `level-${one.level}`)], ["reason", (one) => one.reason, "text"],
   ], status.sent.slice(0, 12), "Nothing has been sent yet.");
   settle();
@@ -377,7 +429,9 @@ function showTiles(large, small) {
   const list = element("dl", null, "small");
   for (const [title, value] of small) {
     const pair = element("div");
-    pair.append(element("dt", title), element("dd", value));
+    const term = element("dt");
+    term.append(...[title].flat());
+    pair.append(term, element("dd", value));
     list.append(pair);
   }
   show($("tiles"), tiles, list);
@@ -410,6 +464,8 @@ async function look() {
     $("lost").hidden = true;
     showStatus(status);
     charts.forEach(draw);
+    const id = shownEvent();
+    if (id) showSeen(await read(`/seen/${encodeURIComponent(id)}.json`));
   } catch (error) {
     lose(error.name === "TypeError" ? "the server cannot be reached" : error.message);
   }
@@ -458,12 +514,16 @@ onAsk($("ask-queue"), $("queue"), () => "/queue.json", (found) => {
   ], found.rows, "The log is empty.");
 });
 
+function example(one) {
+  const all = element("span");
+  all.append(eventLink(String(one.example), `${typeof one.example === "number" ? "row " : ""}${one.example}`), `: ${one.message}`);
+  return all;
+}
+
 const loadErrors = onAsk($("ask-errors"), $("errors"), () => "/errors.json", (found) => {
-  const rows = found.errors.reduce((sum, one) => sum + one.rows, 0);
-  $("errors-count").textContent = rows ? `(${count(rows)} refused)` : "";
   table($("errors"), [
     ["class", (one) => one.table_name], ["answer", (one) => (one.code === "receiver" ? "refused by the receiver" : one.code)], ["status", (one) => one.status], ["rows", (one) => count(one.rows), "number"],
-    ["newest", (one) => one.newest], ["for example", (one) => `${typeof one.example === "number" ? "row " : ""}${one.example}: ${one.message}`, "text"], ["once the cause is fixed", (one) => { const all = element("div"); all.append(...one.commands.map(command)); return all; }, "text"],
+    ["newest", (one) => moment(one.newest)], ["for example", (one) => example(one), "text"], ["once the cause is fixed", (one) => { const all = element("div"); all.append(...one.commands.map(command)); return all; }, "text"],
   ], found.errors, "No row was refused.");
 });
 
@@ -472,29 +532,105 @@ onAsk($("ask-doctor"), $("doctor"), () => "/doctor.json", (found) => table($("do
   ["what", (one) => one.message, "text"], ["what fixes it", (one) => fixes(one.fix), "text"],
 ], found.findings, "Nothing is wrong."));
 
-onAsk($("row-form").querySelector("button"), $("row"), () => `/rows/${encodeURIComponent($("record-id").value.trim())}.json`, (found) => {
-  const card = element("div", null, "card");
-  card.append(element("p", found.row ? `Row ${found.row.record_id}: ${found.state}` : `Object ${found.event_id}: ${found.state}`));
-  for (const [name, value] of Object.entries(found.row || {})) {
-    if (name === "record_id") continue;
-    const line = element("p", `${name}: `);
-    line.append(value === null ? "NULL" : element("code", value));
-    card.append(line);
+// --- the page of one event, at #event/ID, and the search ---
+
+function fields(pairs) {
+  const list = element("dl", null, "fields");
+  for (const [name, value] of pairs) {
+    const content = element("dd");
+    content.append(value === null ? "NULL" : value instanceof Node ? value : element("code", String(value)));
+    list.append(element("dt", name), content);
   }
-  if (found.problem) card.append(element("p", `It fails a check: ${found.problem.code}: ${found.problem.message}`, "level-error"));
-  for (const error of found.errors) card.append(element("p", `Error row of ${error.error_time} UTC: ${error.code}: ${error.message}`, "level-error"));
-  for (const told of found.answers) card.append(element("p", `At ${clock(told.at)} the receiver answered ${told.level}${told.message ? `: ${told.message}` : ""} (delivery ${told.delivery}, document ${told.document})`, `level-${told.level}`));
-  for (const note of found.notes) card.append(element("p", note, "hint"));
+  return list;
+}
+
+function part(title, ...children) {
+  const made = element("section");
+  made.append(element("h3", title), ...children);
+  return made;
+}
+
+const AS = {
+  in_flight: "As recorded for its delivery; values that are read back are as they are now.",
+  queue: "As the next cycle would send it; values that are read back are as they are now.",
+  reconstructed: "Reconstructed from the rows that still exist; values that are read back are as they are now.",
+};
+
+function showEvent(found) {
+  const parts = [element("p", found.row ? `Row ${found.row.record_id}: ${found.state}` : `Object ${found.event_id}: ${found.state}`, "state")];
+  if (found.problem) parts.push(element("p", `It fails a check: ${found.problem.code}: ${found.problem.message}`, "level-error"));
+  for (const note of found.notes) parts.push(element("p", note, "hint"));
+  if (found.remedies.length) parts.push(part("What can be done", ...found.remedies.flatMap((one) => [element("p", one.command ? `To ${one.text}:` : `To ${one.text}, see eventlog explain: the command names a key.`), ...(one.command ? [command(one.command)] : [])])));
+  for (const error of found.errors) {
+    const line = element("p", "Error row of ", "level-error");
+    line.append(moment(error.error_time), `: ${error.code}: ${error.message}`);
+    parts.push(line);
+  }
+  show($("event-state"), ...parts);
+  showSeen(found.seen);
+  const more = [];
   const members = element("div", null, "table");
   table(members, [
-    ["record_id", (one) => one.record_id], ["status", (one) => one.status], ["type", (one) => one.event_type], ["column", (one) => one.column_name],
+    ["record_id", (one) => eventLink(String(one.record_id))], ["status", (one) => one.status], ["type", (one) => one.event_type], ["column", (one) => one.column_name],
     ["old", (one) => one.old, "text"], ["new", (one) => one.new, "text"], ["what happens to it", (one) => one.outcome, "text"],
   ], found.members, "It is in no group.");
-  card.append(members);
-  if (found.document) card.append(element("pre", found.document));
-  show($("row"), card);
+  more.push(part("Rows of the event", members));
+  if (found.class_name) more.push(part("Object", fields([["class", found.class_name], ["key", found.key], ["event-id", found.event_id ?? "none"], ["operation", found.operation ?? "none"], ...(found.read_back ? [["read back", found.read_back.join(", ") || "its existence"]] : [])])));
+  if (found.row) more.push(part("Row", fields(Object.entries(found.row))));
+  if (found.document) more.push(part("Document", element("p", AS[found.source] ?? "As it would be sent now.", "hint"), element("pre", found.document)));
+  show($("event-more"), ...more);
+}
+
+// What the process has seen of the event, read again with the status.
+function showSeen(seen) {
+  $("event-waits").textContent = seen.waits ? `The publisher has it ${seen.waits}.` : "";
+  table($("event-attempts"), [
+    ["at", (one) => moment(one.at)], ["after", (one) => seconds(one.seconds)], ["delivery", (one) => one.delivery], ["document", (one) => one.document],
+    ["events in it", (one) => count(one.events), "number"], ["as event", (one) => one.event_id],
+    ["answer", (one) => element("span", one.level, `level-${one.level}`)], ["status", (one) => one.status || "–"], ["message", (one) => one.message || "–", "text"],
+    ["beginning of the answer", (one) => (one.answer ? element("code", one.answer) : "–"), "text"],
+  ], seen.attempts, "None since the start of the process, or they are too long ago.");
+}
+
+const loadEvent = onAsk($("event-again"), $("event-state"), () => `/rows/${encodeURIComponent(shownEvent())}.json`, showEvent);
+
+function shownEvent() {
+  return location.hash.startsWith("#event/") ? decodeURIComponent(location.hash.slice(7)) : "";
+}
+
+function route() {
+  const id = shownEvent();
+  document.body.classList.toggle("shows-event", id !== "");
+  $("event-section").hidden = id === "";
+  if (!id) return;
+  $("event-title").textContent = `Event ${id}`;
+  show($("event-state"), element("p", "Loading", "none"));
+  for (const one of ["event-waits", "event-attempts", "event-more"]) { delete $(one).dataset.shown; show($(one)); }
+  $("event-title").focus();
+  loadEvent();
+}
+
+$("row-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const wanted = `#event/${encodeURIComponent($("record-id").value.trim())}`;
+  if (location.hash === wanted) route();
+  else location.hash = wanted;
 });
 
+onAsk($("search-form").querySelector("button"), $("found"), () => {
+  const [name, key] = ["class", "key"].map((one) => $(`search-${one}`).value.trim());
+  return `/search.json?key=${encodeURIComponent(name ? `${name}.${key}` : key)}`;
+}, (found) => {
+  show($("found"), ...found.objects.flatMap((one) => {
+    const rows = element("div", null, "table");
+    table(rows, [
+      ["row", (row) => eventLink(String(row.record_id))], ["status", (row) => row.status], ["type", (row) => row.event_type], ["column", (row) => row.column_name], ["written at", (row) => row.event_time],
+    ], one.rows, "It has no row there.");
+    return [element("p", `${one.class_name}, ${one.key}. Searched: ${one.searched}.`), ...one.sentences.map((sentence) => element("p", sentence, "hint")), rows];
+  }));
+});
+
+window.addEventListener("hashchange", route);
 makeChart("Rows a second", count, "rows_per_second");
 makeChart("Rows that wait", count, "queue_rows");
 makeChart("Age of the oldest row", seconds, "oldest_seconds", null, true, "oldest_seconds");
@@ -503,4 +639,5 @@ window.addEventListener("resize", () => {
   charts.forEach(draw);
   settle();
 });
+route();
 look();

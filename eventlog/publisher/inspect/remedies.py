@@ -1,0 +1,69 @@
+"""What can be done about one event: the commands that ``explain`` and the page of an event name."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from eventlog.core.catalog import Catalog
+from eventlog.model import LogRow, Status, unpadded
+from eventlog.publisher.context.context import Context
+from eventlog.publisher.inspect.refusals import commands_for
+from eventlog.sql.log.errors import PUT_BACK, SUPERSEDED, ErrorRow
+
+_TEXTS: Final = {
+    "requeue": "send it again",
+    "resync": "send the object as it is now",
+    "skip": "give it up: it is not sent, and its warning ends",
+}
+
+
+class Remedy(NamedTuple):
+    """A command that does something about an event."""
+
+    name: str
+    """The name of the command: requeue, resync or skip."""
+    command: str
+    text: str
+    """What it does."""
+
+
+def remedies_of(
+    context: Context, row: LogRow | None, event_id: str, errors: Sequence[ErrorRow]
+) -> Iterator[Remedy]:
+    """Yield what can be done about a row that is not in flight, or about an object of a snapshot by
+    its ``event_id``. ``errors`` are its error rows, the newest last.
+    """
+    consumer, last = context.ledger.consumer, errors[-1] if errors else None
+    is_refused = last is not None and last.code not in (PUT_BACK, SUPERSEDED)
+    if row is None:
+        if is_refused:
+            whose = f"--consumer {shlex.quote(consumer)}"
+            yield remedy(f"eventlog requeue {whose} --event-id {shlex.quote(event_id)}")
+        return
+    status = Status.ERROR if consumer and is_refused else unpadded(row.status)
+    if status in (Status.ERROR, Status.FATAL):
+        own_user, catalog = context.options.driver_user or "", context.catalog
+        yield from map(remedy, commands_for(context.log, row, last, consumer, own_user, catalog))
+    elif status in (Status.SUCCESS, Status.WARNING):
+        yield from _resync(context.catalog, row)
+
+
+def _resync(catalog: Catalog, row: LogRow) -> Iterator[Remedy]:
+    found = catalog.log_name(row.table_name) if row.table_name else None
+    if found is not None and row.table_key is not None:
+        key = shlex.quote(row.table_key)
+        yield remedy(f"eventlog resync {shlex.quote(found.object_class.name)} --key {key}")
+
+
+def skipping(event_id: str, consumer: str) -> Remedy:
+    """Return the remedy for an event that is in flight or parked."""
+    whose = f"--consumer {shlex.quote(consumer)} " if consumer else ""
+    return remedy(f"eventlog skip {whose}{shlex.quote(event_id)} --reason REASON")
+
+
+def remedy(command: str) -> Remedy:
+    """Return a command of ``eventlog`` with what it does."""
+    name = command.split()[1]
+    return Remedy(name, command, _TEXTS[name])
