@@ -14,7 +14,7 @@ import common
 
 from eventlog.changes.json_form import database_from_json
 from eventlog.core.catalog.builder import build_catalog
-from eventlog.debezium.writer import EnvelopeWriter, WriteOptions
+from eventlog.debezium.writer import EnvelopeWriter, Logged, WriteOptions
 from eventlog.model import Change, ChangeOp, Value
 
 COLUMNS = {
@@ -49,7 +49,7 @@ def main() -> None:
     for _ in range(3):
         start = time.process_time()
         for _ in range(options.events):
-            writer.records(change, catalog.classes[0], None, [1])
+            writer.records(change, catalog.classes[0], None, Logged([1]))
         print(f"{options.events} events: {time.process_time() - start:.2f} s of CPU", flush=True)
 
 

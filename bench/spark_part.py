@@ -22,7 +22,7 @@ import pyarrow as pa
 import rows as bench_rows
 
 from eventlog.config.load import load
-from eventlog.model import QUEUE_FIELDS, LogRow
+from eventlog.model import LOG_COLUMNS, QUEUE_FIELDS, LogRow
 from eventlog.publisher.context.context import PublisherOptions
 from eventlog.spark.backlog import fold
 from eventlog.spark.backlog import job as jobs
@@ -74,7 +74,7 @@ def job_over(rows: list[LogRow], directory: str) -> Job:
 def round_of(job: Job, rows: list[LogRow]) -> float:
     """CPU seconds of the task."""
 
-    pick = itemgetter(*map(LogRow._fields.index, QUEUE_FIELDS))
+    pick = itemgetter(*map(LOG_COLUMNS.index, QUEUE_FIELDS))
     fragments = [
         list(map(pick, rows[start : start + _FRAGMENT])) for start in range(0, len(rows), _FRAGMENT)
     ]

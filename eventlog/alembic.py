@@ -21,7 +21,7 @@ from typing import Any
 
 from eventlog.config.load import load
 from eventlog.errors import ConfigError
-from eventlog.model import LogRow
+from eventlog.model import LOG_COLUMNS
 from eventlog.publisher.declared.configured_classes import declared_watches
 from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.migrations.autogenerate import OPTION, Declared
@@ -79,7 +79,7 @@ def hides(log_table: str = "eventlog") -> IncludeObject:
     tables, which are not in the models.
     """
     _, name = split_name(log_table)
-    log_tables = {table.casefold() for table in LogTable(None, name, LogRow._fields).own_tables}
+    log_tables = {table.casefold() for table in LogTable(None, name, LOG_COLUMNS).own_tables}
 
     def include(_item: Any, name: str | None, kind: str, reflected: bool, _compare_to: Any) -> bool:
         return not (

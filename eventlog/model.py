@@ -77,7 +77,14 @@ class LogRow(NamedTuple):
     column_name: str | None
     old_value: str | None
     new_value: str | None
+    transaction_id: str | None = None
+    """The transaction that wrote the row, as the database's text of its number; None = unknown, as
+    in every log without the column (spec/event-log.md 1.5).
+    """
 
+
+LOG_COLUMNS: Final = LogRow._fields[:-1]
+"""The standard names of the ten columns that every log has, in the order of layout 2.x."""
 
 log_row: Final = partial(tuple.__new__, LogRow)
 """A function that does the work of ``LogRow._make`` without a Python frame for each row."""
@@ -101,9 +108,13 @@ _queue_row = itemgetter(*map(LogRow._fields.index, QUEUE_FIELDS))
 TIMED_FIELDS: Final = (*QUEUE_FIELDS, "event_time")
 """The columns that are read for a format that includes the time and the user of a change."""
 
+TRACED_FIELDS: Final = (*TIMED_FIELDS, "transaction_id")
+"""The columns that are read for such a format from a log with transaction ids."""
+
 
 class Origins(NamedTuple):
-    """The times and writers of rows: event_time and perpetrator by record_id.
+    """The times, writers and transactions of rows: event_time, perpetrator and transaction_id by
+    record_id. ``transactions`` lacks the rows of a log without transaction ids.
 
     They are bare texts, since millions of rows are processed: keeping an object for each row costs
     more than reading the row.
@@ -111,6 +122,7 @@ class Origins(NamedTuple):
 
     event_times: dict[int, str | None]
     users: dict[int, str | None]
+    transactions: dict[int, str | None]
 
 
 def origins_of(rows: Iterable[LogRow]) -> Origins:
@@ -119,6 +131,7 @@ def origins_of(rows: Iterable[LogRow]) -> Origins:
     return Origins(
         {row.record_id: row.event_time for row in rows},
         {row.record_id: row.perpetrator for row in rows},
+        {row.record_id: row.transaction_id for row in rows},
     )
 
 

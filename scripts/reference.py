@@ -63,7 +63,7 @@ from eventlog.core.options import (  # noqa: E402
 )
 from eventlog.error_codes import ERRORS, texts_of  # noqa: E402
 from eventlog.exit_codes import MEANINGS, OF_COMMANDS  # noqa: E402
-from eventlog.model import LogRow  # noqa: E402
+from eventlog.model import LOG_COLUMNS  # noqa: E402
 from eventlog.publisher.context.conditions import KINDS  # noqa: E402
 from eventlog.publisher.context.context import Counters  # noqa: E402
 from eventlog.publisher.context.observer import NO_DIFFERENCES, QUEUE_CAP, Measured  # noqa: E402
@@ -790,7 +790,7 @@ def _grants() -> Iterator[str]:
     names unquoted.
     """
     dialect = dialect_of("postgresql+psycopg://")
-    log = LogTable("hr", "eventlog", LogRow._fields)
+    log = LogTable("hr", "eventlog", LOG_COLUMNS)
     yield from ("```sql", "GRANT USAGE ON SCHEMA hr TO publisher;")
     for part, rights in rights_for(Purpose.PUBLISHER).items():
         if part in (Part.TABLES, Part.RECORD_IDS, Part.WRITERS):

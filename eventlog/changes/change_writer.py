@@ -19,6 +19,7 @@ from eventlog.changes.publishing import (
 )
 from eventlog.core.catalog import Catalog
 from eventlog.core.rows.events import Outgoing
+from eventlog.core.rows.transaction_ids import transaction_digits
 from eventlog.errors import FormatError, RowError
 from eventlog.model import EventResult, Level
 
@@ -44,7 +45,7 @@ class ChangeWriter(EventWriter[P], Generic[P]):
         if self._of_catalog is None or self._of_catalog[0] is not catalog:
             self._of_catalog = catalog, outgoing_reader(catalog, self._values)
         _, read = self._of_catalog
-        times, users = delivery.origins
+        times, users, transactions = delivery.origins
         written: list[P | EventResult] = []
         for event in events:
             assert event.object_id is not None
@@ -52,8 +53,10 @@ class ChangeWriter(EventWriter[P], Generic[P]):
                 self._time_of(text_of_first_row(event, times)),
                 text_of_first_row(event, users),
             )
+            transaction = transaction_digits(event, transactions)
             try:
-                piece = self.piece_of(read(event, time, user), event.sent_id, event.object_id[0])
+                change = read(event, time, user, transaction)
+                piece = self.piece_of(change, event.sent_id, event.object_id[0])
             except (FormatError, RowError) as error:
                 written.append(EventResult(Level.ERROR, str(error)))
                 continue

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from eventlog.changes.keys import Key, class_of, key_reader, typed_key
 from eventlog.changes.net_effect import Net, net_of_many, net_of_rows
@@ -77,10 +77,19 @@ def _event_reader(catalog: Catalog | None, values: ValueOptions) -> Callable[[Ev
     return read
 
 
-ReadOutgoing: TypeAlias = Callable[[Outgoing, datetime | None, str | None], Change]
-"""A function from an event of a log, and the commit time and user of its first row, to its change.
-The event itself holds neither time nor user.
-"""
+class ReadOutgoing(Protocol):
+    """A function from an event of a log, the commit time and user of its first row, and the
+    transaction of its last one, to its change. The event itself holds none of these.
+    """
+
+    def __call__(
+        self,
+        event: Outgoing,
+        commit_time: datetime | None,
+        user: str | None,
+        transaction: str | None = None,
+        /,
+    ) -> Change: ...
 
 
 def outgoing_reader(catalog: Catalog, values: ValueOptions) -> ReadOutgoing:
@@ -95,7 +104,13 @@ def outgoing_reader(catalog: Catalog, values: ValueOptions) -> ReadOutgoing:
     )
     schema = catalog.schema
 
-    def read(event: Outgoing, commit_time: datetime | None, user: str | None) -> Change:
+    def read(
+        event: Outgoing,
+        commit_time: datetime | None,
+        user: str | None,
+        transaction: str | None = None,
+        /,
+    ) -> Change:
         assert event.object_id is not None
         assert event.operation is not None
         object_class, key_text = event.object_id
@@ -112,7 +127,7 @@ def outgoing_reader(catalog: Catalog, values: ValueOptions) -> ReadOutgoing:
         return _new(
             Change,
             (schema, object_class.name, operation_of(event), key, before, after, changed,
-             event.event_id, None, None, None, commit_time, user, _NO_EXTRAS),
+             event.event_id, transaction, None, None, commit_time, user, _NO_EXTRAS),
         )  # fmt: skip
 
     return read

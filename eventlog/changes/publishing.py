@@ -37,7 +37,7 @@ CurrentRows = Mapping[ObjectId, CurrentRow]
 class Need(Enum):
     """What a writer needs from the engine in addition to the events."""
 
-    TIMES = "time and user of the first row of each event: DeliveryState.origins"
+    TIMES = "time, user and transaction of each event: DeliveryState.origins"
     WHOLE_ROWS = "the current row of every event that lacks columns: DeliveryState.current_rows"
     NUMBERS = "a number for each event that stays the same whenever it is sent: DeliveryState.first"
 

@@ -328,9 +328,9 @@ def _changed_key(change: Change) -> list[str]:
 
 def data_reader(
     catalog: Catalog, values: ValueOptions, encoding: JsonEncoding
-) -> Callable[[Outgoing, str | None], Any]:
-    """Return the function that makes the data of a log's event from the event and its user. They
-    equal the data of the event's change.
+) -> Callable[[Outgoing, str | None, str | None], Any]:
+    """Return the function that makes the data of a log's event from the event, its user and its
+    transaction. They equal the data of the event's change.
 
     The function makes them directly from the steps. By way of a Change, its images and their
     differences, an event would take a third more CPU from its rows to its bytes (bench/RESULTS.md,
@@ -342,7 +342,7 @@ def data_reader(
         lambda object_class: _ClassReader(object_class, values, encoding)
     )
 
-    def data_of_event(event: Outgoing, user: str | None) -> dict[str, Any]:
+    def data_of_event(event: Outgoing, user: str | None, transaction: str | None) -> dict[str, Any]:
         assert event.object_id is not None
         assert event.operation is not None
         object_class, key_text = event.object_id
@@ -354,6 +354,8 @@ def data_reader(
         data["columns"] = reader.columns(event, key)
         if user is not None:
             data["user"] = user
+        if transaction is not None:
+            data["transaction"] = {"id": transaction}
         return data
 
     return data_of_event

@@ -37,6 +37,7 @@ from eventlog.cloudevents.options import (
 from eventlog.cloudevents.values import JsonEncoding
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.rows.events import Outgoing, association_of
+from eventlog.core.rows.transaction_ids import transaction_text
 from eventlog.errors import FormatError
 from eventlog.model import Change, EventResult, KafkaRecord, Level
 
@@ -75,7 +76,9 @@ class CloudEventWriter(EventWriter[CloudEvent]):
         )
         self._values = publishing.values
         self._time_of = time_reader(publishing.values.time_zone)
-        self._of_catalog: tuple[Catalog, Callable[[Outgoing, str | None], Any]] | None = None
+        self._of_catalog: (
+            tuple[Catalog, Callable[[Outgoing, str | None, str | None], Any]] | None
+        ) = None
 
     def write(
         self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]
@@ -83,12 +86,13 @@ class CloudEventWriter(EventWriter[CloudEvent]):
         if self._of_catalog is None or self._of_catalog[0] is not catalog:
             self._of_catalog = catalog, data_reader(catalog, self._values, self._encoding)
         _, data_of_event = self._of_catalog
-        times, users = delivery.origins
+        times, users, transactions = delivery.origins
         written: list[CloudEvent | EventResult] = []
         for event in events:
             time = self._time_of(text_of_first_row(event, times))
             user = text_of_first_row(event, users)
-            subject, data = association_of(event), data_of_event(event, user)
+            transaction = transaction_text(event, transactions)
+            subject, data = association_of(event), data_of_event(event, user, transaction)
             try:
                 written.append(self._with_data(event.sent_id, subject, time, data))
             except FormatError as error:

@@ -25,7 +25,7 @@ from eventlog.config.post_poll import SAFE_WAYS, refused_statements
 from eventlog.config.settings import installed_options, installed_sections
 from eventlog.core.options import Option, toml
 from eventlog.errors import ConfigError, XdsError
-from eventlog.model import LogRow
+from eventlog.model import LOG_COLUMNS
 from eventlog.sql.log_table import LogTable, split_name
 from eventlog.xds.reader import parse_document
 
@@ -437,7 +437,7 @@ def _safe_statements(
     name = values.get("log-table", installed_options("database")["log_table"].option.default)
     with suppress(ConfigError):
         schema, table = split_name(name)
-        log = LogTable(schema or values.get("sync-schema"), table, LogRow._fields)
+        log = LogTable(schema or values.get("sync-schema"), table, LOG_COLUMNS)
         refused = dict(refused_statements(statements, log))
         for statement, reason in refused.items():
             parameters.refuse(

@@ -13,7 +13,7 @@ from eventlog.core.options import OBJECT, STRING, TEXT, OptionKind, parse_name, 
 from eventlog.core.secrets import REFERENCE
 from eventlog.core.start_time import EXAMPLE, parse_start_time
 from eventlog.errors import ConfigError
-from eventlog.model import LogRow
+from eventlog.model import LOG_COLUMNS
 from eventlog.registry import FORMATS, check_format, check_name, own_names
 
 if TYPE_CHECKING:
@@ -45,13 +45,13 @@ def _parse_times(value: Any) -> tuple[datetime.time, ...]:
 
 def _parse_column_map(value: Any) -> Mapping[str, str]:
     real = {str(name).lower(): parse_name(column) for name, column in OBJECT.parse(value).items()}
-    if unknown := sorted(set(real) - set(LogRow._fields)):
+    if unknown := sorted(set(real) - set(LOG_COLUMNS)):
         raise ValueError(f"{unknown[0]} is not a standard name")
-    if missing := [name for name in LogRow._fields if name not in real]:
+    if missing := [name for name in LOG_COLUMNS if name not in real]:
         raise ValueError(f"{missing[0]} is missing")
     if len({column.lower() for column in real.values()}) < len(real):
         raise ValueError("two standard names have the same column")
-    return {name: real[name] for name in LogRow._fields}
+    return {name: real[name] for name in LOG_COLUMNS}
 
 
 def _pairs_of_text(text: str) -> dict[str, str]:
@@ -253,7 +253,7 @@ MASK_SECRET: Final = OptionKind(
 )
 TIMES: Final = OptionKind(_parse_times, "hh:mm:ss, comma-separated", toml_or(str))
 COLUMN_MAP: Final = OptionKind(
-    _parse_column_map, f"a column for each of {', '.join(LogRow._fields)}", toml_or(_pairs_of_text)
+    _parse_column_map, f"a column for each of {', '.join(LOG_COLUMNS)}", toml_or(_pairs_of_text)
 )
 PUBLICATION_MODE: Final = OptionKind(_parse_publication_mode, "1 only", int)
 BASE: Final = OptionKind(_parse_mapping, "{ base table = { base column = view column, ... }, ... }")

@@ -47,7 +47,7 @@ from eventlog.core.options import (
     shared,
     toml,
 )
-from eventlog.model import LogRow
+from eventlog.model import LOG_COLUMNS
 from eventlog.registry import (
     FORMATS,
     SINKS,
@@ -91,6 +91,12 @@ class DatabaseSettings:
         "sequence from which triggers that eventlog did not make take record_ids, if the column "
         "has no default; schema-qualified or in the schema of the log",
         example="seq_log",
+    )
+    transaction_ids: bool = option(
+        False,
+        BOOLEAN,
+        "let `eventlog db upgrade` add a column to the log in which PostgreSQL records the "
+        "transaction of each row",
     )
     keep_days: int | None = option(
         None,
@@ -155,7 +161,7 @@ class PublisherSettings:
     layout: str = shared(options.LAYOUT)
     column_map: Mapping[str, str] | None = option(
         None, COLUMN_MAP, "the ten standard names and their real names",
-        example={name: name for name in LogRow._fields},
+        example={name: name for name in LOG_COLUMNS},
     )  # fmt: skip
     column_sort: str = shared(options.COLUMN_SORT)
     fold_distance: int = shared(options.FOLD_DISTANCE)

@@ -21,10 +21,11 @@ from eventlog.changes.publishing import (
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.options import same_fields
 from eventlog.core.rows.events import CurrentRow, Outgoing
+from eventlog.core.rows.transaction_ids import transaction_of
 from eventlog.core.values import ValueOptions
 from eventlog.core.values.typed_values import ReadValue
 from eventlog.debezium.records import line_of
-from eventlog.debezium.writer import EnvelopeWriter, PublishOptions, WriteOptions
+from eventlog.debezium.writer import EnvelopeWriter, Logged, PublishOptions, WriteOptions
 from eventlog.errors import FormatError, RowError
 from eventlog.model import Change, EventResult, KafkaRecord, Level, Row
 
@@ -73,10 +74,13 @@ class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
         if records is None or records.catalog is not catalog:
             writer = EnvelopeWriter(self._options, catalog, self._utc_now, self._count)
             records = self._records = EventRecords(writer, catalog, self._values)
-        time_of, times = records.time_of, delivery.origins.event_times
+        time_of, (times, _, transactions) = records.time_of, delivery.origins
         return [
             records.write(
-                event, time_of(text_of_first_row(event, times)), current_rows.get(event.object_id)
+                event,
+                time_of(text_of_first_row(event, times)),
+                transaction_of(event, transactions),
+                current_rows.get(event.object_id),
             )
             if event.object_id is not None
             else ()
@@ -105,17 +109,22 @@ class EventRecords:
         self._readers: dict[ObjectClass, dict[str, tuple[ReadValue, Callable[[str], str]]]] = {}
 
     def write(
-        self, event: Outgoing, time: datetime | None, current: CurrentRow | None
+        self,
+        event: Outgoing,
+        time: datetime | None,
+        transaction: str | None,
+        current: CurrentRow | None,
     ) -> tuple[KafkaRecord, ...] | EventResult:
-        """Return the records of an event; ``current`` is the present row, None if it was not read
-        or is deleted.
+        """Return the records of an event. ``transaction`` is the number of its transaction, None =
+        unknown; ``current`` is the present row, None if it was not read or is deleted.
         """
         assert event.object_id is not None
         object_class, _ = event.object_id
         try:
             change = self._read_change(event, time, None)._replace(position=event.sent_id)
             whole_row = None if current is None else partial(self._row, object_class, current)
-            return tuple(self._writer.records(change, object_class, whole_row, event.ids))
+            logged = Logged(event.ids, None if transaction is None else int(transaction))
+            return tuple(self._writer.records(change, object_class, whole_row, logged))
         except (FormatError, RowError) as error:
             return EventResult(Level.ERROR, str(error))
 

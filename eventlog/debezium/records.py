@@ -25,7 +25,13 @@ from eventlog.core.values.json_bytes import json_bytes
 from eventlog.core.values.moments import EPOCH_UTC
 from eventlog.debezium.fields import column_decoder, decoder_of, field_of, plain
 from eventlog.debezium.scalars import Decode
-from eventlog.debezium.writer import OPERATIONS, ConnectorOptions, EnvelopeWriter, WriteOptions
+from eventlog.debezium.writer import (
+    OPERATIONS,
+    ConnectorOptions,
+    EnvelopeWriter,
+    Logged,
+    WriteOptions,
+)
 from eventlog.errors import FormatError, RowError, shown, with_location
 from eventlog.files.atomic import whole_file
 from eventlog.files.text import parsed_json, parsed_lines, text_of
@@ -414,18 +420,18 @@ def _exact_columns(object_class: ObjectClass) -> Mapping[str, Decode]:
 def _extras(source: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: source[name]
-        for name in ("connector", "lsn", "record_ids")
+        for name in ("connector", "lsn", "record_ids", "txId")
         if source.get(name) is not None
     }
 
 
-def _record_ids(extras: Mapping[str, Any]) -> Sequence[int] | None:
-    """Return the record_ids of a change, None if the member of this name is not a list of numbers:
-    the file may come from another program.
+def _logged(extras: Mapping[str, Any]) -> Logged:
+    """Return the rows of a log that a change was made of. A member that is not a list of numbers,
+    or not a number, is ignored: the file may come from another program.
     """
-    ids = extras.get("record_ids")
+    ids, transaction = extras.get("record_ids"), extras.get("txId")
     is_list = isinstance(ids, list | tuple) and all(type(one) is int for one in ids)
-    return ids if is_list else None
+    return Logged(ids if is_list else None, transaction if type(transaction) is int else None)
 
 
 def _position(source: Mapping[str, Any]) -> str | None:
@@ -481,7 +487,7 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
             None if complete is None else partial(complete, change.schema, change.table, change.key)
         )
         return writer.records(
-            change, class_of_change(catalog, change), whole_row, _record_ids(change.extras)
+            change, class_of_change(catalog, change), whole_row, _logged(change.extras)
         )
 
     with whole_file(target) as file:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from eventlog import __version__
 from eventlog.changes.images import FILLED, Complete, refuse_without_row
@@ -146,6 +146,18 @@ def topic_of(prefix: str, schema: str | None, table: str) -> str:
     return _NOT_OF_TOPICS.sub("_", f"{prefix}.{full_name(schema, table)}")
 
 
+class Logged(NamedTuple):
+    """What an envelope shows of the rows of a log that its event was made of."""
+
+    record_ids: Sequence[int] | None = None
+    transaction: int | None = None
+    """The number of the transaction that wrote the last of them."""
+
+
+NOT_LOGGED: Final = Logged()
+"""For an event of another source than a log, or without its rows."""
+
+
 class EnvelopeWriter:
     """A writer of changes as records.
 
@@ -172,27 +184,27 @@ class EnvelopeWriter:
         change: Change,
         object_class: ObjectClass | None,
         whole_row: Callable[[], Row | None] | None = None,
-        record_ids: Sequence[int] | None = None,
+        logged: Logged = NOT_LOGGED,
     ) -> list[KafkaRecord]:
         """Return the records of a change: usually one. A delete has a second one, the tombstone; a
         change of the key has both and then an insert.
 
         ``object_class`` is the class of its table, None = unknown. ``whole_row`` reads the present
-        row; it is called if columns of ``after`` are unknown. ``record_ids`` identify the log's
-        rows. Raises NotExpressible, FormatError.
+        row; it is called if columns of ``after`` are unknown. ``logged`` are the rows
+        of the log. Raises NotExpressible, FormatError.
         """
         table = self._table(change, object_class)
         if change.op is ChangeOp.TRUNCATE:
             return [
                 KafkaRecord(
-                    table.topic, None, table.value(None, None, self._rest(change, "t", record_ids))
+                    table.topic, None, table.value(None, None, self._rest(change, "t", logged))
                 )
             ]
         refuse_without_row(change)
         change = with_key(_without_child_attributes(change), object_class)
         old, new = old_and_new_key(change)
         if change.op is ChangeOp.DELETE:
-            return self._deleted(table, change, old, record_ids)
+            return self._deleted(table, change, old, logged)
         after, unknown = self._after(table, change, new, whole_row)
         operation = OPERATIONS[change.op]
         before = _before(change, after) if change.op is ChangeOp.UPDATE else None
@@ -200,10 +212,10 @@ class EnvelopeWriter:
         # A delete and a create ("Primary key updates").
         if change.op is ChangeOp.UPDATE and old != new:
             was = change._replace(before=before or change.before)
-            moved = self._deleted(table, was, old, record_ids, unknown)
+            moved = self._deleted(table, was, old, logged, unknown)
             operation = "c"
             before = None
-        value = table.value(before, after, self._rest(change, operation, record_ids), unknown)
+        value = table.value(before, after, self._rest(change, operation, logged), unknown)
         return [*moved, KafkaRecord(table.topic, table.key(new), value)]
 
     def _table(self, change: Change, object_class: ObjectClass | None) -> _TableRecords:
@@ -224,12 +236,12 @@ class EnvelopeWriter:
         table: _TableRecords,
         change: Change,
         key: Key,
-        record_ids: Sequence[int] | None,
+        logged: Logged,
         unknown: frozenset[str] = frozenset(),
     ) -> list[KafkaRecord]:
         """Return the records of a delete, with the known columns of the row: at least the key."""
         before = {**(change.before or {}), **dict(key)}
-        value = table.value(before, None, self._rest(change, "d", record_ids), unknown)
+        value = table.value(before, None, self._rest(change, "d", logged), unknown)
         deleted = KafkaRecord(table.topic, table.key(key), value)
         return (
             [deleted, deleted._replace(value=None)]
@@ -275,9 +287,7 @@ class EnvelopeWriter:
             )
         return {**dict.fromkeys(missing), **after}, frozenset(missing)
 
-    def _rest(
-        self, change: Change, operation: str, record_ids: Sequence[int] | None
-    ) -> dict[str, Any]:
+    def _rest(self, change: Change, operation: str, logged: Logged) -> dict[str, Any]:
         """Return the members of an envelope after the images (formats/debezium.md 2)."""
         moment = change.commit_time
         microseconds = 0 if moment is None else (moment - EPOCH_UTC) // _MICROSECOND
@@ -295,7 +305,8 @@ class EnvelopeWriter:
             "schema": change.schema or "",
             "table": change.table,
             "event_id": change.position,
-            "record_ids": None if record_ids is None else list(record_ids),
+            "record_ids": None if logged.record_ids is None else list(logged.record_ids),
+            "txId": logged.transaction,
         }
         return {
             "source": source,
@@ -577,3 +588,4 @@ def _source() -> Iterator[dict[str, Any]]:
         "optional": True,
         "field": "record_ids",
     }
+    yield _plain("txId", "int64", optional=True)

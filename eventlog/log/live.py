@@ -112,6 +112,9 @@ class LiveDatabase:
             sa.column(quoted(name), _bind_type(log, position))
             for position, name in enumerate(log.columns)
         ]
+        # A converted change belongs to no transaction of this database.
+        unknown = {} if log.transaction_column is None else {log.transaction_column: None}
+        columns += [sa.column(quoted(name), sa.BigInteger()) for name in unknown]
         insert = sa.insert(_table(log, columns))
         is_moment = log.types[3].kind in (
             Kind.TIMESTAMP,
@@ -121,7 +124,9 @@ class LiveDatabase:
         remaining, storable = iter(rows), self.dialect.open(self.connection).storable
         while batch := list(islice(remaining, _BATCH)):
             batch = [_with_user(row, storable) for row in batch]
-            self.connection.execute(insert, [_parameters(log, row, is_moment) for row in batch])
+            self.connection.execute(
+                insert, [_parameters(log, row, is_moment) | unknown for row in batch]
+            )
 
 
 def _with_user(row: LogRow, storable: Callable[[str], str]) -> LogRow:
@@ -146,7 +151,7 @@ def _bind_type(log: LogTable, position: int) -> TypeEngine[Any]:
 
 def _parameters(log: LogTable, row: LogRow, is_moment: bool) -> dict[str, object]:
     """Return the values of all columns but record_id, which the database assigns."""
-    values: dict[str, object] = dict(zip(log.columns[1:], row[1:], strict=True))
+    values: dict[str, object] = dict(zip(log.columns[1:], row[1 : len(log.columns)], strict=True))
     if is_moment and row.event_time is not None:
         values[log.columns[3]] = datetime.fromisoformat(row.event_time)
     return values

@@ -52,6 +52,7 @@ from eventlog.core.rows.events import (
     may_be_absent,
 )
 from eventlog.core.rows.fold import AT_A_TIME, Group, RowFolder
+from eventlog.core.rows.transaction_ids import digits_of
 from eventlog.core.values import ColumnType, Kind, check_unicode
 from eventlog.core.values.typed_values import ReadValue, moment_reader, value_reader
 from eventlog.errors import BadTableKey, BadValue, FormatError, RowError, with_location
@@ -203,20 +204,22 @@ def group_reader(
     time_zone: str = "UTC",
     char_padding: str = "trim",
     truncated: Callable[[str], None] | None = None,
+    epoch: str = "",
 ) -> _ReadGroup:
     """Return the function that makes the changes of groups; it looks up once everything that
     depends only on the class.
 
     ``schema`` is that of the log. ``time_zone`` applies to times without one, ``char_padding`` to
     the blanks of CHAR (spec/xds.md 6). ``truncated`` is called with each column
-    (``schema.table.column``) whose fraction has more than the six digits kept. Raises ConfigError.
+    (``schema.table.column``) whose fraction has more than the six digits kept. ``epoch`` is the
+    log's (spec/event-log.md 1.5). Raises ConfigError.
 
     The function returns None if the object is gone and no row of the group is left, or if its rows
     change nothing. The current row is the row that was read back, as ``build_event`` takes it, if
     precedence asks for one. It is ``UNREAD`` without a connection: then ``after`` is None,
     ``extras["columns"]`` names the columns to read, and ``extras["known"]`` holds the values of the
-    log. Time and user come from the group's first row. The function raises FormatError naming
-    that row.
+    log. Time and user come from the group's first row, the transaction from its last. The function
+    raises FormatError naming the first row.
     """
     read_moment = moment_reader(time_zone)
 
@@ -260,6 +263,8 @@ def group_reader(
             return None
         first, _, (object_class, key_text), _, _, _ = group[0]
         first_row = log_rows[first]
+        last, *_ = group[-1]
+        number = log_rows[last].transaction_id
         event_time = first_row.event_time
         try:
             key = key_reader(object_class)(key_text)
@@ -276,7 +281,8 @@ def group_reader(
         return _new(
             Change,
             (schema, object_class.name, op, key, before, after, changed, str(first),
-             None, None, None, commit_time, first_row.perpetrator, extras),
+             None if number is None else digits_of(number, epoch), None, None, commit_time,
+             first_row.perpetrator, extras),
         )  # fmt: skip
 
     return read
@@ -419,14 +425,17 @@ def _read_back(attribute: Attribute, current: CurrentRow, value_of: _ValueOf) ->
 
 
 def with_rows(change: Change, group: Group, log_rows: Mapping[int, LogRow]) -> Change:
-    """Return the change of a group with the record_ids, types and statuses of the group's rows
-    added to its ``extras``.
+    """Return the change of a group with the record_ids, types and statuses of the group's rows,
+    and the number of its transaction if it is known, added to its ``extras``.
     """
-    rows = {
+    rows: dict[str, Any] = {
         "record_ids": ids_of(group),
         "types": [event_type for _, event_type, _, _, _, _ in group],
         "status": [log_rows[record_id].status for record_id in ids_of(group)],
     }
+    last, *_ = group[-1]
+    if (number := log_rows[last].transaction_id) is not None:
+        rows["txId"] = int(number)
     return change._replace(extras={**rows, **change.extras})
 
 

@@ -47,7 +47,7 @@ from eventlog.errors import ConfigError, FormatError, shown
 from eventlog.files import tabular
 from eventlog.files.atomic import whole_file, whole_path
 from eventlog.files.text import source_files
-from eventlog.model import LogRow, Status
+from eventlog.model import LOG_COLUMNS, LogRow, Status
 from eventlog.sql.log_table import LAYOUTS
 
 FILE_FORMATS: Final = ("jsonl", "csv", "parquet")
@@ -225,25 +225,25 @@ def _columns(names: Sequence[str], options: LogOptions, path: Path) -> list[str]
     by_name = {name.casefold(): name for name in names}
     if column_map := options.column_map:
         missing = [
-            field for field in LogRow._fields if column_map.get(field, "").casefold() not in by_name
+            field for field in LOG_COLUMNS if column_map.get(field, "").casefold() not in by_name
         ]
         if missing:
             raise ConfigError(
                 f"column_map gives no column of {path} for {missing[0]}; the columns are "
                 f"{', '.join(names)}"
             )
-        return [by_name[column_map[field].casefold()] for field in LogRow._fields]
+        return [by_name[column_map[field].casefold()] for field in LOG_COLUMNS]
     # A JSON object may leave out columns that are NULL;
     # their standard names are in small letters then.
     if "record_id" in by_name and "event_type" in by_name:
-        return [by_name.get(field, field) for field in LogRow._fields]
-    if len(names) < len(LogRow._fields):
+        return [by_name.get(field, field) for field in LOG_COLUMNS]
+    if len(names) < len(LOG_COLUMNS):
         raise ConfigError(
             f"{path} has no columns record_id and event_type, and too few columns ({len(names)}) "
             "to find them by position"
         )
     by_position = dict(zip(LAYOUTS[options.layout], names, strict=False))
-    return [by_position[field] for field in LogRow._fields]
+    return [by_position[field] for field in LOG_COLUMNS]
 
 
 _HIGHEST: Final = 2**63 - 1
@@ -288,22 +288,23 @@ def write_rows(rows: Iterable[LogRow], target: str, file_format: str) -> None:
 
     Raises ConfigError if a package is missing, OSError.
     """
-    names = LogRow._fields
+    names = LOG_COLUMNS
     if file_format == "parquet":
         arrow = tabular.pyarrow()
         types = {"record_id": arrow.int64(), "event_type": arrow.int16()}
         columns = [types.get(name, arrow.string()) for name in names]
         with whole_path(target) as path, tabular.open_parquet(path, names, columns) as write:
             for row in rows:
-                write(row)
+                write(row[: len(names)])
         return
     with whole_file(target) as file:
         if file_format == "csv":
             file.write(_csv_line(names))
-            file.writelines(map(_csv_line, rows))
+            file.writelines(_csv_line(row[: len(names)]) for row in rows)
         else:
             file.writelines(
-                tabular.json_line(names, row).encode("utf-8", "surrogatepass") for row in rows
+                tabular.json_line(names, row[: len(names)]).encode("utf-8", "surrogatepass")
+                for row in rows
             )
 
 

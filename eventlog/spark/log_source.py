@@ -29,7 +29,7 @@ from eventlog.config.load import Config, load
 from eventlog.config.settings import MonitorSettings, SinkSettings, SourceSettings
 from eventlog.core.secrets import read_secret
 from eventlog.errors import ConfigError
-from eventlog.model import LogRow, is_status
+from eventlog.model import LOG_COLUMNS, is_status
 from eventlog.spark.session.closed_output import expect_closed_output
 from eventlog.sql.connect import connect, dialect_of, locate_log, parse_url
 from eventlog.sql.log import refuse_large_ids
@@ -136,7 +136,7 @@ _TYPES: Final = {
     "event_time": TimestampNTZType(),
 }
 SCHEMA: Final = StructType(
-    [StructField(name, _TYPES.get(name, StringType())) for name in LogRow._fields]
+    [StructField(name, _TYPES.get(name, StringType())) for name in LOG_COLUMNS]
 )
 
 
@@ -294,7 +294,7 @@ class _LogReader(DataSourceReader):
             place, status, part = partition.value
             url, snapshot = worker_url(place.url, place.url_file), self.options.get("snapshot")
             yield from dialect_of(url).read_part(
-                url, place.log, snapshot, status, part, LogRow._fields
+                url, place.log, snapshot, status, part, LOG_COLUMNS
             )
 
 

@@ -11,13 +11,13 @@ from typing import Final
 
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError
-from eventlog.model import LogRow
+from eventlog.model import LOG_COLUMNS
 
 INSUFFICIENT_PRIVILEGE: Final = "42501"
 """The SQLSTATE of a missing right."""
 
 LAYOUTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "2.x": LogRow._fields,
+    "2.x": LOG_COLUMNS,
     "3.5": (
         "record_id",
         "table_key",
@@ -32,6 +32,11 @@ LAYOUTS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 """The standard names by position (spec/event-log.md 1.2)."""
+
+TRANSACTION_ID: Final = "transaction_id"
+"""The field of ``LogRow`` for the column that a log has with `database.transaction_ids`, and the
+name of the column (spec/event-log.md 1.5).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,11 @@ class LogTable:
     renamed (``renamed_from``, spec/event-log.md 5.2).
     """
 
+    transaction_column: str | None = None
+    """The real name of the column with the id of the transaction that wrote a row, None if the log
+    has no such column (spec/event-log.md 1.5).
+    """
+
     writes_utc: bool = False
     """True if event_time is UTC whatever the option ``event_time_zone`` is, because eventlog's
     own triggers write it.
@@ -84,12 +94,17 @@ class LogTable:
         return table_name
 
     def column(self, field: str) -> str:
-        """Return the real name of the column that holds a field of ``LogRow``."""
-        return self.columns[LogRow._fields.index(field)]
+        """Return the real name of the column that holds a field of ``LogRow``. The log must have
+        one: ``transaction_id`` is in few logs.
+        """
+        if field == TRANSACTION_ID and self.transaction_column is not None:
+            return self.transaction_column
+        return self.columns[LOG_COLUMNS.index(field)]
 
     def type_of(self, field: str) -> ColumnType | None:
         """Return the type of the column that holds a field of ``LogRow``, None if it is unknown."""
-        return self.types[LogRow._fields.index(field)] if self.types else None
+        is_typed = self.types and field != TRANSACTION_ID
+        return self.types[LOG_COLUMNS.index(field)] if is_typed else None
 
     @property
     def has_zoned_time(self) -> bool:

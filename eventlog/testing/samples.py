@@ -71,7 +71,7 @@ class DeliverySample(NamedTuple):
 
     number: int = 1
     first: str = ""
-    origins: Origins = Origins({}, {})
+    origins: Origins = Origins({}, {}, {})
     current_rows: CurrentRows = MappingProxyType({})
 
 
@@ -106,6 +106,10 @@ def events(classes: Catalog, number: int = 3, size: int = 0) -> Sequence[Outgoin
 
 
 def origins(written: Sequence[Outgoing]) -> Origins:
-    """Return the times and users of the events' rows."""
+    """Return the times, users and transactions of the events' rows."""
     ids = [record_id for event in written for record_id in event.ids]
-    return Origins(dict.fromkeys(ids, "2024-05-10 12:00:00"), dict.fromkeys(ids, "app"))
+    return Origins(
+        dict.fromkeys(ids, "2024-05-10 12:00:00"),
+        dict.fromkeys(ids, "app"),
+        dict.fromkeys(ids, "7"),
+    )

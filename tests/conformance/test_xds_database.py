@@ -25,7 +25,7 @@ from vector_cases import Case, configuration, log_text, read_case, tree
 
 from eventlog.core import table_key
 from eventlog.errors import FatalAnswer, ReceiverUnavailable
-from eventlog.model import Answer, Document, LogRow
+from eventlog.model import LOG_COLUMNS, Answer, Document
 from eventlog.publisher.context.context import Counters
 from eventlog.publisher.declared.opening import open_context
 from eventlog.publisher.run.daemon import publish_once
@@ -329,7 +329,7 @@ def without_schema(case: Case) -> Case:
 
 def test_case(case: Case, target: Target, tmp_path: Path) -> None:
     schema = case.database["schema"] if target.has_schemas else None
-    log = LogTable(schema, "eventlog", LogRow._fields, max_identifier=target.dialect.max_identifier)
+    log = LogTable(schema, "eventlog", LOG_COLUMNS, max_identifier=target.dialect.max_identifier)
     with target.engine.begin() as conn:
         build(target, conn, case, log)
         if target.has_schemas:

@@ -14,7 +14,7 @@ from shared import execute
 from eventlog.core.catalog import Catalog
 from eventlog.core.catalog.builder import build_catalog
 from eventlog.errors import TriggerError
-from eventlog.model import LogRow
+from eventlog.model import LOG_COLUMNS, LogRow
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
@@ -22,7 +22,7 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.triggers import TriggerPlan, triggers_of
 from eventlog.sql.triggers.watch import Capture, Style, WatchedTable
 
-LOG = LogTable("log", "eventlog", LogRow._fields)
+LOG = LogTable("log", "eventlog", LOG_COLUMNS)
 LOG_DDL = (
     "CREATE SCHEMA log",
     """CREATE TABLE log.eventlog (

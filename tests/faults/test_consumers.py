@@ -46,7 +46,7 @@ from eventlog.config.load import Config, load
 from eventlog.core import clock
 from eventlog.core.ranges import RecordSet
 from eventlog.errors import ConfigError, ConsumerRuns, LogTableError, ReceiverUnavailable
-from eventlog.model import Answer, EventResult, Level, LogRow
+from eventlog.model import LOG_COLUMNS, Answer, EventResult, Level
 from eventlog.publisher.context.context import Context, Counters, Used
 from eventlog.publisher.context.observer import Measured, Observer
 from eventlog.publisher.declared.opening import open_context, open_unlocked
@@ -1699,7 +1699,7 @@ def test_a_database_that_does_not_tell_open_writers_has_no_consumers() -> None:
         consumers.check_possible(
             load_dialect("oracle")
             .open(cast("Any", None))
-            .log(LogTable(None, "eventlog", LogRow._fields))
+            .log(LogTable(None, "eventlog", LOG_COLUMNS))
         )
 
 

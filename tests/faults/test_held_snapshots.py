@@ -11,13 +11,13 @@ import sqlalchemy as sa
 from postgres_clusters import primary, programs
 from shared import wait_until
 
-from eventlog.model import LogRow
+from eventlog.model import LOG_COLUMNS
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.doctor import HeldSnapshot
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.questions import ask
 
-LOG = LogTable("public", "eventlog", LogRow._fields)
+LOG = LogTable("public", "eventlog", LOG_COLUMNS)
 pytestmark = [
     pytest.mark.soak,
     pytest.mark.skipif(programs() is None, reason="no programs of PostgreSQL that can stream"),

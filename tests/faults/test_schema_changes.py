@@ -21,7 +21,7 @@ from shared import execute, fetch, in_ci, met, url_of, wait_until
 
 from eventlog.cli.context import reading, transaction
 from eventlog.config.load import Config, load
-from eventlog.model import LogRow
+from eventlog.model import LOG_COLUMNS
 from eventlog.publisher.declared.opening import find_log
 from eventlog.publisher.declared.trigger_plan import differences, planned_triggers
 from eventlog.publisher.inspect.doctor import examine
@@ -495,7 +495,7 @@ def test_drop_takes_away_the_triggers_of_a_log_whose_schema_was_renamed(
     execute(database, "ALTER SCHEMA hr RENAME TO people")
     config = of_log(database, tmp_path, "people", "people.eventlog")
     with transaction(config) as db:
-        triggers_of(db.dialect).drop(db.connection, LogTable("people", "eventlog", LogRow._fields))
+        triggers_of(db.dialect).drop(db.connection, LogTable("people", "eventlog", LOG_COLUMNS))
     execute(database, "INSERT INTO people.usr VALUES (1, 'a')")
     assert triggers_in(database) == []
 

@@ -14,7 +14,7 @@ from publishers import write_config
 from shared import execute, statuses, url_of
 
 from eventlog import cli
-from eventlog.model import LogRow
+from eventlog.model import LOG_COLUMNS
 from eventlog.publisher.sinks.files import MARKER
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
@@ -113,7 +113,7 @@ def test_a_directory_whose_owner_file_is_gone_is_taken_over(
 def test_a_role_with_few_rights_distinguishes_its_log_from_others_too(database: sa.Engine) -> None:
     for name in ("eventlog", "other"):
         migrations.upgrade(database, log_table=name)
-    logs = [LogTable(None, name, LogRow._fields) for name in ("eventlog", "other")]
+    logs = [LogTable(None, name, LOG_COLUMNS) for name in ("eventlog", "other")]
     role = f"publisher_{database.url.database}"
     with database.connect() as conn:
         whole = [DIALECT.open(conn).log(log).identity() for log in logs]

@@ -31,7 +31,7 @@ from core import DEAD
 from places import PLACES
 from replicas import MOODS
 
-from eventlog.model import LogRow
+from eventlog.model import LOG_COLUMNS
 
 Plan = dict[str, Any]
 
@@ -374,7 +374,7 @@ OPTIONS: Mapping[str, Sequence[Any]] = {
 FURTHER_OPTIONS: Mapping[str, Sequence[Any]] = {
     "retry_max": (60, 60, 20, 300),
     "noop_updates": ("drop", "drop", "emit"),
-    "column_map": (None, None, None, {name: name for name in LogRow._fields}),
+    "column_map": (None, None, None, {name: name for name in LOG_COLUMNS}),
     "layout": ("2.x", "2.x", "3.5"),
     "post_poll_statements": ((), (), ["UPDATE polled SET times = times + 1"]),
     "time_of_day": (

@@ -11,7 +11,7 @@ from backlog_job import LOG, fetch, log_rows, random_rows
 from pyspark.sql import DataFrame, SparkSession, datasource
 
 from eventlog.errors import SnapshotOutdated
-from eventlog.model import LogRow
+from eventlog.model import LOG_COLUMNS
 from eventlog.spark import register
 from eventlog.spark.log_source import LogLocation, place_for, without_secrets, worker_url
 from eventlog.sql.connect.connection import connect
@@ -45,10 +45,10 @@ def test_the_columns_are_typed_and_equal_partitions_hold_what_the_table_holds(
     log_rows(log, random_rows(400, seed=41))
     log_rows(log, random_rows(400, seed=42, first=9_000_000_000))
     frame = load(spark, url_file, partition_rows=100)
-    assert tuple(frame.columns) == LogRow._fields
+    assert tuple(frame.columns) == LOG_COLUMNS
     assert dict(frame.dtypes)["record_id"] == dict(frame.dtypes)["event_type"] == "bigint"
     assert dict(frame.dtypes)["event_time"] == "timestamp_ntz"
-    there = fetch(log, f"SELECT {', '.join(LogRow._fields)} FROM {LOG} ORDER BY record_id")
+    there = fetch(log, f"SELECT {', '.join(LOG_COLUMNS)} FROM {LOG} ORDER BY record_id")
     parts = frame.rdd.glom().collect()
     assert [len(part) for part in parts] == [100] * 8
     assert [tuple(row) for part in parts for row in part] == there

@@ -51,6 +51,7 @@ from eventlog.spark.directory import JobDirectory
 from eventlog.spark.frames.change_frame import change_of
 from eventlog.spark.frames.change_tables import read_change_table
 from eventlog.spark.frames.messages import read_messages
+from eventlog.sql.dialects.postgresql import transaction_ids
 
 ROWS = 900
 
@@ -61,8 +62,18 @@ UPDATE {LOG} SET event_time = CASE WHEN record_id % 50 = 0 THEN NULL ELSE
 
 @pytest.fixture
 def full_log(log: sa.Engine) -> sa.Engine:
+    """A log of transactions of three rows; every fourth row is of an unknown one."""
     log_rows(log, random_rows(ROWS, seed=11))
     set_times(log)
+    with log.connect() as connection:
+        for statement in transaction_ids.statements(LOG):
+            connection.exec_driver_sql(statement)
+        connection.exec_driver_sql(
+            f"UPDATE {LOG} SET transaction_id = record_id / 3 WHERE record_id % 4 <> 0".replace(
+                "%", "%%"
+            )
+        )
+        connection.commit()
     return log
 
 
@@ -112,6 +123,9 @@ def test_change_tables_are_those_of_the_converter_number_by_number(
     expected = changes_of(tmp_path / "rows")
     assert len(expected) > ROWS / 3
     assert {change["op"] for change in expected} == {"INSERT", "UPDATE", "DELETE"}
+    transactions = {change["transaction_id"] for change in expected}
+    assert None in transactions
+    assert f"{ROWS // 6:032X}" in transactions
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     chance = random.Random(3)
     out = tmp_path / "out"
@@ -173,6 +187,7 @@ def test_messages_are_those_of_the_publisher(full_log: sa.Engine, tmp_path: Path
     after = statuses(full_log)
 
     assert len(sent) > ROWS / 3
+    assert any(f'"transactionId":"{ROWS // 6:032X}"'.encode() in (one.value or b"") for one in sent)
     assert [told(*message) for message in ours] == [
         told(record.topic, record.key, record.value) for record in sent
     ]

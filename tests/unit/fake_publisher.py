@@ -20,7 +20,7 @@ from shared import Objects, PlainSink, apply_event
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.ranges import Ranges, to_ranges
 from eventlog.core.rows.events import Outgoing
-from eventlog.model import Answer, Document, Event, EventResult, Level, LogRow
+from eventlog.model import LOG_COLUMNS, Answer, Document, Event, EventResult, Level, LogRow
 from eventlog.publisher.context.context import Context, Counters, PublisherOptions
 from eventlog.publisher.declared.opening import under_epoch
 from eventlog.publisher.ledger.delivery import decode
@@ -39,7 +39,7 @@ from eventlog.sql.port.log_operations import Window
 from eventlog.xds.publish import XdsWriter
 from eventlog.xds.writer import Header
 
-LOG = LogTable(None, "eventlog", LogRow._fields)
+LOG = LogTable(None, "eventlog", LOG_COLUMNS)
 NO_WAIT = PublisherOptions(retry_initial=0, retry_max=0)
 """Objects that are parked are due at once, so that no test waits."""
 
@@ -74,7 +74,7 @@ class FakePublisher:
         self.connection = engine.connect()
         fields = ", ".join(
             (f"{name} INTEGER") if name in ("record_id", "event_type") else (f"{name} TEXT")
-            for name in LogRow._fields
+            for name in LOG_COLUMNS
         )
         self.connection.exec_driver_sql(f"CREATE TABLE eventlog ({fields})")
         self.connection.exec_driver_sql(
@@ -105,9 +105,11 @@ class FakePublisher:
     # What a test does to the log, and sees of it.
 
     def log(self, rows: Iterable[LogRow]) -> None:
-        marks = ", ".join("?" * len(LogRow._fields))
+        marks = ", ".join("?" * len(LOG_COLUMNS))
         for one in rows:
-            self.connection.exec_driver_sql(f"INSERT INTO eventlog VALUES ({marks})", tuple(one))
+            self.connection.exec_driver_sql(
+                f"INSERT INTO eventlog VALUES ({marks})", tuple(one[: len(LOG_COLUMNS)])
+            )
         self.connection.commit()
 
     def statuses(self) -> dict[int, str]:

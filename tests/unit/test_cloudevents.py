@@ -526,11 +526,11 @@ def test_steps_make_the_data_that_their_changes_make(events: list[Outgoing], as_
     for event in events:
         assert event.object_id is not None
         try:
-            change = of_event(event, None, "app")
+            change = of_event(event, None, "app", "1A")
         except FormatError:  # a value that Python cannot hold, of which no change is made
             continue
         of_change = data_of(change, event.object_id[0], encoding)
-        assert json.loads(escaped_json_bytes(of_steps(event, "app"))) == json.loads(
+        assert json.loads(escaped_json_bytes(of_steps(event, "app", "1A"))) == json.loads(
             escaped_json_bytes(of_change)
         )
 

@@ -26,7 +26,7 @@ from eventlog.core.rows.fold import AT_A_TIME as WINDOW
 from eventlog.errors import ConfigError, FormatError, RowError
 from eventlog.files import tabular
 from eventlog.log.storage import LogReaderOptions, read_rows, write_rows
-from eventlog.model import Change, ChangeOp, LogRow
+from eventlog.model import LOG_COLUMNS, Change, ChangeOp, LogRow
 from eventlog.registry import format_named
 
 READ = format_named("eventlog").read
@@ -74,6 +74,7 @@ ROWS = st.lists(
         TEXTS,
         TEXTS,
         TEXTS,
+        st.none(),
     ),
     max_size=4,
 )
@@ -124,7 +125,7 @@ def test_csv_distinguishes_null_from_the_empty_text(
             {
                 "column_map": dict(
                     zip(
-                        LogRow._fields,
+                        LOG_COLUMNS,
                         ["RID", "st", "et", "tm", "pp", "tn", "tk", "cn", "ov", "nv"],
                         strict=True,
                     )
@@ -168,9 +169,7 @@ def test_parquet_columns_may_have_the_types_of_the_database(tmp_path: Path) -> N
     values = [5, "N   ", 4, moment, None, "item", "id=1", None, None, None]
     types = [pa.decimal128(38, 0), pa.string(), pa.int32(), pa.timestamp("us"), *[pa.string()] * 6]
     arrays = [pa.array([value], type=kind) for value, kind in zip(values, types, strict=True)]
-    pq.write_table(
-        pa.table(dict(zip(LogRow._fields, arrays, strict=True))), tmp_path / "log.parquet"
-    )
+    pq.write_table(pa.table(dict(zip(LOG_COLUMNS, arrays, strict=True))), tmp_path / "log.parquet")
     (change,) = changes(tmp_path / "log.parquet", schema="app")
     assert (change.position, change.key) == ("5", (("id", "1"),))
     assert change.commit_time is not None

@@ -28,7 +28,7 @@ from eventlog.core.values import parse_type
 from eventlog.debezium.fields import decoder_of, field_of
 from eventlog.debezium.format import FORMAT
 from eventlog.debezium.records import line_of
-from eventlog.debezium.writer import PLACEHOLDER, EnvelopeWriter, WriteOptions, topic_of
+from eventlog.debezium.writer import PLACEHOLDER, EnvelopeWriter, Logged, WriteOptions, topic_of
 from eventlog.errors import FormatError, NotExpressible
 from eventlog.model import Change, ChangeOp, KafkaRecord, Row, Value
 
@@ -65,7 +65,7 @@ def records(one: Change, complete: Row | None = None, **options: Any) -> list[Ka
     classes = catalog()
     chosen = WriteOptions(topic_prefix="PostgreSQL_server", database="postgres", **options)
     writer = EnvelopeWriter(chosen, classes, utc_now=lambda: AT)
-    return writer.records(one, classes.classes[0], lambda: complete, [7, 8])
+    return writer.records(one, classes.classes[0], lambda: complete, Logged([7, 8], 555))
 
 
 def plain(one: Change, complete: Row | None = None, **options: Any) -> dict[str, Any]:
@@ -122,11 +122,12 @@ def test_a_create_has_the_documented_form() -> None:
     for name in ("name", "ts_ms", "ts_us", "ts_ns", "db", "schema", "table"):
         assert payload["source"][name] == documented[name], name
     assert payload["source"].keys() - documented.keys() == {"sequence", "event_id", "record_ids"}
-    assert documented.keys() - payload["source"].keys() == {"txId", "lsn", "xmin"}
+    assert documented.keys() - payload["source"].keys() == {"lsn", "xmin"}
     assert {name: payload["source"][name] for name in own - {"version"}} == {
         "connector": "eventlog", "snapshot": "false",
     }  # fmt: skip
-    assert (payload["source"]["event_id"], payload["source"]["record_ids"]) == ("7", [7, 8])
+    shown = [payload["source"][name] for name in ("event_id", "record_ids", "txId")]
+    assert shown == ["7", [7, 8], 555]
 
 
 def test_the_schema_names_and_types_are_the_documented_ones() -> None:
@@ -162,6 +163,7 @@ def test_the_schema_names_and_types_are_the_documented_ones() -> None:
         ("db", "string", False),
         ("schema", "string", False),
         ("table", "string", False),
+        ("txId", "int64", True),
     } <= set(of_source)
     assert (fields["op"]["type"], fields["op"]["optional"]) == ("string", False)
     assert [

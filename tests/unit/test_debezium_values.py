@@ -27,7 +27,7 @@ from eventlog.core.values.moments import calendar_of, special_date, special_micr
 from eventlog.core.values.typed_values import value_reader
 from eventlog.debezium.fields import decoder_of, field_of
 from eventlog.debezium.format import FORMAT
-from eventlog.debezium.writer import EnvelopeWriter, WriteOptions
+from eventlog.debezium.writer import EnvelopeWriter, Logged, WriteOptions
 from eventlog.model import Change, ChangeOp, KafkaRecord, Value
 from eventlog.registry import format_named
 
@@ -181,7 +181,7 @@ def all_records() -> list[KafkaRecord]:
             WriteOptions(decimal_handling_mode=decimals, time_precision_mode=times), classes
         ),)
         for change in changes
-        for record in writer.records(change, classes.classes[0], None, [7, 8])
+        for record in writer.records(change, classes.classes[0], None, Logged([7, 8], 555))
     ]  # fmt: skip
 
 

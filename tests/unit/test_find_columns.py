@@ -14,11 +14,11 @@ from eventlog.core.catalog import Column
 from eventlog.core.ranges import to_ranges
 from eventlog.core.values import parse_type
 from eventlog.errors import ConfigError, LogTableError
-from eventlog.model import LogRow
+from eventlog.model import LOG_COLUMNS
 from eventlog.sql.connect.locate import find_columns
 from eventlog.sql.log_table import LAYOUTS, LogTable, cut_name, split_name
 
-STANDARD = LogRow._fields
+STANDARD = LOG_COLUMNS
 TYPES = {
     "record_id": "bigint",
     "event_type": "smallint",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
-from eventlog.model import LogRow
+from eventlog.model import LOG_COLUMNS
 from eventlog.sql.connect.connection import connect, dialect_of
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.migrations import upgrade
@@ -42,7 +42,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sa.Connection]:
 )
 def test_a_log_is_cut_into(log: sa.Connection, rows: int, multiple: int, parts: int) -> None:
     dialect = dialect_of(str(log.engine.url))
-    table = LogTable(None, "eventlog", LogRow._fields)
+    table = LogTable(None, "eventlog", LOG_COLUMNS)
     found = dialect.open(log).log(table).log_parts("N", 1, 2**62, rows, multiple)
     assert len(found) == parts
     assert sum(part.rows for part in found) == 90_000

@@ -71,7 +71,7 @@ def events_of(groups: Sequence[Rows], noop_updates: str) -> list[Outgoing]:
 
 def delivery_of(events: Sequence[Outgoing]) -> Delivery:
     first = "20240510120000000000000010000000002"
-    return Delivery(1, {1: events}, first, Origins({}, {}))
+    return Delivery(1, {1: events}, first, Origins({}, {}, {}))
 
 
 def by_cloudevents(events: Sequence[Outgoing]) -> Written:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from shared import opened_log
 from test_publisher_promises import Tables, changes, state_of
 
-from eventlog.model import LogRow
+from eventlog.model import LOG_COLUMNS, LogRow
 from eventlog.publisher.ledger.in_flight import sent_ids
 from eventlog.sql.log.requeue import requeue
 
@@ -43,7 +43,7 @@ class LogOfOne:
         self.is_calm = False
         # Copies get their numbers from the database.
         self.sql("ALTER TABLE eventlog RENAME TO former")
-        fields = ", ".join(f"{name} TEXT" for name in LogRow._fields[3:])
+        fields = ", ".join(f"{name} TEXT" for name in LOG_COLUMNS[3:])
         self.sql(
             "CREATE TABLE eventlog (record_id INTEGER PRIMARY KEY, status TEXT, "
             f"event_type INTEGER, {fields})"

@@ -13,11 +13,11 @@ import eventlog.alembic
 from eventlog.core.catalog import Column, Database, ForeignKey, Table
 from eventlog.core.values import parse_type
 from eventlog.errors import ConfigError
-from eventlog.model import LogRow
+from eventlog.model import LOG_COLUMNS
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.triggers.watch import TableChoice, choose_tables, internal_tables
 
-LOG = LogTable("hr", "eventlog", LogRow._fields)
+LOG = LogTable("hr", "eventlog", LOG_COLUMNS)
 
 
 def table(name: str, columns: str, key: str = "", owner: str = "", kind: str = "table") -> Table:
@@ -140,7 +140,7 @@ def test_neither_this_log_nor_another_one_is_matched() -> None:
         table(name, columns, columns.split()[0])
         for log in ("eventlog", "second")
         for name, columns in (
-            (log, " ".join(LogRow._fields)),
+            (log, " ".join(LOG_COLUMNS)),
             (f"{log}_error", "record_id error_time code message"),
             (f"{log}_inflight", "entry_no owner kind started content"),
             (f"{log}_state", "entry_no owner kind started content"),

@@ -18,7 +18,7 @@ from shared import examples
 from eventlog.core.catalog import ObjectId
 from eventlog.core.rows.events import ids_of
 from eventlog.core.rows.fold import Group
-from eventlog.model import ALL, LogRow
+from eventlog.model import ALL, LOG_COLUMNS, LogRow
 from eventlog.publisher.context.context import Context, Counters, PublisherOptions
 from eventlog.publisher.feeds.queue import WindowResult, read_window, split_groups
 from eventlog.publisher.ledger.ledger import ledger_of
@@ -36,7 +36,7 @@ class Queue:
     options: PublisherOptions = field(default_factory=PublisherOptions)
 
     def __post_init__(self) -> None:
-        table = LogTable(None, "eventlog", LogRow._fields)
+        table = LogTable(None, "eventlog", LOG_COLUMNS)
         self.log = fake_log(table, lambda: self.rows)
 
     @property

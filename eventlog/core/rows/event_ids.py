@@ -29,6 +29,12 @@ def raised_at(epoch: str) -> datetime | None:
     return datetime.strptime(epoch[:14], _SECOND).replace(tzinfo=UTC) if epoch else None
 
 
+def epoch_of(event_id: str) -> str:
+    """Return the epoch in an event-id, empty for the first epoch."""
+    _, _, after = event_id.partition(".e")
+    return after.partition(".")[0]
+
+
 def epoch_suffix(epoch: str) -> str:
     """Return the text that follows the record_id in event-ids of this epoch."""
     return f".e{epoch}" if epoch else ""

@@ -36,7 +36,7 @@ _TEXTS: Final = {
 }
 """The text of a key column of each kind in the trial; other kinds have the text ``a``."""
 
-_ORIGINS: Final = Origins({1: "2000-01-01 00:00:00"}, {1: None})
+_ORIGINS: Final = Origins({1: "2000-01-01 00:00:00"}, {1: None}, {1: None})
 
 
 def unwritable_classes(config: Config, catalog: Catalog, log: LogTable) -> Iterator[str]:

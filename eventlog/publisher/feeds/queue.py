@@ -55,7 +55,14 @@ from eventlog.core.rows.fold import (
     reach,
     reach_of_span,
 )
-from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, EventType, Origins, QueueRow
+from eventlog.model import (
+    QUEUE_FIELDS,
+    TIMED_FIELDS,
+    TRACED_FIELDS,
+    EventType,
+    Origins,
+    QueueRow,
+)
 from eventlog.publisher.context.context import (
     UNLIMITED_WINDOW,
     Context,
@@ -69,15 +76,17 @@ from eventlog.sql.log.errors import read_attempts
 from eventlog.sql.log.rows import refuse_large_ids
 from eventlog.sql.port.log_operations import DuePlace, Window, counted_rows
 
-_record_id, _perpetrator, _event_time = (
-    itemgetter(TIMED_FIELDS.index(field)) for field in ("record_id", "perpetrator", "event_time")
+_record_id, _perpetrator, _event_time, _transaction_id = (
+    itemgetter(TRACED_FIELDS.index(field))
+    for field in ("record_id", "perpetrator", "event_time", "transaction_id")
 )
 _queue_row: Final[Callable[[tuple[Any, ...]], QueueRow]] = itemgetter(slice(len(QUEUE_FIELDS)))
 _left_out: Final = itemgetter(-1)
 
 BoundedRow: TypeAlias = tuple[Any, ...]
-"""The fields of a row of a window with ``value_bytes``: ``QUEUE_FIELDS`` or ``TIMED_FIELDS``, and
-``left_out``, the bytes of the values that the row comes without, None if it has them.
+"""The fields of a row of a window with ``value_bytes``: ``QUEUE_FIELDS``, ``TIMED_FIELDS`` or
+``TRACED_FIELDS``, and ``left_out``, the bytes of the values that the row comes without, None if it
+has them.
 """
 
 
@@ -170,7 +179,7 @@ class WindowReader:
         self._loopback: list[int] = []
         self._passed: list[int] = []
         self._wanted: dict[str | None, bool] = {}
-        self._origins = Origins({}, {})
+        self._origins = Origins({}, {}, {})
         self._remarks: list[Remark] = []
         self._sizes: dict[int, int] = {}
         self._unread: set[int] = set()
@@ -178,6 +187,7 @@ class WindowReader:
         self.value_bytes = _value_bytes(context)
         self.fields = _fields(context)
         self._needs_times = Need.TIMES in context.output.needs
+        self._is_traced = self.fields is TRACED_FIELDS
 
     def add(self, chunk: list[BoundedRow]) -> None:
         """Check the next rows."""
@@ -196,6 +206,9 @@ class WindowReader:
             ids = list(map(_record_id, chunk))
             self._origins.event_times.update(zip(ids, map(_event_time, chunk), strict=True))
             self._origins.users.update(zip(ids, map(_perpetrator, chunk), strict=True))
+            if self._is_traced:
+                traced = zip(ids, map(_transaction_id, chunk), strict=True)
+                self._origins.transactions.update(traced)
         return counted_rows(chunk, self._in_flight)
 
     def _rows_of_wanted_classes(self, rows: Sequence[BoundedRow]) -> list[BoundedRow]:
@@ -342,7 +355,9 @@ def _read_chunks(
 
 def _fields(context: Context) -> Sequence[str]:
     """Return the fields to read of each row."""
-    return TIMED_FIELDS if Need.TIMES in context.output.needs else QUEUE_FIELDS
+    if Need.TIMES not in context.output.needs:
+        return QUEUE_FIELDS
+    return TIMED_FIELDS if context.log.table.transaction_column is None else TRACED_FIELDS
 
 
 def _value_bytes(context: Context) -> int:
@@ -510,7 +525,8 @@ def read_due_window(
             due.until,
             due.after,
             options.skipped_user,
-            TIMED_FIELDS,
+            # Without a format that needs times, the order does.
+            TIMED_FIELDS if reader.fields is QUEUE_FIELDS else reader.fields,
             limit,
             reader.value_bytes,
         )

@@ -253,7 +253,7 @@ def packed(
 
 def origins_of_objects(context: Context) -> Origins:
     """Return the origins of a snapshot's objects: their time is the present time."""
-    return Origins({0: context.log.due_until(context.options.event_time_zone)}, {})
+    return Origins({0: context.log.due_until(context.options.event_time_zone)}, {}, {})
 
 
 class Present(NamedTuple):

@@ -36,7 +36,7 @@ Each entry names it, so that an eventlog of another version refuses the entry.
 _MAX_CHARACTERS: Final = 300
 """The most characters of the last answer that an entry keeps."""
 
-NO_ORIGINS: Final = Origins({}, {})
+NO_ORIGINS: Final = Origins({}, {}, {})
 
 
 class DeliveryInfo(NamedTuple):

@@ -344,7 +344,7 @@ def record_new(
     if context.observer.wants_event_times and not origins.event_times:
         # The first rows are enough, since event_time only serves to measure the latency.
         firsts = sorted(own[0].ids[0] for own in delivery.documents.values())
-        delivery = delivery._replace(origins=Origins(_event_times(context, firsts), {}))
+        delivery = delivery._replace(origins=Origins(_event_times(context, firsts), {}, {}))
     content = encode(delivery, is_plain=is_plain)
     above = context.used.delivery_no
     for _ in range(2):  # a reader may be resumed between the two statements

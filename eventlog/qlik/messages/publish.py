@@ -30,6 +30,7 @@ from eventlog.core.catalog import Attribute, Catalog, ObjectClass, row_of
 from eventlog.core.options import same_fields
 from eventlog.core.rows.checks import CheckedRow
 from eventlog.core.rows.events import Outgoing
+from eventlog.core.rows.transaction_ids import transaction_digits
 from eventlog.core.values import ValueOptions
 from eventlog.errors import FormatError, ReceiverUnavailable, RowError, with_location
 from eventlog.model import ALL, Change, EventResult, KafkaRecord, Level, Operation, Origins
@@ -45,7 +46,7 @@ from eventlog.qlik.messages.message_records import (
 )
 from eventlog.qlik.messages.message_tables import PublishOptions, WriteOptions
 from eventlog.qlik.messages.message_writer import MessageWriter
-from eventlog.qlik.sequence import first_sequence, resume, sequences
+from eventlog.qlik.sequence import first_sequence, resume, sequences, transaction_text
 from eventlog.qlik.values import Convert
 
 _ADD, _DELETE = Operation.ADD, Operation.DELETE
@@ -151,11 +152,15 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
         draft_of = self._messages.draft
         records_of = self._writer.records
         sequence_of = sequences(first)
-        event_times = origins.event_times
+        event_times, _, transactions = origins
         records: list[tuple[KafkaRecord, ...] | EventResult] = []
         for event in events:
             try:
-                draft = draft_of(event, text_of_first_row(event, event_times))
+                draft = draft_of(
+                    event,
+                    text_of_first_row(event, event_times),
+                    transaction_digits(event, transactions),
+                )
                 records.append(records_of(draft, sequence_of(event.place)))
             except RegistryError as error:
                 raise ReceiverUnavailable(str(error)) from error
@@ -177,8 +182,9 @@ class EventMessages:
         self._read_change = outgoing_reader(catalog, values)
         self._classes: dict[ObjectClass, _StepReader] = {}
 
-    def draft(self, event: Outgoing, event_time: str | None) -> Draft:
-        """Return the message of an event whose first row has this event_time.
+    def draft(self, event: Outgoing, event_time: str | None, transaction: str | None) -> Draft:
+        """Return the message of an event whose first row has this event_time, and that has this
+        transaction, None = unknown.
 
         Raises FormatError, RowError.
         """
@@ -189,7 +195,8 @@ class EventMessages:
         try:
             reader = self._classes.get(object_class) or self._reader(object_class)
             timestamp = timestamp_of(self._read_time(event_time))
-            return reader.table.draft(op, reader.images(event), timestamp, event.event_id)
+            known = transaction_text(transaction), None, None
+            return reader.table.draft(op, reader.images(event), timestamp, event.event_id, known)
         except (FormatError, RowError) as error:
             raise with_location(
                 error, f"{op} of {object_class.name!r}, position {event.event_id}"

@@ -15,7 +15,7 @@ from eventlog.core.catalog import Column, match_name
 from eventlog.core.options import nearest_name
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, LogTableError, NoInternalTable, NoLogTable, NoSchema
-from eventlog.model import LogRow
+from eventlog.model import LOG_COLUMNS
 from eventlog.sql.log_table import INSUFFICIENT_PRIVILEGE, LAYOUTS, LogTable, split_name
 from eventlog.sql.port.dialect import Dialect
 from eventlog.sql.port.driver_errors import for_message, right_advice
@@ -29,7 +29,7 @@ def new_log(dialect: Dialect, schema: str | None, name: str) -> LogTable:
     return LogTable(
         None if schema is None else dialect.spelled(schema),
         dialect.spelled(name),
-        tuple(map(dialect.spelled, LogRow._fields)),
+        tuple(map(dialect.spelled, LOG_COLUMNS)),
         max_identifier=dialect.max_identifier,
         upper=dialect.spelled("log") == "LOG",
     )
@@ -99,6 +99,7 @@ def locate_log(
         columns=fields,
         types=tuple(types[column] for column in fields),
         is_partitioned=db.is_partitioned(schema, log_name),
+        transaction_column=db.transaction_column(schema, log_name),
     )
     if has_internal_tables:
         _refuse_without_internal_tables(db, log)
@@ -207,7 +208,7 @@ ENTRY_COLUMNS: Final = ("entry_no", "owner", "kind", "started", "content")
 
 _CHARACTER: Final = (Kind.CHARACTER, Kind.FIXED)
 _NEEDED: Final[Mapping[str, tuple[str, tuple[Kind, ...]]]] = {
-    **dict.fromkeys(LogRow._fields, ("character", _CHARACTER)),
+    **dict.fromkeys(LOG_COLUMNS, ("character", _CHARACTER)),
     "record_id": ("integer", (Kind.INTEGER,)),
     "event_type": ("integer", (Kind.INTEGER,)),
     "event_time": ("date or timestamp", (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ)),
@@ -265,19 +266,19 @@ def find_columns(
             raise LogTableError(
                 f"{place} cannot be {standard}: {is_kind}, expected {needed}{by_layout}"
             )
-    return tuple(names[standard] for standard in LogRow._fields)
+    return tuple(names[standard] for standard in LOG_COLUMNS)
 
 
 def _mapped(column_map: Mapping[str, str], by_name: Collection[str]) -> dict[str, str]:
     real_names = {standard.lower(): real for standard, real in column_map.items()}
     for name in real_names:
-        if name not in LogRow._fields:
+        if name not in LOG_COLUMNS:
             raise ConfigError(
                 f"column_map names {name!r}, which is not a column of the log: "
-                f"{', '.join(LogRow._fields)}"
+                f"{', '.join(LOG_COLUMNS)}"
             )
     columns: dict[str, str] = {}
-    for standard in LogRow._fields:
+    for standard in LOG_COLUMNS:
         if standard not in real_names:
             raise LogTableError(f"column_map has no column for {standard}: it must name all ten")
         real = match_name(real_names[standard], by_name)
@@ -294,9 +295,9 @@ def _mapped(column_map: Mapping[str, str], by_name: Collection[str]) -> dict[str
 
 def _standard(by_name: Collection[str]) -> dict[str, str]:
     """Return the columns by their standard names; none, unless all standard names exist."""
-    matches = {standard: match_name(standard, by_name) for standard in LogRow._fields}
+    matches = {standard: match_name(standard, by_name) for standard in LOG_COLUMNS}
     names = {standard: real for standard, real in matches.items() if real is not None}
-    return names if len(names) == len(LogRow._fields) else {}
+    return names if len(names) == len(LOG_COLUMNS) else {}
 
 
 def _by_position(columns: Sequence[Column], layout: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from eventlog.core.ranges import Ranges, RecordSet, to_ranges
 from eventlog.core.rows.requeue import LoggedRow, RowState, Way, judge
 from eventlog.errors import ConfigError
-from eventlog.model import EventType, LogRow, Status, unpadded
+from eventlog.model import LOG_COLUMNS, EventType, Status, unpadded
 from eventlog.sql.log.epoch import read_removed
 from eventlog.sql.log.requests import ResendRequest, ask_again
 from eventlog.sql.log.rows import (
@@ -29,7 +29,7 @@ from eventlog.sql.log.rows import (
     rows_of,
     runs_of_ranges,
 )
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.log_table import TRANSACTION_ID, LogTable
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.open_writers import wait_for, writers_to_await
 from eventlog.sql.port.quoted_names import quoted
@@ -419,7 +419,7 @@ def _rows_of_same_objects(log: OpenLog, ids: Sequence[int]) -> tuple[set[int], i
     object.
     """
     others = rows_of(log.table).alias("others")
-    of_other = {field: others.c[quoted(log.table.column(field))] for field in LogRow._fields[:7]}
+    of_other = {field: others.c[quoted(log.table.column(field))] for field in LOG_COLUMNS[:7]}
     table_name, table_key = names = [
         column_of(log.table, field) for field in ("table_name", "table_key")
     ]
@@ -456,9 +456,11 @@ def copy_rows(
         changed = {**new, **_as_modify(log.table)} if is_part else new
         values = {
             field: changed.get(field, column_of(log.table, field))
-            for field in LogRow._fields
+            for field in LOG_COLUMNS
             if field != "record_id"
         }
+        if log.table.transaction_column is not None:
+            values[TRANSACTION_ID] = _UNKNOWN
         for ranges in runs_of_ranges(list(run)):
             copies = (
                 sa.select(*values.values())
@@ -471,6 +473,12 @@ def copy_rows(
             )
             total += inserted.rowcount
     return total
+
+
+_UNKNOWN: Final[sa.ColumnElement[Any]] = sa.cast(sa.null(), sa.BigInteger())
+"""The transaction id of a copy: its row was written by a transaction that ended long ago
+(spec/event-log.md 1.5).
+"""
 
 
 def _insert_copies(

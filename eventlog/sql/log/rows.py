@@ -33,10 +33,11 @@ FAILED: Final = (Status.ERROR, Status.FATAL)
 
 @lru_cache(maxsize=32)
 def rows_of(log: LogTable) -> sa.TableClause:
-    """Return the log with its ten columns for a statement."""
+    """Return the log with its columns for a statement."""
+    own = () if log.transaction_column is None else (log.transaction_column,)
     return sa.table(
         quoted(log.name),
-        *(sa.column(quoted(column)) for column in log.columns),
+        *(sa.column(quoted(column)) for column in (*log.columns, *own)),
         schema=schema_of(log),
     )
 

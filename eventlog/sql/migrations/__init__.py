@@ -88,6 +88,18 @@ def upgrade(
             command.upgrade(_config(log, _dialect(conn), conn, None, existing_log, storage), wanted)
 
 
+def write_transaction_ids(
+    sql: TextIO, *, log_table: str, schema: str | None = None, dialect_name: str
+) -> None:
+    """Write the SQL that lets the database record the transaction of each row of a log
+    (spec/event-log.md 1.5). Arguments as in ``upgrade``. Raises ConfigError if the database cannot.
+    """
+    dialect = _dialect(None, dialect_name)
+    log = _offline_log(log_table, schema, dialect)
+    statements = ";\n\n".join(dialect.transaction_id_statements(log))
+    sql.write(f"BEGIN;\n\n{statements};\n\nCOMMIT;\n")
+
+
 def downgrade(
     target: Engine | Connection | None,
     *,

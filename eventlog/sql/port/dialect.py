@@ -21,8 +21,8 @@ from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass, Table
 from eventlog.core.values import ColumnType
 from eventlog.errors import BadValue, ConfigError
-from eventlog.model import LogRow, is_status
-from eventlog.sql.log_table import LogTable
+from eventlog.model import LOG_COLUMNS, LogRow, is_status
+from eventlog.sql.log_table import TRANSACTION_ID, LogTable
 from eventlog.sql.port.database import AnswerFunction, SqlDatabase, Wake
 from eventlog.sql.port.leaves import Partitioning
 from eventlog.sql.port.log_operations import Walk, Window
@@ -98,6 +98,15 @@ class Dialect(SqlDatabase):
         (0 for an unusable one), all others as text.
         """
 
+    def transaction_id_statements(self, log: LogTable) -> tuple[str, ...]:
+        """Return the statements that let the database record the transaction of each row of a log
+        (spec/event-log.md 1.5). Raises ConfigError if the database cannot.
+        """
+        raise ConfigError(
+            f"database.transaction_ids: {self.name} does not record transaction ids, only "
+            "PostgreSQL does; remove the option"
+        )
+
     def within(self, log: LogTable, record_id: str) -> str:
         """Return the word ``within`` of statements that select rows by ranges: a further condition
         on ``record_id``, so that only the leaves of these ranges are touched; empty for a log that
@@ -148,9 +157,13 @@ class Dialect(SqlDatabase):
 
     def log_fields(self, log: LogTable, fields: Sequence[str]) -> str:
         """Return the text in place of ``{fields}`` in ``log_sql``."""
-        return ", ".join(
-            self.log_field(field, self.bindable(self.quote(log.column(field))), log.type_of(field))
-            for field in fields
+        return ", ".join(self._read_field(log, field) for field in fields)
+
+    def _read_field(self, log: LogTable, field: str) -> str:
+        if field == TRANSACTION_ID and log.transaction_column is None:
+            return "NULL"
+        return self.log_field(
+            field, self.bindable(self.quote(log.column(field))), log.type_of(field)
         )
 
     def bounded_fields(self, log: LogTable, fields: Sequence[str], value_bytes: int | None) -> str:
@@ -160,10 +173,7 @@ class Dialect(SqlDatabase):
         if value_bytes is None:
             return self.log_fields(log, fields)
         texts = {
-            field: self.log_field(
-                field, self.bindable(self.quote(log.column(field))), log.type_of(field)
-            )
-            for field in {*fields, "old_value", "new_value"}
+            field: self._read_field(log, field) for field in {*fields, "old_value", "new_value"}
         }
         size = " + ".join(
             f"COALESCE({self.value_size(texts[value])}, 0)" for value in ("old_value", "new_value")
@@ -377,7 +387,7 @@ def log_words(dialect: Dialect, log: LogTable, event_time_zone: str) -> Mapping[
     """Return the words for the text of a statement of ``log_sql``."""
     columns = {
         field: dialect.bindable(dialect.quote(column))
-        for field, column in zip(LogRow._fields, log.columns, strict=True)
+        for field, column in zip(LOG_COLUMNS, log.columns, strict=True)
     }
     is_local = log.zone_of_times(event_time_zone) == "local"
     now = dialect.local_now if is_local else dialect.utc_now
@@ -399,11 +409,23 @@ def log_words(dialect: Dialect, log: LogTable, event_time_zone: str) -> Mapping[
         "within": dialect.within(log, columns["record_id"]) if log.is_partitioned else "",
         **dialect.log_times(columns["event_time"], is_zoned=log.has_zoned_time),
         **_number_words(dialect, log, columns["record_id"]),
+        **_transaction_words(dialect, log),
         "bigint": dialect.bigint,
     }
     for name in filter(dialect.log_sql.__contains__, WORDS):
         words[name] = dialect.log_sql[name].format(**words)
     return words
+
+
+def _transaction_words(dialect: Dialect, log: LogTable) -> Mapping[str, str]:
+    """Return the words ``transaction_column`` and ``no_transaction`` of an INSERT of ours: the
+    column of the transaction id and its NULL, with commas before them; empty if the log has no such
+    column (spec/event-log.md 1.5).
+    """
+    if log.transaction_column is None:
+        return {"transaction_column": "", "no_transaction": ""}
+    column = dialect.bindable(dialect.quote(log.transaction_column))
+    return {"transaction_column": f", {column}", "no_transaction": ", NULL"}
 
 
 def _number_words(dialect: Dialect, log: LogTable, record_id: str) -> Mapping[str, str]:

@@ -173,6 +173,12 @@ class OpenDatabase(ABC):
         """
         return False
 
+    def transaction_column(self, schema: str | None, name: str) -> str | None:
+        """Return the name of the column in which the database itself records the transaction of
+        each row of a log, None if the table has no such column (spec/event-log.md 1.5).
+        """
+        return None
+
     def choose_plans(self) -> None:
         """Set how the database plans the log's statements, before reading or marking."""
 

@@ -354,6 +354,16 @@ class OpenLog(ABC):
         )
         return next((TimedRow(int(row), bool(is_before)) for row, is_before in rows), None)
 
+    def add_transaction_ids(self) -> None:
+        """Let the database record the transaction of each row that is written from now on, in a
+        column that the log does not have yet (spec/event-log.md 1.5). Commits.
+
+        Raises LogInUse if another session uses the log; ConfigError if the database cannot.
+        """
+        for statement in self.dialect.transaction_id_statements(self.table):
+            self.db.run(statement)
+        self.commit()
+
     def next_not_before(self, until: str, first: int, last: int) -> int | None:
         """Return the first record_id between two whose row, of any status, has an event_time after
         ``until``, or none; None if there is no such row.

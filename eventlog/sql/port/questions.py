@@ -7,7 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from eventlog.model import LogRow
+from eventlog.model import LOG_COLUMNS
 from eventlog.sql.log_table import QUEUE_INDEX, LogTable
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ _BIND: Final = re.compile(r"(?<![:\w\\]):([a-z_]+)\b")
 def _names(dialect: Dialect, log: LogTable) -> dict[str, str]:
     """Return the quoted identifiers that replace the names in braces in a statement."""
     return {
-        **dict(zip(LogRow._fields, map(dialect.quote, log.columns), strict=True)),
+        **dict(zip(LOG_COLUMNS, map(dialect.quote, log.columns), strict=True)),
         "reading_index": dialect.quote(log.own_name("idx_{}_1")),
         "row_index": dialect.quote(log.own_name("idx_{}_4")),
         "queue_index": dialect.quote(log.own_name(QUEUE_INDEX)),

@@ -12,7 +12,7 @@ from typing import Final, Literal
 from eventlog.core.catalog import Database, Table, match_name
 from eventlog.core.catalog.builder import key_columns, missing_table, value_column
 from eventlog.errors import ConfigError, TriggerError, together
-from eventlog.model import LogRow
+from eventlog.model import LOG_COLUMNS
 from eventlog.sql.connect.locate import ENTRY_COLUMNS
 from eventlog.sql.log_table import LogTable
 
@@ -275,7 +275,7 @@ def internal_tables(database: Database, log: LogTable) -> frozenset[str]:
     internal = set(log.own_tables)
     for table in database.tables:
         columns = frozenset(column.name.casefold() for column in table.columns)
-        if columns >= frozenset(LogRow._fields) or columns in _OWN_COLUMNS:
+        if columns >= frozenset(LOG_COLUMNS) or columns in _OWN_COLUMNS:
             internal.add(table.name)
         if columns == frozenset(ENTRY_COLUMNS):
             name = re.sub("_(inflight|state)$", "", table.name, flags=re.IGNORECASE)

@@ -19,7 +19,7 @@ from eventlog.core.catalog.builder import build_catalog
 from eventlog.core.options import NAMES, TEXT, TEXT_OBJECT, CheckedOptions, option, parse_options
 from eventlog.core.values import ValueOptions
 from eventlog.errors import BadTableKey, ConfigError, first_of
-from eventlog.model import EventType, LogRow
+from eventlog.model import LOG_COLUMNS, EventType
 from eventlog.sql.connect.connection import connect, describe, dialect_of, parse_url
 from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.port.driver_errors import as_database_errors
@@ -30,7 +30,7 @@ from eventlog.verify.comparison import SEVERAL, SEVERAL_ROWS, StoredAs, TargetRo
 from eventlog.verify.targets import Target
 
 _VALUES: Final = ValueOptions("full", characters="unicode")
-_NO_LOG: Final = LogTable(None, "eventlog", LogRow._fields)
+_NO_LOG: Final = LogTable(None, "eventlog", LOG_COLUMNS)
 """The name of a log for walks over tables: the target's database has none."""
 
 

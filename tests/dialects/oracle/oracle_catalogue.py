@@ -21,7 +21,7 @@ from eventlog.core.catalog import (
 )
 from eventlog.core.catalog.builder import build_catalog
 from eventlog.core.values import ColumnType, Kind
-from eventlog.model import EventType, LogRow
+from eventlog.model import LOG_COLUMNS, EventType
 from eventlog.sql import migrations
 from eventlog.sql.dialects.oracle import DIALECT, log
 from eventlog.sql.dialects.oracle.log import IDENTITY
@@ -195,7 +195,7 @@ BASE = {
     "PHONE": {"EMPNO": "PK_EMPNO", "NO": "MV_PHONENO"},
     "ACTIVE": {"EMPNO": "PK_EMPNO"},
 }
-LOG = LogTable("LOGS", "EVENTLOG", tuple(map(str.upper, LogRow._fields)), (), 128, True)
+LOG = LogTable("LOGS", "EVENTLOG", tuple(map(str.upper, LOG_COLUMNS)), (), 128, True)
 OWN_LOG = LogTable("APP", "EVENTLOG", LOG.columns, (), 128, True)
 ODD_LOG = LogTable(
     "Logs",
@@ -203,7 +203,7 @@ ODD_LOG = LogTable(
     tuple(f"c{place}" for place in range(1, 11)),
     tuple(
         ColumnType(Kind.TIMESTAMPTZ if name == "event_time" else Kind.CHARACTER)
-        for name in LogRow._fields
+        for name in LOG_COLUMNS
     ),
     128,
     True,
@@ -299,7 +299,7 @@ def cases() -> Cases:
         "identity": (IDENTITY,),
         "lock": (log.request_block(LOG), log.release_block(LOG), log.row_lock(LOG)),
         "bulk": (
-            DIALECT.part_as_of(LOG, "4711", "N", LogRow._fields),
+            DIALECT.part_as_of(LOG, "4711", "N", LOG_COLUMNS),
             DIALECT.part_as_of(ODD_LOG, None, None, ("record_id", "event_time")),
         ),
     }
@@ -308,7 +308,7 @@ def cases() -> Cases:
 def _log_statements() -> Iterator[str]:
     for of in (LOG, ODD_LOG):
         for window in (Window(1, None, None), Window(1, None, None, "ANN")):
-            yield DIALECT.window_statement(of, window, LogRow._fields)
+            yield DIALECT.window_statement(of, window, LOG_COLUMNS)
         for name in filter(lambda name: name not in (*WORDS, "read_window"), DIALECT.log_sql):
             yield DIALECT.log_statement(
                 of, name, ids=":id0", has_status=DIALECT.has_status(of, "N")

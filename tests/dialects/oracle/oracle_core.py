@@ -23,7 +23,7 @@ from eventlog.core.rows.requeue import LoggedRow, RowState
 from eventlog.core.values import ColumnType, Kind
 from eventlog.log.live import LiveDatabase
 from eventlog.log.storage import LogOptions
-from eventlog.model import EventType, LogRow
+from eventlog.model import LOG_COLUMNS, EventType, LogRow
 from eventlog.publisher.stream import Failure
 from eventlog.publisher.stream import position as positions
 from eventlog.publisher.stream.position import Saved, TablePosition, position_ddl, position_tables
@@ -49,7 +49,7 @@ _TYPES = tuple(
         0,
         "",
     )
-    for field in LogRow._fields
+    for field in LOG_COLUMNS
 )
 _LOG = LogTable(LOG.schema, LOG.name, LOG.columns, _TYPES, 128, True)
 NUMBERED = replace(LOG, sequence=("APP", "SEQ_LOG"))

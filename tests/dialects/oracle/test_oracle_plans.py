@@ -15,7 +15,7 @@ from eventlog.core.catalog import Column, Table
 from eventlog.core.catalog.builder import build_catalog
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError, TriggerError
-from eventlog.model import LogRow
+from eventlog.model import LOG_COLUMNS
 from eventlog.sql.dialects.oracle import DIALECT, session
 from eventlog.sql.dialects.oracle.script import ddl_lock_timeout, disabled
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers, create_functions
@@ -507,7 +507,7 @@ def test_every_statement_of_the_queue_asks_for_the_expression_of_its_index() -> 
     assert f"({expression})" in DIALECT.create_queue_index(LOG)
     windows = (Window(1, None, None), Window(1, None, None, "ANN"))
     for statement in (
-        *(DIALECT.window_statement(LOG, window, LogRow._fields) for window in windows),
+        *(DIALECT.window_statement(LOG, window, LOG_COLUMNS) for window in windows),
         *(DIALECT.log_statement(LOG, name) for name in ("read_due", "queue", "mark", "delete")),
     ):
         assert f"WHERE {expression}" in statement

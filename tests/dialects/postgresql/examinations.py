@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from shared import execute
 
 from eventlog import cli
-from eventlog.model import LogRow
+from eventlog.model import LOG_COLUMNS
 from eventlog.sql.log_table import LogTable
 
 SCHEMA = """
@@ -27,7 +27,7 @@ loopback_action = "mark"   # one user does all here
 [[watch]]
 table = "usr"
 """
-LOG = LogTable("hr", "eventlog", LogRow._fields)
+LOG = LogTable("hr", "eventlog", LOG_COLUMNS)
 
 Doctor = Callable[..., tuple[int, dict[str, list[dict[str, Any]]]]]
 

@@ -12,7 +12,7 @@ from shared import Objects, apply_event, execute, opened_log
 from eventlog.cli.repair.runs.resync import fingerprint
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.catalog.builder import build_catalog
-from eventlog.model import EventType, LogRow
+from eventlog.model import LOG_COLUMNS, EventType
 from eventlog.sql import migrations
 from eventlog.sql import resync as batches
 from eventlog.sql.connect.connection import connect
@@ -37,7 +37,7 @@ def fill(hr: sa.Engine) -> None:
     migrations.upgrade(hr, log_table="eventlog", schema="hr")
 
 
-LOG = LogTable("hr", "eventlog", LogRow._fields)
+LOG = LogTable("hr", "eventlog", LOG_COLUMNS)
 
 
 def class_named(hr: sa.Engine, name: str) -> ObjectClass:

@@ -122,6 +122,23 @@ def test_finish_drops_a_leaf_that_an_earlier_version_has_removed(
     assert fetch(partitioned, refused) == [(150,)]
 
 
+@pytest.mark.parametrize("is_older", [False, True])
+def test_a_row_that_is_put_back_keeps_its_transaction_id_or_has_none(
+    partitioned: sa.Engine, is_older: bool
+) -> None:
+    """``is_older``: the table was restored from a dump of before the column."""
+    assert cli.run(["--set", "database.transaction_ids=true", "db", "upgrade"]) == 0
+    detach_as_an_earlier_version(partitioned)
+    execute(
+        partitioned, f"UPDATE {LEAF} SET status = 'E', transaction_id = 7 WHERE record_id = 150"
+    )
+    if is_older:
+        execute(partitioned, f"ALTER TABLE {LEAF} DROP COLUMN transaction_id")
+    assert cli.run(["purge", "--finish", "eventlog_2", "--yes"]) == 0
+    put_back = "SELECT transaction_id FROM hr.eventlog WHERE record_id = 150"
+    assert fetch(partitioned, put_back) == [(None if is_older else 7,)]
+
+
 @pytest.mark.parametrize("name", ["usr", "eventlog_1", "eventlog", "nothing"])
 def test_finish_drops_no_other_table(
     partitioned: sa.Engine, name: str, capfd: pytest.CaptureFixture[str]

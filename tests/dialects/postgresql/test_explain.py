@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from shared import execute
 
 from eventlog import cli
-from eventlog.model import LogRow
+from eventlog.model import LOG_COLUMNS
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import LogTable
@@ -29,7 +29,7 @@ schema_name = "hr"
 [[watch]]
 table = "usr"
 """
-LOG = LogTable("hr", "eventlog", LogRow._fields)
+LOG = LogTable("hr", "eventlog", LOG_COLUMNS)
 
 Show = Callable[..., dict[str, Any]]
 

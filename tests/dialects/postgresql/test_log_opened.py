@@ -12,7 +12,7 @@ from written_log import EVERYTHING, ids
 
 from eventlog.core.ranges import to_ranges
 from eventlog.errors import LogTableError
-from eventlog.model import LogRow
+from eventlog.model import LOG_COLUMNS
 from eventlog.sql import migrations
 from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql import DIALECT
@@ -178,7 +178,7 @@ def test_a_log_of_another_layout_and_other_types_works_alike(conn: Connection) -
 
 def test_names_that_attack_the_statements_are_only_names(conn: Connection) -> None:
     name = 'l"; DROP TABLE eventlog; -- %s %% {x} :y'
-    columns = [f'{field} "%s {{0}} :z' for field in LogRow._fields]
+    columns = [f'{field} "%s {{0}} :z' for field in LOG_COLUMNS]
     quoted = ['"' + column.replace('"', '""') + '"' for column in columns]
     types = ["bigint", "char(1)", "smallint", "timestamp", *["text"] * 6]
     table = '"' + name.replace('"', '""') + '"'

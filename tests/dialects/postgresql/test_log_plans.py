@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from written_log import EVERYTHING, write
 
 from eventlog.core.catalog.builder import build_catalog
-from eventlog.model import LogRow
+from eventlog.model import LOG_COLUMNS
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.log_operations import Window
@@ -116,7 +116,7 @@ def plan(
     statement = (
         DIALECT.log_statement(opened, name)
         if isinstance(name, str)
-        else DIALECT.window_statement(opened, name, LogRow._fields)
+        else DIALECT.window_statement(opened, name, LOG_COLUMNS)
     )
     rows = conn.exec_driver_sql("EXPLAIN " + statement, parameters)
     return "\n".join(row[0] for row in rows)

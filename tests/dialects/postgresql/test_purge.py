@@ -16,14 +16,14 @@ from eventlog import cli
 from eventlog.cli.repair.purge import parse_age
 from eventlog.cli.repair.runs import purge as purge_command
 from eventlog.errors import ConfigError
-from eventlog.model import LogRow
+from eventlog.model import LOG_COLUMNS
 from eventlog.publisher.upkeep import purge as publisher_purge
 from eventlog.sql import migrations
 from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import LogTable
 
-LOG = LogTable("hr", "eventlog", LogRow._fields)
+LOG = LogTable("hr", "eventlog", LOG_COLUMNS)
 Purge = Callable[..., dict[str, Any]]
 
 

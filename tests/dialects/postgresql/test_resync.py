@@ -16,7 +16,7 @@ from shared import Run, execute, opened_log
 
 from eventlog.cli.repair.runs.resync import batch_size, read_lines
 from eventlog.errors import BadTableKey
-from eventlog.model import EventType, LogRow
+from eventlog.model import LOG_COLUMNS, EventType
 from eventlog.sql import resync as batches
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import LogTable
@@ -433,7 +433,7 @@ class TestLogs:
         try:
             with hr.connect() as conn:
                 conn.exec_driver_sql(f"SET ROLE {user}")
-                log = opened_log(conn, LogTable("hr", "eventlog", LogRow._fields))
+                log = opened_log(conn, LogTable("hr", "eventlog", LOG_COLUMNS))
                 assert log.missing_rights(Purpose.RESYNC) == ["INSERT on table eventlog"]
                 assert log.missing_rights(Purpose.RESYNC, Addition.POSITION) == [
                     "INSERT on table eventlog",

@@ -7,7 +7,7 @@ from trigger_log import JACK, LOG, LOG_DDL, PHONE, Watched, catalogue, run
 
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError, LogTableError, TriggerError
-from eventlog.model import LogRow
+from eventlog.model import LOG_COLUMNS
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.log_table import LogTable
@@ -205,7 +205,7 @@ def test_another_style_replaces_the_triggers(usr: Watched) -> None:
 
 
 def test_two_logs_of_one_table_do_not_touch_each_other(usr: Watched) -> None:
-    other = LogTable("log", "second", LogRow._fields)
+    other = LogTable("log", "second", LOG_COLUMNS)
     run(usr.conn, LOG_DDL[1].replace("log.eventlog", "log.second"), render_quote_function(other))
     second = Watched(usr.conn, other)
     usr.watch(WatchedTable("usr"))
@@ -346,7 +346,7 @@ def test_what_the_publisher_itself_writes_feeds_no_view(empty: Watched) -> None:
 
 
 def test_a_log_that_is_missing_is_named(usr: Watched) -> None:
-    missing = Watched(usr.conn, LogTable("log", "nothing", LogRow._fields))
+    missing = Watched(usr.conn, LogTable("log", "nothing", LOG_COLUMNS))
     with pytest.raises(LogTableError, match=r"the log log\.nothing does not exist"):
         missing.plan(WatchedTable("usr"))
 

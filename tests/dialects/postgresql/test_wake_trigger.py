@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from eventlog.model import LogRow
+from eventlog.model import LOG_COLUMNS
 from eventlog.sql import migrations
 from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql import DIALECT
@@ -22,7 +22,7 @@ ROW = "INSERT INTO {} (event_type, table_name, table_key) VALUES (4, 'usr', 'idu
 
 
 def log_table(name: str) -> LogTable:
-    return LogTable("public", name, LogRow._fields)
+    return LogTable("public", name, LOG_COLUMNS)
 
 
 @pytest.mark.parametrize(

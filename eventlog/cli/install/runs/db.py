@@ -60,8 +60,17 @@ def run_upgrade(context: CommandContext, request: Upgrade, config: Config) -> Co
         existing_log=request.existing_log,
         storage=Storage(request.tablespace, request.index_tablespace, _pairs(request.renamed)),
     )
+    with_transactions = config.database.transaction_ids
+    if with_transactions and request.existing_log:
+        raise ConfigError(
+            "database.transaction_ids adds a column to the log, and --existing-log is for a log "
+            "that must stay as another program made it: remove the option"
+        )
     if request.as_sql:
-        upgrade(None, sql=sys.stdout, **offline(config, request.dialect_name))
+        whose = offline(config, request.dialect_name)
+        upgrade(None, sql=sys.stdout, **whose)
+        if with_transactions:
+            migrations.write_transaction_ids(sys.stdout, **whose)
         return None
     url = connection_url(config.database)
     dialect_of(url).prepare(url)
@@ -72,12 +81,26 @@ def run_upgrade(context: CommandContext, request: Upgrade, config: Config) -> Co
         before = migrations.current(db.connection, **names(config))
         upgrade(db.connection, **names(config))
         after = migrations.current(db.connection, **names(config))
-    what = "nothing to do" if after == before else "upgraded"
+    added = with_transactions and _add_transaction_ids(config)
+    what = "upgraded" if added or after != before else "nothing to do"
+    more = ", and PostgreSQL records the transaction of each row from now on" if added else ""
     return CommandResult(
-        _moved(config, before, after),
-        f"log {config.database.log_table}: {what}, now at {_revisions(after)}",
+        _moved(config, before, after) | ({"transaction_ids": True} if with_transactions else {}),
+        f"log {config.database.log_table}: {what}, now at {_revisions(after)}{more}",
         is_confirmation=True,
     )
+
+
+def _add_transaction_ids(config: Config) -> bool:
+    """Add the column of transaction ids to the log, and return False if it has the column already.
+    Raises LogInUse while other sessions use the log for longer than the command waits.
+    """
+    with changing_log(config) as log:
+        if log.table.transaction_column is not None:
+            return False
+        log.commit()
+        in_turn(log, log.add_transaction_ids)
+    return True
 
 
 def run_current(context: CommandContext, request: object, config: Config) -> CommandResult:

@@ -19,6 +19,7 @@ from eventlog.config.load import Config
 from eventlog.config.publishing import publish_options, taken_by_sink, value_options
 from eventlog.core.options import parse_options
 from eventlog.core.rows.events import Decided, QueryBack, build_event
+from eventlog.core.rows.transaction_ids import transaction_digits
 from eventlog.core.values.json_bytes import json_bytes
 from eventlog.errors import FormatError, RowError
 from eventlog.model import LogRow
@@ -78,7 +79,11 @@ def _message_renderer(job: Job) -> Render:
                 continue
             try:
                 _, key, body, headers, with_before = draft = messages.draft(
-                    event, log_rows[event.ids[0]].event_time
+                    event,
+                    log_rows[event.ids[0]].event_time,
+                    transaction_digits(
+                        event, {one: log_rows[one].transaction_id for one in event.ids[-1:]}
+                    ),
                 )
                 # In JSON a body is a dict, which becomes part of the message
                 # when its bytes are made.

@@ -26,6 +26,7 @@ from eventlog.config.publishing import publish_options
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.options import parse_options, same_fields
 from eventlog.core.rows.checks import CheckedRow
+from eventlog.core.rows.event_ids import epoch_of
 from eventlog.core.rows.events import (
     READS,
     CurrentRow,
@@ -48,11 +49,11 @@ from eventlog.qlik.sequence import (
     CONTROL_TABLE,
     LENGTH,
     PREFIX_LENGTH,
-    UNKNOWN_TRANSACTION,
     ControlRow,
     WriterState,
     resume,
     time_prefix,
+    transaction_text,
 )
 from eventlog.qlik.tables.change_rows import OPERATIONS, PARTITION_NAME, TableLayout, mask_writer
 from eventlog.qlik.tables.change_tables import TargetTable, images_of
@@ -169,6 +170,7 @@ def _fixed_columns(options: WriteOptions) -> list[tuple[str, pa.DataType]]:
         ("mask", mask),
         ("position", pa.string()),
         ("time", pa.timestamp("us", "UTC")),
+        ("transaction", pa.string()),
     ]
 
 
@@ -179,7 +181,8 @@ _NUMBERS, _PREFIX = 1, 2
 def _renderer(job: Job) -> Render:
     """Return the function that makes the rows for the changes of groups."""
     settings = job.config.format
-    read = group_reader(catalog(job).schema, settings.time_zone, settings.char_padding)
+    epoch = epoch_of(job.options.events.id_suffix)
+    read = group_reader(catalog(job).schema, settings.time_zone, settings.char_padding, epoch=epoch)
     writers = {
         name: _TableWriter(table, job.output.options) for name, table in _tables(job).items()
     }
@@ -298,13 +301,12 @@ def _row_writer(table: _Table, options: WriteOptions) -> Callable[[Change, int],
     def write(change: Change, place: int) -> Sequence[_Stored]:
         images = images_of(change, target, uncounted)
         position, moment = change.position, change.commit_time
-        prefix = time_prefix(moment)
+        prefix, transaction = time_prefix(moment), transaction_text(change.transaction_id)
         numbers = len(images)
         rows = []
         for oper, bits, data in images:
-            rows.append(
-                (place, numbers, prefix, oper, mask(bits), position, moment, *map(data.get, names))
-            )
+            fixed = place, numbers, prefix, oper, mask(bits), position, moment, transaction
+            rows.append((*fixed, *map(data.get, names)))
             numbers = 0  # a before image takes two numbers; it and its update have the second
         return rows
 
@@ -530,7 +532,7 @@ def _stored(
         "change_mask": lambda: rows["mask"],
         "stream_position": lambda: rows["position"],
         "operation": lambda: operations.take(letters.indices),
-        "transaction_id": lambda: pa.repeat(UNKNOWN_TRANSACTION, len(rows)),
+        "transaction_id": lambda: rows["transaction"],
         "timestamp": lambda: (
             pc.strftime(time.cast(pa.timestamp("us")), "%Y-%m-%d %H:%M:%S") if is_text else time
         ),

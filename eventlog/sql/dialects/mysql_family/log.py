@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import sqlalchemy as sa
 
 from eventlog.core.ranges import Range, Ranges
-from eventlog.model import LogRow
+from eventlog.model import LOG_COLUMNS, LogRow
 from eventlog.sql.dialects.mysql_family import text, writers
 from eventlog.sql.dialects.mysql_family.session import RIGHTS
 from eventlog.sql.dialects.stepwise import StepwiseLog
@@ -248,7 +248,7 @@ class MySQLFamilyLog(StepwiseLog):
         columns = {
             column["name"] for column in sa.inspect(self.connection).get_columns(self.table.name)
         }
-        return columns == set(LogRow._fields)
+        return columns == set(LOG_COLUMNS)
 
     def _ask_lock(self, question: str) -> Any:
         return fetch(

@@ -28,7 +28,7 @@ from eventlog.core.extras import install_command
 from eventlog.core.values import ColumnType
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.sql.connect.connection import describe, reason_of
-from eventlog.sql.dialects.postgresql import text
+from eventlog.sql.dialects.postgresql import text, transaction_ids
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.dialects.postgresql.database import PROOF, PostgresDatabase
 from eventlog.sql.dialects.postgresql.log_session import OTHER_PLANS
@@ -149,6 +149,9 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         # not an event type
         bounds = f"{column} BETWEEN {-_LAST} AND {_LAST}"
         return f"CASE WHEN {bounds} THEN {column}::bigint WHEN {column} IS NOT NULL THEN 0 END"
+
+    def transaction_id_statements(self, log: LogTable) -> tuple[str, ...]:
+        return transaction_ids.statements(self.qualified(log.schema, log.name))
 
     def within(self, log: LogTable, record_id: str) -> str:
         # The server can skip leaves only by values that are known before the rows are read, and not

@@ -25,6 +25,7 @@ from eventlog.sql.dialects.postgresql.log_session import (
 )
 from eventlog.sql.dialects.postgresql.objects import objects_statement, range_statement, table_of
 from eventlog.sql.dialects.postgresql.text import SEARCH_PATH, adopt, array_of, shows_names
+from eventlog.sql.dialects.postgresql.transaction_ids import HAS_COLUMN
 from eventlog.sql.dialects.postgresql.unreadable import (
     all_texts,
     enough_readable,
@@ -33,7 +34,7 @@ from eventlog.sql.dialects.postgresql.unreadable import (
     may_be_unreadable,
     storable_in,
 )
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.log_table import TRANSACTION_ID, LogTable
 from eventlog.sql.port.dialect import CurrentRow, child_of
 from eventlog.sql.port.log_operations import (
     UTF_8,
@@ -101,6 +102,11 @@ class PostgresDatabase(OpenDatabase):
         )
         named = {"name": qualified(schema, name)}
         return bool(self.connection.exec_driver_sql(statement, named).scalar_one())
+
+    def transaction_column(self, schema: str | None, name: str) -> str | None:
+        named = {"table": qualified(schema, name), "column": TRANSACTION_ID}
+        found = self.connection.exec_driver_sql(HAS_COLUMN, named).scalar_one()
+        return TRANSACTION_ID if found else None
 
     def choose_plans(self) -> None:
         """Until the end of the transaction or ``usual_plans``, allow only plans that use an index,

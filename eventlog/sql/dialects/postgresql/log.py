@@ -15,6 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.ranges import Ranges
 from eventlog.model import LogRow, log_row
+from eventlog.sql.dialects.postgresql import transaction_ids
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.dialects.postgresql.log_session import run_alone
 from eventlog.sql.dialects.postgresql.session import CLUSTER, MAY_ASK, TIMELINE
@@ -466,6 +467,9 @@ class PostgresLog(OpenLog):
             )
         }
         return None if None in names else frozenset(names)
+
+    def add_transaction_ids(self) -> None:
+        transaction_ids.add(self)
 
     def next_number(self) -> int:
         name = {"name": qualified(self.table.schema, self.table.number_sequence)}

@@ -200,7 +200,7 @@ FROM (SELECT {time} AS time, {is_due} AS is_due
 
 -- name: write_keys
 -- Objects as query-back rows of a resync, in the order of their keys.
-INSERT INTO {log} ({number_column}{status}, {event_type}, {event_time}, {perpetrator}, {table_name}, {table_key})
-SELECT {number}'N', %(event_type)s::smallint, {new_time}, NULL, %(class_name)s::text, k.table_key
+INSERT INTO {log} ({number_column}{status}, {event_type}, {event_time}, {perpetrator}, {table_name}, {table_key}{transaction_column})
+SELECT {number}'N', %(event_type)s::smallint, {new_time}, NULL, %(class_name)s::text, k.table_key{no_transaction}
 FROM unnest(%(keys)s::text[]) WITH ORDINALITY AS k (table_key, n)
 ORDER BY k.n

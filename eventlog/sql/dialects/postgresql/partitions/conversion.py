@@ -19,6 +19,7 @@ from eventlog.sql.dialects.postgresql.partitions.leaf_sql import (
     check_function,
     check_name,
     columns_of,
+    copy_rows,
     create_leaf,
     deny_others,
     drop_check,
@@ -193,7 +194,7 @@ def unpartition(log: OpenLog, max_copied: int, wake: Callable[[LogTable], Sequen
         run(log, f"DROP TABLE {table}")
         for one in others:
             leaf = sibling(log.table, one)
-            run(log, f"INSERT INTO {home} SELECT * FROM {leaf}")
+            copy_rows(log, leaf, home)
             run(log, f"DROP TABLE {leaf}")
         drop_check(log, home)
         run(log, drop_function(log.table))

@@ -106,6 +106,28 @@ def value_of(log: OpenLog, statement: str) -> int:
     return int(log.connection.exec_driver_sql(statement, execution_options=options).scalar_one())
 
 
+def copied_rows(log: OpenLog, source: str) -> tuple[str, str]:
+    """Return the columns and their values, as SQL, with which the rows of a table with this quoted
+    name are copied into the log or a leaf: a row keeps its transaction id, or has none
+    (spec/event-log.md 1.5).
+    """
+    columns = [quote_identifier(name) for (name,) in ask(log, "columns", name=source)]
+    values, own = list(columns), log.table.transaction_column
+    if own is not None and (name := quote_identifier(own)) not in columns:
+        columns.append(name)
+        values.append("NULL")
+    return ", ".join(columns), ", ".join(values)
+
+
+def copy_rows(log: OpenLog, source: str, target: str, condition: str = "") -> None:
+    """Copy the rows of a table into another one. ``condition`` is SQL that follows the table's
+    name.
+    """
+    columns, values = copied_rows(log, source)
+    insert = f"INSERT INTO {target} ({columns})"
+    run(log, f"{insert} SELECT {values} FROM {source} {condition}")  # noqa: S608 - quoted names
+
+
 def owner_of(log: OpenLog) -> str:
     """Return the quoted owner of a log's table, who also owns the leaves."""
     return str(ask(log, "owner")[0][0])

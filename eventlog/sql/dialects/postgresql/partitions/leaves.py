@@ -31,6 +31,8 @@ from eventlog.sql.dialects.postgresql.partitions.leaf_sql import (
     changes,
     check_function,
     columns_of,
+    copied_rows,
+    copy_rows,
     create_leaf,
     drop_check,
     drop_function,
@@ -160,7 +162,7 @@ class PostgresPartitioning(Partitioning):
                     f"from record_id {at} on. Cut it at a higher record_id"
                 )
             run(log, f"ALTER TABLE {table_of(log.table)} DETACH PARTITION {old_table}")
-            run(log, f"INSERT INTO {new_table} SELECT * {beyond}")
+            copy_rows(log, old_table, new_table, f"WHERE {column} >= {at:d}")
             run(log, f"DELETE {beyond}")
             attach(log, head._replace(end=at))
             drop_check(log, old_table)
@@ -198,7 +200,7 @@ class PostgresPartitioning(Partitioning):
             run(log, "; ".join(_detach(log_name, one) for one in (table, home)))
             if stay:
                 numbers = ", ".join(f"{one:d}" for one in sorted(stay))
-                run(log, f"INSERT INTO {home} SELECT * FROM {table} WHERE {column} IN ({numbers})")
+                copy_rows(log, table, home, f"WHERE {column} IN ({numbers})")
             attach(log, lowest._replace(end=leaf.end))
             allow_inserts(log)
             self._refuse_readers(log, begun + _MAX_LOCK_SECONDS)
@@ -281,13 +283,14 @@ class PostgresPartitioning(Partitioning):
         """Put the rows of a table back into the log that are not done, and return their number."""
         log_name = table_of(log.table)
         column, status = columns_of(log.table)
+        columns, values = copied_rows(log, table)
         try:
             return value_of(
                 log,
-                f"WITH put_back AS (INSERT INTO {log_name} OVERRIDING SYSTEM VALUE "
-                f"SELECT r.* FROM {table} AS r WHERE r.{status} NOT IN ('S', 'W') AND NOT EXISTS "
-                f"(SELECT FROM {log_name} AS there WHERE there.{column} = r.{column}) RETURNING 1) "
-                "SELECT count(*) FROM put_back",
+                f"WITH put_back AS (INSERT INTO {log_name} ({columns}) OVERRIDING SYSTEM VALUE "
+                f"SELECT {values} FROM {table} AS r WHERE r.{status} NOT IN ('S', 'W') AND NOT "
+                f"EXISTS (SELECT FROM {log_name} AS there WHERE there.{column} = r.{column}) "
+                "RETURNING 1) SELECT count(*) FROM put_back",
             )
         except DBAPIError as error:
             if getattr(error.orig, "sqlstate", None) != _CHECK_VIOLATION:

@@ -20,6 +20,16 @@ ORDER BY c.relname COLLATE "C"
 -- name: has_relation
 SELECT to_regclass(:name) IS NOT NULL
 
+-- name: has_column
+SELECT EXISTS (SELECT FROM pg_catalog.pg_attribute
+               WHERE attrelid = to_regclass(:log) AND attname = :column AND NOT attisdropped)
+
+-- name: columns
+-- The columns of a table in their order; a generated one is computed again.
+SELECT attname::text FROM pg_catalog.pg_attribute
+WHERE attrelid = to_regclass(:name) AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
+ORDER BY attnum
+
 -- name: owns
 SELECT pg_has_role(c.relowner, 'USAGE') AND has_schema_privilege(c.relnamespace, 'CREATE')
 FROM pg_catalog.pg_class c
