@@ -6,7 +6,8 @@ statement less that of the same statement on the same table without a trigger, a
 rows: pgbench, transactions a second of an UPDATE of 2 columns of one row; and the CPU that the
 server's session takes for one INSERT, UPDATE or DELETE a transaction, by `field` by row, in small
 batches in turn. Everything is run in turn, round after round, on one server. With --before, the
-triggers and the log of another checkout are part of the comparison. With --consumers, so are a log
+triggers and the log of another checkout are part of the comparison; with --transaction-ids, a log in
+which the server records the transaction of each row. With --consumers, so are a log
 whose publisher runs, and one beside whose publisher so many consumers run.
 
 PgQ needs Debian's PostgreSQL 15 with postgresql-15-pgq3: a cluster of its own is made for the run
@@ -40,7 +41,7 @@ import sqlalchemy as sa
 from eventlog.core.catalog.builder import build_catalog
 from eventlog.sql import migrations
 from eventlog.sql.connect.locate import locate_log
-from eventlog.sql.dialects.postgresql import DIALECT
+from eventlog.sql.dialects.postgresql import DIALECT, transaction_ids
 from eventlog.sql.triggers import triggers_of
 from eventlog.sql.triggers.watch import Capture, Style, WatchedTable
 
@@ -50,6 +51,7 @@ PGQ = Path("/usr/share/postgresql/15/extension/pgq.control")
 BEFORE = "bench_before"
 PUBLISHED = "bench_published"
 CONSUMED = "bench_consumed"
+TRACED = "bench_traced"
 AWAKE = ", awake"
 
 STYLES: tuple[Style, ...] = ("field", "remove_all", "field_query_back", "row_query_back")
@@ -138,6 +140,9 @@ def main() -> None:
     )
     parser.add_argument("--before", type=Path, help="a checkout to compare with")
     parser.add_argument(
+        "--transaction-ids", action="store_true", help="compare with a log that has transaction ids"
+    )
+    parser.add_argument(
         "--consumers", type=int, default=0, help="consumers beside the publisher of a log"
     )
     parser.add_argument(
@@ -163,6 +168,13 @@ def main() -> None:
             )
             found += (
                 Variant(f"field, {one} (before)", f"field_{one}", schema=BEFORE) for one in CAPTURES
+            )
+        if options.transaction_ids:
+            install_fields(bench.url, TRACED)
+            bench.run(*transaction_ids.statements(f"{TRACED}.eventlog"))
+            found += (
+                Variant(f"field, {one} (transaction ids)", f"field_{one}", schema=TRACED)
+                for one in CAPTURES
             )
         if options.consumers:
             for schema, consumers in ((PUBLISHED, 0), (CONSUMED, options.consumers)):

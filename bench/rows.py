@@ -80,7 +80,7 @@ def catalog() -> Catalog:
     )
 
 
-def log_rows(count: int) -> list[LogRow]:
+def log_rows(count: int, *, with_transactions: bool = False) -> list[LogRow]:
     """Of ten changes three inserts of 3 rows, three updates of one column, three of two, one
     delete.
     """
@@ -106,7 +106,8 @@ def log_rows(count: int) -> list[LogRow]:
             new = None if column is None else values[column]
             old = f"{new} before" if event_type == 2 else None
             fields: tuple[Any, ...] = ("N", event_type, time, "hr_app", "usr", f"idu={idu}", column)
-            rows.append(LogRow(len(rows) + 1, *fields, old, new))
+            number = str(1_000_000 + change // 10) if with_transactions else None
+            rows.append(LogRow(len(rows) + 1, *fields, old, new, number))
     return rows[:count]
 
 
@@ -119,9 +120,13 @@ def main() -> None:
     parser.add_argument(
         "--format", choices=_FORMATS, default="lines", help="what is written (%(default)s)"
     )
+    parser.add_argument(
+        "--transaction-ids", action="store_true", help="the rows have the ids of transactions"
+    )
     options = parser.parse_args()
     print(common.python(), flush=True)
-    classes, rows = catalog(), log_rows(options.rows)
+    classes = catalog()
+    rows = log_rows(options.rows, with_transactions=options.transaction_ids)
     windows = [rows[start : start + _WINDOW] for start in range(0, len(rows), _WINDOW)]
     best: dict[str, float] = {}
     for _ in range(options.rounds):
