@@ -12,8 +12,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from entries import may_mean, rows_in_flight
+from entries import events_of_entry, may_mean
 
+from eventlog.core.rows.event_ids import attempt_of
 from eventlog.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -79,8 +80,9 @@ def _has_no_such_consumer(ended: Ended) -> bool:
 
 
 def _is_not_in_flight(ended: Ended) -> bool:
-    """Return True if no in-flight entry has the first row of the event under its epoch, but for
-    those that a backlog job has claimed."""
+    """Return True if no in-flight entry has the first row of the event under its epoch and its
+    number, but for those that a backlog job has claimed. A cut or a pause may have given the event
+    the next number."""
     event_id = ended.words[1]
     row = int(event_id.partition(".")[0])
     directory = ended.world.backlog
@@ -92,8 +94,13 @@ def _is_not_in_flight(ended: Ended) -> bool:
     ).fetchall()
     whose = ended.words[ended.words.index("--consumer") + 1] if "--consumer" in ended.words else ""
     own = [content for owner, content in lines if (owner or "") == whose]
+    number = attempt_of(event_id)
     return not any(
-        row in rows_in_flight(content) and may_mean(content, event_id) for content in own
+        may_mean(content, event_id)
+        and any(
+            row in one.rows and number == one.attempts for one in events_of_entry(content).values()
+        )
+        for content in own
     )
 
 

@@ -260,7 +260,7 @@ def _pauses(facts: Facts) -> Iterator[Condition]:
                 "paused",
                 f"eventlog resume{of_consumer}",
                 reader=pause.reader,
-                age=age(seconds),
+                age=_short(seconds),
                 by=pause.by,
                 reason=pause.reason,
             )
