@@ -93,7 +93,15 @@ def _compare(world: World, command: str, said: Mapping[str, Any], of: str | None
             )
             has["rows"] = dict(said["rows"])
     elif command == "errors":
-        (wanted,) = _ask(world, "SELECT count(*) FROM eventlog WHERE status IN ('E', 'F')")
+        (wanted,) = _ask(
+            world,
+            # A row that was sent again in its place counts instead, once it has an answer.
+            "SELECT count(*) FROM eventlog WHERE status IN ('E', 'F') AND record_id NOT IN ("
+            "SELECT record_id FROM eventlog_error AS old WHERE code = 'superseded' "
+            "AND rowid = (SELECT max(rowid) FROM eventlog_error "
+            "WHERE record_id = old.record_id AND consumer IS NULL) "
+            "AND superseded_by NOT IN (SELECT record_id FROM eventlog WHERE status = 'N'))",
+        )
         has = (sum(one["rows"] for one in said["errors"]),)
     elif command == "consumers":
         wanted, has = (
