@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import threading
+import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -432,6 +433,46 @@ def test_a_topic_gets_a_record_with_the_key_of_the_letter(log: Log) -> None:
     assert record.value().startswith(b"<?xml")
     assert headers["dead_letter_message"] == b"no such tenant"
     assert headers["dead_letter_record_ids"] == b"1-2"
+
+
+# --- the examples of the guide --------------------------------------------------------------------
+
+GUIDE: Final = Path(__file__).parents[2] / "docs" / "guides" / "receivers.md"
+
+
+def example(name: str, **own: str) -> Sections:
+    """The section of an example, with addresses of this machine."""
+    page = GUIDE.read_text(encoding="utf-8")
+    block = page.partition(f"<!-- letters: {name} -->\n```toml\n")[2].partition("```")[0]
+    section: Sections = tomllib.loads(block)["dead_letter"]
+    assert section.keys() >= own.keys()
+    return section | own
+
+
+def test_the_guides_topic_gets_a_letter(log: Log) -> None:
+    quiet_clients()
+    log.insert(1)
+    with cluster() as brokers:
+        log.publish(refusing("1"), dead_letter=example("topic", brokers=brokers.brokers))
+        (record,) = brokers.messages("hr.refused", 1)
+    assert record.key() == b"1/1"
+
+
+def test_the_guides_chat_gets_a_letter(log: Log) -> None:
+    log.insert(1)
+    with Receiver(lambda _: reply(200, b"ok")) as second:
+        log.publish(refusing("1"), dead_letter=example("chat", url=second.url))
+    (request,) = second.requests
+    assert "no such tenant" in json.loads(request.body)["text"]
+
+
+def test_the_guides_file_gets_the_line_that_the_guide_shows(log: Log) -> None:
+    log.insert(1)
+    log.publish(refusing("1"), dead_letter=example("file", directory=str(log.directory)))
+    (letter,) = log.lines()
+    page = GUIDE.read_text(encoding="utf-8").splitlines()
+    line = next(one for one in page if one.startswith('{"key"'))
+    assert list(json.loads(line)) == list(letter)
 
 
 # --- what an operator sees ------------------------------------------------------------------------

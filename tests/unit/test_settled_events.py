@@ -18,7 +18,7 @@ def event(number: int) -> PendingEvent:
 
 def refuse(failures: Failures, *numbers: int) -> None:
     for number in numbers:
-        failures.refuse(event(number), Failure(f"id-{number}", "receiver", "no"))
+        failures.refuse(event(number), Failure(f"id-{number}", "receiver", "no"), 1)
 
 
 def test_an_entry_stays_until_the_position_has_passed_each_of_its_events() -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from eventlog.cli.context import result, table
 from eventlog.errors import number_of, visible
 from eventlog.publisher.context import KINDS
+from eventlog.sql.doctor import age
 
 SHOWN: Final = 20
 """The events being delivered that are listed for people by default; --json lists all."""
@@ -84,3 +85,11 @@ def print_health(status: Mapping[str, Any]) -> None:
     if is_unknown:
         result(f"only the process can show {_OF_PROCESS}")
         result(f"    it could not be asked: {visible(process['problem'])}")
+
+
+def print_letters(status: Mapping[str, Any]) -> None:
+    """Print the dead letters of a status that wait, if there are any."""
+    if status["dead_letters"]:
+        number = number_of(status["dead_letters"], "dead letter")
+        since = age(status["oldest_dead_letter_age_seconds"] or 0.0)
+        result(f"{number} waiting, the oldest for {since}")

@@ -8,9 +8,10 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from eventlog.changes.format import Format
+from eventlog.changes.publishing import EventWriter
 from eventlog.config.kinds import REFERENCES, SECRET_HEADERS
 from eventlog.config.load import Config, with_current_secrets
 from eventlog.core.oauth import OAUTH
@@ -75,15 +76,17 @@ def letters_of(config: Config, stream: TextIO) -> Callable[[LogTable], SecondSin
     letters = config.of_letters
     if letters is None:
         return None
+    return lambda log: second_sink(letters, stream, event_writer(letters, log))
+
+
+def second_sink(letters: Config, stream: TextIO, writer: EventWriter[Any]) -> SecondSink:
+    """Open the sink of dead letters. ``letters`` is ``Config.of_letters``, and ``writer`` writes
+    their events. Raises ConfigError.
+    """
     kind: type[Sink] = sink_named(letters.sink.type)
-
-    def open_now(log: LogTable) -> SecondSink:
-        # Lines of JSON, and over HTTP an answer by the status alone.
-        sink = open_sink(letters, stream, format_named("jsonl"))
-        writer = event_writer(letters, log)
-        return SecondSink(sink, LetterForm(kind, writer, config.dead_letter.chat_member))
-
-    return open_now
+    # Lines of JSON, and over HTTP an answer by the status alone.
+    sink = open_sink(letters, stream, format_named("jsonl"))
+    return SecondSink(sink, LetterForm(kind, writer, letters.dead_letter.chat_member))
 
 
 def can_try(config: Config) -> bool:

@@ -28,7 +28,7 @@ from eventlog.publisher.ledger.letters import (
 )
 from eventlog.publisher.send.policy import back_off
 from eventlog.publisher.sinks import Sink
-from eventlog.publisher.sinks.letters import LetterFacts, LetterForm, letter_document
+from eventlog.publisher.sinks.letters import LetterFacts, LetterForm, letter_document, moment_text
 from eventlog.sql.log.errors import DEAD_LETTER, add_errors, add_object_errors
 
 _log = logging.getLogger("eventlog.publisher")
@@ -309,7 +309,7 @@ def _facts(built: BuiltLetter) -> LetterFacts:
         message,
         ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ranges),
         letter.attempts,
-        "" if letter.moment is None else f"{letter.moment:%Y-%m-%dT%H:%M:%S.%fZ}",
+        moment_text(letter.moment),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from eventlog.changes.publishing import EventWriter
@@ -52,6 +53,11 @@ class LetterFacts(NamedTuple):
 
 def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+
+
+def moment_text(moment: datetime | None) -> str:
+    """Return the moment of an E, in UTC, as text; empty if it is unknown."""
+    return "" if moment is None else f"{moment:%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
 class LetterForm(NamedTuple):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from eventlog.changes import json_form as change_json
 from eventlog.model import Change
@@ -19,6 +19,16 @@ _MOST: Final = 10_000
 long transaction. More failures are written before the position; after a crash, more events are
 sent again, and their failures are written a second time.
 """
+
+
+class FailedEvent(NamedTuple):
+    """A failure with its event."""
+
+    failure: Failure
+    event: PendingEvent | None = None
+    """None for a change that makes no event."""
+    attempts: int = 0
+    """How often the event was sent."""
 
 
 class _Entry:
@@ -43,8 +53,8 @@ class Failures:
     """
 
     def __init__(self) -> None:
-        self._unread: list[tuple[int, Failure]] = []
-        self._refused: list[tuple[PendingEvent, Failure]] = []
+        self._unread: list[tuple[int, FailedEvent]] = []
+        self._refused: list[tuple[PendingEvent, FailedEvent]] = []
         self._entries: dict[int, _Entry] = {}
         self._by_id: dict[str, tuple[_Entry, SettledEvent]] = {}  # those that may be read again
 
@@ -55,11 +65,13 @@ class Failures:
 
     def make_no_event(self, number: int, failure: Failure) -> None:
         """Add a change that makes no event."""
-        self._unread.append((number, failure))
+        self._unread.append((number, FailedEvent(failure)))
 
-    def refuse(self, event: PendingEvent, failure: Failure) -> None:
-        """Add an event that the receiver has refused, or that was given up."""
-        self._refused.append((event, failure))
+    def refuse(self, event: PendingEvent, failure: Failure, attempts: int) -> None:
+        """Add an event that the receiver has refused, or that was given up, after so many
+        attempts.
+        """
+        self._refused.append((event, FailedEvent(failure, event, attempts)))
 
     def is_settled(self, number: int, sent_id: str, change: Change) -> bool:
         """Return True if an event, read again under this number, is not sent again."""
@@ -69,7 +81,7 @@ class Failures:
         entry.numbers[event] = number
         return True
 
-    def take(self, passed: int, *, is_at_end: bool) -> tuple[list[Failure], dict[int, str]]:
+    def take(self, passed: int, *, is_at_end: bool) -> tuple[list[FailedEvent], dict[int, str]]:
         """Return the failures to write with a position that has passed the events with numbers
         below ``passed``, and the contents of the entries to keep, by their numbers. At the end of a
         source all failures are written.

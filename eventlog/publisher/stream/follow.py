@@ -11,8 +11,8 @@ crash, with the same event-ids.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator
-from contextlib import closing
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -42,6 +42,7 @@ from eventlog.publisher.context.observer import (
     ParkedObject,
     WaitFor,
 )
+from eventlog.publisher.declared.configured_sink import SecondSink
 from eventlog.publisher.run.liveness import ReportingSink
 from eventlog.publisher.run.waiting import (
     BackOff,
@@ -51,6 +52,7 @@ from eventlog.publisher.run.waiting import (
     soonest,
     wait_until,
 )
+from eventlog.publisher.send.letter_sender import LetterSender
 from eventlog.publisher.send.sending import STOPPED, Delivered, DeliveryResult, send_heartbeat
 from eventlog.publisher.send.serving import Sender, outbox_documents
 from eventlog.publisher.sinks import Sink
@@ -63,6 +65,7 @@ from eventlog.publisher.stream import (
     SourceUnavailable,
     Stream,
 )
+from eventlog.publisher.stream.letters import SourceLetters
 from eventlog.publisher.stream.output import StreamOutput, Written
 from eventlog.publisher.stream.pending_event import (
     BEFORE_ALL,
@@ -107,12 +110,14 @@ def follow(
     once: bool = False,
     observer: Observer = SILENT,
     standby: bool = False,
+    open_letters: Callable[[], SecondSink] | None = None,
 ) -> None:
     """Publish the source until ``stop`` is set or it ends; with ``once`` up to its present end.
 
     A source or a position that fails is opened again with a back-off, from the last saved position.
     ``observer`` is called with the progress. With ``standby`` the function waits while another
-    publisher has locked the position, except with ``once``. Raises FatalAnswer,
+    publisher has locked the position, except with ``once``. ``open_letters`` opens the sink of dead
+    letters, None = there are none. Raises FatalAnswer,
     PublisherAlreadyRunning, and the errors of the source except SourceUnavailable and
     DatabaseUnavailable. These two are raised if nothing has been read yet, except for a database
     server that cannot be reached, and with ``once``. With ``once`` it raises ReceiverUnavailable if
@@ -125,22 +130,42 @@ def follow(
             open_position() as position,
             as_plugin_errors(),
             closing(open_sink()) as sink,
+            _letters(following, open_letters) as sender,
         ):
             reporting = ReportingSink(sink, observer)
-            run = Run(following, position, reporting, stop, once, observer)
-            run.restore()
-            with closing(run.steps()) as steps:
-                for step in steps:
-                    connected()
-                    run.apply(step)
-                    if stop.is_set():
-                        break
-            run.finish()
+            run = Run(following, position, reporting, stop, once, observer, sender)
+            try:
+                run.restore()
+                with closing(run.steps()) as steps:
+                    for step in steps:
+                        connected()
+                        run.apply(step)
+                        if stop.is_set():
+                            break
+                run.finish()
+            except (FatalAnswer, ReceiverUnavailable):
+                run.finish_letters()
+                raise
+            run.finish_letters()
 
     failure = () if once else (SourceUnavailable, DatabaseUnavailable)
     stands_by_for = PublisherAlreadyRunning if standby and not once else ConsumerRuns
     retry = options.retry_initial, options.retry_max
     keep_connected(follow_connected, stop, failure, *retry, observer, stands_by_for)
+
+
+@contextmanager
+def _letters(
+    following: Following, open_letters: Callable[[], SecondSink] | None
+) -> Iterator[LetterSender | None]:
+    """Open the sink of dead letters until the block ends; None if there is none."""
+    if open_letters is None:
+        yield None
+        return
+    sink, form = open_letters()
+    sender = LetterSender(sink, form, following.options, following.counters)
+    with closing(sender):
+        yield sender
 
 
 # --- sending and saving ---------------------------------------------------------------------------
@@ -157,6 +182,7 @@ class Run:
         stop: Stop,
         once: bool,
         observer: Observer,
+        sender: LetterSender | None,
     ) -> None:
         """Continue from the position, under a new delivery number."""
         options = following.options
@@ -169,6 +195,11 @@ class Run:
         self.sender = Sender(self.outbox, self.feed, options, self.counters, self._halted)
         self.heartbeat = HeartbeatTimer(options.heartbeat_interval, monotonic())
         self._position, self._sink = position, sink
+        self._sender, self._letters = sender, None
+        if sender is not None:
+            output = StreamOutput(sender.form.writer, following.catalog, following.values)
+            self._letters = SourceLetters(position, sender.form, output)
+        self.feed.after_save = self.send_letters
         self._back_off = BackOff(options.retry_initial, options.retry_max, observer)
 
     def restore(self) -> None:
@@ -232,7 +263,7 @@ class Run:
         if self.once and not why.is_suspicious:
             self.save_now()
             raise ReceiverUnavailable(f"the rest of the source was not published: {why.reason}")
-        more = self.measure, why.in_short, why.advice
+        more = self.measure, why.in_short, why.advice, self.send_letters
         wait_until(until, self.stop, why.reason, self.observer, *more)
 
     def _piece(self, change: Change, event_id: str, object_class: ObjectClass | None) -> Any:
@@ -280,6 +311,23 @@ class Run:
                 self.outbox.put_back()
                 self.outbox.pause(monotonic())
                 self._wait_until(self.outbox.resume_at, Delivered.unavailable(lost))
+
+    def send_letters(self) -> float | None:
+        """Do what can be done now about dead letters, and return the seconds until there is more to
+        do, None = only a new letter changes anything.
+        """
+        if self._sender is None or self._letters is None:
+            return None
+        self._sender.step(self._letters)
+        return self._sender.due_in()
+
+    def finish_letters(self) -> None:
+        """End the sending of letters; with ``once`` send them until none is left or one fails."""
+        if self._sender is None or self._letters is None:
+            return
+        if self.once:
+            self._sender.drain(self._letters, self.stop.is_set)
+        self._sender.finish(self._letters)
 
     def send_heartbeat(self) -> None:
         """Send the heartbeat. Raises FatalAnswer."""
@@ -400,6 +448,7 @@ class Run:
             None if due is None else due - now,
             self.heartbeat.seconds_left(now),
             self.observer.measure_due(),
+            self.send_letters(),
         )
         if pause > 0:
             self.observer.does(Doing.RESTING)
@@ -431,7 +480,7 @@ class Run:
             backlog = None
         number, unit = (None, None) if backlog is None else backlog
         seconds = monotonic() - begun
-        parked = self.parked_objects()
+        parked, letters = self.parked_objects(), self._position.waiting_letters()
         self.observer.measured(
             Measured(
                 parked=parked,
@@ -439,6 +488,8 @@ class Run:
                 seconds=seconds,
                 behind=number,
                 behind_unit=unit,
+                letters=letters.entries,
+                oldest_letter_seconds=letters.seconds,
             )
         )
 

@@ -5,6 +5,7 @@ writer of its changes. Also read the status of a source for ``eventlog status --
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 from eventlog.changes.format import Format, Report
 from eventlog.changes.json_form import database_of, read_catalog
-from eventlog.changes.publishing import Need
+from eventlog.changes.publishing import EventWriter, Need
 from eventlog.config.load import Config
 from eventlog.config.publishing import (
     chosen_format,
@@ -30,6 +31,7 @@ from eventlog.core.options import options_of, toml
 from eventlog.errors import ConfigError, EventlogError, called
 from eventlog.publisher.context.context import Counters
 from eventlog.publisher.context.observer import Observer
+from eventlog.publisher.declared.configured_sink import SecondSink, second_sink
 from eventlog.publisher.declared.opening import is_given, publisher_options
 from eventlog.publisher.inspect.skipping import Skipped
 from eventlog.publisher.run.waiting import Stop
@@ -40,6 +42,7 @@ from eventlog.publisher.stream.follow import Following, follow
 from eventlog.publisher.stream.position import (
     Entries,
     FailureGroup,
+    LetterEntry,
     OpenPosition,
     Position,
     Saved,
@@ -60,6 +63,7 @@ from eventlog.registry import (
     writer_of,
 )
 from eventlog.sql.connect.connection import describe, parse_url
+from eventlog.sql.log.internal_tables import NONE_WAIT, Waiting
 
 
 def source_publisher(
@@ -71,12 +75,43 @@ def source_publisher(
     The arguments here, and the errors, are those of ``following`` and ``position_of``.
     """
     source, position = following(config, counters, report), position_of(config, is_dry=is_dry)
+    letters = None if is_dry else config.of_letters
+    open_letters = None
+    if letters is not None:
+        writer = _open_writer(letters)
+        open_letters = partial(_open_letters, letters, writer)
 
     def publish(open_sink: Callable[[], Sink], stop: Stop, once: bool, observer: Observer) -> None:
-        standby = config.publisher.standby
-        follow(source, position, open_sink, stop, once=once, observer=observer, standby=standby)
+        follow(
+            source,
+            position,
+            open_sink,
+            stop,
+            once=once,
+            observer=observer,
+            standby=config.publisher.standby,
+            open_letters=open_letters,
+        )
 
     return publish
+
+
+def _open_letters(letters: Config, open_writer: Callable[[], EventWriter[Any]]) -> SecondSink:
+    return second_sink(letters, sys.stdout, open_writer())
+
+
+def _open_writer(config: Config) -> Callable[[], EventWriter[Any]]:
+    """Return the function that opens a writer of the source's events for the configured sink.
+    Raises ConfigError.
+    """
+    kind, catalog = _kind_of(config.source), _catalog(config)
+    publishing = replace(
+        taken_by_sink(config), values=value_options(config), log=kind.name, catalog=catalog
+    )
+    format, options = chosen_format(config), publish_options(config)
+    if why := _lacking(kind, format, writer_of(format, options, publishing).needs):
+        raise ConfigError(f"format.type = {format.name} of the source {kind.name}: {why}")
+    return partial(writer_of, format, options, publishing)
 
 
 def following(config: Config, counters: Counters, report: Report) -> Following:
@@ -85,21 +120,15 @@ def following(config: Config, counters: Counters, report: Report) -> Following:
 
     Raises ConfigError for options that are missing, wrong, or only for a log.
     """
-    kind, source = _kind_of(config.source), source_of(config.source, report)
+    source = source_of(config.source, report)
     _check_options(config)
-    catalog = _catalog(config)
-    values = value_options(config)
-    publishing = replace(taken_by_sink(config), values=values, log=kind.name, catalog=catalog)
-    format, options = chosen_format(config), publish_options(config)
-    if why := _lacking(kind, format, writer_of(format, options, publishing).needs):
-        raise ConfigError(f"format.type = {format.name} of the source {kind.name}: {why}")
     return Following(
         source,
-        partial(writer_of, format, options, publishing),
-        catalog,
+        _open_writer(config),
+        _catalog(config),
         publisher_options(config, ""),
         counters,
-        values,
+        value_options(config),
     )
 
 
@@ -269,6 +298,10 @@ def position_of(config: Config, *, is_dry: bool = False) -> OpenPosition:
                 sink.claim(
                     config.sink.options, lambda: owner, lambda _: position.load().delivery_no
                 )
+                if (letters := config.of_letters) is not None:
+                    # Their numbers are moments, so that all that are there are of the past.
+                    second = sink_named(letters.sink.type)
+                    second.claim(letters.sink.options, lambda: owner, lambda latest: latest)
                 yield position
         except BadToken as error:
             raise ConfigError(f"position_table {table}: {error}") from error
@@ -302,8 +335,20 @@ class _Unmoved:
         failures: Sequence[Failure] = (),
         entries: Entries | None = None,
         answered: Collection[str] = (),
+        letters: Sequence[str] = (),
     ) -> None:
         """Save nothing."""
+
+    def letters(self, most: int) -> Sequence[LetterEntry]:
+        """Return no letters: nothing is sent."""
+        return ()
+
+    def remove_letters(self, numbers: Sequence[int], failures: Sequence[Failure]) -> None:
+        """Remove nothing."""
+
+    def waiting_letters(self) -> Waiting:
+        """Return that no letter waits."""
+        return NONE_WAIT
 
 
 # --- the options that have an effect --------------------------------------------------------------

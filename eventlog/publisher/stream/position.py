@@ -21,7 +21,7 @@ from sqlalchemy.dialects.mysql import LONGTEXT
 from sqlalchemy.schema import CreateTable
 
 from eventlog.changes.json_form import value_to_json
-from eventlog.core.clock import utc_now
+from eventlog.core.clock import unix_time, utc_now
 from eventlog.errors import DatabaseError
 from eventlog.model import Change, full_name
 from eventlog.publisher.ledger.ledger import LOCK_WAIT, refused_lock, try_within
@@ -36,6 +36,7 @@ from eventlog.sql.connect.connection import (
     refuse_pooling,
     will_write,
 )
+from eventlog.sql.log.internal_tables import NONE_WAIT, Waiting
 from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.port.dialect import Dialect
 from eventlog.sql.port.driver_errors import as_database_errors, load_dialect, open_database
@@ -54,6 +55,15 @@ class Saved(NamedTuple):
 
 Entries: TypeAlias = Mapping[int, str]
 """The documents without an answer that a position has passed (``recorded``), by their numbers."""
+
+
+class LetterEntry(NamedTuple):
+    """The entry of a dead letter (spec/event-log.md 8.7)."""
+
+    number: int
+    content: str
+    moment: datetime
+    """When its event became a failure, UTC."""
 
 
 class Position(Protocol):
@@ -79,13 +89,28 @@ class Position(Protocol):
         failures: Sequence[Failure] = (),
         entries: Entries | None = None,
         answered: Collection[str] = (),
+        letters: Sequence[str] = (),
     ) -> None:
         """Make durable a position, the failures up to it, and its entries. With None the entries
-        stay unchanged.
+        stay unchanged. ``letters`` are the contents of entries of new dead letters.
 
         ``answered`` are the event-ids of the events that were answered since the last save: a
         failure that an earlier run recorded of one of them is settled.
         """
+        ...
+
+    def letters(self, most: int) -> Sequence[LetterEntry]:
+        """Return the first dead letters, at most ``most``."""
+        ...
+
+    def remove_letters(self, numbers: Sequence[int], failures: Sequence[Failure]) -> None:
+        """Delete the entries of dead letters, and write the failures of those that were refused
+        themselves.
+        """
+        ...
+
+    def waiting_letters(self) -> Waiting:
+        """Return how many dead letters wait, and for how long the first one has."""
         ...
 
 
@@ -197,15 +222,38 @@ events that the last runs sent are the newest.
 """
 
 
+_OF_LETTERS: Final = ".letters"
+"""What follows the name of a source in the entries of its dead letters, so that no reader of its
+documents takes them for one.
+"""
+
+
+def _moment_of(number: int) -> datetime:
+    """Return the time of a letter's number, UTC."""
+    return datetime.fromtimestamp(number / 1_000_000, UTC)
+
+
 class TablePosition:
     """The position of a source in a table, locked by a session against other publishers."""
 
-    __slots__ = ("_connection", "_entries", "_failed", "_source", "_tables", "_token", "clock")
+    __slots__ = (
+        "_connection",
+        "_entries",
+        "_failed",
+        "_last_letter",
+        "_of_letters",
+        "_source",
+        "_tables",
+        "_token",
+        "clock",
+    )
 
     def __init__(
         self, connection: sa.Connection, dialect: Dialect, tables: _Tables, source: str
     ) -> None:
         self._connection, self._tables, self._source = connection, tables, source
+        self._of_letters = f"{source}{_OF_LETTERS}"
+        self._last_letter = 0
         self._token: Any = None
         self._entries: dict[int, str] = {}  # the entries as they were last read or written
         self._failed: set[str] = set()  # the event-ids of the newest failures in the table
@@ -256,6 +304,7 @@ class TablePosition:
         failures: Sequence[Failure] = (),
         entries: Entries | None = None,
         answered: Collection[str] = (),
+        letters: Sequence[str] = (),
     ) -> None:
         """Write the position, the failures up to it and its entries in one transaction. An event
         has one failure: that of its last answer, none if it was accepted.
@@ -272,6 +321,7 @@ class TablePosition:
             self._write_failures(rows, settled)
             if entries is not None:
                 self._write_entries(entries)
+            self._write_letters(letters)
             self._connection.commit()
         self._token = saved.token
         self._failed = self._failed - settled | failed
@@ -298,6 +348,59 @@ class TablePosition:
                     for one in changed
                 ],
             )
+
+    # --- dead letters, whose numbers are the microseconds of their moments ---
+
+    def _write_letters(self, letters: Sequence[str]) -> None:
+        if not letters:
+            return
+        table = self._tables.inflight
+        newest = sa.select(sa.func.max(table.c.entry_no)).where(table.c.source == self._of_letters)
+        last = self._connection.scalar(newest) or 0
+        first = max(last + 1, self._last_letter + 1, int(unix_time() * 1_000_000))
+        rows = [
+            {"source": self._of_letters, "entry_no": number, "content": content}
+            for number, content in enumerate(letters, first)
+        ]
+        self._connection.execute(sa.insert(table), rows)
+        self._last_letter = first + len(rows) - 1
+
+    def letters(self, most: int) -> Sequence[LetterEntry]:
+        table = self._tables.inflight
+        with as_database_errors(self._connection):
+            rows = self._connection.execute(
+                sa.select(table.c.entry_no, table.c.content)
+                .where(table.c.source == self._of_letters)
+                .order_by(table.c.entry_no)
+                .limit(most)
+            ).all()
+            self._connection.commit()
+        return [LetterEntry(int(no), content, _moment_of(int(no))) for no, content in rows]
+
+    def remove_letters(self, numbers: Sequence[int], failures: Sequence[Failure]) -> None:
+        table = self._tables.inflight
+        of_letter = sa.and_(
+            table.c.source == self._of_letters, table.c.entry_no == sa.bindparam("of_letter")
+        )
+        with as_database_errors(self._connection):
+            self._write_failures([self._storable(failure) for failure in failures], ())
+            if numbers:
+                self._connection.execute(
+                    sa.delete(table).where(of_letter), [{"of_letter": one} for one in numbers]
+                )
+            self._connection.commit()
+
+    def waiting_letters(self) -> Waiting:
+        table = self._tables.inflight
+        statement = sa.select(sa.func.count(), sa.func.min(table.c.entry_no))
+        with as_database_errors(self._connection):
+            number, first = self._connection.execute(
+                statement.where(table.c.source == self._of_letters)
+            ).one()
+            self._connection.commit()
+        if not number:
+            return NONE_WAIT
+        return Waiting(int(number), max(0.0, unix_time() - int(first) / 1_000_000))
 
     def _write_failures(
         self, rows: Sequence[Mapping[str, str | None]], settled: Collection[str]
@@ -471,6 +574,8 @@ class SourceStatus:
     """How much the source contains after the position, whether answered or not; None if unknown."""
     unknown: str | None = None
     """The error that made ``behind`` unknown."""
+    letters: Waiting = NONE_WAIT
+    """The dead letters that wait for the second sink."""
 
 
 class FailureGroup(NamedTuple):
@@ -595,6 +700,9 @@ def status_in_table(url: str, table: str, source: str) -> SourceStatus:
         connection, (position, _, failures) = reading.connection, reading.tables
         runs, saved = reading.is_locked(), reading.of(source).load()
         waiting = waiting_events(reading.entries_of(source))
+        letters = NONE_WAIT
+        if reading.has(reading.tables.inflight):
+            letters = reading.of(source).waiting_letters()
         moved = connection.scalar(sa.select(position.c.saved).where(position.c.source == source))
         number = connection.execute(
             sa.select(sa.func.count()).select_from(failures).where(failures.c.source == source)
@@ -610,4 +718,5 @@ def status_in_table(url: str, table: str, source: str) -> SourceStatus:
         int(number),
         _with_times(newest),
         waiting=waiting,
+        letters=letters,
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from eventlog.core.clock import monotonic
@@ -21,12 +21,13 @@ from eventlog.publisher.context.observer import Observer
 from eventlog.publisher.ledger.delivery import Tried, TriedKind
 from eventlog.publisher.send.database_clock import attempts_of, tried_of
 from eventlog.publisher.send.outbox import Outbox, Settled
-from eventlog.publisher.send.policy import EVERY, Document
+from eventlog.publisher.send.policy import EVERY, Document, tries_at
 from eventlog.publisher.send.sending import as_flushed, why_refused
 from eventlog.publisher.send.serving import rules_of
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.stream import Failure
 from eventlog.publisher.stream.failures import Failures
+from eventlog.publisher.stream.letters import encode_letter
 from eventlog.publisher.stream.output import StreamOutput
 from eventlog.publisher.stream.pending_event import STEP, PendingEvent, ReadPosition
 from eventlog.publisher.stream.position import Position, Saved
@@ -78,6 +79,8 @@ class SourceFeed:
         self._fatal: list[Failure] = []  # of events that were answered fatal, saved at once
         self._answered = 0  # events answered since the last save
         self._entries: dict[int, tuple[_EntryKey, str]] = {}  # as they were last saved
+        self.after_save: Callable[[], object] = lambda: None
+        """A function that is called after each save, outside of a transaction."""
         self._saved_at = monotonic()
         self._reports = Reports(counters)
 
@@ -205,18 +208,20 @@ class SourceFeed:
         refused = self._sink.flush() if self.last_document_no else None
         answered = list(as_flushed(self.outbox.take_marks(), refused, self._counters))
         self.outbox.record()
-        for result, events, _ in answered:
+        for result, events, document in answered:
             self._counters.count_rows(result.level, len(events))
             if why_refused(result):
                 for event in events:
-                    self.failures.refuse(event, self._failure(result, event))
+                    failure = self._failure(result, event)
+                    self.failures.refuse(event, failure, tries_at(document))
         if self._reports.due() is not None:
             waiting = len({one for event in self.outbox.waiting() for one in event.queues})
             summary = stream_summary(self._counters)
             _log.info("%s; %s parked", summary, number_of(waiting, "object"))
         place = self._moved()
-        failures, settled = self.failures.take(self.passed, is_at_end=self.is_at_end)
-        failures += self._fatal
+        failed, settled = self.failures.take(self.passed, is_at_end=self.is_at_end)
+        failures = [*(one.failure for one in failed), *self._fatal]
+        letters = [encode_letter(one) for one in failed] if self._options.dead_letters else []
         entries = self._recorded() | {
             entry_no: (((), None), content) for entry_no, content in settled.items()
         }
@@ -230,12 +235,14 @@ class SourceFeed:
         begun = monotonic()
         contents = {number: content for number, (_, content) in entries.items()}
         ids = [event.sent_id for _, events, _ in answered for event in events]
-        self._position.save(saved, failures, contents, ids)
+        self._position.save(saved, failures, contents, ids, letters)
+        self._counters.letters_written += len(letters)
         self._observer.marked(monotonic() - begun)
         self.saved, self._entries = saved, entries
         if is_over:
             self.last_document_no = 0
         self._fatal = []
+        self.after_save()
 
     def _moved(self) -> ReadPosition | None:
         """Move to the newest place before which every event is answered, or recorded; None if the

@@ -290,6 +290,9 @@ class Waiting(NamedTuple):
     """The age of the oldest one, None if there is none."""
 
 
+NONE_WAIT: Final = Waiting(0, None)
+
+
 def count_waiting(log: OpenLog, kind: EntryKind, owner: str, most: int) -> Waiting:
     """Return how many entries of a kind wait, at most ``most``, and how long the first one has
     waited. ``owner`` as in ``read_entries``.
@@ -300,7 +303,7 @@ def count_waiting(log: OpenLog, kind: EntryKind, owner: str, most: int) -> Waiti
     first = sa.select(table.c.started, now).where(*conditions).order_by(table.c.entry_no).limit(1)
     found = _read(log, first).first()
     if found is None:
-        return Waiting(0, None)
+        return NONE_WAIT
     started, present = (one.replace(tzinfo=None) for one in found)
     some = sa.select(table.c.entry_no).where(*conditions).limit(most).subquery()
     number = _read(log, sa.select(sa.func.count()).select_from(some)).scalar_one()

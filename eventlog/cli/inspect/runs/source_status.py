@@ -8,11 +8,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from eventlog.cli.context import result, table
-from eventlog.cli.inspect.health_lines import in_words, print_events, print_health
+from eventlog.cli.inspect.health_lines import (
+    in_words,
+    print_events,
+    print_health,
+    print_letters,
+)
 from eventlog.cli.inspect.runs.process import with_process
 from eventlog.config.load import Config
 from eventlog.core.clock import utc_now
 from eventlog.errors import number_of
+from eventlog.publisher.context import Measured
 from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.run import Facts, judge
 from eventlog.publisher.stream.open_source import place_in_words, source_status
@@ -27,8 +33,14 @@ def status_of_source(config: Config) -> dict[str, Any]:
     known = source_status(config)
     runs = known.publisher_runs
     behind, unit = known.behind or (None, None)
+    letters = known.letters
     health = judge(
-        Facts(state=in_words(runs=runs, is_publisher=True), runs=runs, refused=known.failures or 0)
+        Facts(
+            state=in_words(runs=runs, is_publisher=True),
+            runs=runs,
+            refused=known.failures or 0,
+            measured=Measured(letters=letters.entries, oldest_letter_seconds=letters.seconds),
+        )
     )
     return shape(
         log=config.publication,
@@ -43,6 +55,8 @@ def status_of_source(config: Config) -> dict[str, Any]:
         source_lag=behind,
         source_lag_unit=unit,
         source_lag_unknown=known.unknown,
+        dead_letters=letters.entries,
+        oldest_dead_letter_age_seconds=letters.seconds,
         in_flight=[one._asdict() for one in known.waiting],
         failures=known.failures,
         newest_failures=[
@@ -66,6 +80,7 @@ def print_source(status: Mapping[str, Any], limit: int) -> None:
     if status["source_lag_unknown"] is not None:
         result(f"how much follows it is unknown: {status['source_lag_unknown']}")
     print_events(status, limit)
+    print_letters(status)
     failures, newest = status["failures"], status["newest_failures"]
     if failures is None:
         result("what failed is unknown: this user may not read it")

@@ -24,6 +24,7 @@ from eventlog.cli.inspect.health_lines import (
     on_standby,
     print_events,
     print_health,
+    print_letters,
 )
 from eventlog.cli.inspect.runs.process import with_process
 from eventlog.cli.inspect.runs.source_status import print_source, status_of_source
@@ -249,11 +250,7 @@ def _events_in_delivery(log: OpenLog, deliveries: Iterable[Delivery]) -> list[di
 def _print_status(status: Mapping[str, Any], consumer: str | None, limit: int) -> None:
     _print_queue(status, consumer)
     print_events(status, limit)
-    if status["dead_letters"]:
-        since = age(status["oldest_dead_letter_age_seconds"] or 0.0)
-        result(
-            f"{number_of(status['dead_letters'], 'dead letter')} waiting, the oldest for {since}"
-        )
+    print_letters(status)
     if status["backlog"] is not None:
         result(f"{status['backlog']}:")
         for way_out in CLAIM_WAYS_OUT:
