@@ -22,6 +22,7 @@ from shared import PATIENCE, Run, execute, fetch, url_of, wait_until
 
 from eventlog import FatalAnswer, Publisher
 from eventlog.config.load import load
+from eventlog.errors import Paused
 from eventlog.publisher.context.context import Counters
 from eventlog.publisher.declared.opening import open_unlocked
 from eventlog.publisher.inspect.explanation import explain
@@ -351,6 +352,20 @@ def test_a_start_without_the_second_sink_warns_about_letters_that_wait(
     log.publish(dead_letter=None)
     assert "1 dead letter of an earlier start not sent" in caplog.text
     assert len(log.waiting()) == 1
+
+
+def test_letters_wait_while_the_publisher_is_paused(log: Log, run: Run) -> None:
+    log.insert(1)
+    with Receiver(in_status(503)) as second:
+        log.publish(refusing("1"), dead_letter={"type": "http", "url": second.url})
+    file = str(written(log.place, log.config("http://nobody.invalid/")))
+    assert run("--config", file, "pause", "--reason", "the index is rebuilt")[0] == 0
+    with Receiver() as first, pytest.raises(Paused):
+        Publisher.from_config(log.config(first.url), environ={}).run_once()
+    assert not log.lines()
+    assert run("--config", file, "resume")[0] == 0
+    log.publish()
+    assert [letter["key"] for letter in log.lines()] == ["1/1"]
 
 
 # --- a letter that is refused itself --------------------------------------------------------------

@@ -134,7 +134,7 @@ def _shown(context: Context, rows: Sequence[LogRow]) -> tuple[list[Mapping[str, 
             shown.append(_without_values(row))
             is_hidden = True
         else:
-            shown.append(shown_row(row, catalog)._asdict())
+            shown.append(_members(shown_row(row, catalog)))
     return shown, is_hidden
 
 
@@ -163,4 +163,12 @@ def _may_be_shown(context: Context, row: LogRow) -> bool:
 
 def _without_values(row: LogRow) -> Mapping[str, object]:
     left_out = ("table_key", "old_value", "new_value")
-    return {name: value for name, value in row._asdict().items() if name not in left_out}
+    return {name: value for name, value in _members(row).items() if name not in left_out}
+
+
+def _members(row: LogRow) -> dict[str, object]:
+    """Return a row for JSON; only some logs have transaction ids."""
+    members = row._asdict()
+    if row.transaction_id is None:
+        del members["transaction_id"]
+    return members

@@ -278,7 +278,7 @@ def _publish_once(
     _report_left(context, state)
     if cycle.result is DeliveryResult.PAUSED:
         raise Paused(f"the queue was not published: {cycle.reason}")
-    if letters is not None:
+    if letters is not None and state.pause is None:
         letters.drain(LogLetters(session.context, letters.form), stop.is_set)
     if cycle.result is DeliveryResult.FATAL:
         raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")

@@ -138,8 +138,8 @@ class PublisherSession:
         do, None = only a new letter changes anything. No transaction may be open, and none is left
         open.
         """
-        if self.letters is None:
-            return None
+        if self.letters is None or self.state.pause is not None:
+            return None  # a paused reader sends nothing
         self.letters.step(LogLetters(self.context, self.letters.form))
         return self.letters.due_in()
 
