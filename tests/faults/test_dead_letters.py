@@ -7,18 +7,19 @@ from __future__ import annotations
 import json
 import threading
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import mysql_servers
 import pytest
 import sqlalchemy as sa
 from kafka_cluster import cluster, quiet_clients
 from processes import EVENTLOG, start
 from publishers import install, write_config
 from receiver import Receiver, Request, Script, accept, answer, in_turn, reply, status
-from shared import PATIENCE, Run, execute, fetch, url_of, wait_until
+from shared import PATIENCE, Run, execute, fetch, in_ci, url_of, wait_until
 
 from eventlog import FatalAnswer, Publisher
 from eventlog.config.load import load
@@ -126,7 +127,19 @@ def postgres_log(logged: sa.Engine, tmp_path: Path) -> Log:
     return made
 
 
-@pytest.fixture(params=["log", "postgres_log"])
+@pytest.fixture
+def mariadb_log(
+    started_server: Callable[[str], mysql_servers.Server], tmp_path: Path
+) -> Iterator[Log]:
+    with started_server("mariadb").database() as url:
+        engine = sa.create_engine(url)
+        made = Log(engine, tmp_path)
+        made.install()
+        yield made
+        engine.dispose()
+
+
+@pytest.fixture(params=in_ci(["log", "postgres_log", "mariadb_log"], "log", "postgres_log"))
 def either(request: pytest.FixtureRequest) -> Log:
     made: Log = request.getfixturevalue(request.param)
     return made
