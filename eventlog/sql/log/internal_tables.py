@@ -300,8 +300,9 @@ def count_waiting(log: OpenLog, kind: EntryKind, owner: str, most: int) -> Waiti
     table = _table(log.table, kind)
     conditions = _of(table, kind, owner)
     now = sa.literal_column(log.dialect.utc_now, sa.TIMESTAMP())
-    first = sa.select(table.c.started, now).where(*conditions).order_by(table.c.entry_no).limit(1)
-    found = _read(log, first).first()
+    # Without a LIMIT, which on Oracle would take the clock for a column of a subquery.
+    first = sa.select(sa.func.min(table.c.entry_no)).where(*conditions).scalar_subquery()
+    found = _read(log, sa.select(table.c.started, now).where(table.c.entry_no == first)).first()
     if found is None:
         return NONE_WAIT
     started, present = (one.replace(tzinfo=None) for one in found)

@@ -136,6 +136,19 @@ def _rows() -> Mapping[str, Run]:
         "refuse_unknown_kinds": lambda conn: internal_tables.refuse_unknown_kinds(
             _log(conn), EntryKind.DELIVERY
         ),
+        "add_entries": lambda conn: internal_tables.add_entries(
+            _log(conn), EntryKind.DEAD_LETTER, {1: "{}", 2: "{}"}, "crm"
+        ),
+        "count_waiting": lambda conn: internal_tables.count_waiting(
+            _log(conn), EntryKind.DEAD_LETTER, "", 1000
+        ),
+        "read_letters": lambda conn: internal_tables.read_entries(
+            _log(conn), EntryKind.DEAD_LETTER, "crm", 100
+        ),
+        "count_refusals": lambda conn: errors.count_refusals(
+            _log(conn), [1, 2, 4], ["snapshot.1"], "search"
+        ),
+        "refused_letters": lambda conn: errors.refused_letters(_log(conn), 1),
         "read_errors": lambda conn: errors.read_errors(_log(conn), 1),
         "newest_errors": lambda conn: errors.newest_errors(_log(conn), 20),
         "newest_by_row": lambda conn: errors.newest_by_row(_log(conn), 20),
@@ -382,6 +395,10 @@ def _answer(statement: str) -> Sequence[Sequence[Any]] | None:
     if "EVENTLOG_INFLIGHT" in statement or "EVENTLOG_STATE" in statement:
         if " NOT IN " in statement:
             return []
+        if "count(*)" in statement:
+            return [(1,)]
+        if "started, SYS_EXTRACT_UTC" in statement:
+            return [(_MOMENT, _MOMENT)]
         if "kind = 'request'" in statement:
             return [(1, None, _MOMENT, '{"rows":[[1,2]],"objects":[]}')]
         noted = '{"rows":"[9]","whole":"2026-05-06T07:08:09"}'

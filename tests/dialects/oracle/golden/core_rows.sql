@@ -80,7 +80,7 @@ WHERE "LOGS"."EVENTLOG"."RECORD_ID" > :RECORD_ID_2) logged
 WHERE logged.is_wanted = 1 ORDER BY logged.place, logged.record_id;
 SELECT "LOGS"."EVENTLOG_ERROR".record_id, "LOGS"."EVENTLOG_ERROR".error_time, "LOGS"."EVENTLOG_ERROR".code, "LOGS"."EVENTLOG_ERROR".message, NULL AS anon_1, "LOGS"."EVENTLOG_ERROR".superseded_by 
 FROM "LOGS"."EVENTLOG_ERROR" 
-WHERE ("LOGS"."EVENTLOG_ERROR".record_id IN (:record_id_1_1) OR "LOGS"."EVENTLOG_ERROR".record_id BETWEEN :record_id_2 AND :record_id_3) AND "LOGS"."EVENTLOG_ERROR".consumer IS NULL ORDER BY "LOGS"."EVENTLOG_ERROR".error_time;
+WHERE ("LOGS"."EVENTLOG_ERROR".record_id IN (:record_id_1_1) OR "LOGS"."EVENTLOG_ERROR".record_id BETWEEN :record_id_2 AND :record_id_3) AND "LOGS"."EVENTLOG_ERROR".consumer IS NULL AND "LOGS"."EVENTLOG_ERROR".code != :code_1 ORDER BY "LOGS"."EVENTLOG_ERROR".error_time;
 SELECT anon_1."RECORD_ID" 
 FROM (SELECT "LOGS"."EVENTLOG"."RECORD_ID" AS "RECORD_ID" 
 FROM "LOGS"."EVENTLOG" 
@@ -103,7 +103,7 @@ SELECT "LOGS"."EVENTLOG_ERROR".record_id, "LOGS"."EVENTLOG_ERROR".event_id
 FROM "LOGS"."EVENTLOG_ERROR" 
 WHERE "LOGS"."EVENTLOG_ERROR".record_id > :record_id_1 AND "LOGS"."EVENTLOG_ERROR".event_id IS NOT NULL AND "LOGS"."EVENTLOG_ERROR".consumer = :consumer_1 AND "LOGS"."EVENTLOG_ERROR".error_time >= (SELECT "LOGS"."EVENTLOG_CONSUMER".begun 
 FROM "LOGS"."EVENTLOG_CONSUMER" 
-WHERE "LOGS"."EVENTLOG_CONSUMER".name = :name_1);
+WHERE "LOGS"."EVENTLOG_CONSUMER".name = :name_1) AND "LOGS"."EVENTLOG_ERROR".code != :code_1;
 SELECT "LOGS"."EVENTLOG_STATE".entry_no, "LOGS"."EVENTLOG_STATE".owner, "LOGS"."EVENTLOG_STATE".started, "LOGS"."EVENTLOG_STATE".content 
 FROM "LOGS"."EVENTLOG_STATE" 
 WHERE "LOGS"."EVENTLOG_STATE".kind = 'request' AND "LOGS"."EVENTLOG_STATE".owner IS NULL ORDER BY "LOGS"."EVENTLOG_STATE".entry_no;
@@ -113,7 +113,7 @@ INSERT INTO "LOGS"."EVENTLOG_INFLIGHT" (entry_no, owner, kind, content) VALUES (
 UPDATE "LOGS"."EVENTLOG_INFLIGHT" SET content=:content WHERE "LOGS"."EVENTLOG_INFLIGHT".entry_no = :entry_no_1;
 UPDATE "LOGS"."EVENTLOG_INFLIGHT" SET kind=:kind, started=SYS_EXTRACT_UTC(SYSTIMESTAMP), content=:content WHERE "LOGS"."EVENTLOG_INFLIGHT".entry_no = :entry_no_1;
 DELETE FROM "LOGS"."EVENTLOG_INFLIGHT" WHERE "LOGS"."EVENTLOG_INFLIGHT".entry_no = :entry_no_1;
-DELETE FROM "LOGS"."EVENTLOG_INFLIGHT" WHERE "LOGS"."EVENTLOG_INFLIGHT".owner = :owner_1;
+DELETE FROM "LOGS"."EVENTLOG_INFLIGHT" WHERE "LOGS"."EVENTLOG_INFLIGHT".owner = :owner_1 AND "LOGS"."EVENTLOG_INFLIGHT".kind != :kind_1;
 SELECT "LOGS"."EVENTLOG_INFLIGHT".entry_no, "LOGS"."EVENTLOG_INFLIGHT".owner, "LOGS"."EVENTLOG_INFLIGHT".started, "LOGS"."EVENTLOG_INFLIGHT".content 
 FROM "LOGS"."EVENTLOG_INFLIGHT" 
 WHERE "LOGS"."EVENTLOG_INFLIGHT".kind = 'delivery' AND "LOGS"."EVENTLOG_INFLIGHT".owner IS NULL ORDER BY "LOGS"."EVENTLOG_INFLIGHT".entry_no;
@@ -122,20 +122,45 @@ FROM "LOGS"."EVENTLOG_STATE"
 WHERE "LOGS"."EVENTLOG_STATE".kind = 'claim' ORDER BY "LOGS"."EVENTLOG_STATE".entry_no;
 SELECT "LOGS"."EVENTLOG_INFLIGHT".entry_no, "LOGS"."EVENTLOG_INFLIGHT".kind 
 FROM "LOGS"."EVENTLOG_INFLIGHT" 
-WHERE ("LOGS"."EVENTLOG_INFLIGHT".kind NOT IN (:kind_1_1, :kind_1_2, :kind_1_3, :kind_1_4, :kind_1_5, :kind_1_6, :kind_1_7, :kind_1_8, :kind_1_9)) ORDER BY "LOGS"."EVENTLOG_INFLIGHT".entry_no;
+WHERE ("LOGS"."EVENTLOG_INFLIGHT".kind NOT IN (:kind_1_1, :kind_1_2, :kind_1_3, :kind_1_4, :kind_1_5, :kind_1_6, :kind_1_7, :kind_1_8, :kind_1_9, :kind_1_10)) ORDER BY "LOGS"."EVENTLOG_INFLIGHT".entry_no;
+SELECT "LOGS"."EVENTLOG_INFLIGHT".started, SYS_EXTRACT_UTC(SYSTIMESTAMP) 
+FROM "LOGS"."EVENTLOG_INFLIGHT" 
+WHERE "LOGS"."EVENTLOG_INFLIGHT".entry_no = (SELECT min("LOGS"."EVENTLOG_INFLIGHT".entry_no) AS min_1 
+FROM "LOGS"."EVENTLOG_INFLIGHT" 
+WHERE "LOGS"."EVENTLOG_INFLIGHT".kind = 'dead_letter' AND "LOGS"."EVENTLOG_INFLIGHT".owner IS NULL);
+SELECT count(*) AS count_1 
+FROM (SELECT anon_2.entry_no AS entry_no 
+FROM (SELECT "LOGS"."EVENTLOG_INFLIGHT".entry_no AS entry_no 
+FROM "LOGS"."EVENTLOG_INFLIGHT" 
+WHERE "LOGS"."EVENTLOG_INFLIGHT".kind = 'dead_letter' AND "LOGS"."EVENTLOG_INFLIGHT".owner IS NULL) anon_2 
+WHERE ROWNUM <= 1000) anon_1;
+SELECT anon_1.entry_no, anon_1.owner, anon_1.started, anon_1.content 
+FROM (SELECT "LOGS"."EVENTLOG_INFLIGHT".entry_no AS entry_no, "LOGS"."EVENTLOG_INFLIGHT".owner AS owner, "LOGS"."EVENTLOG_INFLIGHT".started AS started, "LOGS"."EVENTLOG_INFLIGHT".content AS content 
+FROM "LOGS"."EVENTLOG_INFLIGHT" 
+WHERE "LOGS"."EVENTLOG_INFLIGHT".kind = 'dead_letter' AND "LOGS"."EVENTLOG_INFLIGHT".owner = :owner_1 ORDER BY "LOGS"."EVENTLOG_INFLIGHT".entry_no) anon_1 
+WHERE ROWNUM <= 100;
+SELECT "LOGS"."EVENTLOG_ERROR".record_id, count(*) AS count_1 
+FROM "LOGS"."EVENTLOG_ERROR" 
+WHERE ("LOGS"."EVENTLOG_ERROR".record_id BETWEEN :record_id_1 AND :record_id_2 OR "LOGS"."EVENTLOG_ERROR".record_id BETWEEN :record_id_3 AND :record_id_4) AND "LOGS"."EVENTLOG_ERROR".consumer = :consumer_1 AND ("LOGS"."EVENTLOG_ERROR".code NOT IN (:code_1_1, :code_1_2, :code_1_3, :code_1_4)) GROUP BY "LOGS"."EVENTLOG_ERROR".record_id;
+SELECT "LOGS"."EVENTLOG_ERROR".event_id, count(*) AS count_1 
+FROM "LOGS"."EVENTLOG_ERROR" 
+WHERE "LOGS"."EVENTLOG_ERROR".record_id = :record_id_1 AND "LOGS"."EVENTLOG_ERROR".event_id IN (:event_id_1_1) AND "LOGS"."EVENTLOG_ERROR".consumer = :consumer_1 AND ("LOGS"."EVENTLOG_ERROR".code NOT IN (:code_1_1, :code_1_2, :code_1_3, :code_1_4)) GROUP BY "LOGS"."EVENTLOG_ERROR".event_id;
 SELECT "LOGS"."EVENTLOG_ERROR".error_time, "LOGS"."EVENTLOG_ERROR".code, "LOGS"."EVENTLOG_ERROR".message, NULL AS anon_1, "LOGS"."EVENTLOG_ERROR".superseded_by 
 FROM "LOGS"."EVENTLOG_ERROR" 
-WHERE "LOGS"."EVENTLOG_ERROR".record_id = :record_id_1 AND "LOGS"."EVENTLOG_ERROR".consumer IS NULL ORDER BY "LOGS"."EVENTLOG_ERROR".error_time;
+WHERE "LOGS"."EVENTLOG_ERROR".record_id = :record_id_1 AND "LOGS"."EVENTLOG_ERROR".consumer IS NULL AND "LOGS"."EVENTLOG_ERROR".code = :code_1 ORDER BY "LOGS"."EVENTLOG_ERROR".error_time;
+SELECT "LOGS"."EVENTLOG_ERROR".error_time, "LOGS"."EVENTLOG_ERROR".code, "LOGS"."EVENTLOG_ERROR".message, NULL AS anon_1, "LOGS"."EVENTLOG_ERROR".superseded_by 
+FROM "LOGS"."EVENTLOG_ERROR" 
+WHERE "LOGS"."EVENTLOG_ERROR".record_id = :record_id_1 AND "LOGS"."EVENTLOG_ERROR".consumer IS NULL AND "LOGS"."EVENTLOG_ERROR".code != :code_1 ORDER BY "LOGS"."EVENTLOG_ERROR".error_time;
 SELECT anon_1.record_id, anon_1.error_time, anon_1.code, anon_1.message, anon_1.event_id, anon_1.superseded_by 
 FROM (SELECT "LOGS"."EVENTLOG_ERROR".record_id AS record_id, "LOGS"."EVENTLOG_ERROR".error_time AS error_time, "LOGS"."EVENTLOG_ERROR".code AS code, "LOGS"."EVENTLOG_ERROR".message AS message, "LOGS"."EVENTLOG_ERROR".event_id AS event_id, "LOGS"."EVENTLOG_ERROR".superseded_by AS superseded_by 
 FROM "LOGS"."EVENTLOG_ERROR" 
-WHERE "LOGS"."EVENTLOG_ERROR".consumer IS NULL ORDER BY "LOGS"."EVENTLOG_ERROR".error_time DESC, "LOGS"."EVENTLOG_ERROR".record_id DESC) anon_1 
+WHERE "LOGS"."EVENTLOG_ERROR".consumer IS NULL AND "LOGS"."EVENTLOG_ERROR".code != :code_1 ORDER BY "LOGS"."EVENTLOG_ERROR".error_time DESC, "LOGS"."EVENTLOG_ERROR".record_id DESC) anon_1 
 WHERE ROWNUM <= 20;
 SELECT anon_1.record_id, anon_1.event_id, anon_1.code, anon_1.superseded_by, "LOGS"."EVENTLOG"."STATUS" 
 FROM (SELECT anon_2.record_id AS record_id, anon_2.event_id AS event_id, anon_2.code AS code, anon_2.superseded_by AS superseded_by, anon_2.written AS written 
 FROM (SELECT "LOGS"."EVENTLOG_ERROR".record_id AS record_id, "LOGS"."EVENTLOG_ERROR".event_id AS event_id, "LOGS"."EVENTLOG_ERROR".code AS code, "LOGS"."EVENTLOG_ERROR".superseded_by AS superseded_by, "LOGS"."EVENTLOG_ERROR".error_time AS written 
 FROM "LOGS"."EVENTLOG_ERROR" 
-WHERE "LOGS"."EVENTLOG_ERROR".consumer IS NULL ORDER BY "LOGS"."EVENTLOG_ERROR".error_time DESC, "LOGS"."EVENTLOG_ERROR".record_id DESC) anon_2 
+WHERE "LOGS"."EVENTLOG_ERROR".consumer IS NULL AND "LOGS"."EVENTLOG_ERROR".code != :code_1 ORDER BY "LOGS"."EVENTLOG_ERROR".error_time DESC, "LOGS"."EVENTLOG_ERROR".record_id DESC) anon_2 
 WHERE ROWNUM <= 20) anon_1 JOIN "LOGS"."EVENTLOG" ON "LOGS"."EVENTLOG"."RECORD_ID" = anon_1.record_id ORDER BY anon_1.written DESC, anon_1.record_id DESC;
 SELECT anon_1.record_id, anon_1.event_id, anon_1.code, anon_1.superseded_by, :param_1 AS anon_2 
 FROM (SELECT anon_3.record_id AS record_id, anon_3.event_id AS event_id, anon_3.code AS code, anon_3.superseded_by AS superseded_by, anon_3.written AS written 
@@ -143,5 +168,5 @@ FROM (SELECT "LOGS"."EVENTLOG_ERROR".record_id AS record_id, "LOGS"."EVENTLOG_ER
 FROM "LOGS"."EVENTLOG_ERROR" 
 WHERE "LOGS"."EVENTLOG_ERROR".consumer = :consumer_1 AND "LOGS"."EVENTLOG_ERROR".error_time >= (SELECT "LOGS"."EVENTLOG_CONSUMER".begun 
 FROM "LOGS"."EVENTLOG_CONSUMER" 
-WHERE "LOGS"."EVENTLOG_CONSUMER".name = :name_1) ORDER BY "LOGS"."EVENTLOG_ERROR".error_time DESC, "LOGS"."EVENTLOG_ERROR".record_id DESC) anon_3 
+WHERE "LOGS"."EVENTLOG_CONSUMER".name = :name_1) AND "LOGS"."EVENTLOG_ERROR".code != :code_1 ORDER BY "LOGS"."EVENTLOG_ERROR".error_time DESC, "LOGS"."EVENTLOG_ERROR".record_id DESC) anon_3 
 WHERE ROWNUM <= 20) anon_1 ORDER BY anon_1.written DESC, anon_1.record_id DESC;
