@@ -46,6 +46,7 @@ from eventlog.cli import examples_of, grouped_options  # noqa: E402
 from eventlog.cli.begin.settings import SELF_EXPLAINING  # noqa: E402
 from eventlog.config.settings import (  # noqa: E402
     ARRAYS,
+    LETTERS,
     SECTIONS,
     Declared,
     installed_sections,
@@ -104,6 +105,8 @@ def written(text: str) -> str:
 def _settings() -> Iterator[str]:
     for section in installed_sections():
         yield from ("", f"### [{section}]", "", *_options(listed_options(section), section))
+        if section == LETTERS:
+            yield from ("", "Further options are those of [`[sink]`](#sink) for this type.")
     for name, kind in ARRAYS.items():
         yield from ("", f"### [[{name}]]", "", *_options(_declared([kind]), name))
 

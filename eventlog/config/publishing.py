@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from eventlog.changes.format import Format
 from eventlog.changes.publishing import Publishing
+from eventlog.config.settings import LETTERS
 from eventlog.core.options import same_fields
 from eventlog.core.values import ValueOptions
 from eventlog.errors import ConfigError, WrongResult, called, check_result, with_location
@@ -141,11 +142,11 @@ def ignored_options(config: Config) -> Iterator[str]:
     """
     if format_option := _ignored_by_sink(config):
         yield format_option
-    kind = config.sink.type
-    place = config.sources["sink.type"].rpartition(": ")[0]
-    for source in (config.sources[f"sink.{key}"] for key in config.sink.others):
-        if place and source.rpartition(": ")[0] == place:
-            yield f"{source} has no effect: it is no option of the sink {kind}"
+    for section, settings in (("sink", config.sink), (LETTERS, config.dead_letter)):
+        place = config.sources[f"{section}.type"].rpartition(": ")[0]
+        for source in (config.sources[f"{section}.{key}"] for key in settings.others):
+            if place and source.rpartition(": ")[0] == place:
+                yield f"{source} has no effect: it is no option of the sink {settings.type}"
 
 
 def _ignored_by_sink(config: Config) -> str | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from eventlog.cli.begin.settings import template
 from eventlog.config.load import load
+from eventlog.config.publishing import ignored_options
 from eventlog.errors import ConfigError
 
 FILES = {"type": "files", "directory": "refused"}
@@ -77,6 +79,13 @@ def test_a_format_that_the_second_sink_does_not_take_is_refused() -> None:
         dead_letter={"type": "objects", "url": "s3://bucket/refused", "partition_by": ["class"]},
     )  # fmt: skip
     assert "leave class out" in message
+
+
+def test_an_option_of_another_type_is_warned_about(tmp_path: Path) -> None:
+    file = tmp_path / "eventlog.toml"
+    file.write_text('[dead_letter]\ntype = "files"\ndirectory = "refused"\nurl = "http://a/"\n')
+    (warning,) = ignored_options(load(file, {}))
+    assert warning.endswith("dead_letter.url has no effect: it is no option of the sink files")
 
 
 def test_init_writes_a_commented_section() -> None:
