@@ -347,13 +347,12 @@ def record_new(
         delivery = delivery._replace(origins=Origins(_event_times(context, firsts), {}, {}))
     content = encode(delivery, is_plain=is_plain)
     above = context.used.delivery_no
-    for _ in range(2):  # a reader may be resumed between the two statements
-        recorded = context.ledger.record(content, number, above, alone=alone)
-        if recorded is not None:
-            return delivery._replace(number=recorded)
-        if context.ledger.is_requested():
-            return None
-    raise number_went_back(context, "a delivery number")
+    recorded = context.ledger.record(content, number, above, alone=alone)
+    if recorded is not None:
+        return delivery._replace(number=recorded)
+    if not context.ledger.is_requested():
+        raise number_went_back(context, "a delivery number")
+    return None
 
 
 def _event_times(context: Context, record_ids: Sequence[int]) -> dict[int, str | None]:

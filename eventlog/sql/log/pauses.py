@@ -24,7 +24,7 @@ from eventlog.sql.log.internal_tables import (
     unreadable,
 )
 from eventlog.sql.log.purge import utc_now
-from eventlog.sql.log.requests import consumer_gone
+from eventlog.sql.log.requests import ResendRequest, ask_again, consumer_gone
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.sql_files import OF_LOG_ALONE
 
@@ -129,11 +129,17 @@ def pause(log: OpenLog, consumer: str, reason: str, by: str) -> Pause:
 def resume(log: OpenLog, consumer: str = "") -> Pause | None:
     """End the pause of a consumer, empty = of the publisher, and return it; None = it was not
     paused.
+
+    A reader that could not record a delivery asks in the same transaction why. So the pause does
+    not end in between: the publisher's locks see to it, and a consumer gets an empty request.
     """
+    if not consumer:
+        log.lock_requeuing()
     ended = read_pause(log, consumer)
     if ended is None:
         return None
     if consumer:
+        ask_again(log, ResendRequest(), consumer)
         table = consumers_of(log.table)
         own = sa.update(table).where(table.c.name == consumer)
         log.connection.execute(own.values(paused=None))
