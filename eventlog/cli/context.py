@@ -199,16 +199,10 @@ def session(
     """Open a session of the configured database; the caller commits. ``purpose`` is that of the
     role, whose rights a missing right leads to; None = the owner's. Raises DatabaseError.
     """
-    from eventlog.sql.connect import will_write
-    from eventlog.sql.port import as_database_errors, owner_advice, set_purpose
+    from eventlog.sql.connect import open_session
 
-    engine, dialect = engine_of(config)
-    if purpose is not None:
-        set_purpose(engine, purpose)
-    with as_database_errors(engine, owner_advice(engine)), engine.connect() as conn:
-        if writes:
-            will_write(conn)
-        yield dialect.open(conn)
+    with open_session(connection_url(config.database), purpose, writes=writes) as db:
+        yield db
 
 
 @contextmanager

@@ -214,6 +214,29 @@ def _parse_token(value: Any) -> str:
     return value
 
 
+def named_tokens(text: str) -> dict[str, str]:
+    """Return the tokens of a text with a line ``name:token`` for each, by name. Raises ValueError
+    for other lines, and if a name or a token repeats.
+    """
+    found: dict[str, str] = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        name, colon, token = line.partition(":")
+        if not colon or not name.isprintable() or not name.strip() or name in found:
+            raise ValueError
+        if _parse_token(token) in found.values():
+            raise ValueError
+        found[name.strip()] = token
+    if not found:
+        raise ValueError
+    return found
+
+
+def _parse_tokens(value: Any) -> str:
+    text = STRING.parse(value)
+    named_tokens(text)
+    return str(text)
+
+
 _SHORTEST_KEY: Final = 16
 
 
@@ -247,6 +270,9 @@ REFERENCES: Final = OptionKind(
 SECRET: Final = OptionKind(STRING.parse, "text", confidential=True)
 TOKEN: Final = OptionKind(
     _parse_token, "one or more ASCII characters without spaces", confidential=True
+)
+TOKENS: Final = OptionKind(
+    _parse_tokens, "lines name:token; names and tokens are unique", confidential=True
 )
 MASK_SECRET: Final = OptionKind(
     _parse_mask_secret, f"text of at least {_SHORTEST_KEY} characters", confidential=True

@@ -22,8 +22,10 @@ from eventlog.config.kinds import (
     SECRET,
     TIMES,
     TOKEN,
+    TOKENS,
     URL,
     name_of,
+    named_tokens,
 )
 from eventlog.core import options
 from eventlog.core.catalog.masks import HASH, LAST, NULL, REDACT
@@ -483,6 +485,19 @@ class MonitorSettings:
         example="127.0.0.1:9464",
     )
     token: str | None = option(None, TOKEN, "token that a client must send", secret=True)
+    tokens: str | None = option(
+        None,
+        TOKENS,
+        "tokens with the names of their users, name:token per line; only they may use the actions",
+        secret=True,
+    )
+    database_url: str | None = option(
+        None,
+        URL,
+        "SQLAlchemy URL of the role of the page's actions; default: there are none",
+        example="postgresql+psycopg://operator@localhost/hr",
+    )
+    database_password: str | None = option(None, SECRET, "password of database_url", secret=True)
     allowed_hosts: tuple[str, ...] = option(
         (),
         NAMES,
@@ -511,6 +526,18 @@ class MonitorSettings:
     show_values: bool = option(
         False, BOOLEAN, "show column values, keys, documents and the texts of answers"
     )
+
+    @property
+    def has_token(self) -> bool:
+        """True if a client must show a token."""
+        return self.client_token is not None
+
+    @property
+    def client_token(self) -> str | None:
+        """A token to read with, for a command with this configuration; None = there is none."""
+        if self.token is None and self.tokens is not None:
+            return next(iter(named_tokens(self.tokens).values()))
+        return self.token
 
 
 LETTERS: Final = "dead_letter"

@@ -26,7 +26,6 @@ from .opening import loopback_user_of as loopback_user_of
 from .opening import open_context as open_context
 from .opening import open_to_publish as open_to_publish
 from .opening import open_unlocked as open_unlocked
-from .opening import own_user as own_user
 from .opening import publisher_options as publisher_options
 from .opening import publisher_user as publisher_user
 from .opening import record_consumer_start as record_consumer_start

@@ -16,9 +16,16 @@ from .refusals import Refusals as Refusals
 from .refusals import objects_of as objects_of
 from .refusals import read_refusals as read_refusals
 from .refusals import refusals_data as refusals_data
-from .refusals import refused as refused
 from .refusals import resync_commands as resync_commands
+from .sending_again import AskedAgain as AskedAgain
+from .sending_again import RequeuedRows as RequeuedRows
+from .sending_again import instead_of_refused as instead_of_refused
+from .sending_again import requeue_rows as requeue_rows
+from .sending_again import settle as settle
+from .sending_again import write_objects as write_objects
 from .skipping import Skipped as Skipped
+from .skipping import given_up as given_up
+from .skipping import ledger_to_skip as ledger_to_skip
 from .skipping import parked_events as parked_events
 from .skipping import skip as skip
 from .skipping import skip_refused as skip_refused

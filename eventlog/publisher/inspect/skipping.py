@@ -15,10 +15,11 @@ from eventlog.model import Status, unpadded
 from eventlog.publisher.inspect.refusals import read_refused
 from eventlog.publisher.ledger.delivery import Delivery, encode, rest_of
 from eventlog.publisher.ledger.in_flight import read_recorded
-from eventlog.publisher.ledger.ledger import Ledger
+from eventlog.publisher.ledger.ledger import LOCK_WAIT, Ledger, ledger_of, lock_within
 from eventlog.sql.log.errors import SKIPPED, ErrorRow, add_errors, add_object_errors
 from eventlog.sql.log.internal_tables import EntryKind, delete_entry, replace_content
 from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.readers.consumers import consumer_row
 
 
 class Skipped(NamedTuple):
@@ -67,6 +68,24 @@ def skip(log: OpenLog, ledger: Ledger, event_id: str, why: str) -> Skipped:
     if ledger.consumer:  # statuses do not show a consumer that a row is done
         _remove_from_delivery(log, delivery, event)
     return skipped._replace(rows=len(refused))
+
+
+def given_up(by: str, reason: str) -> str:
+    """Return the message of the error rows of what a person gives up."""
+    return f"given up by hand by {by}: {reason}"
+
+
+def ledger_to_skip(log: OpenLog, consumer: str | None, *, dry: bool) -> Ledger:
+    """Return the ledger of a reader, to give up its events. A consumer is locked, unless
+    ``dry``. Raises ConfigError for an unknown consumer, ConsumerRuns.
+    """
+    ledger = ledger_of(log, consumer)
+    if ledger.consumer:
+        consumer_row(log, ledger.consumer)
+        if not dry:
+            lock_within(ledger, LOCK_WAIT)
+        ledger.recover()
+    return ledger
 
 
 class SkippedRows(NamedTuple):

@@ -3,7 +3,6 @@ from .in_flight import CLAIM_WAYS_OUT as CLAIM_WAYS_OUT
 from .in_flight import BacklogClaim as BacklogClaim
 from .in_flight import encode_claim as encode_claim
 from .in_flight import read_recorded as read_recorded
-from .in_flight import sent_ids as sent_ids
 from .ledger import LOCK_WAIT as LOCK_WAIT
 from .ledger import SetLedger as SetLedger
 from .ledger import Writers as Writers

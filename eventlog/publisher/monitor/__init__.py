@@ -42,6 +42,7 @@ def monitoring(
     """
     settings, name = config.monitor, config.publication
     with _extra():
+        from eventlog.publisher.monitor.actions import Actions
         from eventlog.publisher.monitor.activity import Activity
         from eventlog.publisher.monitor.openmetrics import PublisherMetrics
         from eventlog.publisher.monitor.server import Monitor, Questions, serving
@@ -65,7 +66,13 @@ def monitoring(
     )
     seen = partial(seen_of, activity, shows_values=settings.show_values)
     questions = None if config.follows else Questions(config, compare, seen)
-    with serving(Monitor(listen, activity, metrics, status, questions, seen, settings)):
+    if settings.database_url is not None and settings.tokens is None:
+        raise ConfigError(
+            "monitor.database_url allows the actions of the status page, which record who acts: "
+            "set tokens_file in [monitor] to a file with a line name:token for each user"
+        )
+    actions = Actions(config)
+    with serving(Monitor(listen, activity, metrics, status, questions, seen, settings, actions)):
         yield activity
 
 

@@ -36,6 +36,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from eventlog.config.kinds import named_tokens
 from eventlog.config.load import Config, with_current_secrets
 from eventlog.config.settings import MonitorSettings
 from eventlog.core.clock import start_thread
@@ -49,6 +50,7 @@ from eventlog.publisher.inspect.doctor import Compare, examine
 from eventlog.publisher.inspect.explanation import explain, explain_object, explanation_data
 from eventlog.publisher.inspect.key_explanation import explain_key
 from eventlog.publisher.inspect.refusals import Refusals, read_refusals, refusals_data
+from eventlog.publisher.monitor.actions import USER, ActionPages, Actions
 from eventlog.publisher.monitor.activity import Monitored
 from eventlog.publisher.monitor.connections import Connections
 from eventlog.publisher.monitor.openmetrics import exposition
@@ -134,6 +136,8 @@ class Monitor:
     """A function that returns what the process has seen of an event."""
     settings: MonitorSettings
     """The settings. Without a token, every client that reaches the server may read everything."""
+    actions: Actions | None = None
+    """What a client with a named token may ask for, None = nothing."""
 
 
 # --- access ---------------------------------------------------------------------------------------
@@ -148,8 +152,10 @@ class _Guard:
     """
 
     def __init__(self, app: ASGIApp, host: str, settings: MonitorSettings) -> None:
-        self._app, self._token = app, settings.token
-        self._session = secrets.token_urlsafe(32)
+        self._app = app
+        named = {} if settings.tokens is None else named_tokens(settings.tokens)
+        self._tokens = [*(() if settings.token is None else [("", settings.token)]), *named.items()]
+        self._sessions = {name: secrets.token_urlsafe(32) for name, _ in self._tokens}
         names = {host, *settings.allowed_hosts}
         if is_loopback(host):
             names |= {"localhost", "127.0.0.1", "::1"}
@@ -162,7 +168,7 @@ class _Guard:
             return
         request = Request(scope, receive)
         if request.url.path in _HEALTH:
-            scope[_MAY_READ] = self._has_token(request)
+            scope[_MAY_READ] = self._user(request) is not None
             await self._app(scope, receive, send)
             return
         if self._requests >= _MAX_REQUESTS:
@@ -172,19 +178,24 @@ class _Guard:
             return
         self._requests += 1
         try:
+            scope[USER] = self._user(request) or ""
             response = await self._refusal(request)
             await (response or self._app)(scope, receive, send)
         finally:
             self._requests -= 1
 
-    def _has_token(self, request: Request) -> bool:
-        """Return True if the client shows the token, or the cookie that it got for the token."""
-        if self._token is None:
-            return False
-        bearer = request.headers.get("authorization", "").partition(" ")
-        if bearer[0].lower() == "bearer" and _equal(bearer[2].strip(), self._token):
-            return True
-        return _equal(request.cookies.get(_COOKIE, ""), self._session)
+    def _user(self, request: Request) -> str | None:
+        """Return the name of the token that the client shows, or of the cookie that it got for it;
+        empty for the token without a name. None = it shows neither.
+        """
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and (user := self._named(token.strip())) is not None:
+            return user
+        cookie = request.cookies.get(_COOKIE, "")
+        return next((name for name, own in self._sessions.items() if _equal(cookie, own)), None)
+
+    def _named(self, token: str) -> str | None:
+        return next((name for name, own in self._tokens if _equal(token, own)), None)
 
     async def _refusal(self, request: Request) -> Response | None:
         """Return the response that refuses a request; None if the application may answer."""
@@ -197,11 +208,11 @@ class _Guard:
             return PlainTextResponse(
                 "this host is not allowed; add it to monitor.allowed_hosts\n", 421, _HEADERS
             )
-        if self._token is None:
+        if not self._tokens:
             return None
         if path == "/login" and request.method == "POST":
-            return await self._log_in(request, self._token)
-        if path in ("/style.css", "/icon.svg") or self._has_token(request):
+            return await self._log_in(request)
+        if path in ("/style.css", "/icon.svg") or self._user(request) is not None:
             return None
         if path == "/":
             return Response(_file("login.html"), 401, _HEADERS, "text/html; charset=utf-8")
@@ -211,19 +222,21 @@ class _Guard:
             {**_HEADERS, "WWW-Authenticate": "Bearer"},
         )
 
-    async def _log_in(self, request: Request, token: str) -> Response:
+    async def _log_in(self, request: Request) -> Response:
         body = b""
         async for chunk in request.stream():
             body += chunk
             if len(body) > _LARGEST_FORM:
                 return PlainTextResponse("too large\n", 413, _HEADERS)
         text = parse_qs(body.decode("utf-8", "replace")).get("token", [""])[0]
-        if not _equal(text.strip(), token):
+        user = self._named(text.strip())
+        if user is None:
             page = _file("login.html").replace(b'role="alert" hidden', b'role="alert"')
             return Response(page, 403, _HEADERS, "text/html; charset=utf-8")
         response = RedirectResponse("/", 303, _HEADERS)
         is_tls = request.url.scheme == "https"
-        response.set_cookie(_COOKIE, self._session, httponly=True, samesite="strict", secure=is_tls)
+        session = self._sessions[user]
+        response.set_cookie(_COOKIE, session, httponly=True, samesite="strict", secure=is_tls)
         return response
 
 
@@ -252,7 +265,7 @@ class _Pages:
     async def readiness(self, request: Request) -> Response:
         is_ready, settings = self._activity.is_ready, self._monitor.settings
         lines = ["ready" if is_ready else "connecting"]
-        if settings.token is None or request.scope.get(_MAY_READ):
+        if not settings.has_token or request.scope.get(_MAY_READ):
             health = self._activity.health(quotes=settings.show_values)
             lines += [f"{one.severity.value}: {one.text}" for one in health.conditions]
         text = "".join(f"{visible(line)}\n" for line in lines)
@@ -342,6 +355,7 @@ def application(monitor: Monitor, host: str) -> ASGIApp:
     """Return the application of the server that listens on ``host``."""
     pages = _Pages(monitor)
     routes = [Route(path, partial(answer, pages)) for path, answer in _ROUTES.items()]
+    routes += ActionPages(monitor.actions, _HEADERS).routes()
     return _Guard(Starlette(routes=routes), host, monitor.settings)
 
 
@@ -603,7 +617,7 @@ def serving(monitor: Monitor, connections: Connections | None = None) -> Iterato
     without a token.
     """
     address, settings = parse_address(monitor.listen), monitor.settings
-    if settings.token is None and not is_loopback(address.host):
+    if not settings.has_token and not is_loopback(address.host):
         raise ConfigError(
             f"monitor.listen = {address} can be reached from other machines: set a token in "
             "EVENTLOG_MONITOR_TOKEN or EVENTLOG_MONITOR_TOKEN_FILE, or listen on 127.0.0.1"

@@ -41,9 +41,13 @@ from eventlog.sql.port.driver_errors import (
     EMBEDDED,
     as_database_errors,
     load_dialect,
+    owner_advice,
     refused_between,
+    set_purpose,
     unavailable,
 )
+from eventlog.sql.port.open_database import OpenDatabase
+from eventlog.sql.port.rights import Purpose
 
 SECRET: Final = "EVENTLOG_DATABASE_PASSWORD or database.url_file"  # noqa: S105 - where it belongs
 """The place where the password of the configured database is set, for messages."""
@@ -302,6 +306,22 @@ def will_write(conn: Connection) -> None:
     another session has written.
     """
     conn.info[WRITES] = True
+
+
+@contextmanager
+def open_session(
+    url: URL, purpose: Purpose | None = None, *, writes: bool = True
+) -> Iterator[OpenDatabase]:
+    """Open a session; the caller commits. ``purpose`` is that of the role, whose rights a missing
+    right leads to; None = the owner's. Raises ConfigError, DatabaseError.
+    """
+    engine = connect(url)
+    if purpose is not None:
+        set_purpose(engine, purpose)
+    with as_database_errors(engine, owner_advice(engine)), engine.connect() as conn:
+        if writes:
+            will_write(conn)
+        yield dialect_of(url).open(conn)
 
 
 def describe(url: URL) -> str:

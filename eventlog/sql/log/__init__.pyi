@@ -1,4 +1,3 @@
-from . import requeue as requeue
 from .accepted_filters import AcceptedFilters as AcceptedFilters
 from .accepted_filters import accept_filters as accept_filters
 from .accepted_filters import accepted_filters as accepted_filters
@@ -8,7 +7,6 @@ from .epoch import raise_epoch as raise_epoch
 from .epoch import read_epoch as read_epoch
 from .epoch import read_removed as read_removed
 from .errors import add_errors as add_errors
-from .errors import records_new_rows as records_new_rows
 from .internal_tables import EntryKind as EntryKind
 from .internal_tables import add_entry as add_entry
 from .internal_tables import delete_entries_of as delete_entries_of

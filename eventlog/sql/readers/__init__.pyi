@@ -2,9 +2,4 @@ from . import consumers as consumers
 from .consumers import ConsumerStart as ConsumerStart
 from .consumers import consumer_row as consumer_row
 from .consumers import highest_row as highest_row
-from .consumers import lock_consumer as lock_consumer
 from .consumers import read_consumers as read_consumers
-from .consumers import requeue_for as requeue_for
-from .consumers import requeue_objects_for as requeue_objects_for
-from .superseded import find_logged_again as find_logged_again
-from .superseded import note_logged_again as note_logged_again

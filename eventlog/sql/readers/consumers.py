@@ -647,7 +647,8 @@ def write_loaded(log: OpenLog, name: str, loaded: dict[str, Any] | None) -> None
         raise consumer_gone(log.table, name)
 
 
-_AGAIN: Final = "to be sent again"
+def _again(by: str) -> str:
+    return f"to be sent again, as {by} asked" if by else "to be sent again"
 
 
 def judged_by_set(
@@ -684,8 +685,10 @@ def requeue_for(
     in_flight: RecordSet | frozenset[int] = frozenset(),
     force: bool = False,
     dry: bool = False,
+    by: str = "",
 ) -> Requeued:
-    """Ask a consumer to send again rows that it has done (spec/event-log.md 13.4).
+    """Ask a consumer to send again rows that it has done (spec/event-log.md 13.4). ``by`` is who
+    asks, for the error rows.
 
     Unless ``force``, it refuses rows that ``judge`` finds stale, rows of types 1 to 4 with a lower
     record_id than a row that was removed from the log, and rows of an insert of which other rows
@@ -714,7 +717,7 @@ def requeue_for(
         applied = [one for one in asked if one not in failed]
         numbers = read_attempts(log, entry.name, ids=applied)
         event_ids = {one: f"{one}.{numbers.get(one, 1) + 1}" for one in applied}
-        add_errors(log, [(one, PUT_BACK, _AGAIN) for one in asked], entry.name, event_ids)
+        add_errors(log, [(one, PUT_BACK, _again(by)) for one in asked], entry.name, event_ids)
     return Requeued(len(asked), 0, tuple(sorted(refused)), removed)
 
 
@@ -729,13 +732,15 @@ def _present(log: OpenLog, ids: Sequence[int]) -> list[int]:
     return [one for one in ids if one in present]
 
 
-def requeue_objects_for(log: OpenLog, entry: ConsumerRow, event_ids: Sequence[str]) -> None:
+def requeue_objects_for(
+    log: OpenLog, entry: ConsumerRow, event_ids: Sequence[str], by: str = ""
+) -> None:
     """Ask a consumer to send objects of its snapshot again, with the values at that later time
-    (spec/event-log.md 13.4).
+    (spec/event-log.md 13.4). ``by`` is who asks, for the error rows.
     """
     if event_ids:
         ask_again(log, ResendRequest(objects=event_ids), entry.name)
-        add_object_errors(log, [(one, PUT_BACK, _AGAIN) for one in event_ids], entry.name)
+        add_object_errors(log, [(one, PUT_BACK, _again(by)) for one in event_ids], entry.name)
 
 
 def resend_classes(log: OpenLog, name: str, classes: Sequence[str]) -> None:

@@ -70,11 +70,14 @@ def find_logged_again(
     return [one for one in found if len(one)]
 
 
-def note_logged_again(log: OpenLog, again: LoggedAgain) -> None:
-    """Write an error row of code ``superseded`` for each refused row and object."""
-    rows = [(row, SUPERSEDED, _LOGGED_AGAIN) for row in sorted(again.rows)]
+def note_logged_again(log: OpenLog, again: LoggedAgain, by: str = "") -> None:
+    """Write an error row of code ``superseded`` for each refused row and object. ``by`` is who
+    asked for the resync.
+    """
+    message = f"{_LOGGED_AGAIN}, as {by} asked" if by else _LOGGED_AGAIN
+    rows = [(row, SUPERSEDED, message) for row in sorted(again.rows)]
     add_errors(log, rows, again.reader, new_rows=again.rows)
-    objects = [(event_id, SUPERSEDED, _LOGGED_AGAIN) for event_id in again.objects]
+    objects = [(event_id, SUPERSEDED, message) for event_id in again.objects]
     add_object_errors(log, objects, again.reader, new_rows=again.objects)
 
 

@@ -24,7 +24,7 @@ def run_tail(context: CommandContext, request: Tail, config: Config) -> None:
             "was sent: give --url, or set listen in [monitor]. "
             "`eventlog status` shows what is being delivered"
         )
-    read = read_monitor(url, config.monitor.token)
+    read = read_monitor(url, config.monitor.client_token)
     if request.follow:
         if_stopped(UNTIL_STOPPED)
     for sent in _followed(read, request.limit, request.interval if request.follow else None):

@@ -104,7 +104,7 @@ def _show(request: Top, config: Config, read: Read) -> None:
     # The configured monitor may be that of another process than the consumer's.
     from_database = request.from_database or (request.consumer is not None and request.url is None)
     if not from_database and (url := monitor_url(config, request.url)) is not None:
-        read = read_monitor(url, config.monitor.token)
+        read = read_monitor(url, config.monitor.client_token)
     console = Console()
     if not console.is_terminal:
         console.print(_picture(read(), None))

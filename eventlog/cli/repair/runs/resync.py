@@ -26,12 +26,11 @@ from eventlog.errors import BadTableKey, ConfigError, DatabaseError, DatabaseUna
 from eventlog.exit_codes import ExitCode
 from eventlog.files.text import spooled
 from eventlog.model import EventType
-from eventlog.publisher.context import LINES_READ
 from eventlog.publisher.declared import class_named, read_catalog
+from eventlog.publisher.inspect import settle, write_objects
 from eventlog.sql import resync as batches
-from eventlog.sql.log import records_new_rows
 from eventlog.sql.port import Addition, OpenLog, Purpose, ResyncBatch, Selection, as_database_errors
-from eventlog.sql.readers import find_logged_again, highest_row, note_logged_again
+from eventlog.sql.readers import highest_row
 from eventlog.sql.resync import Unfinished, WriteBatch
 
 SHOWN: Final = 20
@@ -183,29 +182,12 @@ def _opened(config: Config, class_name: str, *, resumable: bool) -> Iterator[Ope
         yield Opened(log, catalog, cls)
 
 
-def _obstacle(log: OpenLog) -> str:
-    """Return why the error table cannot get the new rows of refused ones, empty if it can."""
-    if lacks := log.what_lacks(Purpose.RESYNC, Addition.SUPERSEDE):
-        return lacks
-    if not records_new_rows(log):
-        return (
-            f"the table {log.table.error_table} has no column superseded_by: add it with `eventlog "
-            "db upgrade`, or with `eventlog db upgrade --existing-log` if another program made the "
-            "log"
-        )
-    return ""
-
-
 def _supersede(opened: Opened, selection: Selection, report: Report, after: int) -> None:
     """Record that the rows above ``after`` count in place of the refused ones of their objects."""
-    found = find_logged_again(opened.log, opened.catalog, selection, after, LINES_READ)
-    report.obstacle = _obstacle(opened.log) if found else report.obstacle
-    for again in found:
-        if report.obstacle:
-            report.unsettled += len(again)
-        else:
-            note_logged_again(opened.log, again)
-            report.superseded += len(again)
+    settled = settle(opened.log, opened.catalog, selection, after)
+    report.superseded += settled.superseded
+    report.unsettled += settled.unsettled
+    report.obstacle = settled.obstacle or report.obstacle
 
 
 def _write_named(opened: Opened, selection: Selection, keys: Sequence[str], report: Report) -> None:
@@ -229,13 +211,11 @@ def _write_keys(
     """Log the objects of these canonical keys, unless dry. Returns the number of objects, and the
     number of keys without object.
     """
-    existing, missing = batches.existing(
-        opened.log.connection, opened.log.dialect, opened.catalog.schema, opened.cls, keys
+    rows, missing = write_objects(
+        opened.log, opened.catalog, opened.cls, selection, keys, dry=report.dry_run
     )
-    if not report.dry_run:
-        opened.log.write_keys(selection, existing)
     report.add_problems(f"{key}: there is no such object" for key in missing)
-    return len(existing), len(missing)
+    return rows, len(missing)
 
 
 def _batch_writer(

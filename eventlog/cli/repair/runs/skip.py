@@ -27,13 +27,14 @@ from eventlog.errors import ConfigError, number_of
 from eventlog.publisher.declared import catalog_if_readable, class_named, read_catalog
 from eventlog.publisher.inspect import (
     Skipped,
+    given_up,
+    ledger_to_skip,
     objects_of,
     parked_events,
     resync_commands,
     skip_refused,
 )
 from eventlog.publisher.inspect import skip as skip_event
-from eventlog.publisher.ledger import LOCK_WAIT, ledger_of, lock_within
 from eventlog.publisher.stream.open_source import parked_in_source, skip_in_source
 from eventlog.sql.port import OpenLog, Purpose
 from eventlog.sql.readers import consumer_row
@@ -41,7 +42,8 @@ from eventlog.sql.readers import consumer_row
 
 def run_skip(context: CommandContext, request: Skip, config: Config) -> CommandResult:
     """Run ``eventlog skip`` for a log."""
-    consumer, why = request.consumer or config.of_log.consumer, _why(request)
+    consumer = request.consumer or config.of_log.consumer
+    why = given_up(user_here(), request.reason)
     catalog, class_name = None, request.class_name
     with changing_log(config, Purpose.SKIP) as log:
         if class_name is not None:
@@ -49,12 +51,7 @@ def run_skip(context: CommandContext, request: Skip, config: Config) -> CommandR
             class_name = class_named(catalog, class_name).name
         if request.of_refused:
             return _skip_refused(log, request, consumer, class_name, catalog)
-        ledger = ledger_of(log, consumer)
-        if ledger.consumer:
-            consumer_row(log, ledger.consumer)
-            if not request.dry:
-                lock_within(ledger, LOCK_WAIT)
-            ledger.recover()
+        ledger = ledger_to_skip(log, consumer, dry=request.dry)
         event_ids = request.event_ids
         if request.parked:
             event_ids = tuple(parked_events(log, ledger, class_name, catalog))
@@ -75,11 +72,8 @@ def run_skip_of_source(context: CommandContext, request: Skip, config: Config) -
         return _result(request, [Skipped(one, 0, 0, "") for one in named])
     if request.parked:
         _confirm(request, "gives up", len(named), "event")
-    return _result(request, skip_in_source(config, named, _why(request)))
-
-
-def _why(request: Skip) -> str:
-    return f"given up by hand by {user_here()}: {request.reason}"
+    why = given_up(user_here(), request.reason)
+    return _result(request, skip_in_source(config, named, why))
 
 
 def _confirm(request: Skip, verb: str, number: int, noun: str) -> None:
@@ -98,7 +92,8 @@ def _skip_refused(
     if consumer is not None:
         consumer_row(log, consumer)
     ids = None if request.ids is None else parse_ids(request.ids)
-    skip = partial(skip_refused, log, consumer or "", _why(request), ids, class_name, catalog)
+    why = given_up(user_here(), request.reason)
+    skip = partial(skip_refused, log, consumer or "", why, ids, class_name, catalog)
     found = skip(dry=True)
     number = len(found.rows) + len(found.objects)
     if number and not request.dry:

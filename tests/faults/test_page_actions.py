@@ -1,0 +1,410 @@
+"""The actions of the status page, over HTTP: who may ask for them, and that each is the request of
+the command of its name (docs/operate/monitor.md).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from monitored import watched
+from publishers import Collecting, configuration, opened, write
+from receiver import Receiver, answer, reply
+from shared import PATIENCE, Run, execute, fetch, free_port, refused, url_of, wait_until
+
+from eventlog.cli.context import changing_log
+from eventlog.config.load import load
+from eventlog.errors import ConfigError, Paused, ReceiverUnavailable
+from eventlog.model import Answer, EventResult, Level
+from eventlog.publisher.context.context import Counters
+from eventlog.publisher.declared.trigger_plan import planned_triggers
+from eventlog.publisher.inspect.pausing import pause_reader
+from eventlog.publisher.monitor import monitoring
+from eventlog.publisher.monitor.actions import FORGERY
+from eventlog.publisher.run.daemon import publish_once
+from eventlog.publisher.run.liveness import LivenessClock
+from eventlog.sql import migrations
+
+TOKENS = "anna:secret-of-anna\nben:secret-of-ben\n"
+ASKED: Mapping[str, dict[str, Any]] = {
+    "requeue": {"rows": [1]},
+    "skip": {"events": ["2"], "reason": "no such mailbox"},
+    "resync": {"row": 1},
+    "pause": {"reason": "the index is rebuilt"},
+    "resume": {},
+}
+every_action = pytest.mark.parametrize("action", ASKED)
+
+
+def make_log(engine: sa.Engine) -> None:
+    """Two objects, with rows 1 and 2: the receiver has refused row 1, and wants row 2 later."""
+    execute(engine, "CREATE TABLE usr (idu integer PRIMARY KEY, fname text)")
+    execute(engine, "INSERT INTO usr VALUES (1, 'Jack'), (2, 'Jill')")
+    migrations.upgrade(engine, log_table="eventlog")
+    write(engine, 1, 2)
+    answers = {"1": EventResult(Level.ERROR, "no"), "2": EventResult(Level.RETRY, "locked")}
+    with (
+        opened(configuration(engine, allow_loopback=True)) as context,
+        refused(ReceiverUnavailable),
+    ):
+        publish_once(context, Collecting(lambda _: Answer(answers)))
+
+
+@pytest.fixture
+def log(filled_database: Any) -> Iterator[sa.Engine]:
+    with filled_database(make_log) as engine:
+        yield engine
+
+
+@dataclass
+class Client:
+    """A client of the page, with a token, on its origin."""
+
+    address: str
+    token: str | None = "secret-of-anna"
+    origin: str = ""
+    forgery: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.origin = self.origin or self.address
+
+    def offered(self) -> Any:
+        """What the page may ask for; the client keeps the token against forgery."""
+        code, found = self._send("/actions.json", None)
+        assert code == 200
+        self.forgery = found["forgery_token"]
+        return found
+
+    def state(self) -> str:
+        """What the publisher does."""
+        code, found = self._send("/status.json", None)
+        assert code == 200
+        return str(found["state"]["name"])
+
+    def act(self, action: str, asked: Mapping[str, Any] | None = None) -> tuple[int, Any]:
+        body = ASKED[action] if asked is None else asked
+        return self._send(f"/actions/{action}", json.dumps(body).encode())
+
+    def _send(self, path: str, body: bytes | None) -> tuple[int, Any]:
+        headers = {
+            "Authorization": None if self.token is None else f"Bearer {self.token}",
+            "Origin": self.origin,
+            "Content-Type": "application/json",
+            FORGERY: self.forgery,
+            **self.headers,
+        }
+        sent = {name: value for name, value in headers.items() if value}
+        request = urllib.request.Request(self.address + path, body, sent)
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as response:
+                return response.status, json.loads(response.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                text = error.read().decode()
+                return error.code, json.loads(text) if text.startswith("{") else text
+
+
+@contextmanager
+def page(log: sa.Engine, directory: Path, **options: object) -> Iterator[str]:
+    """The address of the monitor of a publisher that does not work: nothing changes but by
+    actions.
+    """
+    (directory / "tokens").write_text(TOKENS)
+    listen = f"127.0.0.1:{free_port()}"
+    flags = {
+        "monitor.listen": listen,
+        "monitor.tokens_file": str(directory / "tokens"),
+        "monitor.database_url": url_of(log),
+        **{name.replace("__", "."): str(value) for name, value in options.items()},
+    }
+    config = load(None, {}, {"database.url": url_of(log)} | flags)
+    with monitoring(config, listen, Counters(), LivenessClock(60), planned_triggers):
+        yield f"http://{listen}"
+
+
+def content(log: sa.Engine) -> list[Any]:
+    """What an action may change."""
+    tables = ("eventlog", "eventlog_error", "eventlog_state", "eventlog_inflight")
+    return [fetch(log, f"SELECT * FROM {one} ORDER BY 1, 2") for one in tables]
+
+
+# --- who may act ----------------------------------------------------------------------------------
+
+
+@every_action
+def test_only_a_named_token_on_this_origin_with_the_token_against_forgery_may_act(
+    log: sa.Engine, tmp_path: Path, action: str
+) -> None:
+    before = content(log)
+    with page(log, tmp_path) as address:
+        anna, ben = Client(address), Client(address, "secret-of-ben")
+        assert anna.offered()["user"] == "anna"
+        assert ben.offered()["user"] == "ben"
+        forgery, of_ben = anna.forgery, ben.forgery
+        assert forgery != of_ben
+        for client, expected in (
+            (Client(address, None, forgery=forgery), 401),
+            (Client(address, "guessed", forgery=forgery), 401),
+            (Client(address), 403),
+            (Client(address, forgery="guessed"), 403),
+            (Client(address, forgery=of_ben), 403),
+            (Client(address, origin="http://evil.example", forgery=forgery), 403),
+            (Client(address, origin="null", forgery=forgery), 403),
+            (Client(address, forgery=forgery, headers={"Origin": ""}), 403),
+            (Client(address, forgery=forgery, headers={"Sec-Fetch-Site": "cross-site"}), 403),
+            (Client(address, forgery=forgery, headers={"Content-Type": "text/plain"}), 403),
+            (Client(address, forgery=forgery, headers={"Host": "evil.example"}), 421),
+        ):
+            code, told = client.act(action)
+            assert code == expected, (client, told)
+        assert content(log) == before
+        code, told = anna.act(action)
+        assert (code, bool(told["done"])) == (200, True)
+
+
+def test_a_token_without_a_name_reads_and_does_not_act(log: sa.Engine, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("unnamed")
+    with page(log, tmp_path, monitor__token_file=tmp_path / "token") as address:
+        client = Client(address, "unnamed")
+        assert client.offered() == {"user": None, "actions": [], "forgery_token": None}
+        code, told = client.act("pause")
+        assert (code, "a token with a name" in told["error"]) == (403, True)
+
+
+def test_without_a_role_there_are_no_actions(log: sa.Engine, tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text(TOKENS)
+    listen = f"127.0.0.1:{free_port()}"
+    tokens = {"database.url": url_of(log), "monitor.tokens_file": str(tmp_path / "tokens")}
+    config = load(None, {}, tokens)
+    with monitoring(config, listen, Counters(), LivenessClock(60), planned_triggers):
+        client = Client(f"http://{listen}")
+        assert client.offered()["actions"] == []
+        assert client.act("pause")[0] == 404
+
+
+def test_a_role_for_actions_needs_named_tokens(log: sa.Engine) -> None:
+    config = load(None, {}, {"database.url": url_of(log), "monitor.database_url": url_of(log)})
+    with (
+        refused(ConfigError, "which record who acts"),
+        monitoring(config, "127.0.0.1:0", Counters(), LivenessClock(60), planned_triggers),
+    ):
+        raise AssertionError
+
+
+def test_the_page_logs_in_with_a_named_token_and_acts_with_its_cookie(
+    log: sa.Engine, tmp_path: Path
+) -> None:
+    with page(log, tmp_path) as address:
+        opener = urllib.request.build_opener(
+            urllib.request.HTTPCookieProcessor(), urllib.request.HTTPRedirectHandler()
+        )
+        opener.open(f"{address}/login", b"token=secret-of-ben", timeout=PATIENCE).close()
+        with opener.open(f"{address}/actions.json", timeout=PATIENCE) as response:
+            offered = json.loads(response.read())
+        assert offered["user"] == "ben"
+        headers = {
+            "Origin": address, "Content-Type": "application/json", FORGERY: offered["forgery_token"]
+        }  # fmt: skip
+        request = urllib.request.Request(f"{address}/actions/resume", b"{}", headers)
+        with opener.open(request, timeout=PATIENCE) as response:
+            assert json.loads(response.read())["done"] == "the publisher is not paused"
+
+
+@every_action
+def test_what_an_action_needs_is_named(log: sa.Engine, tmp_path: Path, action: str) -> None:
+    wrong = {
+        "requeue": {"rows": ["1"]},
+        "skip": {"events": ["2"], "reason": " "},
+        "resync": {"row": "1"},
+        "pause": {},
+        "resume": {"consumer": 7},
+    }
+    with page(log, tmp_path) as address:
+        client = Client(address)
+        client.offered()
+        code, told = client.act(action, wrong[action])
+        assert (code, bool(told["error"])) == (400, True)
+
+
+# --- what each does -------------------------------------------------------------------------------
+
+
+@contextmanager
+def acting(log: sa.Engine, directory: Path) -> Iterator[Client]:
+    with page(log, directory) as address:
+        client = Client(address)
+        client.offered()
+        yield client
+
+
+def test_requeue_puts_a_refused_row_back_once(
+    log: sa.Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "eventlog.publisher")
+    with acting(log, tmp_path) as client:
+        code, told = client.act("requeue")
+        assert (code, told["done"]) == (200, "1 row set back to N, 0 logged again")
+        assert client.act("requeue")[1]["done"] == "0 rows set back to N, 0 logged again"
+    assert fetch(log, "SELECT status FROM eventlog ORDER BY record_id") == [("N",), ("N",)]
+    assert "requeue by anna on the status page: 1 row set back" in caplog.text
+
+
+def test_requeue_of_a_stale_row_is_refused_with_the_words_of_the_command(
+    log: sa.Engine, tmp_path: Path, run: Run
+) -> None:
+    write(log, 1, event_type=2)
+    execute(log, "UPDATE eventlog SET status = 'S' WHERE record_id = 3")
+    with acting(log, tmp_path) as client:
+        code, told = client.act("requeue")
+    assert code == 409
+    _, _, error = run("--database-url", url_of(log), "requeue", "--ids", "1")
+    assert told["error"].partition(". Instead")[0] in error
+    assert "eventlog resync usr --key" in told["error"]
+
+
+def test_skip_gives_up_a_parked_event_with_the_name_in_its_error_row(
+    log: sa.Engine, tmp_path: Path, run: Run
+) -> None:
+    with acting(log, tmp_path) as client:
+        code, told = client.act("skip")
+        assert (code, told["done"]) == (200, "1 event given up: 1 row set to E")
+        code, told = client.act("skip")
+        assert (code, "has no row that can be given up" in told["error"]) == (409, True)
+    words = "given up by hand by anna on the status page: no such mailbox"
+    messages = [text for (text,) in fetch(log, "SELECT message FROM eventlog_error")]
+    assert [one.partition("; ")[0] for one in messages if "anna" in one] == [words]
+    _, out, _ = run("--database-url", url_of(log), "errors", "--json")
+    assert words in out
+
+
+def test_skip_of_a_refused_row_ends_its_alarm_with_the_name(log: sa.Engine, tmp_path: Path) -> None:
+    with acting(log, tmp_path) as client:
+        code, told = client.act("skip", {"rows": [1], "reason": "seen"})
+        assert (code, told["done"]) == (200, "1 refused row skipped")
+        code, told = client.act("skip", {"rows": [1], "reason": "seen"})
+        assert (code, "were skipped before" in told["error"]) == (409, True)
+    ((message,),) = fetch(log, "SELECT message FROM eventlog_error WHERE code = 'skipped'")
+    assert message.startswith("given up by hand by anna on the status page: seen; ")
+
+
+def test_resync_writes_the_object_of_a_row_and_settles_it_with_the_name(
+    log: sa.Engine, tmp_path: Path
+) -> None:
+    with acting(log, tmp_path) as client:
+        code, told = client.act("resync")
+        assert (code, told["done"]) == (200, "1 row of type 5 written for usr")
+        assert client.act("resync", {"class": "usr", "key": "idu=2"})[0] == 200
+        assert client.act("resync")[0] == 200
+        execute(log, "DELETE FROM usr WHERE idu = 1")
+        code, told = client.act("resync")
+        assert (code, "does not exist any more" in told["error"]) == (409, True)
+        assert client.act("resync", {"row": 99})[0] == 409
+    rows = "SELECT table_key FROM eventlog WHERE event_type = 5 ORDER BY record_id"
+    assert fetch(log, rows) == [("idu=1",), ("idu=2",), ("idu=1",)]
+    settled = "SELECT message FROM eventlog_error WHERE code = 'superseded' AND record_id = 1"
+    assert {text.partition(", ")[2] for (text,) in fetch(log, settled)} == {
+        "as anna on the status page asked"
+    }
+
+
+def test_pause_and_resume_name_who_asked(log: sa.Engine, tmp_path: Path) -> None:
+    with acting(log, tmp_path) as client:
+        code, told = client.act("pause")
+        assert (code, told["done"].partition(" by ")[2]) == (
+            200,
+            "anna on the status page: the index is rebuilt",
+        )
+        code, told = client.act("pause")
+        assert (code, told["code"]) == (409, "paused")
+        assert "by anna on the status page: the index is rebuilt" in told["error"]
+        with opened(configuration(log)) as context, refused(Paused, "anna on the status page"):
+            publish_once(context, Collecting())
+        assert "is resumed" in client.act("resume")[1]["done"]
+        code, told = client.act("resume")
+        assert (code, told["done"]) == (200, "the publisher is not paused")
+
+
+def test_a_consumer_is_paused_from_the_page_of_the_publisher(
+    log: sa.Engine, tmp_path: Path
+) -> None:
+    consumer = {"source.consumer": "search", "source.start_from": "earliest"}
+    config = load(None, {}, {"database.url": url_of(log)} | consumer)
+    with opened(config) as context:
+        publish_once(context, Collecting())
+    with acting(log, tmp_path) as client:
+        code, told = client.act("pause", {"consumer": "search", "reason": "new index"})
+        assert (code, told["done"].startswith("consumer search has been paused")) == (200, True)
+        assert client.act("pause", {"consumer": "nobody", "reason": "new index"})[0] == 409
+    with opened(config) as context, refused(Paused):
+        publish_once(context, Collecting())
+
+
+# --- a publisher that is killed --------------------------------------------------------------------
+
+
+@every_action
+def test_what_was_asked_of_a_publisher_that_is_killed_then_holds_for_the_next(
+    log: sa.Engine, tmp_path: Path, action: str
+) -> None:
+    """The page is that of the publisher, which hangs at its receiver while it is asked and is killed
+    then.
+    """
+    (tmp_path / "tokens").write_text(TOKENS)
+    options = {
+        "sink__type": "http",
+        "allow_loopback": True,
+        "retry_initial": 0.1,
+        "monitor__tokens_file": tmp_path / "tokens",
+        "monitor__database_url": url_of(log),
+    }
+    if action == "resume":
+        with changing_log(configuration(log)) as changing:
+            pause_reader(changing, None, "an upgrade", "ben")
+            changing.commit()
+
+    def hang(request: Any) -> Iterator[bytes]:
+        hanging.closing.wait(PATIENCE)
+        yield b""
+
+    with (
+        Receiver(hang) as hanging,
+        watched(log, tmp_path, sink__url=hanging.url, **options) as running,
+    ):
+        process, address, _ = running
+        if action != "resume":
+            wait_until(lambda: len(hanging.requests) == 1, "event 2 is in the air")
+        client = Client(address)
+        client.offered()
+        code, told = client.act(action)
+        assert code == 200, told
+        process.kill()
+        process.wait(PATIENCE)
+    with (
+        Receiver(lambda _: reply(200, answer())) as receiver,
+        watched(log, tmp_path, sink__url=receiver.url, **options) as running,
+    ):
+        if action == "pause":
+            _, address, _ = running
+            client = Client(address)
+            client.offered()
+            wait_until(lambda: client.state() == "paused")
+            assert receiver.requests == []
+            return
+        expected = {
+            "requeue": [("S",), ("S",)],
+            "skip": [("E",), ("E",)],
+            "resync": [("E",), ("S",), ("S",)],
+            "resume": [("E",), ("S",)],
+        }
+        statuses = "SELECT status FROM eventlog ORDER BY record_id"
+        wait_until(lambda: fetch(log, statuses) == expected[action])
