@@ -195,7 +195,7 @@ RIGHTS: Final[Mapping[Purpose, Rights]] = MappingProxyType(
         Purpose.OPERATE: _rights(
             log="SELECT INSERT MARK REWRITE", error="SELECT INSERT", inflight=_ALL,
             state="SELECT INSERT DELETE", epoch="SELECT", consumer="SELECT UPDATE", numbers="DRAW",
-            record_ids="DRAW", classes="SELECT", writers="SELECT",
+            record_ids="DRAW", classes="SELECT",
         ),
         Purpose.RESYNC: _rights(
             log="SELECT INSERT", error="SELECT", record_ids="DRAW", classes="SELECT",
