@@ -78,6 +78,7 @@ _EVERY_ADDRESS: Final = ("0.0.0.0", "::")  # noqa: S104 - compared, not listened
 _PAGE: Final = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/app.js": ("app.js", "text/javascript; charset=utf-8"),
+    "/actions.js": ("actions.js", "text/javascript; charset=utf-8"),
     "/style.css": ("style.css", "text/css; charset=utf-8"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }

@@ -329,6 +329,7 @@ function showStatus(status) {
   $("about").textContent = `to ${status.sink} as ${status.format} · eventlog ${status.eventlog}`;
   limits = status.limits ?? {};
   showHealth(status);
+  document.dispatchEvent(new CustomEvent("shows-status", { detail: status }));
   const newest = samples[samples.length - 1];
   document.body.classList.toggle("is-job", status.job !== null);
   if (status.job) return showJob(status, newest);
@@ -579,6 +580,7 @@ function showEvent(found) {
   if (found.row) more.push(part("Row", fields(Object.entries(found.row))));
   if (found.document) more.push(part("Document", element("p", AS[found.source] ?? "As it would be sent now.", "hint"), element("pre", found.document)));
   show($("event-more"), ...more);
+  document.dispatchEvent(new CustomEvent("shows-event", { detail: found }));
 }
 
 // What the process has seen of the event, read again with the status.
