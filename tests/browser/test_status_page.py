@@ -541,8 +541,40 @@ def test_an_event_is_found_by_class_and_key_in_a_range_that_is_named(
     wait_until(lambda: "is not a key of any class" in text(browser, "found"), "it is reported")
 
 
+def test_rows_and_documents_are_listed_by_status_and_answer_and_lead_to_their_events(
+    inspector: None, browser: Any
+) -> None:
+    submit(browser, "list-form")
+    wait_until(lambda: "Searched: " in text(browser, "list-hint"), "rows are listed")
+    rows = [one.text for one in browser.find_elements(By.CSS_SELECTOR, "#list a")]
+    assert rows == ["3", "2", "1"], "the newest first"
+    choose(browser, "list-status", "refused")
+    submit(browser, "list-form")
+    wait_until(lambda: "receiver: Jack is gone" in text(browser, "list"), "the refused row")
+    assert [one.text for one in browser.find_elements(By.CSS_SELECTOR, "#list a")] == ["1"]
+    assert not browser.find_element(By.ID, "list-older").is_displayed(), "there are no more"
+    choose(browser, "sent-answer", "success")
+    submit(browser, "sent-form")
+    wait_until(lambda: "None of the newest documents" in text(browser, "sent"), "none had success")
+    choose(browser, "sent-answer", "")
+    submit(browser, "sent-form")
+    wait_until(lambda: "error" in text(browser, "sent"), "all are shown again")
+    opens(browser, "list", "1", "Row 1: the receiver answered error")
+
+
+def choose(browser: Any, select: str, value: str) -> None:
+    browser.find_element(By.CSS_SELECTOR, f"#{select} option[value='{value}']").click()
+
+
+def submit(browser: Any, form: str) -> None:
+    browser.find_element(By.CSS_SELECTOR, f"#{form} button").click()
+
+
 def test_the_page_of_an_event_fits_and_axe_finds_nothing(inspector: None, browser: Any) -> None:
     source = axe()
+    submit(browser, "list-form")
+    wait_until(lambda: "Searched: " in text(browser, "list-hint"), "rows are listed")
+    audit(browser, source)
     explain(browser, "2")
     wait_until(lambda: "parked as event 2" in text(browser, "event"), "it is explained")
     audit(browser, source)

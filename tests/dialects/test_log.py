@@ -115,6 +115,25 @@ def test_a_window_is_read_in_chunks_of_one_snapshot(platform: Platform, log: Log
     assert log.dialect.open(log.conn).log(log.table).mark("S", [(record_id, record_id)]) == 1
 
 
+def test_the_newest_rows_before_one_are_read_and_those_with_error_rows_by_reader(
+    log: Log,
+) -> None:
+    first, *_, last = log.ids()
+    opened = opened_log(log.conn, log.table)
+    opened.mark("S", [(last, last)])
+    fields = ("record_id", "status")
+    read = opened.read_newest(None, 3, fields)
+    assert [(int(row), status.rstrip()) for row, status in read] == [
+        (last, "S"), (last - 1, "N"), (last - 2, "N"),
+    ]  # fmt: skip
+    assert [row for row, *_ in opened.read_newest(first + 2, 9, fields)] == [first + 1, first]
+    rows = (first, first + 3, first + 3, last)
+    add_errors(opened, [(row, "receiver", "no") for row in rows])
+    assert opened.refused_ids(None, 2) == [last, first + 3]
+    assert opened.refused_ids(last, 9) == [first + 3, first]
+    assert opened.refused_ids(None, 9, "nobody") == []
+
+
 def test_marks_and_deletions_touch_rows_that_are_still_n(log: Log) -> None:
     first, *_, last = log.ids()
     opened = opened_log(log.conn, log.table)

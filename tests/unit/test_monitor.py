@@ -27,7 +27,6 @@ from eventlog.publisher.context.observer import (
     Measured,
     Observer,
     ParkedObject,
-    Seen,
     WaitFor,
     join_observers,
 )
@@ -78,9 +77,7 @@ def monitor_of(
         return process_status(activity, "indirect.eventlog", "files", "xds", shows_values=False)
 
     metrics = PublisherMetrics(activity, LABELS)
-    return Monitor(
-        listen, activity, metrics, status, questions, lambda _: Seen(), MonitorSettings(**settings)
-    )
+    return Monitor(listen, activity, metrics, status, questions, MonitorSettings(**settings))
 
 
 @contextmanager

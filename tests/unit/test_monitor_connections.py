@@ -19,7 +19,6 @@ from shared import PATIENCE
 
 from eventlog.config.settings import MonitorSettings
 from eventlog.publisher.context.context import Counters
-from eventlog.publisher.context.observer import Seen
 from eventlog.publisher.monitor.activity import Activity
 from eventlog.publisher.monitor.connections import MAX_CONNECTIONS, Connections
 from eventlog.publisher.monitor.openmetrics import PublisherMetrics
@@ -35,9 +34,7 @@ def served(connections: Connections | None = None, **settings: Any) -> Iterator[
     activity = Activity(Counters(), 5, LivenessClock(60))
     activity.connected(again=False)
     metrics = PublisherMetrics(activity, {"log": "eventlog", "sink": "files"})
-    monitor = Monitor(
-        "127.0.0.1:0", activity, metrics, dict, None, lambda _: Seen(), MonitorSettings(**settings)
-    )
+    monitor = Monitor("127.0.0.1:0", activity, metrics, dict, None, MonitorSettings(**settings))
     with serving(monitor, connections) as address:
         yield address
 

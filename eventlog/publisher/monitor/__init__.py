@@ -16,7 +16,7 @@ from eventlog.config.load import Config
 from eventlog.core.extras import install_command
 from eventlog.errors import ConfigError
 from eventlog.publisher.context.context import Counters
-from eventlog.publisher.context.observer import Observer, Seen
+from eventlog.publisher.context.observer import Observer
 from eventlog.publisher.run.liveness import LivenessClock
 from eventlog.registry import sink_named
 
@@ -46,7 +46,7 @@ def monitoring(
         from eventlog.publisher.monitor.activity import Activity
         from eventlog.publisher.monitor.openmetrics import PublisherMetrics
         from eventlog.publisher.monitor.server import Monitor, Questions, serving
-        from eventlog.publisher.monitor.status import process_status, seen_of
+        from eventlog.publisher.monitor.status import documents_data, process_status, seen_of
     activity = Activity(counters, settings.interval, liveness)
     consumer = config.of_log.consumer
     labels = {"log": name, "sink": config.sink.type}
@@ -65,6 +65,7 @@ def monitoring(
         patience=sink_named(config.sink.type).answer_timeout(config.sink.options),
     )
     seen = partial(seen_of, activity, shows_values=settings.show_values)
+    documents = partial(documents_data, activity, shows_values=settings.show_values)
     questions = None if config.follows else Questions(config, compare, seen)
     if settings.database_url is not None and settings.tokens is None:
         raise ConfigError(
@@ -72,7 +73,9 @@ def monitoring(
             "set tokens_file in [monitor] to a file with a line name:token for each user"
         )
     actions = Actions(config)
-    with serving(Monitor(listen, activity, metrics, status, questions, seen, settings, actions)):
+    with serving(
+        Monitor(listen, activity, metrics, status, questions, settings, seen, documents, actions)
+    ):
         yield activity
 
 
@@ -94,8 +97,7 @@ def monitoring_job(
     )
     metrics = JobMetrics(activity, {"log": name, "format": format_name})
     status = partial(job_status, activity, name, directory, format_name)
-    questions, unseen = Questions(config, compare), Seen()
-    with serving(Monitor(listen, activity, metrics, status, questions, lambda _: unseen, settings)):
+    with serving(Monitor(listen, activity, metrics, status, Questions(config, compare), settings)):
         yield activity
 
 

@@ -47,7 +47,7 @@ from eventlog.sql.doctor import Limits
 
 HISTORY_SECONDS: Final = 3600
 """The time that the curves of the status page cover."""
-_SENT_KEPT: Final = 200
+_SENT_KEPT: Final = 2000
 """The documents that ``eventlog tail`` and the page can show."""
 _TIMES_KEPT: Final = 10_000
 """The most times of documents between two samples, for their median; the newest stay."""

@@ -49,6 +49,7 @@ from eventlog.publisher.declared.opening import open_unlocked
 from eventlog.publisher.inspect.doctor import Compare, examine
 from eventlog.publisher.inspect.explanation import explain, explain_object, explanation_data
 from eventlog.publisher.inspect.key_explanation import explain_key
+from eventlog.publisher.inspect.listing import Wanted, list_rows
 from eventlog.publisher.inspect.refusals import Refusals, read_refusals, refusals_data
 from eventlog.publisher.monitor.actions import USER, ActionPages, Actions
 from eventlog.publisher.monitor.activity import Monitored
@@ -133,10 +134,14 @@ class Monitor:
     """A function that returns the content of ``/status.json``."""
     questions: Questions | None
     """The questions to the database, which are answered one at a time; None = there is no log."""
-    seen: Callable[[str], Seen]
-    """A function that returns what the process has seen of an event."""
     settings: MonitorSettings
     """The settings. Without a token, every client that reaches the server may read everything."""
+    seen: Callable[[str], Seen] = lambda _: Seen()
+    """A function that returns what the process has seen of an event."""
+    documents: Callable[[str, float], dict[str, Any]] = lambda *_: {"documents": [], "older": None}
+    """A function that returns the newest documents with an answer of a level, all = empty, before a
+    time in seconds since 1970.
+    """
     actions: Actions | None = None
     """What a client with a named token may ask for, None = nothing."""
 
@@ -305,6 +310,27 @@ class _Pages:
         seen = self._monitor.seen(request.path_params["event"])
         return JSONResponse(seen.as_data(), 200, _HEADERS)
 
+    async def rows(self, request: Request) -> Response:
+        """Answer a page of the rows of the log."""
+        asked = request.query_params
+        before = asked.get("before", "")
+        if before and row_or_object(before) is None:
+            return JSONResponse({"error": "before is not a record_id"}, 400, _HEADERS)
+        name, status, since, until = (
+            asked.get(one, "") for one in ("class", "status", "since", "until")
+        )
+        wanted = Wanted(name, status, since, until, int(before) if before else None)
+        return await self._ask(methodcaller("rows", wanted))
+
+    async def documents(self, request: Request) -> Response:
+        """Answer a page of the newest documents."""
+        try:
+            before = float(request.query_params.get("before", "inf"))
+        except ValueError:
+            return JSONResponse({"error": "before is not a number"}, 400, _HEADERS)
+        found = self._monitor.documents(request.query_params.get("answer", ""), before)
+        return JSONResponse(found, 200, _HEADERS)
+
     async def search(self, request: Request) -> Response:
         return await self._ask(methodcaller("search", request.query_params.get("key", "")))
 
@@ -348,6 +374,8 @@ _ROUTES: Final[Mapping[str, Callable[[_Pages, Request], Awaitable[Response]]]] =
     "/rows/{row:path}.json": _Pages.row,
     "/seen/{event:path}.json": _Pages.seen,
     "/search.json": _Pages.search,
+    "/rows.json": _Pages.rows,
+    "/documents.json": _Pages.documents,
     **dict.fromkeys(_PAGE, _Pages.file),
 }
 
@@ -425,6 +453,21 @@ class Questions:
         if not self._shows_values:  # the sentences may quote values; the key is that of the client
             found = [{**one, "sentences": []} for one in found]
         return {"objects": found}
+
+    def rows(self, wanted: Wanted) -> dict[str, Any]:
+        """Return a page of the rows of the log, the newest first."""
+        with self._reading() as context:
+            page = list_rows(context, wanted).as_data()
+        if not self._shows_values:
+            page["rows"] = [
+                {
+                    **one,
+                    "key": one["key"] and HIDDEN,
+                    "message": one["message"] and answer_status(one["message"]),
+                }
+                for one in page["rows"]
+            ]
+        return page
 
     def errors(self) -> dict[str, Any]:
         """Return the refused rows, as in ``eventlog errors --json``."""

@@ -19,7 +19,13 @@ from eventlog.core.clock import utc_now
 from eventlog.core.rows.event_ids import without_key
 from eventlog.publisher.context.context import Counters
 from eventlog.publisher.context.observer import Attempt, Measured, ParkedObject, Seen
-from eventlog.publisher.monitor.activity import Activity, ActivityState, JobActivity, Monitored
+from eventlog.publisher.monitor.activity import (
+    Activity,
+    ActivityState,
+    JobActivity,
+    Monitored,
+    Sent,
+)
 from eventlog.publisher.monitor.attempts import is_event
 from eventlog.publisher.run.health import OLD_ROW, answered_status
 
@@ -27,6 +33,8 @@ VERSION: Final = 1
 HIDDEN: Final = "•••"
 """The text in place of values, keys and a receiver's texts (``monitor.show_values = false``)."""
 _MAX_LISTED: Final = 100
+_PAGE: Final = 50
+"""The documents of one page of the list."""
 _MAX_EXAMPLES: Final = 3
 """The most events of a group of parked objects that are named."""
 _MAX_SKIPPED: Final = 20
@@ -331,6 +339,30 @@ def without_texts(attempt: Attempt) -> Attempt:
     )
 
 
+def _sent_data(sent: Sent, *, shows_values: bool) -> dict[str, Any]:
+    return {
+        **sent._asdict(),
+        "first_id": sent.first_id if shows_values else without_key(sent.first_id),
+        "last_id": sent.last_id if shows_values else without_key(sent.last_id),
+        "reason": sent.reason if shows_values else answer_status(sent.reason),
+    }
+
+
+def documents_data(
+    activity: Activity, level: str, before: float, *, shows_values: bool
+) -> dict[str, Any]:
+    """Return a page of the documents that were answered, the newest first: those with an answer of
+    this level, all = empty, before a time in seconds since 1970. ``older`` is the time before which
+    the next page begins, null if there is none.
+    """
+    found = [one for one in activity.newest_sent() if one.at < before and level in ("", one.level)]
+    page = found[:_PAGE]
+    return {
+        "documents": [_sent_data(one, shows_values=shows_values) for one in page],
+        "older": page[-1].at if len(found) > _PAGE else None,
+    }
+
+
 def process_status(
     activity: Activity,
     log: str,
@@ -394,12 +426,7 @@ def process_status(
             for delivery, since in activity.deliveries.values()
         ],
         sent=[
-            {
-                **sent._asdict(),
-                "first_id": sent.first_id if shows_values else without_key(sent.first_id),
-                "last_id": sent.last_id if shows_values else without_key(sent.last_id),
-                "reason": sent.reason if shows_values else answer_status(sent.reason),
-            }
+            _sent_data(sent, shows_values=shows_values)
             for sent in activity.newest_sent()[:_MAX_LISTED]
         ],
         **(

@@ -63,6 +63,31 @@ WHERE {record_id} BETWEEN :first{bigint} AND :last{bigint} AND NOT ({has_time} A
 ORDER BY {record_id}
 {first_row}
 
+-- name: newest_rows
+-- The rows before a record_id, of any status, the newest first: one walk of the key, which stops at the limit.
+SELECT {fields}
+FROM {log}
+WHERE {record_id} < :before{bigint}
+ORDER BY {record_id} DESC
+LIMIT :limit{bigint}
+
+-- name: refused_ids
+-- The rows before a record_id with error rows of the publisher, the newest first: one walk of the index of the error table.
+SELECT DISTINCT record_id
+FROM {error_table}
+WHERE consumer IS NULL AND record_id > 0 AND record_id < :before{bigint}
+ORDER BY record_id DESC
+LIMIT :limit{bigint}
+
+-- name: refused_ids_of
+-- Those of a consumer, since it was registered.
+SELECT DISTINCT record_id
+FROM {error_table}
+WHERE consumer = :consumer AND record_id > 0 AND record_id < :before{bigint}
+  AND error_time >= (SELECT begun FROM {consumer_table} WHERE name = :consumer)
+ORDER BY record_id DESC
+LIMIT :limit{bigint}
+
 -- name: mark
 -- The rows of a range of record_ids that are still N; run by one array bind for all ranges.
 UPDATE {log}

@@ -370,9 +370,9 @@ def newest_by_row(log: OpenLog, most: int, consumer: str = "") -> dict[int | str
     return newest
 
 
-def newest_errors_of(log: OpenLog, ids: Sequence[int]) -> dict[int, ErrorRow]:
-    """Return the newest error row of the publisher for each of these ascending record_ids that has
-    one.
+def newest_errors_of(log: OpenLog, ids: Sequence[int], consumer: str = "") -> dict[int, ErrorRow]:
+    """Return the newest error row for each of these ascending record_ids that has one. ``consumer``
+    is as for ``read_errors``.
     """
     errors = errors_of(log.table)
     columns = (
@@ -389,7 +389,7 @@ def newest_errors_of(log: OpenLog, ids: Sequence[int]) -> dict[int, ErrorRow]:
         single = [first for first, last in ranges if first == last]
         runs = [errors.c.record_id.between(*pair) for pair in ranges if pair[0] != pair[1]]
         of_rows = sa.or_(errors.c.record_id.in_(single), *runs) if single else sa.or_(*runs)
-        entries = sa.select(*columns).where(of_rows, _is_of(log.table, ""))
+        entries = sa.select(*columns).where(of_rows, _is_of(log.table, consumer))
         for row, *entry in log.connection.execute(entries.order_by(_order_of_writing(log))):
             found[int(row)] = ErrorRow(*entry)
     return found

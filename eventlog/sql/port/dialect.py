@@ -392,6 +392,7 @@ def log_words(dialect: Dialect, log: LogTable, event_time_zone: str) -> Mapping[
     is_local = log.zone_of_times(event_time_zone) == "local"
     now = dialect.local_now if is_local else dialect.utc_now
     internal = {
+        "error_table": log.error_table,
         "inflight_table": log.inflight_table,
         "state_table": log.state_table,
         "consumer_table": log.consumer_table,

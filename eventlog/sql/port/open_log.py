@@ -411,6 +411,34 @@ class OpenLog(ABC):
         rows = [self.log_rows(statement, {"first": first, "last": last}) for first, last in ranges]
         return sorted(chain.from_iterable(rows), key=itemgetter(0))
 
+    def read_newest(
+        self, before: int | None, most: int, fields: Sequence[str]
+    ) -> list[tuple[Any, ...]]:
+        """Return these fields of the newest ``most`` rows before a record_id, the newest first.
+
+        ``before`` None = the newest rows of the log.
+        """
+        statement = self.dialect.log_statement(
+            self.table, "newest_rows", fields=self.dialect.log_fields(self.table, fields)
+        )
+        if before is None:
+            before = self.dialect.last_record_id
+        self.db.choose_plans()
+        return self.db.fetch(statement, {"before": before, "limit": most}, OF_LOG_ALONE)
+
+    def refused_ids(self, before: int | None, most: int, consumer: str = "") -> list[int]:
+        """Return the newest ``most`` record_ids before one with error rows of the publisher, or of
+        a ``consumer`` since its registration, the newest first. ``before`` None = all.
+        """
+        last = self.dialect.last_record_id if before is None else before
+        binds: dict[str, object] = {"before": last, "limit": most}
+        if consumer:
+            binds["consumer"] = consumer
+        statement = self.dialect.log_statement(
+            self.table, "refused_ids_of" if consumer else "refused_ids"
+        )
+        return [int(row) for (row,) in self.db.fetch(statement, binds)]
+
     def read_columns(self, ranges: Ranges, fields: Sequence[str]) -> list[tuple[Any, ...]]:
         """Return these fields of the rows of these record_ids, in record_id order; the first field
         is record_id.

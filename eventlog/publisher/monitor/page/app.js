@@ -395,12 +395,16 @@ function showStatus(status) {
     ["first event", (one) => (one.first_id ? eventLink(one.first_id) : "–")],
     ["in flight for", (one) => seconds(one.seconds)],
   ], status.deliveries, "Nothing is in flight.");
+  if (!documentsAsked) showDocuments(status.sent.slice(0, 12), "Nothing has been sent yet.");
+  settle();
+}
+
+function showDocuments(documents, none) {
   table($("sent"), [
     ["at", (one) => moment(one.at)], ["delivery", (one) => one.delivery], ["document", (one) => one.document],
     ["events", (one) => count(one.events), "number"], ["event-ids", (one) => eventLinks([...new Set([one.first_id, one.last_id])], " to ")],
     ["answer after", (one) => seconds(one.seconds)], ["answer", (one) => element("span", one.level, `level-${one.level}`)], ["reason", (one) => one.reason, "text"],
-  ], status.sent.slice(0, 12), "Nothing has been sent yet.");
-  settle();
+  ], documents, none);
 }
 
 // A backlog job has a stage and an end; it has no queue of its own, no deliveries and no answers.
@@ -532,6 +536,37 @@ onAsk($("ask-doctor"), $("doctor"), () => "/doctor.json", (found) => table($("do
   ["severity", (one) => element("span", one.level, `level-${one.level}`)], ["code", (one) => one.code],
   ["what", (one) => one.message, "text"], ["what fixes it", (one) => fixes(one.fix), "text"],
 ], found.findings, "Nothing is wrong."));
+
+// --- lists, the newest first, paged by key ---
+
+// A form whose button lists, and a second one that goes on before the last key. `keep` adds to what is shown.
+function paged(form, older, place, path, render) {
+  let before = null;
+  const show = (found) => {
+    before = found.older;
+    older.hidden = before === null;
+    render(found);
+  };
+  onAsk(form.querySelector("button"), place, () => path(""), show);
+  onAsk(older, place, () => path(`&before=${before}`), show);
+}
+
+const query = (names) => names.map((one) => `${one}=${encodeURIComponent($(`list-${one}`).value.trim())}`).join("&");
+
+paged($("list-form"), $("list-older"), $("list"), (before) => `/rows.json?${query(["class", "status", "since", "until"])}${before}`, (found) => {
+  $("list-hint").textContent = `Searched: ${found.searched}.`;
+  table($("list"), [
+    ["row", (one) => eventLink(String(one.record_id))], ["status", (one) => one.status], ["class", (one) => one.class_name], ["key", (one) => one.key, "text"],
+    ["type", (one) => one.event_type], ["column", (one) => one.column_name], ["written at", (one) => one.event_time], ["why refused", (one) => (one.code ? `${one.code}: ${one.message}` : "–"), "text"],
+  ], found.rows, "None among these.");
+});
+
+let documentsAsked = false; // whether the list shows what was asked for, and not the newest documents
+
+paged($("sent-form"), $("sent-older"), $("sent"), (before) => `/documents.json?answer=${$("sent-answer").value}${before}`, (found) => {
+  documentsAsked = $("sent-answer").value !== "" || found.older !== null;
+  showDocuments(found.documents, "None of the newest documents.");
+});
 
 // --- the page of one event, at #event/ID, and the search ---
 

@@ -18,6 +18,34 @@ CASE {status} WHEN 'N' THEN {record_id} END
 -- name: begins_part
 MOD(n - 1, :part_size) = 0
 
+-- name: newest_rows
+SELECT *
+FROM (
+    SELECT {fields}
+    FROM {log}
+    WHERE {record_id} < :before
+    ORDER BY {record_id} DESC)
+WHERE ROWNUM <= :limit
+
+-- name: refused_ids
+SELECT *
+FROM (
+    SELECT DISTINCT record_id
+    FROM {error_table}
+    WHERE consumer IS NULL AND record_id > 0 AND record_id < :before
+    ORDER BY record_id DESC)
+WHERE ROWNUM <= :limit
+
+-- name: refused_ids_of
+SELECT *
+FROM (
+    SELECT DISTINCT record_id
+    FROM {error_table}
+    WHERE consumer = :consumer AND record_id > 0 AND record_id < :before
+      AND error_time >= (SELECT begun FROM {consumer_table} WHERE name = :consumer)
+    ORDER BY record_id DESC)
+WHERE ROWNUM <= :limit
+
 -- name: read_window
 -- The rows from one record_id to another, in order. Walks the index and stops at the limit.
 SELECT {fields}

@@ -28,6 +28,28 @@ FROM "LOGS"."EVENTLOG"
 WHERE "RECORD_ID" BETWEEN :first AND :last AND NOT ("EVENT_TIME" IS NOT NULL AND ("EVENT_TIME" IS NULL OR "EVENT_TIME" <= TO_TIMESTAMP(:until, 'SYYYY-MM-DD HH24:MI:SS.FF9')))
 ORDER BY "RECORD_ID"
 ;
+SELECT *
+FROM (
+    SELECT "RECORD_ID", "STATUS", CAST(CASE WHEN ABS("EVENT_TYPE") < 1000 THEN "EVENT_TYPE" WHEN "EVENT_TYPE" IS NOT NULL THEN 0 END AS NUMBER(4)), LTRIM(TO_CHAR("EVENT_TIME", 'SYYYY-MM-DD HH24:MI:SS.FF9', 'NLS_CALENDAR=GREGORIAN')), "PERPETRATOR", "TABLE_NAME", "TABLE_KEY", "COLUMN_NAME", "OLD_VALUE", "NEW_VALUE"
+    FROM "LOGS"."EVENTLOG"
+    WHERE "RECORD_ID" < :before
+    ORDER BY "RECORD_ID" DESC)
+WHERE ROWNUM <= :limit;
+SELECT *
+FROM (
+    SELECT DISTINCT record_id
+    FROM "LOGS"."EVENTLOG_ERROR"
+    WHERE consumer IS NULL AND record_id > 0 AND record_id < :before
+    ORDER BY record_id DESC)
+WHERE ROWNUM <= :limit;
+SELECT *
+FROM (
+    SELECT DISTINCT record_id
+    FROM "LOGS"."EVENTLOG_ERROR"
+    WHERE consumer = :consumer AND record_id > 0 AND record_id < :before
+      AND error_time >= (SELECT begun FROM "LOGS"."EVENTLOG_CONSUMER" WHERE name = :consumer)
+    ORDER BY record_id DESC)
+WHERE ROWNUM <= :limit;
 UPDATE "LOGS"."EVENTLOG"
 SET "STATUS" = :status
 WHERE CASE "STATUS" WHEN 'N' THEN "RECORD_ID" END IS NOT NULL AND CASE "STATUS" WHEN 'N' THEN "RECORD_ID" END BETWEEN :first AND :last;
@@ -113,6 +135,28 @@ FROM "Logs"."Ereignisse 'neu'"
 WHERE "c1" BETWEEN :first AND :last AND NOT ("c4" IS NOT NULL AND (SYS_EXTRACT_UTC("c4") IS NULL OR SYS_EXTRACT_UTC("c4") <= TO_TIMESTAMP(:until, 'SYYYY-MM-DD HH24:MI:SS.FF9')))
 ORDER BY "c1"
 ;
+SELECT *
+FROM (
+    SELECT "c1", "c2", CAST(CASE WHEN ABS("c3") < 1000 THEN "c3" WHEN "c3" IS NOT NULL THEN 0 END AS NUMBER(4)), LTRIM(TO_CHAR(SYS_EXTRACT_UTC("c4"), 'SYYYY-MM-DD HH24:MI:SS.FF9"Z"', 'NLS_CALENDAR=GREGORIAN')), "c5", "c6", "c7", "c8", "c9", "c10"
+    FROM "Logs"."Ereignisse 'neu'"
+    WHERE "c1" < :before
+    ORDER BY "c1" DESC)
+WHERE ROWNUM <= :limit;
+SELECT *
+FROM (
+    SELECT DISTINCT record_id
+    FROM "Logs"."Ereignisse 'neu'_ERROR"
+    WHERE consumer IS NULL AND record_id > 0 AND record_id < :before
+    ORDER BY record_id DESC)
+WHERE ROWNUM <= :limit;
+SELECT *
+FROM (
+    SELECT DISTINCT record_id
+    FROM "Logs"."Ereignisse 'neu'_ERROR"
+    WHERE consumer = :consumer AND record_id > 0 AND record_id < :before
+      AND error_time >= (SELECT begun FROM "Logs"."Ereignisse 'neu'_CONSUMER" WHERE name = :consumer)
+    ORDER BY record_id DESC)
+WHERE ROWNUM <= :limit;
 UPDATE "Logs"."Ereignisse 'neu'"
 SET "c2" = :status
 WHERE CASE "c2" WHEN 'N' THEN "c1" END IS NOT NULL AND CASE "c2" WHEN 'N' THEN "c1" END BETWEEN :first AND :last;
