@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
 
 from publishers import LONG, make_log, process, write
 from receiver import Receiver, Request, answer, reply, status
-from shared import free_port, statuses, wait_until
+from shared import Run, free_port, statuses, url_of, wait_until
 
 from eventlog.config.load import load
 from eventlog.publisher.monitor import monitoring_job
@@ -179,6 +179,8 @@ def test_a_publisher_that_is_killed_is_seen_and_its_return_too(
                 lambda: not browser.find_element(By.ID, "lost").is_displayed(),
                 "the page has found it again",
             )
+            is_old = "return samples.some((one) => one.at < Date.parse(startedAt) / 1000)"
+            assert browser.execute_script(is_old) is False, "no sample of the killed process"
 
 
 def test_a_receiver_that_refuses_the_token_is_a_mistake_here_in_one_sentence_with_the_rest_folded(
@@ -558,7 +560,7 @@ def test_rows_and_documents_are_listed_by_status_and_answer_and_lead_to_their_ev
     wait_until(lambda: "None of the newest documents" in text(browser, "sent"), "none had success")
     choose(browser, "sent-answer", "")
     submit(browser, "sent-form")
-    wait_until(lambda: "error" in text(browser, "sent"), "all are shown again")
+    wait_until(lambda: "retry" in text(browser, "sent"), "all are shown again")
     opens(browser, "list", "1", "Row 1: the receiver answered error")
 
 
@@ -578,6 +580,21 @@ def test_the_page_of_an_event_fits_and_axe_finds_nothing(inspector: None, browse
     explain(browser, "2")
     wait_until(lambda: "parked as event 2" in text(browser, "event"), "it is explained")
     audit(browser, source)
+
+
+def test_the_publishers_page_has_a_curve_of_what_each_consumer_has_to_do(
+    log: sa.Engine, browser: Any, tmp_path: Path, run: Run
+) -> None:
+    consumer = ("source.type=eventlog", "source.consumer=search", "source.start_from=latest")
+    sets = [part for one in (*consumer, "sink.type=stdout") for part in ("--set", one)]
+    assert run("--database-url", url_of(log), *sets, "publish", "--once")[0] == 0
+    with watched(log, tmp_path) as (_, url):
+        write(log, 1, 2)
+        browser.get(url)
+        wait_until(
+            lambda: "Rows that consumer search has to do" in text(browser, "charts"), "its curve"
+        )
+        opens(browser, "consumers", "row 1", "Row 1: done")
 
 
 def test_tiles_and_curves_are_of_one_look(log: sa.Engine, browser: Any, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from shared import execute, statuses, wait_until
 from eventlog.publisher.context.context import Counters
 from eventlog.publisher.declared.opening import open_unlocked
 from eventlog.publisher.inspect.listing import Listed, Wanted, list_rows
+from eventlog.publisher.inspect.refusals import read_refusals
 
 
 @pytest.fixture
@@ -96,6 +97,26 @@ def test_refused_rows_are_found_by_their_error_rows_wherever_they_are(log: sa.En
     ]  # fmt: skip
     assert page.searched == "4 refused rows, from the first to before 100"
     assert ids(listed(log, Wanted(status="E"), most=1)) == [2]
+
+
+def test_refused_rows_are_grouped_by_the_status_line_and_not_by_what_the_answer_quotes(
+    log: sa.Engine,
+) -> None:
+    write(log, 1, 2, 3)
+    refused = "the receiver answers 422 Unprocessable Entity"
+    execute(
+        log,
+        "UPDATE eventlog SET status = 'E'",
+        "INSERT INTO eventlog_error (record_id, code, message) VALUES "
+        f"(1, 'receiver', '{refused}; Jack is locked'), (2, 'receiver', '{refused}; Alice left'), "
+        "(3, 'receiver', 'the receiver answers 409 Conflict; Jack is locked')",
+    )
+    with open_unlocked(configuration(log), Counters()) as context:
+        groups = read_refusals(context.log, 100)
+    assert [(group.rows, group.message) for group in groups] == [
+        (2, f"{refused}; Alice left"),
+        (1, "the receiver answers 409 Conflict; Jack is locked"),
+    ]
 
 
 def test_the_monitor_pages_rows_and_documents_and_hides_what_it_must(

@@ -22,6 +22,7 @@ from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.context.context import Counters
 from eventlog.publisher.context.observer import (
     SILENT,
+    ConsumerStatus,
     Differences,
     Doing,
     Measured,
@@ -667,6 +668,20 @@ def test_the_curves_hold_rates_and_the_middle_time_of_a_document(
         0.9,
     )
     assert (second.rows_per_second, second.send_duration_median) == (0, None)
+
+
+def test_an_event_that_is_sent_again_is_counted_once_and_consumers_have_their_lag(
+    activity: Activity, clock: Clock
+) -> None:
+    counters = activity.counters
+    counters.events_sent, counters.answers_retry, counters.answers_success = 30, 20, 10
+    of_consumer = ConsumerStatus("search", True, "latest", datetime(2026, 3, 1),
+                                 7, 5.0, 0, 7, 7, None, 0.0, 0, None)  # fmt: skip
+    activity.measured(Measured(0, 100, consumers=[of_consumer]))
+    clock.now += 5
+    activity.add_sample()
+    (sample,) = activity.history
+    assert (sample.events_per_second, dict(sample.consumers)) == (2.0, {"search": 7})
 
 
 def test_the_curves_end_after_an_hour(activity: Activity) -> None:

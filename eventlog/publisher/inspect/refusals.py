@@ -263,6 +263,7 @@ def refusals_data(refusals: Iterable[Refusals]) -> list[dict[str, Any]]:
 
 _Kind = tuple[str, str | None, str]
 """A code, a table_name and a status."""
+_STATUS_LINE: Final = re.compile(r"the receiver answers [1-5][0-9]{2}[^;:]*")
 _QUOTED: Final = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"")
 _WITH_DIGIT: Final = re.compile(r"[\w.-]*\d[\w.-]*")
 
@@ -270,7 +271,8 @@ _WITH_DIGIT: Final = re.compile(r"[\w.-]*\d[\w.-]*")
 def _by_reason(refused: Refused, consumer: str) -> Iterator[tuple[_Kind, str, list[int]]]:
     """Yield the refused rows of each code, table, status and reason, with the newest message.
 
-    Messages that differ in quoted texts only are one reason. If one code, table and status has more
+    Answers with one status line are one reason, whatever they quote. Messages that differ in quoted
+    texts only are one reason. If one code, table and status has more
     than ten reasons, those that differ in words with digits only are one reason too; if that leaves
     more than ten, they are all one group.
     """
@@ -291,6 +293,8 @@ def _reasons(ids: list[int], entries: Mapping[int, ErrorRow]) -> Iterable[list[i
         found = defaultdict(list)
         for record_id in ids:
             text = entries[record_id].message if record_id in entries else ""
+            if answered := _STATUS_LINE.match(text):
+                text = answered[0]
             for pattern in patterns:
                 text = pattern.sub("...", text)
             found[text].append(record_id)

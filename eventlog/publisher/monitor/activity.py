@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from eventlog.core.clock import unix_time
@@ -97,6 +98,8 @@ class Sample(NamedTuple):
     send_duration_median: float | None = None
     send_duration_99: float | None = None
     """The times of documents in seconds, None if no document was answered."""
+    consumers: Mapping[str, int] = MappingProxyType({})
+    """The rows that each consumer has to do."""
 
 
 class Sent(NamedTuple):
@@ -208,10 +211,17 @@ class Monitored(ABC):
         """Add a point to the curves for the work since the previous sample."""
 
     def _add_sample(
-        self, rows: int, events: int, queue_rows: int | None, *times: float | None
+        self,
+        rows: int,
+        events: int,
+        queue_rows: int | None,
+        oldest_seconds: float | None = None,
+        median: float | None = None,
+        most: float | None = None,
+        consumers: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """Add a point. ``rows`` and ``events`` are totals; ``times`` are the fields of ``Sample``
-        after ``queue_rows``.
+        """Add a point. ``rows`` and ``events`` are totals; the others are the fields of
+        ``Sample``.
         """
         now, (before, rows_before, events_before) = self.clock(), self._sampled
         seconds = max(now - before, 1e-9)
@@ -219,7 +229,8 @@ class Monitored(ABC):
             round((rows - rows_before) / seconds, 1),
             round((events - events_before) / seconds, 1),
         )
-        self.history.append(Sample(round(self.wall(), 1), *rates, queue_rows, *times))
+        times = (oldest_seconds, median, most)
+        self.history.append(Sample(round(self.wall(), 1), *rates, queue_rows, *times, consumers))
         self._sampled = (now, rows, events)
 
 
@@ -457,11 +468,23 @@ class Activity(Monitored, Observer):
         measured = self.measurement or Measured()
         self._add_sample(
             self.counters.rows_published,
-            self.counters.events_sent,
+            self._events_answered,
             measured.queue_rows,
             0.0 if measured.queue_rows == 0 else self.oldest_seconds,
             times[len(times) // 2] if times else None,
             times[min(len(times) - 1, len(times) * 99 // 100)] if times else None,
+            {one.name: one.rows_behind for one in measured.consumers},
+        )
+
+    @property
+    def _events_answered(self) -> int:
+        """The events with a final answer: one that is sent again counts once."""
+        counted = self.counters
+        return (
+            counted.answers_success
+            + counted.answers_warning
+            + counted.answers_error
+            + counted.answers_fatal
         )
 
     def newest_sent(self) -> list[Sent]:

@@ -290,7 +290,11 @@ class _Pages:
         except ValueError:
             return JSONResponse({"error": "since is not a number"}, 400, _HEADERS)
         activity = self._activity
-        samples = [sample._asdict() for sample in list(activity.history) if sample.at > since]
+        samples = [
+            {**sample._asdict(), "consumers": dict(sample.consumers)}
+            for sample in list(activity.history)
+            if sample.at > since
+        ]
         return JSONResponse({"interval": activity.interval, "samples": samples}, 200, _HEADERS)
 
     async def question(self, request: Request) -> Response:

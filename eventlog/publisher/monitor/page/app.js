@@ -210,6 +210,18 @@ function makeChart(title, format, first, second, isOfPublisher, limitName) {
   charts.push(chart);
 }
 
+// A curve per consumer, of the rows that it has to do; the samples get a field for each.
+const consumerCharts = new Set();
+
+function makeConsumerCharts() {
+  for (const sample of samples) for (const [name, rows] of Object.entries(sample.consumers)) {
+    sample[`consumer ${name}`] = rows;
+    if (consumerCharts.has(name) || consumerCharts.size >= 6) continue;
+    consumerCharts.add(name);
+    makeChart(`Rows that consumer ${name} has to do`, count, `consumer ${name}`, null, true);
+  }
+}
+
 function niceTop(value) {
   if (!(value > 0)) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
@@ -224,7 +236,7 @@ function draw(chart) {
   const end = samples.length ? samples[samples.length - 1].at : Date.now() / 1000;
   const begin = Math.max(end - HOUR, samples.length ? samples[0].at : end - 60, 0);
   const span = Math.max(end - begin, 60);
-  const values = samples.flatMap((one) => [one[chart.first], chart.second ? one[chart.second] : null]).filter((value) => value !== null);
+  const values = samples.flatMap((one) => [one[chart.first], chart.second ? one[chart.second] : null]).filter((value) => value !== null && value !== undefined);
   chart.figure.hidden = samples.length < 2 || !values.length;
   if (chart.figure.hidden) return;
   const highest = Math.max(0, ...values);
@@ -468,6 +480,7 @@ async function look() {
     lastAnswer = Date.now() / 1000;
     $("lost").hidden = true;
     showStatus(status);
+    makeConsumerCharts();
     charts.forEach(draw);
     const id = shownEvent();
     if (id) showSeen(await read(`/seen/${encodeURIComponent(id)}.json`));
