@@ -4,10 +4,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import pty
+import re
+import select
+import struct
 import subprocess
+import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -82,6 +87,103 @@ def test_top_from_the_database_alone_shows_the_queue(log: sa.Engine, tmp_path: P
     assert shown.returncode == 0, shown.stderr
     assert "no publisher runs" in shown.stdout
     assert "rows in the queue   2" in shown.stdout
+
+
+class Terminal:
+    """A terminal of a command, and all that the command has written to it."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor, self._written = descriptor, ""
+
+    def press(self, key: str) -> None:
+        os.write(self._descriptor, key.encode())
+
+    def shows(self, text: str) -> bool:
+        """Whether this was written since the last time that something was waited for."""
+        while select.select([self._descriptor], [], [], 0.05)[0]:
+            self._written += os.read(self._descriptor, 65536).decode("utf-8", "replace")
+        return text in self._written
+
+    def wait_for(self, text: str) -> None:
+        wait_until(lambda: self.shows(text), f"{text} is shown")
+        self._written = ""
+
+
+@contextmanager
+def in_terminal(*arguments: str) -> Iterator[tuple[Terminal, subprocess.Popen[str]]]:
+    """A command in a terminal of 60 lines and 160 columns."""
+    master, slave = os.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 60, 160, 0, 0))
+    command = [EVENTLOG, *arguments]
+    environment = {**os.environ, "TERM": "xterm"}
+    started = subprocess.Popen(
+        command, stdin=slave, stdout=slave, stderr=slave, text=True, env=environment
+    )
+    try:
+        yield Terminal(master), started
+    finally:
+        started.kill()
+        started.wait()
+        os.close(master)
+        os.close(slave)
+
+
+DOWN, ENTER, ESCAPE = "\x1b[B", "\r", "\x1b"
+
+
+def test_top_opens_the_selected_event_with_enter_and_shows_what_explain_shows(
+    log: sa.Engine, tmp_path: Path
+) -> None:
+    locked = [status("retry", "2", "the mailbox is locked")]
+    with Receiver(lambda _: reply(200, answer(*locked))) as receiver:
+        http = {"sink__type": "http", "sink__url": receiver.url, "retry_initial": 60}
+        with watched(log, tmp_path, monitor__show_values=True, **http) as (_, address, ask):
+            write(log, 1, 2)
+            wait_until(lambda: ask("/status.json")["parked"], "one is parked")
+            with in_terminal("top", "--url", address, "--interval", "60") as (terminal, command):
+                terminal.wait_for("Enter opens it")
+                terminal.press(ENTER)
+                terminal.wait_for("parked as event 2")
+                terminal.press(ESCAPE)
+                terminal.wait_for("newest documents")
+                terminal.press(DOWN)
+                terminal.wait_for("newest documents")
+                terminal.press(ENTER)
+                terminal.wait_for("event 1")
+                terminal.press(ESCAPE)
+                terminal.wait_for("newest documents")
+                terminal.press("q")
+                assert command.wait(PATIENCE) == 0
+
+
+def test_top_without_a_monitor_opens_an_event_of_the_database(
+    log: sa.Engine, tmp_path: Path
+) -> None:
+    locked = [status("retry", "1", "the mailbox is locked")]
+    with Receiver(lambda _: reply(200, answer(*locked))) as receiver:
+        http = {"sink__type": "http", "sink__url": receiver.url, "retry_initial": 60}
+        with watched(log, tmp_path, **http) as (_, _, ask):
+            write(log, 1)
+            wait_until(lambda: ask("/status.json")["parked"], "it is parked")
+            with in_terminal(*of(log), "top", "--interval", "60") as (terminal, _):
+                terminal.wait_for("being delivered or parked")
+                terminal.press(ENTER)
+                terminal.wait_for("eventlog skip 1 --reason REASON")
+
+
+def test_top_shows_the_sentence_of_the_health_and_counts_an_event_once(
+    log: sa.Engine, tmp_path: Path
+) -> None:
+    with Receiver(lambda _: reply(401)) as receiver:
+        http = {"sink__type": "http", "sink__url": receiver.url, "retry_initial": 60}
+        with watched(log, tmp_path, **http) as (_, address, ask):
+            write(log, 1)
+            wait_until(lambda: ask("/status.json")["health"]["conditions"], "it waits")
+            shown = run("top", "--url", address).stdout
+    assert "The receiver answers 401 Unauthorized for " in shown
+    assert "Check the credentials: EVENTLOG_SINK_TOKEN" in shown
+    assert "more condition" not in shown, "the others are below"
+    assert re.search(r"events answered +0", shown)
 
 
 def test_tail_shows_what_was_sent_and_goes_on_with_what_follows(

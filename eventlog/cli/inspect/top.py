@@ -28,8 +28,9 @@ url_option = click.option(
 @consumer_option
 @dataclass(frozen=True)
 class Top(AddressedRequest):
-    """Show live what a publisher does, until Ctrl-C: its state, the queue, rates, parked objects,
-    the newest documents.
+    """Show live what a publisher does, until q or Ctrl-C: its state, the queue, rates, parked
+    objects, the newest documents. The arrows select an event, and Enter opens it, as `eventlog
+    explain` shows it.
 
     The publisher's monitor has all of it. Without the monitor, the database shows the queue and
     what is being delivered, or for a followed source how many changes follow its position; with

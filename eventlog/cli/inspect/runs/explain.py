@@ -56,7 +56,7 @@ def run_explain(context: CommandContext, request: Explain, config: Config) -> Co
     row = row_or_object(request.row)
     if row is None:
         raise click.BadParameter(f"{request.row!r} is neither a record_id nor an event-id")
-    explanation = _explanation(config, row, request.consumer)
+    explanation = explanation_of(config, row, request.consumer)
     explanation = replace(explanation, seen=ask_seen(config, explanation.event_id or request.row))
     return CommandResult(explanation_data(explanation), partial(_print_explanation, explanation))
 
@@ -123,7 +123,7 @@ def run_explain_of_source(
     )
 
 
-def _explanation(config: Config, row: int | str, consumer: str | None) -> Explanation:
+def explanation_of(config: Config, row: int | str, consumer: str | None) -> Explanation:
     """Return the explanation of a row, or of an object of a consumer's snapshot."""
     with open_unlocked(config, Counters(), Purpose.MONITOR) as opened:
         opened = for_consumer(opened, consumer)

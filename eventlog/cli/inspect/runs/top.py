@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -13,6 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from eventlog.cli.context import CommandContext, reading_log
+from eventlog.cli.inspect.runs.event_view import event_picture
+from eventlog.cli.inspect.runs.explain import explanation_of
+from eventlog.cli.inspect.runs.keys import ReadKey, keys
 from eventlog.cli.inspect.runs.monitor import LEVELS, Read, Status, monitor_url, read_monitor
 from eventlog.cli.inspect.runs.source_status import status_of_source
 from eventlog.cli.inspect.runs.status import publishing_status
@@ -20,14 +25,18 @@ from eventlog.cli.inspect.top import Top
 from eventlog.cli.known_consumer import check_consumer
 from eventlog.cli.stopping import UNTIL_STOPPED, if_stopped
 from eventlog.config.load import Config
-from eventlog.core.clock import monotonic, sleep
+from eventlog.core.clock import monotonic
+from eventlog.core.rows.event_ids import row_or_object
 from eventlog.errors import EventlogError
-from eventlog.publisher.context import QUEUE_CAP, Differences, SnapshotProgress
+from eventlog.publisher.context import QUEUE_CAP, Differences, Seen, SnapshotProgress
 from eventlog.publisher.declared import CAPTURE_INTERVAL, differences
+from eventlog.publisher.inspect import explanation_data
 from eventlog.publisher.monitor.status import HIDDEN, shape
 from eventlog.sql.doctor import age
 from eventlog.sql.port import Purpose
 
+Explain = Callable[[str], Status]
+"""A function that returns the explanation of an event by its event-id."""
 _SHOWN: Final = 8
 _TABLES: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (
     (
@@ -61,6 +70,7 @@ _TABLES: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (
             "delivery": "delivery",
             "document": "document",
             "events": "events",
+            "first event": "first_id",
             "answer after": "seconds",
             "answer": "level",
             "reason": "reason",
@@ -73,6 +83,14 @@ by heading.
 _LEGEND: Final = (
     f"{HIDDEN} stands for values, keys and the receiver's messages: monitor.show_values = false"
 )
+_COUNTED: Final[Mapping[str, Sequence[str]]] = {
+    "rows published": ("rows_published",),
+    "events answered": ("answers_success", "answers_warning", "answers_error", "answers_fatal"),
+}
+"""The counters that are shown; an event that is sent again counts once. What was refused is a
+condition.
+"""
+_KEYS: Final = "up and down select an event, Enter opens it, Esc closes it, q quits"
 _STYLES: Final = {"ok": "bold green", "warning": "bold yellow", "error": "bold red"}
 
 
@@ -89,65 +107,130 @@ def run_top(context: CommandContext, request: Top, config: Config) -> None:
             known = publishing_status(log, config, compared[1], QUEUE_CAP)
         return shape(**known | {"health": known["health"].as_data()})
 
-    _show(request, config, read)
+    def explain(event_id: str) -> Status:
+        row = row_or_object(event_id)
+        assert row is not None  # it is of the status
+        explained = explanation_of(config, row, request.consumer)
+        return explanation_data(replace(explained, seen=Seen()))
+
+    _show(request, config, read, explain)
 
 
 def run_top_of_source(context: CommandContext, request: Top, config: Config) -> None:
     """Run ``eventlog top`` for a followed source."""
-    _show(request, config, partial(status_of_source, config))
+    _show(request, config, partial(status_of_source, config), None)
 
 
-def _show(request: Top, config: Config, read: Read) -> None:
+def _show(request: Top, config: Config, read: Read, explain: Explain | None) -> None:
     """Show the status of the monitor, without a monitor that of the database, which ``read``
-    returns.
+    returns. ``explain`` returns the explanation of an event from the database, None = it cannot.
     """
     # The configured monitor may be that of another process than the consumer's.
     from_database = request.from_database or (request.consumer is not None and request.url is None)
     if not from_database and (url := monitor_url(config, request.url)) is not None:
-        read = read_monitor(url, config.monitor.client_token)
+        token = config.monitor.client_token
+        read = read_monitor(url, token)
+        explain = partial(_explained_by_monitor, url, token)
     console = Console()
     if not console.is_terminal:
-        console.print(_picture(read(), None))
+        console.print(_picture(read(), None, None))
         return
     if_stopped(UNTIL_STOPPED)
-    with Live(console=console, screen=True, auto_refresh=False) as live:
-        for picture in _pictures(read, request.interval):
+    with keys() as read_key, Live(console=console, screen=True, auto_refresh=False) as live:
+        for picture in _pictures(read, explain, read_key, request.interval):
             live.update(picture, refresh=True)
 
 
-def _pictures(read: Read, interval: float) -> Iterator[Group]:
-    """Yield a picture of the status at each interval. If reading fails, yield the error; the next
-    attempt may succeed.
+def _explained_by_monitor(url: str, token: str | None, event_id: str) -> Status:
+    return read_monitor(url, token, f"/rows/{quote(event_id, safe='')}.json")()
+
+
+class _Screen(NamedTuple):
+    """What the user has chosen."""
+
+    selected: int = 0
+    """The place of the selected event among those of the status."""
+    opened: str = ""
+    """The event-id of the event that is shown, empty = the status is shown."""
+
+    def pressed(self, key: str, events: Sequence[str]) -> _Screen:
+        """Return the screen after a key. ``events`` are those of the status."""
+        if self.opened:
+            return self._replace(opened="") if key in ("back", "enter", "quit") else self
+        last = max(0, len(events) - 1)
+        if key in ("up", "down"):
+            place = self.selected + (1 if key == "down" else -1)
+            return self._replace(selected=min(last, max(0, place)))
+        if key == "enter" and events:
+            return self._replace(opened=events[min(self.selected, last)])
+        return self
+
+
+def _pictures(
+    read: Read, explain: Explain | None, read_key: ReadKey, interval: float
+) -> Iterator[Group]:
+    """Yield a picture of the status at each interval and after each key, or of the event that is
+    opened, until the key to quit. If reading fails, yield the error; the next attempt may succeed.
     """
     before: tuple[float, Status] | None = None
+    now: tuple[float, Status] | None = None
+    screen, due, key = _Screen(), 0.0, ""
     while True:
         try:
-            status = read()
+            if monotonic() >= due:
+                before, now = now, (monotonic(), read())
+                due = monotonic() + interval
+            assert now is not None
+            if not screen.opened:
+                yield _picture(now[1], before, screen.selected)
+            elif explain is None:
+                yield Group(Text("eventlog explain --from shows the event"))
+            else:
+                yield event_picture(screen.opened, explain(screen.opened))
         except EventlogError as error:
+            now, due = None, 0.0
             yield Group(Text(str(error), style="bold red"))
-        else:
-            yield _picture(status, before)
-            before = monotonic(), status
-        sleep(interval)
+        key = read_key(interval if now is None else max(0.0, due - monotonic()))
+        if key == "quit" and not screen.opened:
+            return
+        screen = screen.pressed(key, [] if now is None else _events_of(now[1]))
 
 
-def _picture(status: Status, before: tuple[float, Status] | None) -> Group:
+def _events_of(status: Status) -> list[str]:
+    """Return the event-ids of the tables, in their order."""
+    rows = [row for member, *_ in _TABLES for row in (status[member] or ())[:_SHOWN]]
+    return [_event_of(row) for row in rows]
+
+
+def _event_of(row: Mapping[str, Any]) -> str:
+    return str(row["first_id"] if "first_id" in row else row["event_id"])
+
+
+def _picture(status: Status, before: tuple[float, Status] | None, selected: int | None) -> Group:
     health, state = status["health"], status["state"]
+    conditions = health["conditions"]
+    sentence = conditions[0]["text"] if conditions else health["sentence"]
     parts: list[Text | Table] = [
-        Text(f"{status['log']}: {health['sentence']}", style=_STYLES[health["severity"]]),
+        Text(f"{status['log']}: {sentence}", style=_STYLES[health["severity"]]),
         *_conditions(health),
         _figures(status, before),
     ]
     if state is None:
         parts.append(Text("the monitor of a publisher shows more", style="dim"))
+    place = 0
     for member, title, columns in _TABLES:
         if rows := status[member]:
             table = Table(*columns, title=title, title_justify="left", expand=False)
             for row in rows[:_SHOWN]:
-                table.add_row(*(_cell(key, row.get(key)) for key in columns.values()))
+                style = "reverse" if place == selected else None
+                cells = (_cell(key, row.get(key)) for key in columns.values())
+                table.add_row(*cells, style=style)
+                place += 1
             parts.append(table)
     if HIDDEN in json.dumps(status, ensure_ascii=False, default=str):
         parts.append(Text(_LEGEND, style="dim"))
+    if selected is not None:
+        parts.append(Text(_KEYS, style="dim"))
     return Group(*parts)
 
 
@@ -208,9 +291,10 @@ def _counted(status: Status, before: tuple[float, Status] | None) -> Iterator[tu
     counters = status["counters"]
     if counters is None:
         return
-    for name in ("rows_published", "rows_invalid", "events_sent", "answers_error"):
-        rate = ""
+    for name, counted in _COUNTED.items():
+        total, rate = sum(counters[one] for one in counted), ""
         if before is not None and before[1]["counters"] is not None:
             seconds = max(monotonic() - before[0], 1e-9)
-            rate = f"  ({(counters[name] - before[1]['counters'][name]) / seconds:,.0f} a second)"
-        yield name.replace("_", " "), f"{counters[name]:,}{rate}"
+            done = total - sum(before[1]["counters"][one] for one in counted)
+            rate = f"  ({done / seconds:,.0f} a second)"
+        yield name, f"{total:,}{rate}"
