@@ -30,6 +30,7 @@ from eventlog.sql.triggers.uncaptured import (
     Uncaptured,
     declared_otherwise,
     uncaptured_column,
+    uncaptured_member,
 )
 
 _GONE: Final = "it had no triggers for a while"
@@ -72,6 +73,8 @@ class CapturedClass:
     name: str
     columns: Mapping[str, str]
     key: tuple[str, ...] = ()
+    deciding: frozenset[str] = field(default=frozenset(), compare=False)
+    """Those of ``columns`` that the class does not have (``ClassTriggers.deciding``)."""
 
     def named(self) -> str:
         """Return the name of the class, and whether rows of the table are its objects or only
@@ -154,13 +157,14 @@ def as_captured(
     ``schema`` is that of the classes; ``digests`` are the hashes of the installed triggers;
     ``former`` has the earlier names of classes and their child tables, by class.
     """
-    tables = []
+    tables, none = [], frozenset[str]()
     for of_table in declared:
         first = of_table[0]
         place = (first.schema or schema or "", first.table.name)
         logged: dict[str, str] = {}
         columns: dict[tuple[str, bool], dict[str, str]] = {}
         keys: dict[tuple[str, bool], tuple[str, ...]] = {}
+        deciding: dict[tuple[str, bool], frozenset[str]] = {}
         for one in of_table:
             is_object = isinstance(one, ClassTriggers)
             logged |= one.logged_columns()
@@ -168,6 +172,8 @@ def as_captured(
             columns.setdefault((one.class_name, is_object), {}).update(names)
             key = tuple(column.name for column in one.log_key) if is_object else ()
             keys[one.class_name, is_object] = key
+            if isinstance(one, ClassTriggers):
+                deciding[one.class_name, is_object] = one.deciding
         tables.append(
             CapturedTable(
                 place,
@@ -177,8 +183,9 @@ def as_captured(
                     if column.name in logged
                 },
                 tuple(
-                    CapturedClass(name, of_class, keys[name, is_object])
-                    for (name, is_object), of_class in columns.items()
+                    CapturedClass(name, of_class, keys[name, is_object], deciding.get(which, none))
+                    for which, of_class in columns.items()
+                    for name, is_object in (which,)
                 ),
                 identity=identities.get(place),
                 former=tuple(chain.from_iterable(former.get(name, ()) for name, _ in columns)),
@@ -380,9 +387,13 @@ def _uncaptured_of_class(
     """Yield the uncaptured changes of a class's columns."""
     table, own = now.place[1], set(one.columns) - set(one.key) if one.key else set()
     for name in one.columns:
-        if name not in former.columns:
+        is_same = name in former.columns and _is_same_column(before, former, now, one, name)
+        if name in one.deciding:
+            if not is_same:
+                yield uncaptured_member(one.name, table, name)
+        elif name not in former.columns:
             yield uncaptured_column(one.name, table, name, selects=name in own)
-        elif not _is_same_column(before, former, now, one, name):
+        elif not is_same:
             # Objects without a value are included: the receiver has values of the other column.
             yield Uncaptured(
                 one.name,

@@ -86,6 +86,11 @@ class ClassTriggers(_Declared):
     for changes, but not logged.
     """
 
+    deciding: frozenset[str] = frozenset()
+    """The names in the log of the columns that the class does not have: of a view's base table,
+    they only decide which objects the view has.
+    """
+
     @property
     def log_names(self) -> dict[str, str]:
         """The name in the log of each of ``columns``."""
@@ -575,6 +580,10 @@ def _object_source(
 ) -> ClassTriggers:
     keys = {column.name for column in source.key}
     others = tuple(column for column in source.table.columns if column.name not in keys)
+    logged = {source.names.get(column.name, column.name) for column in columns}
+    deciding = {column.name for column in others} if decides else logged
+    if not decides:
+        deciding -= {column.name for column in cls.table.columns}
     return ClassTriggers(
         watch=watch,
         class_name=cls.name,
@@ -586,6 +595,7 @@ def _object_source(
         names=source.names,
         schema=source.schema,
         decides=decides,
+        deciding=frozenset(deciding),
     )
 
 

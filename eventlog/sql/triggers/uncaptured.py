@@ -121,10 +121,13 @@ def uncaptured_columns(
     key = {column.name for column in triggers.key} if is_object else now.keys()
     for name in now:
         if before and name not in before and name not in renamed:
-            log_name = triggers.names.get(name, name)
-            yield uncaptured_column(
-                triggers.class_name, triggers.table.name, log_name, selects=name not in key
-            )
+            log_name, table = triggers.names.get(name, name), triggers.table.name
+            if isinstance(triggers, ClassTriggers) and log_name in triggers.deciding:
+                yield uncaptured_member(triggers.class_name, table, log_name)
+            else:
+                yield uncaptured_column(
+                    triggers.class_name, table, log_name, selects=name not in key
+                )
 
 
 def uncaptured_column(class_name: str, table: str, name: str, *, selects: bool) -> Uncaptured:
@@ -139,6 +142,18 @@ def uncaptured_column(class_name: str, table: str, name: str, *, selects: bool) 
         f"column {name} of {table} had values before the triggers captured it",
         f"{quote_identifier(name)} IS NOT NULL" if selects else None,
         name if selects else None,
+    )
+
+
+def uncaptured_member(class_name: str, table: str, name: str) -> Uncaptured:
+    """Return what is uncaptured of a column of a view's base table that the view does not have: the
+    objects that it let into the view, and those that it let out.
+    """
+    return Uncaptured(
+        class_name,
+        f"column {name} of {table} decides which objects {class_name} has, and was not captured",
+        objects=True,
+        deletes=True,
     )
 
 
