@@ -484,11 +484,11 @@ def _state(context: Context, known: _Known) -> str:
                 status, last, "" if known.problem is not None else ", and it passes the checks now"
             )
         case Status.ERROR | Status.FATAL:
-            return (
-                f"failed ({status}); the reason is not recorded; not tried again until `eventlog "
-                "requeue`"
-            )
+            return f"failed ({status}); the reason is not recorded; {_AGAIN}"
     return f"ignored: status {row.status!r} is reserved, and only rows with status N are sent"
+
+
+_AGAIN: Final = "not tried again until it is requeued: `eventlog errors` prints the command"
 
 
 def _state_of_refused(status: str, last: ErrorRow, fix: str) -> str:
@@ -504,11 +504,8 @@ def _state_of_refused(status: str, last: ErrorRow, fix: str) -> str:
         )
     if last.code == "receiver":
         level = "error" if status == Status.ERROR else "fatal"
-        return (
-            f"the receiver answered {level}: {last.message}; "
-            "not tried again until `eventlog requeue`"
-        )
-    return f"invalid ({last.code}): {last.message}{fix}; not tried again until `eventlog requeue`"
+        return f"the receiver answered {level}: {last.message}; {_AGAIN}"
+    return f"invalid ({last.code}): {last.message}{fix}; {_AGAIN}"
 
 
 def _state_of_new(context: Context, known: _Known) -> str:

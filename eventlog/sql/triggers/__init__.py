@@ -119,6 +119,8 @@ class TriggerPlan:
     """The declared tables as they are now; `triggers apply` records them."""
     lacking: tuple[str, ...] = ()
     """The reasons why this role cannot apply the plan, though it can read it."""
+    lacks_log: bool = False
+    """True if there is no log yet, so that nothing can be applied."""
 
     @classmethod
     def of_new(cls, tables: Iterable[TableSql]) -> TriggerPlan:

@@ -86,6 +86,8 @@ def run_plan(context: CommandContext, request: Plan, config: Config) -> ExitCode
         _print(planned)
         _warn_of_drops(planned)
         _show_due(planned, is_plan=True)
+        if planned.lacks_log:
+            return  # a warning names the command that comes first
         if planned.changes:
             note("Run `eventlog triggers apply` to do this.")
         elif planned.differences:
@@ -384,7 +386,9 @@ def _plan_with_loopback(db: OpenDatabase, config: Config, *, without_log: bool) 
             raise
         planned, catalog = plan_for_new_log(db, config)
         planned = replace(
-            planned, warnings=(f"{error}; until then nothing can be applied", *planned.warnings)
+            planned,
+            warnings=(f"{error}; until then nothing can be applied", *planned.warnings),
+            lacks_log=True,
         )
     of_zone = [utc_anyway(config.publication)] if writes_utc else []
     new = new_log(db.dialect, catalog.schema, split_name(config.database.log_table)[1])
