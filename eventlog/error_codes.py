@@ -550,7 +550,8 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
             ),
             "other_epoch": ErrorText(
                 "The checkpoint has record_ids of another epoch of the log.",
-                "Give the query a new checkpoint, and write its target again: the log was "
+                'Give the query a new checkpoint, or live_copy on_epoch="reload", and write its '
+                "target again: the log was "
                 "restored to an earlier state.",
             ),
             "rows_removed": ErrorText(

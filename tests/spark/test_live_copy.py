@@ -25,7 +25,7 @@ from shared import PATIENCE
 
 from eventlog import cli
 from eventlog.errors import ConfigError
-from eventlog.spark import delta, iceberg, live_copy, verify
+from eventlog.spark import delta, history, iceberg, live_copy, verify
 from eventlog.spark.changes.changes import HAS_STREAMS
 
 pytestmark = pytest.mark.skipif(not HAS_STREAMS, reason="streams need PySpark 4.2")
@@ -124,6 +124,46 @@ def follow(spark: SparkSession, config: Path, directory: Path, **options: str) -
         trigger={"availableNow": True}, **options,
     )  # fmt: skip
     query.awaitTermination()
+
+
+@pytest.mark.skipif(not HAS_STREAMS, reason="streams need PySpark 4.2")
+def test_a_copy_loads_its_class_again_in_another_epoch_and_keeps_its_history(
+    spark: SparkSession, database: sa.Engine, tmp_path: Path
+) -> None:
+    run(database, INSERT.format(first=1, last=3))
+    config, copy = installed(database, tmp_path), delta(tmp_path / "acct")
+
+    def follow_on(**options: Any) -> None:
+        live_copy(
+            spark, config, "acct", copy, checkpoint=tmp_path / "checkpoint", history=True,
+            trigger={"availableNow": True}, **options,
+        ).awaitTermination()  # fmt: skip
+
+    follow_on()
+    run(database, "UPDATE acct SET owner = 'known' WHERE no = 1")
+    follow_on()
+    # What a restore does: changes that the copy has are gone, others are there without a row.
+    run(
+        database,
+        "ALTER TABLE acct DISABLE TRIGGER USER",
+        "UPDATE acct SET owner = 'restored' WHERE no < 3",
+        "ALTER TABLE acct ENABLE TRIGGER USER",
+    )
+    assert cli.run(["--config", str(config), "--quiet", "db", "start-epoch"]) == 0
+    with pytest.raises(StreamingQueryException, match='on_epoch="reload"'):
+        follow_on()
+    follow_on(on_epoch="reload")
+    assert_equal(database, tmp_path)
+    run(database, "UPDATE acct SET owner = 'after' WHERE no = 2")
+    follow_on(on_epoch="reload")
+    assert_equal(database, tmp_path)
+    found = history(spark, copy).where("no < 3").orderBy("valid_from").collect()
+    versions: dict[int, list[Any]] = {}
+    for row in found:
+        versions.setdefault(row.no, []).append(row)
+    assert [row.owner for row in versions[1]][1:] == ["known", "restored"]
+    assert [row.owner for row in versions[2]][1:] == ["restored", "after"]
+    assert versions[1][1].valid_to == versions[1][2].valid_from
 
 
 @pytest.mark.parametrize(

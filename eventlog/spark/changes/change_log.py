@@ -80,9 +80,17 @@ from eventlog.sql.readers import consumers
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
+LATEST_OF_EPOCH: Final = "latest_of_epoch"
+"""Where the query of a live copy begins that loads its class again in each epoch of the log. No
+other stream may: it would pass over the rows between its position and the new beginning.
+"""
 _SINK: Final = "a stream of Spark"
 """The receiver of a consumer that a stream reads."""
-_BEGINS: Final = {EARLIEST: consumers.EARLIEST, LATEST: consumers.LATEST}
+_BEGINS: Final = {
+    EARLIEST: consumers.EARLIEST,
+    LATEST: consumers.LATEST,
+    LATEST_OF_EPOCH: consumers.LATEST,
+}
 _FLAGS: Final = {"format.type": DEFAULT_FORMAT}
 """The options with which events are folded and shown: those of the default format, whatever format
 a publisher sends.
@@ -470,16 +478,19 @@ class ChangeLog:
         Raises ConfigError if rows were removed.
         """
         with self._session() as log:
-            done = self._first_set(log)
-            removed = read_removed(log)
-            # An open transaction may have drawn such a number; its row is read when the transaction
-            # commits. Whether the number belonged to a removed row cannot be determined.
-            absent = RecordSet(removed)
-            absent.discard(done.spans)
-            if removed:
-                absent.discard(shown_ranges(log, [(1, removed)]))
-            log.db.make_durable()
-            return Offset(self.epoch, done, None, absent, self.begun, self._filters())
+            return self._first(log)
+
+    def _first(self, log: OpenLog) -> Offset:
+        done = self._first_set(log)
+        removed = read_removed(log)
+        # An open transaction may have drawn such a number; its row is read when the transaction
+        # commits. Whether the number belonged to a removed row cannot be determined.
+        absent = RecordSet(removed)
+        absent.discard(done.spans)
+        if removed:
+            absent.discard(shown_ranges(log, [(1, removed)]))
+        log.db.make_durable()
+        return Offset(self.epoch, done, None, absent, self.begun, self._filters())
 
     def _first_set(self, log: OpenLog) -> RecordSet:
         """Return the rows that a new query counts as read."""
@@ -518,6 +529,8 @@ class ChangeLog:
 
     def _latest(self, start: Offset, max_rows: int | None, target: Offset | None) -> Offset:
         with self._session() as log:
+            if self._begins_again(start):
+                return self._first(log)._replace(rows=0)
             self._check_epoch(start)
             if self.consumer is not None and read_pause(log, self.consumer) is not None:
                 return start
@@ -598,12 +611,20 @@ class ChangeLog:
             return kept
         return [*within(rows, 1, stored.first - 1), *((one, one) for one in stored.ids)]
 
+    def _begins_again(self, offset: Offset) -> bool:
+        """Return True if the query has passed an offset of another epoch, and loads its class again
+        in this one (spec/spark-changes.md 6).
+        """
+        is_of_another = offset.epoch != self.epoch and offset.filters == self._filters()
+        return is_of_another and self.start_from == LATEST_OF_EPOCH
+
     def _check_epoch(self, offset: Offset) -> None:
         if offset.epoch != self.epoch:
             raise OtherEpoch(
                 f"the checkpoint is from epoch {offset.epoch or 'none'} of the log, but the log "
                 f"is now in epoch {self.epoch or 'none'}, so the record_ids in the checkpoint may "
-                "belong to other rows. Give the query a new checkpoint"
+                "belong to other rows. Give the query a new checkpoint, or live_copy "
+                'on_epoch="reload"'
             )
         if offset.filters != self._filters():
             raise ConfigError(
@@ -640,6 +661,8 @@ class ChangeLog:
         Raises RowsRemoved, OtherEpoch.
         """
         with self._session() as log:
+            if self._begins_again(end):
+                return []  # the batch was planned before the epoch; the next one loads the class
             self._check_epoch(end)
             if not end.rows:
                 return []
@@ -666,6 +689,8 @@ class ChangeLog:
         if self.consumer is None:
             return
         with self._session() as log:
+            if self._begins_again(end):
+                return
             self._check_epoch(end)
             assert self.recorded is not None
             done = self.recorded.copy()

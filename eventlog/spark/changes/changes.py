@@ -44,6 +44,7 @@ from eventlog.errors import ConfigError, together, with_location
 from eventlog.spark.changes.change_log import (
     EARLIEST,
     LATEST,
+    LATEST_OF_EPOCH,
     ChangeLog,
     ColumnsChanged,
     Packed,
@@ -87,7 +88,9 @@ STATEMENT: Final = "statement"
 
 def _parse_starting(value: Any) -> str:
     text = str(value)
-    if text in (EARLIEST, LATEST) or re.fullmatch(r"[1-9]\d{0,17}", text, re.ASCII):
+    if text in (EARLIEST, LATEST, LATEST_OF_EPOCH) or re.fullmatch(
+        r"[1-9]\d{0,17}", text, re.ASCII
+    ):
         return text
     return parse_start_time(text)
 
@@ -397,6 +400,7 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     _wait: float = 0.0
     _is_bounded: bool = False
     _target: Offset | None = None
+    _moved: dict[str, Any] | None = None
 
     def __init__(self, schema: t.StructType, options: ChangeOptions) -> None:
         self._schema, self._options = schema, options
@@ -444,6 +448,11 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             sleep(self._wait)
         end = self.log.latest(begin, max_rows, self._target)
         if end is begin:
+            if start != self._moved:
+                # Spark asks only when the batch before is done, but would commit its end with the
+                # next batch: a stream that stops here would seem late until its next run.
+                self.log.move(begin)
+                self._moved = start
             self._wait = min(max(2 * self._wait, _SHORTEST_WAIT), _LONGEST_WAIT)
             return start
         self._wait = 0.0

@@ -31,7 +31,8 @@ from eventlog.config.load import load
 from eventlog.core.arguments import NAME, PATH, check_arguments
 from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import ConfigError, number_of
-from eventlog.spark.changes.change_offsets import offset_of
+from eventlog.spark.changes.change_log import LATEST, LATEST_OF_EPOCH
+from eventlog.spark.changes.change_offsets import Offset, offset_of
 from eventlog.spark.changes.changes import FORMAT, STATEMENT
 from eventlog.spark.copies.copy_history import History
 from eventlog.spark.copies.copy_source import ClassSource
@@ -66,20 +67,23 @@ def put_batch(
     rows: Callable[[], pa.Table],
     on_type_change: str = ERROR,
     history: History | None = None,
+    *,
+    begins_epoch: bool = False,
 ) -> bool:
     """Bring the copy to the state after a batch: load it, merge the batch, or leave it unchanged;
     its history first, if it has one.
 
     Return True if the batch was merged. ``rows`` returns the changes of the class.
     ``on_type_change`` determines what happens if the copy cannot apply a change of the columns:
-    ``error`` or ``reload``. Raises CopyError, EventlogError.
+    ``error`` or ``reload``. ``begins_epoch`` means that the log has another epoch than in the batch
+    before, so that the class is loaded again. Raises CopyError, EventlogError.
     """
     stored = copy.number_done(batch.query, source.content)
     if stored is not None and history is not None:
         history.keep_step(batch.query, stored)
     if stored is not None and batch.number <= stored.number:
         return False
-    if stored is not None:
+    if stored is not None and not begins_epoch:
         # After the rows: changes logged under a later type cannot be in this batch.
         changes = rows()
         source.refresh()
@@ -196,10 +200,9 @@ class Cost:
 _POLL_SECONDS: Final = 0.2
 
 
-def _rows_read(spark: SparkSession, checkpoint: str | Path, number: int) -> str:
-    """Return the rows of the log that the stream has read at the end of a batch, from the
-    checkpoint, which Spark writes before the batch (spec/verify.md 4.3); empty if it cannot be
-    read.
+def _end_of(spark: SparkSession, checkpoint: str | Path, number: int) -> Offset | None:
+    """Return where the stream is at the end of a batch, from the checkpoint, which Spark writes
+    before the batch (spec/verify.md 4.3); None if it cannot be read.
     """
     from py4j.protocol import Py4JError  # the client of Spark Connect cannot read it
 
@@ -211,18 +214,38 @@ def _rows_read(spark: SparkSession, checkpoint: str | Path, number: int) -> str:
             text = context._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
         finally:
             stream.close()
-        return offset_of(json.loads(text.splitlines()[-1])).done.encode()
+        return offset_of(json.loads(text.splitlines()[-1]))
     except (Py4JError, ConfigError, ValueError, IndexError) as error:
         _log.warning(
             "the commit of batch %d does not record the rows of the log: %s", number, error
         )
-        return ""
+        return None
+
+
+def _begins_epoch(
+    spark: SparkSession, checkpoint: str | Path, batch: int, end: Offset | None
+) -> bool:
+    """Return True if the batch before this one, which ends at ``end``, is of another epoch of the
+    log. Raises CopyError if the checkpoint does not show it.
+    """
+    if batch == 0:
+        return False
+    before = _end_of(spark, checkpoint, batch - 1)
+    if before is None or end is None:
+        raise CopyError(
+            f"the checkpoint {checkpoint} does not show the epochs of batch {batch}, so it is "
+            "unknown whether the class must be loaded again. Nothing was written. Give the query a "
+            "new checkpoint, which loads it"
+        )
+    return before.epoch != end.epoch
 
 
 # --- the query ------------------------------------------------------------------------------------
 
 
-def _refuse(on_type_change: str, options: Mapping[str, str], *, history: bool) -> None:
+def _refuse(
+    on_type_change: str, on_epoch: str, options: Mapping[str, str], *, history: bool
+) -> None:
     """Raise ConfigError for arguments of ``live_copy`` that contradict each other."""
     if refused := {"class", "config", "start_from"} & options.keys():
         raise ConfigError(
@@ -231,6 +254,8 @@ def _refuse(on_type_change: str, options: Mapping[str, str], *, history: bool) -
         )
     if on_type_change not in (ERROR, RELOAD):
         raise ConfigError(f"on_type_change = {on_type_change!r}: use {ERROR!r} or {RELOAD!r}")
+    if on_epoch not in (ERROR, RELOAD):
+        raise ConfigError(f"on_epoch = {on_epoch!r}: use {ERROR!r} or {RELOAD!r}")
     if history and on_type_change == RELOAD:
         raise ConfigError(
             'on_type_change="reload" cannot be used with history=True: the rows already in the '
@@ -248,6 +273,7 @@ def live_copy(
     checkpoint: str | Path,
     trigger: Mapping[str, Any] | None = None,
     on_type_change: str = ERROR,
+    on_epoch: str = ERROR,
     keep: timedelta = timedelta(hours=1),
     history: bool = False,
     **options: str,
@@ -266,8 +292,11 @@ def live_copy(
     A column whose type has changed keeps its values under the new type if none of them changes. For
     any other change of a type, the query fails with CopyError if ``on_type_change`` is
     ``"error"``, and loads the class again into the same table if it is ``"reload"``; with
-    ``history`` it always fails. The query also fails with CopyError if the table is not a live
-    copy of this class. Raises ConfigError, also in a session of Spark Connect; DatabaseError.
+    ``history`` it always fails. After a failover or a restore, when the log has a new epoch, the
+    query fails with OtherEpoch if ``on_epoch`` is ``"error"``; with ``"reload"`` it loads the class
+    again into the same table, and a history keeps its versions. The query also fails with
+    CopyError if the table is not a live copy of this class. Raises ConfigError, also in a session
+    of Spark Connect; DatabaseError.
     """
     check_arguments(
         "live_copy",
@@ -279,7 +308,7 @@ def live_copy(
         keep=(keep, SPAN),
     )
     check_trigger("live_copy", trigger)
-    _refuse(on_type_change, options, history=history)
+    _refuse(on_type_change, on_epoch, options, history=history)
     if context_of(spark) is None:
         raise ConfigError(
             "live_copy cannot run in a session of Spark Connect, whose server would write the "
@@ -290,7 +319,7 @@ def live_copy(
     given = {
         "maxRowsPerBatch": _BATCH_ROWS,
         **options,
-        "start_from": "latest",
+        "start_from": LATEST_OF_EPOCH if on_epoch == RELOAD else LATEST,
         "config": str(config),
     }
     kept = History(source, copy) if history else None
@@ -304,10 +333,14 @@ def live_copy(
     cost = Cost(tables, keep, _SHARE if trigger is None else None)
 
     def put(frame: DataFrame, number: int) -> None:
-        batch = CopyBatch(started.result(), number, _rows_read(spark, checkpoint, number))
+        end = _end_of(spark, checkpoint, number)
+        batch = CopyBatch(started.result(), number, "" if end is None else end.done.encode())
+        begins_epoch = on_epoch == RELOAD and _begins_epoch(spark, checkpoint, number, end)
 
         def put_rows(rows: Callable[[], pa.Table]) -> bool:
-            return put_batch(source, copy, batch, rows, on_type_change, kept)
+            return put_batch(
+                source, copy, batch, rows, on_type_change, kept, begins_epoch=begins_epoch
+            )
 
         if cost.written(put_rows, frame):
             cost.rest(lambda: query.isActive)
