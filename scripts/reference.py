@@ -16,7 +16,7 @@ import re
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from contextlib import redirect_stderr, redirect_stdout
 from datetime import UTC, datetime
 from enum import Enum
@@ -113,8 +113,14 @@ def _settings() -> Iterator[str]:
 
 def _formats() -> Iterator[str]:
     """Yield a table of each format's options. An option that its reader and its writer have in the
-    same form is in one row.
+    same form is in one row, and one of ``[format]`` is only named.
     """
+    written_once = {
+        (key, _option_cells(key, declared, section)): section
+        for section in installed_sections()
+        if section.startswith("format")
+        for key, declared in listed_options(section).items()
+    }
     for name in names(FORMATS):
         format = format_named(name)
         sides = {
@@ -127,21 +133,38 @@ def _formats() -> Iterator[str]:
                 ("writer", format.writer_options),
             )
         }
-        yield from ("", f"### {name}", "", "| option | of | default | values | what it does |")
-        yield "|---|---|---|---|---|"
-        for key, cells in sides["reader"].items():
-            of = "both" if sides["writer"].get(key) == cells else "reader"
-            yield _format_row(name, key, of, cells)
-        for key, cells in sides["writer"].items():
-            if sides["reader"].get(key) != cells:
-                yield _format_row(name, key, "writer", cells)
+        rows, named = [], []
+        for side, other in (("reader", "writer"), ("writer", "reader")):
+            for key, cells in sides[side].items():
+                of = "both" if sides[other].get(key) == cells else side
+                if of == "both" and side == "writer":
+                    continue
+                if section := written_once.get((key, cells)):
+                    named.append(
+                        f"{_format_anchors(name, key, of)}[`{key}`](#{section}.{key}) ({of})"
+                    )
+                else:
+                    rows.append(_format_row(name, key, of, cells))
+        yield from ("", f"### {name}", "")
+        if rows:
+            yield from (
+                "| option | of | default | values | what it does |",
+                "|---|---|---|---|---|",
+            )
+            yield from rows
+        if named:
+            yield from ("", f"Also, as in the configuration: {', '.join(named)}.")
 
 
 def _format_row(format: str, key: str, of: str, cells: tuple[str, str, str]) -> str:
     """Return the row of an option of a format."""
+    return f"| {_format_anchors(format, key, of)}`{key}` | {of} | {' | '.join(cells)} |"
+
+
+def _format_anchors(format: str, key: str, of: str) -> str:
+    """Return the places of an option of a format, by the sides that have it."""
     sides = ("reader", "writer") if of == "both" else (of,)
-    places = "".join(f'<a id="{format}.{side}.{key}"></a>' for side in sides)
-    return f"| {places}`{key}` | {of} | {' | '.join(cells)} |"
+    return "".join(f'<a id="{format}.{side}.{key}"></a>' for side in sides)
 
 
 def _plain(options: Mapping[str, Option]) -> dict[str, Declared]:
@@ -166,8 +189,7 @@ def _option_cells(key: str, declared: Declared, section: str) -> tuple[str, str,
     """Return the default of an option, its values, and what it does."""
     option = declared.option
     if option.secret:
-        by = f"by `{variable(section, key)}`, or in the file of `{key}_file`"
-        return "", by, _cell(declared.help)
+        return "", f"[secret](#secrets), `{variable(section, key)}`", _cell(declared.help)
     default = "" if option.default in (None, (), {}, "", REQUIRED) else f"`{toml(option.default)}`"
     if option.idm is not None and section in SECTIONS:
         default += f"; profile idm: `{toml(option.idm)}`"
@@ -176,29 +198,37 @@ def _option_cells(key: str, declared: Declared, section: str) -> tuple[str, str,
 
 def _values(option: Option) -> str:
     if option.kind in (BOOLEAN, FLAG):
-        return "`true`, `false`"
-    legal = re.sub(rf"^(\d+)\.\.{MANY}$", r"\1 or more", option.kind.legal)
-    legal = "" if option.kind in SELF_EXPLAINING and option.example else _cell(legal)
+        return "" if isinstance(option.default, bool) else "`true`, `false`"
+    legal = option.kind.legal
+    for longer, shorter in _SHORTER:
+        legal = re.sub(longer, shorter, legal)
+    if option.kind in SELF_EXPLAINING and option.example:
+        legal = ""
     example = toml(option.example) if option.example else ""
-    return "; ".join(
-        filter(
-            None, (legal, f"such as {_cell(f'`{example}`')}" if 0 < len(example) < _LONG else "")
-        )
-    )
+    shows_one = len(example) >= _LONG or re.search(r"\d|\||such as", legal)
+    such_as = f"such as {_cell(f'`{example}`')}" if example and not shows_one else ""
+    return "; ".join(filter(None, (_cell(legal), such_as)))
+
+
+_SHORTER: Final = (
+    (rf"^(\d+)\.\.{MANY}$", r"\1 or more"),
+    (r"^a number from (\S+) to (\S+)$", r"\1..\2"),
+    (r"^(?:a text|text that is not empty)$", "text"),
+    (r'^a list of texts, such as \["one", "two"\]$', "a list of texts"),
+)
+"""How the legal values of an option are shown in a cell, where a message has a sentence."""
 
 
 def _commands() -> Iterator[str]:
     commands = dict(_all_commands())
-    rows = Counter(row for command in commands.values() for row in _option_rows(command).values())
-    shared = {row for row, number in rows.items() if number >= _SHARED}
+    rows = Counter(row for command in commands.values() for row in _option_rows(command).items())
+    several: dict[str, tuple[str, str]] = {}
+    for (name, row), number in rows.most_common():
+        if number >= _SHARED:
+            several.setdefault(name, row)  # of several texts the most frequent one
+    shared = set(several.values())
     yield from ("### All commands", "", *_parameters("eventlog", _option_rows(cli.cli)))
-    of_several = {
-        name: row
-        for command in commands.values()
-        for name, row in _option_rows(command).items()
-        if row in shared
-    }
-    yield from ("", "### Options of several commands", "", *_parameters("several", of_several))
+    yield from ("", "### Options of several commands", "", *_parameters("several", several))
     for name, command in commands.items():
         yield from _command(name, command, shared)
 
@@ -218,9 +248,11 @@ def _all_commands() -> Iterator[tuple[str, click.Command]]:
             yield name, command
 
 
-def _command(name: str, command: click.Command, shared: Set[str]) -> Iterator[str]:
-    usage = " ".join(("eventlog", name, *command.collect_usage_pieces(click.Context(command))))
-    yield from ("", f"### {name}", "", f"`{usage}`", "")
+def _command(name: str, command: click.Command, shared: Set[tuple[str, str]]) -> Iterator[str]:
+    pieces = command.collect_usage_pieces(click.Context(command))
+    yield from ("", f"### {name}", "")
+    if pieces != ["[OPTIONS]"]:
+        yield from (f"`{' '.join(('eventlog', name, *pieces))}`", "")
     yield from (
         paragraph.replace("\n", " ") + "\n"
         for paragraph in cleandoc(command.help or "").split("\n\n")
@@ -229,7 +261,11 @@ def _command(name: str, command: click.Command, shared: Set[str]) -> Iterator[st
     yield from _parameters(name, {one: row for one, row in rows.items() if row not in shared})
     if also := [f"[`{one}`](#several{one})" for one, row in rows.items() if row in shared]:
         yield from ("", f"Also {', '.join(also)}.")
-    examples = examples_of(name)
+    examples = {
+        line: purpose
+        for line, purpose in examples_of(name).items()
+        if not purpose.endswith("for a program")
+    }
     width = max(map(len, examples))
     yield from (
         "",
@@ -239,9 +275,9 @@ def _command(name: str, command: click.Command, shared: Set[str]) -> Iterator[st
     )
 
 
-def _option_rows(command: click.Command) -> dict[str, str]:
-    """Return the cells of each option of a command by its longest name, in the order of the groups
-    of --help.
+def _option_rows(command: click.Command) -> dict[str, tuple[str, str]]:
+    """Return the flags and the text of each option of a command by its longest name, in the order
+    of the groups of --help.
     """
     context = click.Context(command, show_default=True)
     rows = {}
@@ -249,18 +285,15 @@ def _option_rows(command: click.Command) -> dict[str, str]:
         for option in group:
             if "--help" not in option.opts:
                 flags, text = option.get_help_record(context) or ("", "")
-                cells = _cell(f"`{flags}`"), _cell(" ".join(text.split()))
-                rows[max(option.opts, key=len)] = " | ".join(cells)
+                rows[max(option.opts, key=len)] = f"`{flags}`", _escaped(" ".join(text.split()))
     return rows
 
 
-def _parameters(name: str, rows: Mapping[str, str]) -> Iterator[str]:
-    """Yield a table of options with the cells of each."""
-    if rows:
-        yield from ("| option | what it does |", "|---|---|")
-    for option, cells in rows.items():
+def _parameters(name: str, rows: Mapping[str, tuple[str, str]]) -> Iterator[str]:
+    """Yield a list of options, each with what it does."""
+    for option, (flags, text) in rows.items():
         place = f"{name}{option}".replace(" ", "-")
-        yield f'| <a id="{place}"></a>{cells} |'
+        yield f'- <a id="{place}"></a>{flags}: {text}'
 
 
 def _metrics() -> Iterator[str]:
@@ -349,9 +382,12 @@ def _metric_table(metrics: Iterable[Metric], common: Iterable[str], place: str) 
 
 
 def _errors() -> Iterator[str]:
+    before = None
     for group in ERRORS:
+        place = f"In {group.where}. Exit code: {group.exit_code}."
         yield from ("", f"### {group.title}", "")
-        yield f"In {group.where}. Exit code: {group.exit_code}."
+        yield "The same." if place == before else place
+        before = place
         yield from ("", "| code | what happened | what to do |", "|---|---|---|")
         for code, text in group.codes.items():
             first = texts_of(code)[0][0] is group  # the anchor of a code in two groups
@@ -385,7 +421,7 @@ _COUNTED: Final = ("Counters", "Report")
 """What a program reads the fields of; eventlog itself calls the methods."""
 
 
-_METHODS_OF_OURS: Final = ("class_report",)
+_METHODS_OF_OURS: Final = ("class_report", "leave_out")
 """Public methods that only eventlog calls."""
 
 
@@ -399,7 +435,7 @@ def _interface(package: ModuleType, before: str = "") -> Iterator[str]:
             yield from (
                 f"### {before}{name}",
                 "",
-                f"An error, [`{public.code}`]({CODES}#error-{public.code}). {_prose(public)}",
+                f"[`{public.code}`]({CODES}#error-{public.code}). {_prose(public)}",
                 "",
             )
             continue
@@ -470,7 +506,8 @@ def _field_texts(node: ast.AST) -> dict[str, str]:
 
 
 def _signature(function: Callable[..., object]) -> str:
-    return re.sub(r"^\(self(, )?", "(", str(inspect.signature(function)).replace("'", ""))
+    shown = re.sub(r"^\(self(, )?", "(", str(inspect.signature(function)).replace("'", ""))
+    return shown.replace(" | None = None", " = None")
 
 
 def _prose(public: object) -> str:
@@ -531,7 +568,13 @@ def _first_sentence(path: Path) -> str:
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     text = re.sub(r"\s+\([a-z]+/[^)]*\)", "", text)  # the section of the specification
     first = re.split(r"(?<=\.)\s", text, maxsplit=1)[0]
-    return " ".join(first.replace("``", "`").split()).rstrip(".")
+    sentence = " ".join(first.replace("``", "`").split()).rstrip(".")
+    head = re.split(r"[:;] ", sentence, maxsplit=1)[0]
+    return head if len(head.split()) >= _TELLING else sentence
+
+
+_TELLING: Final = 4
+"""Words from which on the part of a sentence before its colon is enough."""
 
 
 def _rules() -> Iterator[str]:
@@ -546,7 +589,7 @@ def _rules() -> Iterator[str]:
         )
         if not sections:
             continue
-        yield from (f"### {page.name}", "", "| section | what | where |", "|---|---|---|")
+        yield from (f"### {page.name}", "")
         for number, title in sections:
             where = holders.get((place, number), [])
             below = [section for section, _ in sections if section.startswith(f"{number}.")]
@@ -554,18 +597,16 @@ def _rules() -> Iterator[str]:
                 words = _UNBUILT[place, number]
             elif where:
                 words = ", ".join(f"`{name}`" for name in where[:_MAX_HOLDERS])
-                words += (
-                    f" and {len(where) - _MAX_HOLDERS} more" if len(where) > _MAX_HOLDERS else ""
-                )
+                words += ", ..." if len(where) > _MAX_HOLDERS else ""
             elif below:
-                words = f"{below[0]} to {below[-1]}" if len(below) > 1 else below[0]
+                continue
             else:
                 raise SystemExit(f"docs/{place} {number} {title}: no docstring refers to it")
-            yield f"| {number} | {_cell(re.sub(r'[*`]', '', title)).strip()} | {words} |"
+            yield f"- `{number}` {re.sub(r'[*`]', '', title).strip()}: {words}"
         yield ""
 
 
-_MAX_HOLDERS: Final = 3
+_MAX_HOLDERS: Final = 2
 
 
 def _holders() -> dict[tuple[str, str], list[str]]:
@@ -591,6 +632,13 @@ def _holders() -> dict[tuple[str, str], list[str]]:
     return {
         key: [*found.get(key, ()), *modules.get(key, ())] for key in found.keys() | modules.keys()
     }
+
+
+def _escaped(text: str) -> str:
+    """Return text outside a table, with what Markdown would take for HTML escaped."""
+    parts = re.split(r"(`[^`]*`)", text)
+    parts[::2] = [part.replace("<", "&lt;") for part in parts[::2]]
+    return "".join(parts)
 
 
 def _cell(text: str) -> str:
@@ -781,11 +829,15 @@ def _rights() -> Iterator[str]:
     yield "|---" * (2 + len(_RIGHTS_OF)) + "|"
     for purpose in Purpose:
         rights = rights_for(purpose, Addition.POSITION, Addition.SUPERSEDE)
-        cells = [
-            ", ".join(letter for right, letter in _LETTERS.items() if right in rights.get(part, ()))
-            for part in _RIGHTS_OF
-        ]
+        cells = [_shown_rights(rights.get(part, ())) for part in _RIGHTS_OF]
         yield f"| `{purpose}` | {purpose.work} | {' | '.join(cells)} |"
+
+
+def _shown_rights(rights: Collection[Right]) -> str:
+    """Return rights for a cell: letters in one word, such as SIU, then those that need words."""
+    shown = [text for right, text in _LETTERS.items() if right in rights]
+    letters = "".join(text for text in shown if len(text) == 1)
+    return ", ".join(filter(None, [letters, *(text for text in shown if len(text) > 1)]))
 
 
 def _grants() -> Iterator[str]:

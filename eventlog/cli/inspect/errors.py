@@ -28,10 +28,10 @@ class Errors(AddressedRequest):
     """Show the rows of status E and F, grouped by cause, with the commands that send their objects
     again.
 
-    Fix the cause first, or the rows are refused again. Each command is accepted as the log is now:
-    `eventlog requeue` for rows that may go back into the queue, `eventlog resync` for the objects
-    of rows whose later rows were sent. `eventlog explain` explains a single row, and
-    `eventlog skip --refused` records that rows need nothing more.
+    Fix the cause first, or the rows are refused again. The commands are `eventlog requeue` for rows
+    that may go back into the queue, and `eventlog resync` for the objects of rows whose later rows
+    were sent. `eventlog explain` explains a single row, and `eventlog skip --refused` records that
+    rows need nothing more.
 
     For a consumer it shows the rows, and the objects of its snapshot, that were refused for it.
 

@@ -25,8 +25,8 @@ class Tail(Request):
     """Show the documents that were sent recently, with their answers, and those that follow until
     Ctrl-C.
 
-    Only the publisher's monitor has them: the database keeps the outcome of each row, but not what
-    was sent when. `eventlog explain` explains a row from the database alone.
+    Only the publisher's monitor has them. `eventlog explain` explains a row from the database
+    alone.
     """
 
     url: str | None

@@ -35,8 +35,8 @@ class Top(AddressedRequest):
     The publisher's monitor has all of it. Without the monitor, the database shows the queue and
     what is being delivered, or for a followed source how many changes follow its position; with
     --consumer the database is read unless --url names the monitor of the consumer's process. If
-    standard output is not a terminal, the command prints the state once and ends. There is no
-    --json: programs read `eventlog status --json` and the monitor's /metrics.
+    standard output is not a terminal, the command prints the state once. Programs read `eventlog
+    status --json` and the monitor's /metrics.
     """
 
     url: str | None

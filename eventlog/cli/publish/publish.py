@@ -28,14 +28,13 @@ from eventlog.registry import FORMATS
 class Publish(AddressedRequest):
     """Read the log, send its events to the receiver, and mark the rows by the answers.
 
-    Runs until SIGTERM or SIGINT. It then waits for the answers to what was sent, and marks the
-    rows. Only one publisher at a time works on a log.
+    Runs until SIGTERM or SIGINT, then waits for the answers to what was sent, and marks the rows. A
+    log has one publisher at a time.
 
-    --consumer NAME is refused unless the file or the environment names the same consumer, because
-    the events would go to the sink of another reader.
+    --consumer NAME is refused unless the file or the environment names the same consumer: the sink
+    would be that of another reader.
 
-    With --from it follows another source. The answers then advance the position in that source,
-    which is stored in a file or a table.
+    With --from it follows another source, whose position is stored in a file or a table.
 
     There is no --json: --set log.format=json makes each log line a JSON object, and standard output
     is for the documents of the sink stdout.

@@ -36,8 +36,8 @@ class Purge(Request):
     """Remove rows of status S and W that are older than AGE, and error rows whose rows are gone.
 
     Rows of any other status, rows being delivered and rows that a consumer has not processed stay.
-    A publisher may run meanwhile, since each batch is a separate transaction. The batches of a
-    purge that is stopped stay committed. On a terminal it asks first. As the owner of a partitioned
+    A publisher may run meanwhile: each batch is a separate transaction. On a terminal it asks
+    first. As the owner of a partitioned
     log it removes whole leaves, and makes the next ones; while the log has more than keep_bytes of
     [database], the oldest leaf goes whatever its age.
     """

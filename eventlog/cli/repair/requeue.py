@@ -36,15 +36,14 @@ class Requeue(AddressedRequest):
     """Put rows back into the queue: rows of status E and F in their old place, rows of status W and
     S as copies with new record_ids.
 
-    A row of type 1 to 4 is refused if later rows of its object were processed, because it would
-    restore an old value, or delete an object that exists again. A copy is also refused if later
-    rows wait. While a finished directory of `backlog run` claims rows, rows E and F up to their
-    last record_id are refused too; --force requeues them anyway. If other
-    rows of the same insert are not requeued, the rows are sent as an update.
+    A row of type 1 to 4 is refused if later rows of its object were processed, and a copy also if
+    later rows wait: it would restore an old value, or delete an object that exists again. While a
+    finished directory of `backlog run` claims rows, rows E and F up to their last record_id are
+    refused too; --force requeues them anyway. If other rows of the same insert are not requeued,
+    the rows are sent as an update.
 
-    With --loopback, rows that were marked S without being published, because the publisher's own
-    database user made them, are logged again without a user, so that they are published.
-    publisher.driver_user names another user.
+    With --loopback, rows of the publisher's own database user (or of publisher.driver_user), which
+    were marked S without being published, are logged again without a user.
 
     With --consumer, rows are sent again to this consumer alone; without --ids and --event-id, all
     that was refused for it, including objects of its snapshot.

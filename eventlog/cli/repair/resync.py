@@ -55,15 +55,13 @@ class Resync(Request):
     """Write a row for each object of CLASS to the log, or for those of --key, --keys, --where or
     --deletes.
 
-    The publisher then sends each object as it is at that time. Each batch is a transaction that
-    also saves the key reached. After a stop or a kill, --resume continues there and leaves nothing
-    out.
+    The publisher sends each object as it is when it is sent. Each batch is a transaction that also
+    saves the key reached. After a stop or a kill, --resume continues there.
 
     --deletes searches the table for the keys that the log has rows of. For each key that no longer
     exists and is not logged as deleted, such as those of a dropped partition, it writes a row of
-    type 4. It does the same for each key in the form that previous_key of the [[watch]] names. It
-    cannot find objects that the log has no rows of. It shows since when the log has rows of the
-    class.
+    type 4, and also for each key in the form that previous_key of the [[watch]] names. It cannot
+    find objects that the log has no rows of, and shows since when the log has rows of the class.
     """
 
     class_name: str

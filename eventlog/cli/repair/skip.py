@@ -34,9 +34,8 @@ class Skip(AddressedRequest):
 
     The rows of an event get E, each with an error row that records who gave it up, the reason, and
     the receiver's last answer to a parked event. A running publisher notices it at its next attempt
-    to send the event; then the later events of the object are sent. `eventlog status` shows which
-    events are being delivered. Skipped rows are no condition of the health. `eventlog errors` lists
-    them with the commands that send their objects again.
+    to send the event; then the later events of the object are sent. Skipped rows are no condition
+    of the health. `eventlog errors` lists them with the commands that send their objects again.
 
     --parked stands for the ids of all parked events. --refused is for rows that have E or F
     already: they keep their status, and get the same error row. On a terminal both ask first.

@@ -154,8 +154,7 @@ class Report:
     """The result of a job. ``resumed``: the documents existed already. ``marked``: the number of
     rows that this run marked, None = marking was not requested.
 
-    The times are in seconds: the time of the whole job, of the part from reading to ``_SUCCESS``,
-    and of marking.
+    The times are in seconds: of the whole job, from reading to ``_SUCCESS``, and of marking.
     """
 
     manifest: Manifest

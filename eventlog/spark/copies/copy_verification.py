@@ -240,9 +240,8 @@ def verify_history(
     """Compare the history of a live copy with the class while the query writes and the application
     too, and return the report (spec/verify.md 4.4).
 
-    The newest version of each object has to equal the source, and the versions of an object must
-    neither overlap nor leave a gap. ``copy`` is the copy, not the table of its history. The other
-    arguments are those of ``verify``. Raises ConfigError and DatabaseError.
+    ``copy`` is the copy, not the table of its history. The other arguments are those of ``verify``.
+    Raises ConfigError and DatabaseError.
     """
     _check_arguments("verify_history", config, class_name, copy, options)
     loaded = load(Path(config), os.environ)

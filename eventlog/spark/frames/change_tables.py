@@ -426,9 +426,8 @@ def live_view(
     columns in the mask of the first DELETE. ``options`` are ``header_prefix``, ``mask_offset`` and
     ``byteorder`` of the reader.
 
-    Objects are brought up to date in parallel; objects that an update of a key connects are brought
-    up to date in one task. The driver keeps two hashes in memory for each such update. Raises
-    FormatError if the key cannot be determined.
+    Objects that an update of a key connects are brought up to date in one task. The driver keeps
+    two hashes in memory for each such update. Raises FormatError if the key cannot be determined.
     """
     check_pandas()
     check_arguments(

@@ -132,11 +132,10 @@ def convert(
     driver and workers.
 
     ``map`` and ``strict`` are as in ``eventlog.convert``. ``spark`` is the session, by default one
-    on ``master``. An input that cannot be converted has no output; the others are converted. A
-    finished target does not change, except that failed inputs are tried again; the remains of an
-    unfinished run are discarded. Raises ConfigError, SparkFailed and, with ``strict`` or if no
-    input could be converted, InputFailed for the first by name; the target has no ``_SUCCESS``
-    then.
+    on ``master``. An input that cannot be converted has no output. In a finished target only failed
+    inputs are tried again; the remains of an unfinished run are discarded. Raises ConfigError,
+    SparkFailed and, with ``strict`` or if no input could be converted, InputFailed for the first by
+    name; the target has no ``_SUCCESS`` then.
     """
     check_pandas()
     check_arguments(
