@@ -24,7 +24,7 @@ from functools import partial
 from html import escape
 from inspect import cleandoc
 from io import StringIO
-from itertools import count, groupby, pairwise
+from itertools import count, groupby, islice, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from textwrap import dedent
@@ -141,7 +141,7 @@ def _formats() -> Iterator[str]:
                     continue
                 if section := written_once.get((key, cells)):
                     named.append(
-                        f"{_format_anchors(name, key, of)}[`{key}`](#{section}.{key}) ({of})"
+                        f"{_format_place(name, key, of)}[`{key}`](#{section}.{key}) ({of})"
                     )
                 else:
                     rows.append(_format_row(name, key, of, cells))
@@ -158,13 +158,13 @@ def _formats() -> Iterator[str]:
 
 def _format_row(format: str, key: str, of: str, cells: tuple[str, str, str]) -> str:
     """Return the row of an option of a format."""
-    return f"| {_format_anchors(format, key, of)}`{key}` | {of} | {' | '.join(cells)} |"
+    return f"| {_format_place(format, key, of)}`{key}` | {of} | {' | '.join(cells)} |"
 
 
-def _format_anchors(format: str, key: str, of: str) -> str:
-    """Return the places of an option of a format, by the sides that have it."""
-    sides = ("reader", "writer") if of == "both" else (of,)
-    return "".join(f'<a id="{format}.{side}.{key}"></a>' for side in sides)
+def _format_place(format: str, key: str, of: str) -> str:
+    """Return the place of an option of a format: of one that both sides have, the reader's."""
+    side = "reader" if of == "both" else of
+    return f'<a id="{format}.{side}.{key}"></a>'
 
 
 def _plain(options: Mapping[str, Option]) -> dict[str, Declared]:
@@ -266,6 +266,7 @@ def _command(name: str, command: click.Command, shared: Set[tuple[str, str]]) ->
         for line, purpose in examples_of(name).items()
         if not purpose.endswith("for a program")
     }
+    examples = dict(islice(examples.items(), _MOST_EXAMPLES))
     width = max(map(len, examples))
     yield from (
         "",
@@ -273,6 +274,10 @@ def _command(name: str, command: click.Command, shared: Set[tuple[str, str]]) ->
         *(f"{line.ljust(width)}  # {purpose}" for line, purpose in examples.items()),
         "```",
     )
+
+
+_MOST_EXAMPLES: Final = 2
+"""The number of a command's examples on the page; --help shows all of them."""
 
 
 def _option_rows(command: click.Command) -> dict[str, tuple[str, str]]:
@@ -550,7 +555,8 @@ def _rooms() -> Iterator[str]:
     for package in _ROOMY:
         place = ROOT / "eventlog" / package
         names = {path.stem for path in place.glob("[a-z]*.py")}
-        names |= {path.parent.name for path in place.glob("[a-z]*/__init__.py")}
+        folders = {path.parent.name for path in place.glob("[a-z]*/__init__.py")}
+        names = names | folders if package in layers else folders
         for name in layers.get(package, sorted(names)):
             room = place / name
             inside = sorted(
@@ -578,7 +584,9 @@ _TELLING: Final = 4
 
 
 def _rules() -> Iterator[str]:
-    """Yield the sections of the specification, each with the code whose docstring refers to it."""
+    """Yield the sections of the specification, each with the first place of the code whose
+    docstring refers to it.
+    """
     holders = _holders()
     docs = ROOT / "docs"
     pages = [*(docs / "spec").glob("*.md"), *(docs / "formats").glob("*.md")]
@@ -596,17 +604,13 @@ def _rules() -> Iterator[str]:
             if (place, number) in _UNBUILT:
                 words = _UNBUILT[place, number]
             elif where:
-                words = ", ".join(f"`{name}`" for name in where[:_MAX_HOLDERS])
-                words += ", ..." if len(where) > _MAX_HOLDERS else ""
+                words = f"`{where[0]}`"
             elif below:
                 continue
             else:
                 raise SystemExit(f"docs/{place} {number} {title}: no docstring refers to it")
             yield f"- `{number}` {re.sub(r'[*`]', '', title).strip()}: {words}"
         yield ""
-
-
-_MAX_HOLDERS: Final = 2
 
 
 def _holders() -> dict[tuple[str, str], list[str]]:
