@@ -23,7 +23,10 @@ from message_servers import (
     running,
     server_files,
 )
+from receiver import Receiver, reply
+from test_follow_one_document import Objects
 
+from eventlog import Publisher
 from eventlog.config.load import load
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, KafkaRecord, Level
@@ -117,6 +120,36 @@ def test_without_a_stream_the_topic_of_the_format_names_it(server: Server) -> No
     with to(server) as sink:
         sink.send(records(e1=(KafkaRecord("hr.usr", None, b"a"),), e2=b"b"))
     assert [len(entries(server, name)) for name in ("hr.usr", "eventlog")] == [1, 1]
+
+
+def test_a_followed_source_is_published_whole_and_in_order(server: Server, tmp_path: Path) -> None:
+    source = Objects(tmp_path, 5)
+    position = f"sqlite:///{tmp_path / 'position.db'}"
+    config = {
+        "source": {**source.settings, "position_url": position},
+        "sink": {"type": "redis", "redis_url": url(server), "stream": "changes"},
+    }
+    for _ in range(2):  # the second run finds nothing new
+        Publisher.from_config(config, environ={}).run_once()
+    ids = [entry[b"event_id"].decode() for entry in entries(server, "changes")]
+    assert ids == [event_id for event_id, *_ in source.whole]
+
+
+def test_a_stream_gets_the_dead_letters_of_another_sink(server: Server, tmp_path: Path) -> None:
+    source = Objects(tmp_path, 1)
+    letters = {"type": "redis", "redis_url": url(server), "stream": "refused"}
+    with Receiver(lambda _: reply(422, b"no")) as receiver:
+        config = {
+            "source": {**source.settings, "position_url": f"sqlite:///{tmp_path / 'position.db'}"},
+            "sink": {"type": "http", "url": receiver.url, "response_format": "status"},
+            "dead_letter": letters,
+        }
+        Publisher.from_config(config, environ={}).run_once()
+    first, *_ = found = entries(server, "refused")
+    assert len(found) == 3
+    assert first[b"event_id"] == first[b"key"] == first[b"dead_letter_key"]
+    assert first[b"dead_letter_code"] == b"receiver"
+    assert first[b"value"].startswith(b"<?xml")
 
 
 def test_the_example_of_the_guide_publishes(server: Server) -> None:

@@ -78,7 +78,7 @@ def test_each_target_has_at_most_200_words_in_the_guide() -> None:
         ("nats", {}, "nats needs sink.nats_url"),
         ("nats", {"nats_url": "nats://u:hush@h"}, "contains a user, a password or a token; set"),
         ("nats", {"nats_url": "nats://h,http://h"}, "must be like nats://HOST:4222"),
-        ("nats", {"nats_url": "nats://h", "ca_file": "ca"}, "needs a nats_url with tls://"),
+        ("nats", {"nats_url": "nats://h", "ca_file": "ca"}, "needs tls:// in sink.nats_url"),
         ("nats", {"nats_url": "nats://h", "user": "u"}, "set both EVENTLOG_SINK_USER and"),
         (
             "nats",
@@ -89,7 +89,7 @@ def test_each_target_has_at_most_200_words_in_the_guide() -> None:
         ("rabbitmq", {"amqp_url": "amqp://u:hush@h"}, "contains a user or a password; set"),
         ("rabbitmq", {"amqp_url": "http://h"}, "must be like amqp://HOST:5672/VHOST"),
         ("rabbitmq", {"amqp_url": "amqp://h/a/b"}, "must be like amqp://HOST:5672/VHOST"),
-        ("rabbitmq", {"amqp_url": "amqp://h", "ca_file": "ca"}, "an amqp_url with amqps://"),
+        ("rabbitmq", {"amqp_url": "amqp://h", "ca_file": "ca"}, "needs amqps:// in sink.amqp_url"),
         ("rabbitmq", {"amqp_url": "amqp://h", "user": "u"}, "set both EVENTLOG_SINK_USER and"),
         ("redis", {}, "redis needs sink.redis_url"),
         (
@@ -99,7 +99,7 @@ def test_each_target_has_at_most_200_words_in_the_guide() -> None:
         ),
         ("redis", {"redis_url": "http://h"}, "must be like redis://HOST:6379/0"),
         ("redis", {"redis_url": "redis://h/x"}, "must be like redis://HOST:6379/0"),
-        ("redis", {"redis_url": "redis://h", "ca_file": "ca"}, "needs a redis_url with rediss://"),
+        ("redis", {"redis_url": "redis://h", "ca_file": "ca"}, "needs rediss:// in sink.redis_url"),
         ("sqs", {}, "sqs needs sink.queue_url"),
         ("sqs", {"queue_url": "https://sqs/1/hr"}, "is not a FIFO queue, which alone keeps"),
         (

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
-from urllib.parse import quote
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from urllib.parse import SplitResult, quote, urlsplit
 
+from eventlog.core.extras import install_command
 from eventlog.core.options import PATH, Option
-from eventlog.errors import ReceiverUnavailable
+from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.model import Answer, Document, EventResult, KafkaRecord, Level
 from eventlog.publisher.sinks import Sink
 
@@ -31,6 +32,52 @@ CLIENT_KEY: Final = Option(
     example="/etc/ssl/publisher.key",
 )  # fmt: skip
 """Options that the clients of TLS share."""
+
+
+_OF_TLS: Final = ("ca_file", "client_certificate", "client_key")
+
+_USER: Final = "a user or a password; set EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD"
+
+
+class ServerUrl(NamedTuple):
+    """What the URL of a server is like."""
+
+    option: str
+    """The option that has it."""
+    scheme: str
+    secure: str
+    """The schemes without and with TLS."""
+    like: str
+    """An example with the first scheme."""
+    fits: Callable[[SplitResult], bool] = lambda _: True
+    """A function that returns True for a URL that is right in other respects."""
+    secrets: str = _USER
+    """The secrets that do not belong in it, and where they do."""
+
+    def contradictions(
+        self, options: Any, urls: Sequence[str], source_of: Callable[[str], str]
+    ) -> Iterator[str]:
+        """Yield what is wrong with these URLs, and the options of TLS that have no effect."""
+        place = source_of(self.option)
+        parts = [urlsplit(url) for url in urls]
+        for url in parts:
+            if "@" in url.netloc:
+                yield f"{place} contains {self.secrets}"
+            elif (
+                url.scheme not in (self.scheme, self.secure)
+                or not url.hostname
+                or not self.fits(url)
+            ):
+                yield f"{place} must be like {self.like}, or {self.secure}://"
+        if all(url.scheme != self.secure for url in parts):
+            for name in _OF_TLS:
+                if getattr(options, name) is not None:
+                    yield f"{source_of(name)} needs {self.secure}:// in sink.{self.option}"
+
+
+def lacks_client(sink: str, package: str) -> ConfigError:
+    """Return the error of a sink whose client is not installed; the extra has the sink's name."""
+    return ConfigError(f"sink {sink} needs the package {package}: {install_command(sink)}")
 
 
 class Message(NamedTuple):
@@ -109,6 +156,11 @@ class MessageSink(Sink):
     # bindings of all these protocols read alike.
     takes_records = True
     span_kind = "PRODUCER"
+
+    @classmethod
+    def answer_timeout(cls, options: Any) -> float:
+        timeout: float = options.timeout
+        return timeout
 
     @abstractmethod
     def limit(self) -> tuple[int, str]:

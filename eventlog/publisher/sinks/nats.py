@@ -12,11 +12,9 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-from urllib.parse import urlsplit
 
 from eventlog.config.kafka import PASSWORD, USER
 from eventlog.core.clock import start_thread
-from eventlog.core.extras import install_command
 from eventlog.core.options import PATH, TEXT, WEB_URL, option, shared
 from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.model import EventResult
@@ -29,7 +27,9 @@ from eventlog.publisher.sinks.messages import (
     Message,
     MessageSink,
     Refused,
+    ServerUrl,
     header_text,
+    lacks_client,
     rounds,
     too_large,
     unavailable,
@@ -85,6 +85,16 @@ class NatsOptions:
     password: str | None = shared(PASSWORD)
 
 
+_URL: Final = ServerUrl(
+    "nats_url",
+    "nats",
+    "tls",
+    "nats://HOST:4222",
+    secrets="a user, a password or a token; set EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD, or "
+    "EVENTLOG_SINK_TOKEN",
+)
+
+
 class NatsSink(MessageSink):
     """A sink that publishes to a subject, and waits until the stream that takes it has answered.
     The stream recognizes a message that comes again by its event-id, within its own window.
@@ -112,22 +122,7 @@ class NatsSink(MessageSink):
                 "other; keep one"
             )
         urls = [] if options.nats_url is None else _servers(options.nats_url)
-        for url in map(urlsplit, urls):
-            if "@" in url.netloc:
-                yield (
-                    f"{source_of('nats_url')} contains a user, a password or a token; set "
-                    "EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD, or EVENTLOG_SINK_TOKEN"
-                )
-            elif url.scheme not in ("nats", "tls") or not url.hostname:
-                yield f"{source_of('nats_url')} must be like nats://HOST:4222, or tls://"
-        if not any(url.startswith("tls:") for url in urls):
-            for name in ("ca_file", "client_certificate", "client_key"):
-                if getattr(options, name) is not None:
-                    yield f"{source_of(name)} needs a nats_url with tls://"
-
-    @classmethod
-    def answer_timeout(cls, options: NatsOptions) -> float:
-        return options.timeout
+        yield from _URL.contradictions(options, urls, source_of)
 
     @classmethod
     def try_out(cls, options: NatsOptions, opening: Opening) -> str:
@@ -144,9 +139,7 @@ class NatsSink(MessageSink):
             import nats
             import nats.js.errors
         except ModuleNotFoundError:
-            raise ConfigError(
-                f"sink nats needs the package nats-py: {install_command('nats')}"
-            ) from None
+            raise lacks_client("nats", "nats-py") from None
         if options.credentials_file is not None:
             try:
                 import nkeys  # noqa: F401 - the client loads it when it connects

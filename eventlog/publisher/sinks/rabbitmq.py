@@ -19,9 +19,8 @@ from urllib.parse import unquote, urlsplit
 
 from eventlog.config.kafka import PASSWORD, USER
 from eventlog.core.clock import start_thread
-from eventlog.core.extras import install_command
 from eventlog.core.options import MANY, TEXT, WEB_URL, integer, option, shared
-from eventlog.errors import ConfigError, ReceiverUnavailable
+from eventlog.errors import ReceiverUnavailable
 from eventlog.model import EventResult
 from eventlog.publisher.sinks import TIMEOUT, Opening
 from eventlog.publisher.sinks.messages import (
@@ -32,6 +31,8 @@ from eventlog.publisher.sinks.messages import (
     Message,
     MessageSink,
     Refused,
+    ServerUrl,
+    lacks_client,
     rounds,
     too_large,
     unavailable,
@@ -81,6 +82,15 @@ class RabbitOptions:
     password: str | None = shared(PASSWORD)
 
 
+_URL: Final = ServerUrl(
+    "amqp_url",
+    "amqp",
+    "amqps",
+    "amqp://HOST:5672/VHOST",
+    lambda url: "/" not in url.path[1:],
+)
+
+
 class RabbitSink(MessageSink):
     """A sink that publishes persistent, mandatory messages, and waits until the server has
     confirmed them. A message that no queue takes is returned before it is confirmed, so both are
@@ -104,24 +114,8 @@ class RabbitSink(MessageSink):
         yield from super().contradictions(options, source_of)
         if (options.user is None) != (options.password is None):
             yield "set both EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD, or neither"
-        if options.amqp_url is None:
-            return
-        url = urlsplit(options.amqp_url)
-        if "@" in url.netloc:
-            yield (
-                f"{source_of('amqp_url')} contains a user or a password; set EVENTLOG_SINK_USER "
-                "and EVENTLOG_SINK_PASSWORD"
-            )
-        elif url.scheme not in ("amqp", "amqps") or not url.hostname or "/" in url.path[1:]:
-            yield f"{source_of('amqp_url')} must be like amqp://HOST:5672/VHOST, or amqps://"
-        if url.scheme != "amqps":
-            for name in ("ca_file", "client_certificate", "client_key"):
-                if getattr(options, name) is not None:
-                    yield f"{source_of(name)} needs an amqp_url with amqps://"
-
-    @classmethod
-    def answer_timeout(cls, options: RabbitOptions) -> float:
-        return options.timeout
+        if options.amqp_url is not None:
+            yield from _URL.contradictions(options, [options.amqp_url], source_of)
 
     @classmethod
     def try_out(cls, options: RabbitOptions, opening: Opening) -> str:
@@ -134,9 +128,7 @@ class RabbitSink(MessageSink):
         try:
             import pika
         except ModuleNotFoundError:
-            raise ConfigError(
-                f"sink rabbitmq needs the package pika: {install_command('rabbitmq')}"
-            ) from None
+            raise lacks_client("rabbitmq", "pika") from None
         assert options.amqp_url is not None
         self._pika: Any = pika
         self._options, self._shown = options, options.amqp_url

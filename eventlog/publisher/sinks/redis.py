@@ -10,9 +10,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from eventlog.config.kafka import PASSWORD, USER
-from eventlog.core.extras import install_command
 from eventlog.core.options import BOOLEAN, MANY, TEXT, WEB_URL, integer, option, shared
-from eventlog.errors import ConfigError, ReceiverUnavailable
+from eventlog.errors import ReceiverUnavailable
 from eventlog.model import EventResult
 from eventlog.publisher.sinks import TIMEOUT, Opening
 from eventlog.publisher.sinks.messages import (
@@ -23,6 +22,8 @@ from eventlog.publisher.sinks.messages import (
     Message,
     MessageSink,
     Refused,
+    ServerUrl,
+    lacks_client,
     unavailable,
     unreachable,
 )
@@ -100,6 +101,15 @@ class RedisOptions:
     password: str | None = shared(PASSWORD)
 
 
+_URL: Final = ServerUrl(
+    "redis_url",
+    "redis",
+    "rediss",
+    "redis://HOST:6379/0",
+    lambda url: _is_database(url.path),
+)
+
+
 class RedisSink(MessageSink):
     """A sink that adds an entry for each message. The entries of a document are one transaction."""
 
@@ -120,26 +130,8 @@ class RedisSink(MessageSink):
         yield from super().contradictions(options, source_of)
         if options.user is not None and options.password is None:
             yield "set EVENTLOG_SINK_PASSWORD too, or leave EVENTLOG_SINK_USER out"
-        if options.redis_url is None:
-            return
-        url = urlsplit(options.redis_url)
-        if "@" in url.netloc:
-            yield (
-                f"{source_of('redis_url')} contains a user or a password; set EVENTLOG_SINK_USER "
-                "and EVENTLOG_SINK_PASSWORD"
-            )
-        elif (
-            url.scheme not in ("redis", "rediss") or not url.hostname or not _is_database(url.path)
-        ):
-            yield f"{source_of('redis_url')} must be like redis://HOST:6379/0, or rediss://"
-        if url.scheme != "rediss":
-            for name in ("ca_file", "client_certificate", "client_key"):
-                if getattr(options, name) is not None:
-                    yield f"{source_of(name)} needs a redis_url with rediss://"
-
-    @classmethod
-    def answer_timeout(cls, options: RedisOptions) -> float:
-        return options.timeout
+        if options.redis_url is not None:
+            yield from _URL.contradictions(options, [options.redis_url], source_of)
 
     @classmethod
     def try_out(cls, options: RedisOptions, opening: Opening) -> str:
@@ -161,9 +153,7 @@ class RedisSink(MessageSink):
             from redis.backoff import NoBackoff
             from redis.retry import Retry
         except ModuleNotFoundError:
-            raise ConfigError(
-                f"sink redis needs the package redis: {install_command('redis')}"
-            ) from None
+            raise lacks_client("redis", "redis") from None
         assert options.redis_url is not None
         self._redis, self._options, self._shown = redis, options, options.redis_url
         url = urlsplit(options.redis_url)

@@ -13,7 +13,6 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from eventlog.core.clock import random_hex, sleep
-from eventlog.core.extras import install_command
 from eventlog.core.options import WEB_URL, option, shared
 from eventlog.errors import ConfigError
 from eventlog.model import EventResult, Level
@@ -31,6 +30,7 @@ from eventlog.publisher.sinks.messages import (
     MessageSink,
     Refused,
     header_text,
+    lacks_client,
     rounds,
     too_large,
     unavailable,
@@ -120,10 +120,6 @@ class SqsSink(MessageSink):
             )
 
     @classmethod
-    def answer_timeout(cls, options: SqsOptions) -> float:
-        return options.timeout
-
-    @classmethod
     def try_out(cls, options: SqsOptions, opening: Opening) -> str:
         """Count the messages of the queue."""
         with closing(cls.open(options, opening)) as sink:
@@ -142,9 +138,7 @@ class SqsSink(MessageSink):
             import botocore.exceptions
             from botocore.config import Config
         except ModuleNotFoundError:
-            raise ConfigError(
-                f"sink sqs needs the package boto3: {install_command('sqs')}"
-            ) from None
+            raise lacks_client("sqs", "boto3") from None
         assert options.queue_url is not None
         self._errors: Any = botocore.exceptions
         self._shown = self._url = options.queue_url
