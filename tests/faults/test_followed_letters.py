@@ -121,6 +121,18 @@ def test_the_source_is_published_while_the_second_sink_fails(source: Source) -> 
     assert [re.findall("c1=([0-9]+)", one["event"])[0] for one in source.lines()] == ["0", "4"]
 
 
+def test_a_start_without_the_second_sink_warns_about_letters_that_wait(
+    source: Source, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Receiver(refuses(3)) as first, Receiver(lambda _: reply(503)) as second:
+        source.publish(first.url, dead_letter={"type": "http", "url": second.url})
+        config = source.config(first.url)
+        del config["dead_letter"]
+        Publisher.from_config(config, environ={}).run_once()
+    assert "1 dead letter of an earlier start not sent" in caplog.text
+    assert source.waiting() == 1
+
+
 def test_a_refused_letter_is_a_failure_and_ends(source: Source) -> None:
     with Receiver(refuses(3)) as first, Receiver(lambda _: reply(422)) as second:
         source.publish(first.url, dead_letter={"type": "http", "url": second.url})

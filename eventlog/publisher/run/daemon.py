@@ -66,7 +66,7 @@ from eventlog.publisher.run.waiting import (
     wait_until,
 )
 from eventlog.publisher.send.cycle import run_cycle, send_in_flight
-from eventlog.publisher.send.letter_sender import LetterSender, LogLetters
+from eventlog.publisher.send.letter_sender import LetterSender, LogLetters, warn_without_sink
 from eventlog.publisher.send.log_feed import events_of, info_of, recover
 from eventlog.publisher.send.sending import Delivered, DeliveryResult, send_heartbeat
 from eventlog.publisher.send.serving import outbox_documents
@@ -75,7 +75,6 @@ from eventlog.publisher.send.unwritable import UnwritableClasses
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.upkeep.retention import with_retention
 from eventlog.registry import as_plugin_errors
-from eventlog.sql.log.errors import DEAD_LETTER
 from eventlog.sql.log.pauses import seconds_of
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port import questions
@@ -231,13 +230,7 @@ def _warn_of_letters(context: Context) -> None:
         return
     waiting = waiting_letters(context.log, context.ledger.consumer).entries
     context.log.commit()
-    if waiting:
-        _log.warning(
-            "%s of an earlier start not sent, since [dead_letter] has no type: set it as it was "
-            "until they are sent",
-            number_of(waiting, "dead letter"),
-            extra={"code": DEAD_LETTER},
-        )
+    warn_without_sink(waiting)
 
 
 def _publish_once(

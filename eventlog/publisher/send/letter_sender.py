@@ -243,6 +243,17 @@ class LetterSender:
         )
 
 
+def warn_without_sink(waiting: int) -> None:
+    """Warn about letters of an earlier start that nothing sends."""
+    if waiting:
+        _log.warning(
+            "%s of an earlier start not sent, since [dead_letter] has no type: set it as it was "
+            "until they are sent",
+            number_of(waiting, "dead letter"),
+            extra={"code": DEAD_LETTER},
+        )
+
+
 # --- the letters of a log -------------------------------------------------------------------------
 
 

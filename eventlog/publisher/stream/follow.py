@@ -52,7 +52,7 @@ from eventlog.publisher.run.waiting import (
     soonest,
     wait_until,
 )
-from eventlog.publisher.send.letter_sender import LetterSender
+from eventlog.publisher.send.letter_sender import LetterSender, warn_without_sink
 from eventlog.publisher.send.sending import STOPPED, Delivered, DeliveryResult, send_heartbeat
 from eventlog.publisher.send.serving import Sender, outbox_documents
 from eventlog.publisher.sinks import Sink
@@ -132,6 +132,8 @@ def follow(
             closing(open_sink()) as sink,
             _letters(following, open_letters) as sender,
         ):
+            if sender is None:
+                warn_without_sink(position.waiting_letters().entries)
             reporting = ReportingSink(sink, observer)
             run = Run(following, position, reporting, stop, once, observer, sender)
             try:
