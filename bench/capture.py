@@ -280,7 +280,7 @@ def install(bench: common.Server, found: list[Variant]) -> None:
         database = DIALECT.open(conn).reflect(common.SCHEMA)
         catalog = build_catalog(database, tables=[watch.table for watch in watches])
         triggers_of(DIALECT).apply(
-            conn, triggers_of(DIALECT).plan(conn, database, catalog, log, watches)
+            conn, triggers_of(DIALECT).plan(DIALECT.open(conn).log(log), database, catalog, watches)
         )
     if any(variant.name == "PgQ" for variant in found):
         bench.run(
@@ -304,7 +304,7 @@ def install_fields(url: str, schema: str) -> None:
         database = DIALECT.open(conn).reflect(schema)
         catalog = build_catalog(database, tables=[watch.table for watch in watches])
         triggers_of(DIALECT).apply(
-            conn, triggers_of(DIALECT).plan(conn, database, catalog, log, watches)
+            conn, triggers_of(DIALECT).plan(DIALECT.open(conn).log(log), database, catalog, watches)
         )
 
 

@@ -97,7 +97,9 @@ class Bench:
             watches = () if row_style is None else (WatchedTable("usr", row_style=row_style),)
             catalog = build_catalog(database, tables=["usr"])
             triggers = triggers_of(self.dialect)
-            triggers.apply(conn, triggers.plan(conn, database, catalog, log, watches))
+            triggers.apply(
+                conn, triggers.plan(self.dialect.open(conn).log(log), database, catalog, watches)
+            )
 
 
 def capture(bench: Bench, rows: int, rounds: int) -> None:

@@ -199,7 +199,10 @@ def install(bench: common.Server, sizes: tuple[int, ...]) -> None:
         triggers_of(DIALECT).apply(
             conn,
             triggers_of(DIALECT).plan(
-                conn, database, build_catalog(database, tables=["usr"]), log, watches
+                DIALECT.open(conn).log(log),
+                database,
+                build_catalog(database, tables=["usr"]),
+                watches,
             ),
         )
     for number in sizes:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from shared import opened_log
 from sqlalchemy import Connection, Engine
 from trigger_log import BrokenOff, broken_off
 
@@ -245,7 +246,7 @@ class Platform:
             database = self.dialect.open(conn).reflect(schema)
             catalog = catalog_of(config, database, tables or named, log)
             plan = triggers_of(self.dialect).plan(
-                conn, database, catalog, log, declared_watches(config)
+                opened_log(conn, log), database, catalog, declared_watches(config)
             )
         if plan.refused:
             raise TriggerError("; ".join(plan.refused))

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from platforms import Platform
+from shared import opened_log
 
 from eventlog.sql.triggers import triggers_of
 
@@ -65,5 +66,5 @@ def test_triggers_of_the_commit_before_are_as_declared_and_nothing_is_replaced(
         ("unchanged", "as declared")
     }
     with usr_platform.session() as (conn, log):
-        installed = triggers_of(usr_platform.dialect).digests(conn, log)
+        installed = triggers_of(usr_platform.dialect).digests(opened_log(conn, log))
     assert installed == {one.name: one.digest for one in plan.captured}

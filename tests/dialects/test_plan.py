@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 import sqlalchemy as sa
 from platforms import STYLES, Platform
-from shared import Run, each_step, one_of_each
+from shared import Run, each_step, one_of_each, opened_log
 from trigger_log import downgrade, upgrade
 
 from eventlog.cli.context import transaction
@@ -66,7 +66,7 @@ def test_uninstalling_leaves_nothing(usr_platform: Platform) -> None:
     usr_platform.watch("usr")
     assert catalogue(usr_platform) != before
     with usr_platform.session() as (conn, log):
-        plan = triggers_of(usr_platform.dialect).plan_drop(conn, log)
+        plan = triggers_of(usr_platform.dialect).plan_drop(opened_log(conn, log))
     usr_platform.apply(plan)
     with transaction(usr_platform.config()) as db:
         conn = db.connection
@@ -186,7 +186,7 @@ def test_a_column_more_and_one_less_show_in_the_plan(usr_platform: Platform) -> 
     if usr_platform.name == "sqlite":
         # It refuses to drop a column that a trigger names.
         with usr_platform.session() as (conn, log):
-            plan = triggers_of(usr_platform.dialect).plan_drop(conn, log)
+            plan = triggers_of(usr_platform.dialect).plan_drop(opened_log(conn, log))
         usr_platform.apply(plan)
     usr_platform.run("ALTER TABLE usr DROP COLUMN nick")
     assert kinds(usr_platform, USR)[0] in ("replace", "create")
@@ -229,7 +229,7 @@ def test_a_column_of_another_type_shows_in_the_plan(usr_platform: Platform) -> N
 def test_a_trigger_dropped_by_hand_comes_back(usr_platform: Platform) -> None:
     usr_platform.watch("usr")
     with usr_platform.session() as (conn, log):
-        one = triggers_of(usr_platform.dialect).installed(conn, log)[0]
+        one = triggers_of(usr_platform.dialect).installed(opened_log(conn, log))[0]
     quote = usr_platform.dialect.quote
     place = " ON usr" if usr_platform.name == "postgresql" else ""
     usr_platform.run(f"DROP TRIGGER {quote(one.trigger)}{place}")
@@ -247,9 +247,11 @@ def test_the_digest_of_what_is_installed_is_that_of_what_was_compiled(
         schema, tables = class_names(config)
         database = dialect.open(conn).reflect(schema)
         catalog = catalog_of(config, database, tables, log)
-        facts = triggers_of(dialect).facts(conn, database, log, ["usr", "usr_phone"])
+        facts = triggers_of(dialect).facts(opened_log(conn, log), database, ["usr", "usr_phone"])
         made = triggers_of(dialect).compile(database, catalog, log, declared_watches(config), facts)
-        assert triggers_of(dialect).digests(conn, log) == {one.table: one.digest for one in made}
+        assert triggers_of(dialect).digests(opened_log(conn, log)) == {
+            one.table: one.digest for one in made
+        }
 
 
 def test_what_is_compiled_without_a_database_captures_and_goes(usr_platform: Platform) -> None:
@@ -289,7 +291,7 @@ def test_nothing_is_left_of_a_plan_that_fails(usr_platform: Platform) -> None:
     with pytest.raises(Exception, match="usr_phone"):
         usr_platform.apply(plan)
     with usr_platform.session() as (conn, log):
-        assert triggers_of(usr_platform.dialect).installed(conn, log) == []
+        assert triggers_of(usr_platform.dialect).installed(opened_log(conn, log)) == []
 
 
 # --- broken off in the middle ---------------------------------------------------------------------
@@ -328,7 +330,7 @@ def test_triggers_that_break_off_anywhere_leave_nothing_or_are_ended_by_the_next
 
     def drop_all() -> TriggerPlan:
         with usr_platform.session() as (conn, log):
-            return triggers_of(usr_platform.dialect).plan_drop(conn, log)
+            return triggers_of(usr_platform.dialect).plan_drop(opened_log(conn, log))
 
     def watch(row_style: str) -> TriggerPlan:
         return usr_platform.plan({**USR, "row_style": row_style})

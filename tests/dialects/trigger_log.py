@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
-from shared import execute
+from shared import execute, opened_log
 
 from eventlog.core.catalog import Catalog
 from eventlog.core.catalog.builder import build_catalog
@@ -122,7 +122,7 @@ class Watched:
             else watches
         )
         plan = triggers_of(DIALECT).plan(
-            self.conn, database, catalog, self.log, watches, catalog.unavailable
+            opened_log(self.conn, self.log), database, catalog, watches, catalog.unavailable
         )
         if plan.refused:
             raise TriggerError("; ".join(plan.refused))
@@ -237,6 +237,13 @@ def broken_off(conn: sa.Connection, after: int) -> Iterator[list[str]]:
 
     sa.event.listen(conn, "before_cursor_execute", count)
     yield done
+
+
+def drop_triggers(conn: sa.Connection, log: LogTable = LOG) -> TriggerPlan:
+    """Drop the triggers of a log, and return the plan that was applied."""
+    plan = triggers_of(DIALECT).plan_drop(opened_log(conn, log))
+    triggers_of(DIALECT).apply(conn, plan)
+    return plan
 
 
 def upgrade(conn: sa.Connection) -> None:

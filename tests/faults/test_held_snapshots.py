@@ -9,10 +9,9 @@ from contextlib import ExitStack
 import pytest
 import sqlalchemy as sa
 from postgres_clusters import primary, programs
-from shared import wait_until
+from shared import opened_log, wait_until
 
 from eventlog.model import LOG_COLUMNS
-from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.doctor import HeldSnapshot
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.questions import ask
@@ -27,7 +26,7 @@ pytestmark = [
 def test_a_prepared_transaction_a_standby_and_a_slot_are_reported_with_what_ends_them() -> None:
     def held() -> list[HeldSnapshot]:
         with engine.connect() as conn:
-            return ask(DIALECT.open(conn), "snapshots", HeldSnapshot, LOG, limit=5)
+            return ask(opened_log(conn, LOG), "snapshots", HeldSnapshot, limit=5)
 
     def feedback(*settings: str) -> None:
         copy.execute(

@@ -109,12 +109,12 @@ def test_many_rows_at_once_take_as_many_round_trips_as_one(
 def test_falling_asleep_and_waking_up_is_one_round_trip_each(log: sa.Engine) -> None:
     with opened(configuration(log)) as context:
         session = reader(context)
-        connection, table = context.log.connection, context.log.table
+        connection = context.log.connection
 
         def sleep_and_wake() -> None:
-            assert WAKE.fall_asleep(connection, table)
+            assert WAKE.fall_asleep(context.log)
             connection.commit()
-            WAKE.wake_up(connection, table)
+            WAKE.wake_up(context.log)
             connection.commit()
 
         Idle(context, WAKE)

@@ -21,11 +21,9 @@ from shared import execute, fetch, in_ci, met, url_of, wait_until
 
 from eventlog.cli.context import reading, transaction
 from eventlog.config.load import Config, load
-from eventlog.model import LOG_COLUMNS
 from eventlog.publisher.declared.opening import find_log
 from eventlog.publisher.declared.trigger_plan import differences, planned_triggers
 from eventlog.publisher.inspect.doctor import examine
-from eventlog.sql.log_table import LogTable
 from eventlog.sql.triggers import TriggerPlan, triggers_of
 
 CAPTURES = ("row", "statement")
@@ -417,7 +415,7 @@ def test_triggers_whose_log_was_moved_are_named_and_replaced_and_writes_pass_aga
     install(config)
     with transaction(config) as db:
         planned = planned_triggers(db, config)
-        triggers_of(db.dialect).record(db.connection, find_log(db, config).table, planned)
+        triggers_of(db.dialect).record(find_log(db, config), planned)
     names = tuple(triggers_in(database))
     execute(database, *moved)
     config = of_log(database, tmp_path, *now, *watches)
@@ -495,7 +493,8 @@ def test_drop_takes_away_the_triggers_of_a_log_whose_schema_was_renamed(
     execute(database, "ALTER SCHEMA hr RENAME TO people")
     config = of_log(database, tmp_path, "people", "people.eventlog")
     with transaction(config) as db:
-        triggers_of(db.dialect).drop(db.connection, LogTable("people", "eventlog", LOG_COLUMNS))
+        planned = triggers_of(db.dialect).plan_drop(find_log(db, config))
+        triggers_of(db.dialect).apply(db.connection, planned)
     execute(database, "INSERT INTO people.usr VALUES (1, 'a')")
     assert triggers_in(database) == []
 

@@ -24,7 +24,7 @@ from eventlog.sql.log.errors import count_failed
 from eventlog.sql.log.verifications import LastVerification, read_verifications
 from eventlog.sql.port.log_operations import Window
 from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.questions import ask_log
+from eventlog.sql.port.questions import ask
 from eventlog.sql.port.rights import Part, Right
 from eventlog.sql.readers.superseded import waiting_rows
 from eventlog.sql.resync import due_now
@@ -356,10 +356,8 @@ class Measured:
         """Return what the database shows of a log: its oldest writer and snapshot, its tables; and,
         unless it is for a ``consumer``, the verifications of targets.
         """
-        writer = oldest_writer(
-            ask_log(log, "transactions", OpenTransaction, limit=_MAX_TRANSACTIONS)
-        )
-        snapshots = ask_log(log, "snapshots", HeldSnapshot, limit=1)
+        writer = oldest_writer(ask(log, "transactions", OpenTransaction, limit=_MAX_TRANSACTIONS))
+        snapshots = ask(log, "snapshots", HeldSnapshot, limit=1)
         failed = count_failed(log, LINES_READ, consumer)
         waiting = waiting_rows(log, failed.new_rows, consumer)
         letters = waiting_letters(log, consumer)
@@ -367,7 +365,7 @@ class Measured:
             oldest_open_transaction_age_seconds=None if writer is None else writer.seconds,
             oldest_open_transaction=None if writer is None else writer.who,
             oldest_snapshot=snapshots[0] if snapshots else None,
-            tables=ask_log(log, "storage", TableStorage),
+            tables=ask(log, "storage", TableStorage),
             verified=() if consumer else read_verifications(log),
             refused_rows=failed.refused + sum(row in waiting for row in failed.new_rows),
             invalid_rows=failed.invalid,

@@ -79,9 +79,7 @@ def plan_triggers(log: OpenLog, config: Config) -> tuple[TriggerPlan, Catalog]:
     _, database, catalog, watches, refused = declared = _declared(
         log.table, config, _reflected(log.db, config)
     )
-    planned = triggers_of(log.dialect).plan(
-        log.connection, database, catalog, log.table, watches, refused
-    )
+    planned = triggers_of(log.dialect).plan(log, database, catalog, watches, refused)
     return _with_warnings(planned, declared, config, log.db, log.table), catalog
 
 
@@ -96,7 +94,7 @@ def plan_for_new_log(db: OpenDatabase, config: Config) -> tuple[TriggerPlan, Cat
         raise together(list(declared.refused.values()))
     catalog = declared.catalog
     planned = TriggerPlan.of_new(triggers.compile(database, catalog, log, declared.watches))
-    tables = triggers.tables_of(db.connection, log)
+    tables = triggers.tables_of(db.log(log))
     planned = replace(planned, warnings=tuple(warnings_of_missing_log(log, tables)))
     return _with_warnings(planned, declared, config, db, log), catalog
 
@@ -208,9 +206,7 @@ def unlike_recorded(log: OpenLog, config: Config) -> tuple[str, ...]:
     _, database, catalog, watches, refused = _declared(
         log.table, config, _reflected(log.db, config)
     )
-    return triggers_of(log.dialect).unlike_recorded(
-        log.connection, database, catalog, log.table, watches, refused
-    )
+    return triggers_of(log.dialect).unlike_recorded(log, database, catalog, watches, refused)
 
 
 def comparison(config: Config) -> Callable[[OpenDatabase], Differences]:

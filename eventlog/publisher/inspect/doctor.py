@@ -199,7 +199,7 @@ class Case:
 
     def ask(self, question: str, record: Callable[..., T], **about: object) -> list[T]:
         """Return the database's answers to a question about the log."""
-        return questions.ask_log(self.log, question, record, **about)
+        return questions.ask(self.log, question, record, **about)
 
     def ask_one(self, question: str, record: Callable[..., T], **about: object) -> T:
         """Return the answer to a question that has exactly one answer."""
@@ -389,7 +389,7 @@ def _snapshots(case: Case) -> list[doctor.HeldSnapshot]:
 def _wake(case: Case) -> Iterator[Finding]:
     wake, settings = case.dialect.wake, case.config.publisher
     if wake is not None and settings.notify:
-        missing = wake.missing(case.connection, case.log.table)
+        missing = wake.missing(case.log)
         yield from judge_wake(missing, settings.polling_interval, case.upgrade)
 
 

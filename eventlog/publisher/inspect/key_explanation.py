@@ -228,7 +228,7 @@ def _sentences(
         )
         yield from explained.notes
     ask = partial(
-        questions.ask_log, context.log, "transactions", doctor.OpenTransaction, limit=_TRANSACTIONS
+        questions.ask, context.log, "transactions", doctor.OpenTransaction, limit=_TRANSACTIONS
     )
     transactions = for_message(context.log.connection, ask) or []
     writers = [one for one in transactions if one.wrote_log]

@@ -531,7 +531,7 @@ def measure(session: PublisherSession) -> None:
     measured = Measured.read(log, context.ledger.consumer)
     oldest_delivery = None
     if state.outbox.count:
-        (oldest_delivery,) = questions.ask_log(
+        (oldest_delivery,) = questions.ask(
             log, "inflight", float, delivery=min(state.outbox.batches)
         ) or (None,)
     zone, ledger = context.options.event_time_zone, context.ledger

@@ -167,7 +167,7 @@ class Idle:
             self._rested += rest
             self.wake.was_notified(connection)  # this drops what other readers were sent
             stop.wait(min(seconds, rest))
-        elif self.wake.fall_asleep(connection, context.log.table):
+        elif self.wake.fall_asleep(context.log):
             connection.commit()
             self._is_asleep = True
             # This drops notifications of rows that the next cycle sees anyway.
@@ -182,7 +182,7 @@ class Idle:
         self._begun, self._used = monotonic(), cpu_time()
 
     def _give_back(self, wake: Wake) -> None:
-        wake.wake_up(self._context.log.connection, self._context.log.table)
+        wake.wake_up(self._context.log)
         self._is_asleep, self._refused = False, 0
 
     def _sleep(self, wake: Wake, stop: Stop, seconds: float) -> bool:
@@ -218,9 +218,9 @@ def begin_idle(context: Context) -> Idle:
     # With times of day, nothing is published in between.
     if wake is None or not context.options.notify or context.options.time_of_day:
         return Idle(context, None)
-    reason = wake.missing(context.log.connection, context.log.table)
+    reason = wake.missing(context.log)
     if reason is None:
-        wake.listen(context.log.connection, context.log.table)
+        wake.listen(context.log)
     else:
         _log.info(
             "the queue is read every %g s at least: %s", context.options.polling_interval, reason

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.sql.log_table import LogTable
-from eventlog.sql.port.database import SqlDatabase
+from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.rights import Part, Right, name_of, tried_columns
 
 
@@ -40,22 +39,17 @@ class TriedRights:
             return code in self.otherwise_refused
         return True
 
-    def lacking(
-        self,
-        conn: Connection,
-        log: LogTable,
-        needed: Iterable[tuple[Part, Right]],
-        dialect: SqlDatabase,
-    ) -> list[str]:
+    def lacking(self, log: OpenLog, needed: Iterable[tuple[Part, Right]]) -> list[str]:
         """Return, in words, the rights on tables of a log that this session lacks."""
+        table, dialect = log.table, log.dialect
         missing = [
-            f"{right.statement} on table {name_of(log, part)}"
+            f"{right.statement} on table {name_of(table, part)}"
             for part, right in needed
-            for column in tried_columns(log, part, right, dialect.spelled)
+            for column in tried_columns(table, part, right, dialect.spelled)
             if not self.may_run(
-                conn,
+                log.connection,
                 self.statements[right.statement].format(
-                    table=dialect.qualified(log.schema, name_of(log, part)),
+                    table=dialect.qualified(table.schema, name_of(table, part)),
                     column=dialect.quote(column),
                 ),
             )

@@ -223,25 +223,25 @@ def trigger_answers(
     ``has_log`` returns True if the log with a name, quoted as SQL, exists.
     """
 
-    def installed_triggers(conn: Connection, log: LogTable) -> Iterator[LogTrigger]:
-        for trigger in triggers.read_installed(conn, triggers.find_log(conn, log)).every():
+    def installed_triggers(log: OpenLog) -> Iterator[LogTrigger]:
+        for trigger in triggers.read_installed(triggers.find_log(log)).every():
             name = qualified(trigger.schema or None, trigger.name, triggers.quote)
             fix = f"ALTER TRIGGER {name} {'ENABLE' if trigger.is_valid else 'COMPILE'}"
             yield LogTrigger(
                 _table(trigger), trigger.name, trigger.is_enabled and trigger.is_valid, fix
             )
 
-    def orphans(conn: Connection) -> Answer:
-        for trigger in triggers.all_triggers(conn):
-            if trigger.log is not None and not has_log(conn, trigger.log):
+    def orphans(db: OpenDatabase) -> Answer:
+        for trigger in triggers.all_triggers(db.connection):
+            if trigger.log is not None and not has_log(db.connection, trigger.log):
                 fix = triggers.drop_trigger(trigger.schema or None, trigger.name)
                 yield _table(trigger), trigger.name, trigger.log, fix
 
     def without_triggers(
-        conn: Connection, schema: str | None, tables: Sequence[str], **_: Any
+        log: OpenLog, schema: str | None, tables: Sequence[str]
     ) -> list[tuple[str]]:
         places = [(schema or "", table) for table in tables]
-        watched = {trigger.table for trigger in triggers.all_triggers(conn, places)}
+        watched = {trigger.table for trigger in triggers.all_triggers(log.connection, places)}
         return [(table,) for place, table in places if (place, table) not in watched]
 
     return {

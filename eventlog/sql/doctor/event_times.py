@@ -20,7 +20,7 @@ def are_utc(db: OpenDatabase, log: LogTable) -> bool:
     The default of event_time shows who made the log: every role can read it, but few can read the
     revisions of the log.
     """
-    return _has_our_default(db, log) or triggers_of(db.dialect).write_to(db.connection, log)
+    return _has_our_default(db, log) or triggers_of(db.dialect).write_to(db.log(log))
 
 
 def _has_our_default(db: OpenDatabase, log: LogTable) -> bool:

@@ -23,7 +23,6 @@ from alembic.operations import MigrateOperation, Operations
 from alembic.operations.ops import ModifyTableOps, UpgradeOps
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from eventlog.core.catalog import Database
@@ -31,7 +30,6 @@ from eventlog.core.catalog.builder import build_catalog
 from eventlog.errors import EventlogError, LogTableError, TriggerError
 from eventlog.sql import migrations
 from eventlog.sql.connect.locate import new_log
-from eventlog.sql.log_table import LogTable
 from eventlog.sql.migrations.operations import (
     WATCH_OPTIONS,
     CreateEventLogOp,
@@ -44,8 +42,8 @@ from eventlog.sql.migrations.operations import (
     with_facts,
     with_tables,
 )
-from eventlog.sql.port.dialect import Dialect
 from eventlog.sql.port.driver_errors import load_dialect
+from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.quoted_names import quoted
 from eventlog.sql.port.sql_files import quote_identifier, run_as_it_stands
 from eventlog.sql.triggers import triggers_of
@@ -79,14 +77,12 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """The data of one comparison: context, database and log. ``before`` are the tables as they are
+    """The data of one comparison: context and log. ``before`` are the tables as they are
     now.
     """
 
     context: AutogenContext
-    connection: Connection
-    dialect: Dialect
-    log: LogTable
+    log: OpenLog
     before: Database
 
 
@@ -119,9 +115,10 @@ def _compare_watches(
         return
     assert context.connection is not None
     dialect = load_dialect(context.connection.dialect.name)
-    before = dialect.open(context.connection).reflect(declared.schema)
+    db = dialect.open(context.connection)
+    before = db.reflect(declared.schema)
     log = new_log(dialect, declared.log_schema or before.schema, declared.log)
-    case = _Case(context, context.connection, dialect, log, before)
+    case = _Case(context, db.log(log), before)
     watches = (*declared.watches, *_watches_of_tables(case))
     changes = list(upgrade_ops.ops)
     wanted = [_compile(case, definition) for definition in _definitions(case, watches, changes)]
@@ -157,7 +154,7 @@ def _differences(
     """
     installed: Mapping[str, str] = {}
     with suppress(LogTableError):
-        installed = triggers_of(case.dialect).digests(case.connection, case.log)
+        installed = triggers_of(case.log.dialect).digests(case.log)
     history = _history(case)
     to_make = [one for one in wanted if not one.is_installed(installed)]
     declared = {table for one in wanted for table in one.tables}
@@ -183,7 +180,7 @@ def _watches_of_tables(case: _Case) -> Iterable[WatchedTable]:
     """Yield the watches in the ``info`` of the models' tables: ``info={"eventlog": {"style":
     "field"}}``, or True.
     """
-    current = case.connection.dialect.default_schema_name
+    current = case.log.connection.dialect.default_schema_name
     for table in case.context.sorted_tables:
         declared = table.info.get(OPTION)
         if not declared or (
@@ -196,7 +193,7 @@ def _watches_of_tables(case: _Case) -> Iterable[WatchedTable]:
                 raise TriggerError(
                     f"info of table {table.name}: unknown setting {name!r}; use {', '.join(_INFO)}"
                 )
-        yield watch_of(case.dialect.spelled(str(table.name)), settings)
+        yield watch_of(case.log.dialect.spelled(str(table.name)), settings)
 
 
 def _definitions(
@@ -207,7 +204,7 @@ def _definitions(
     """
     if not changes:
         return [_definition(case, watch, case.before) for watch in watches]
-    if "transactional_ddl" in case.dialect.capabilities:
+    if "transactional_ddl" in case.log.dialect.capabilities:
         try:
             return _tried_out(case, watches, changes)
         # Alembic raises NotImplementedError for a change that the database cannot make (ALTER of
@@ -223,11 +220,13 @@ def _definitions(
 
 def _definition(case: _Case, watch: WatchedTable, tables: Database | None) -> WatchDefinition:
     """Return a watch with its tables; without ``tables`` they are reflected at run time."""
-    definition = WatchDefinition(watch, case.log.name, case.log.schema, case.before.schema, None)
+    definition = WatchDefinition(
+        watch, case.log.table.name, case.log.table.schema, case.before.schema, None
+    )
     return (
         definition
         if tables is None
-        else with_facts(definition, case.dialect, case.connection, tables)
+        else with_facts(definition, case.log.dialect, case.log.connection, tables)
     )
 
 
@@ -250,18 +249,18 @@ def _tried_out(
 ) -> list[WatchDefinition]:
     """Return the watches with the tables as they are after ``changes``, which are rolled back."""
     operations = Operations(case.context.migration_context)
-    savepoint = case.connection.begin_nested()
+    savepoint = case.log.connection.begin_nested()
     try:
         # A table with triggers that name its columns cannot be changed, so the triggers are dropped
         # first, as in the migration.
         with suppress(LogTableError):
-            for action in triggers_of(case.dialect).plan_drop(case.connection, case.log).changes:
+            for action in triggers_of(case.log.dialect).plan_drop(case.log).changes:
                 for statement in action.statements:
-                    run_as_it_stands(case.connection, statement)
+                    run_as_it_stands(case.log.connection, statement)
         for change in changes:
             for operation in change.ops if isinstance(change, ModifyTableOps) else [change]:
                 operations.invoke(operation)
-        after = case.dialect.open(case.connection).reflect(case.before.schema)
+        after = case.log.dialect.open(case.log.connection).reflect(case.before.schema)
         return [_definition(case, watch, after) for watch in watches]
     finally:
         savepoint.rollback()
@@ -270,7 +269,7 @@ def _tried_out(
 def _compile(case: _Case, definition: WatchDefinition) -> _Compiled:
     if definition.tables is None:
         return _Compiled(definition, {})
-    compiled = compile_definition(definition, case.dialect.name)
+    compiled = compile_definition(definition, case.log.dialect.name)
     return _Compiled(definition, {table.table: table.digest for table in compiled})
 
 
@@ -292,13 +291,19 @@ def _refuse_shared(wanted: Sequence[_Compiled]) -> None:
 
 def _log_operations(case: _Case) -> Iterable[MigrateOperation]:
     """Yield the operation that makes the log, or brings a log of our migrations up to date."""
-    name = quote_identifier(case.log.name) if set('."') & set(case.log.name) else case.log.name
-    reached = migrations.current(case.connection, log_table=name, schema=case.log.schema)
+    name = (
+        quote_identifier(case.log.table.name)
+        if set('."') & set(case.log.table.name)
+        else case.log.table.name
+    )
+    reached = migrations.current(case.log.connection, log_table=name, schema=case.log.table.schema)
     newest = migrations.heads()
-    migrations.refuse_unknown(case.log, reached)
-    exists = sa.inspect(case.connection).has_table(quoted(case.log.name), case.log.schema)
+    migrations.refuse_unknown(case.log.table, reached)
+    exists = sa.inspect(case.log.connection).has_table(
+        quoted(case.log.table.name), case.log.table.schema
+    )
     if not (set(reached) >= set(newest) or (exists and not reached)):
-        yield CreateEventLogOp(name, case.log.schema, newest, reached)
+        yield CreateEventLogOp(name, case.log.table.schema, newest, reached)
 
 
 def _history(case: _Case) -> list[_Compiled]:
@@ -310,7 +315,7 @@ def _history(case: _Case) -> list[_Compiled]:
     for one in _watches_in_force(migration.script, migration.get_current_heads()):
         schema = one.schema or case.before.schema
         definition = replace(one, schema=schema, log_schema=one.log_schema or schema)
-        if (definition.log, definition.log_schema) != (case.log.name, case.log.schema):
+        if (definition.log, definition.log_schema) != (case.log.table.name, case.log.table.schema):
             continue
         with suppress(TriggerError):  # the table is gone, and the migration does not describe it
             if definition.tables is None:
@@ -345,7 +350,7 @@ def _guessed(case: _Case, wanted: Sequence[_Compiled], tables: Collection[str]) 
     """Return the likely watch of a table whose triggers `eventlog triggers apply` created, since no
     migration watches it.
     """
-    classes = build_catalog(case.before, ignore=case.log.own_tables).classes
+    classes = build_catalog(case.before, ignore=case.log.table.own_tables).classes
     declared = [one.definition.watch for one in wanted]
     for watch in (*declared, *(WatchedTable(cls.name) for cls in classes)):
         with suppress(EventlogError):

@@ -111,9 +111,8 @@ def with_facts(
     """
     definition = with_tables(definition, database)
     log = new_log(dialect, definition.log_schema or definition.schema, definition.log)
-    facts = triggers_of(dialect).facts(
-        conn, database, log, [table.name for table in definition.tables or ()]
-    )
+    tables = [table.name for table in definition.tables or ()]
+    facts = triggers_of(dialect).facts(dialect.open(conn).log(log), database, tables)
     return replace(definition, facts=facts)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy import URL, Connection, Engine, PoolProxiedConnection
@@ -22,6 +22,9 @@ from eventlog.errors import ConfigError
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.rights import Part, Right
 from eventlog.sql.port.sql_files import qualified, quote_identifier
+
+if TYPE_CHECKING:
+    from eventlog.sql.port.open_log import OpenLog
 
 WRITES: Final = "eventlog_writes"
 """The key in ``Connection.info`` that marks a session whose transactions write
@@ -41,8 +44,8 @@ same for all databases; ``doctor.sql`` names them.
 """
 
 AnswerFunction = Callable[..., Answer]
-"""A function that answers a question. It takes the connection, and by name ``log`` and the
-arguments of the question.
+"""A function that answers a question. It takes the open database, or the open log that the question
+is about, and by name the arguments of the question.
 """
 
 CAPABILITIES: Final[Mapping[str, str]] = {
@@ -158,21 +161,21 @@ class Wake(Protocol):
         longer exists.
         """
 
-    def may_create(self, conn: Connection, log: LogTable) -> bool:
+    def may_create(self, log: OpenLog) -> bool:
         """Return True if this session has the rights for ``create``."""
 
-    def missing(self, conn: Connection, log: LogTable) -> str | None:
+    def missing(self, log: OpenLog) -> str | None:
         """Return why writers send no notification, for people; None if they send them."""
 
-    def listen(self, conn: Connection, log: LogTable) -> None:
+    def listen(self, log: OpenLog) -> None:
         """Start to receive the notifications for this log when the transaction has ended."""
 
-    def fall_asleep(self, conn: Connection, log: LogTable) -> bool:
+    def fall_asleep(self, log: OpenLog) -> bool:
         """Let writers send notifications from now on. Returns False while a transaction is open
         whose writes will not send one.
         """
 
-    def wake_up(self, conn: Connection, log: LogTable) -> None:
+    def wake_up(self, log: OpenLog) -> None:
         """Stop the notifications after ``fall_asleep`` has returned True."""
 
     def socket(self, conn: Connection) -> int:

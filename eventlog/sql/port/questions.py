@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from eventlog.model import LOG_COLUMNS
-from eventlog.sql.log_table import QUEUE_INDEX, LogTable
-
-if TYPE_CHECKING:
-    from eventlog.sql.port.dialect import Dialect
-    from eventlog.sql.port.open_database import OpenDatabase
-    from eventlog.sql.port.open_log import OpenLog
-
+from eventlog.sql.log_table import QUEUE_INDEX
+from eventlog.sql.port.database import Answer
+from eventlog.sql.port.open_database import OpenDatabase
+from eventlog.sql.port.open_log import OpenLog
 
 T = TypeVar("T")
 
@@ -42,33 +39,23 @@ def row(*values: Any) -> tuple[Any, ...]:
 
 
 def ask(
-    db: OpenDatabase,
-    question: str,
-    record: Callable[..., T],
-    log: LogTable | None = None,
-    **about: object,
+    asked: OpenDatabase | OpenLog, question: str, record: Callable[..., T], **about: object
 ) -> list[T]:
-    """Ask the database a question, and return its answers as records.
+    """Ask a database a question, or one about a log, and return its answers as records.
 
     ``record`` makes a record from the fields of an answer; ``about`` has the bound values of a
     statement, or the arguments of a function.
     """
-    dialect = db.dialect
-    if (function := dialect.answers.get(question)) is not None:
-        rows = function(db.connection, **(about if log is None else about | {"log": log}))
-    elif (statement := dialect.doctor_sql.get(question)) is not None:
-        names = {} if log is None else _names(dialect, log)
-        values = about if log is None else about | _values(dialect, log)
+    rows: Answer = ()
+    if (function := asked.dialect.answers.get(question)) is not None:
+        rows = function(asked, **about)
+    elif (statement := asked.dialect.doctor_sql.get(question)) is not None:
+        names, values = dict[str, str](), about
+        if isinstance(asked, OpenLog):
+            names, values, asked = _names(asked), _values(asked, about), asked.db
         binds = {bind: values[bind] for bind in _BIND.findall(statement)}
-        rows = db.fetch_answer(statement, names, binds)
-    else:
-        rows = ()
+        rows = asked.fetch_answer(statement, names, binds)
     return [record(*map(_plain, fields)) for fields in rows]
-
-
-def ask_log(log: OpenLog, question: str, record: Callable[..., T], **about: object) -> list[T]:
-    """Ask the database a question about a log, as ``ask`` does."""
-    return ask(log.db, question, record, log.table, **about)
 
 
 def repairs(log: OpenLog, name: str, **more: str) -> tuple[str, ...]:
@@ -76,9 +63,9 @@ def repairs(log: OpenLog, name: str, **more: str) -> tuple[str, ...]:
     and further names.
     """
     if name in log.dialect.answers:
-        return tuple(ask_log(log, name, str))
+        return tuple(ask(log, name, str))
     parts = log.dialect.doctor_sql[name].split(";\n")
-    all_names = _names(log.dialect, log.table) | more
+    all_names = _names(log) | more
     return tuple(
         sql.format(**all_names)
         for sql in parts
@@ -89,8 +76,9 @@ def repairs(log: OpenLog, name: str, **more: str) -> tuple[str, ...]:
 _BIND: Final = re.compile(r"(?<![:\w\\]):([a-z_]+)\b")
 
 
-def _names(dialect: Dialect, log: LogTable) -> dict[str, str]:
+def _names(opened: OpenLog) -> dict[str, str]:
     """Return the quoted identifiers that replace the names in braces in a statement."""
+    dialect, log = opened.dialect, opened.table
     return {
         **dict(zip(LOG_COLUMNS, map(dialect.quote, log.columns), strict=True)),
         "reading_index": dialect.quote(log.own_name("idx_{}_1")),
@@ -110,25 +98,17 @@ def _names(dialect: Dialect, log: LogTable) -> dict[str, str]:
     }
 
 
-def _values(dialect: Dialect, log: LogTable) -> dict[str, object]:
-    """Return the bound values of a statement about a log, in addition to the arguments of the
-    question.
-    """
-    sql_name = dialect.qualified(log.schema, log.name)
+def _values(log: OpenLog, about: Mapping[str, object]) -> dict[str, object]:
+    """Return the bound values of a statement about a log, with the arguments of the question."""
+    table, names = log.table, _names(log)
     return {
-        "log": sql_name,
-        "log_schema": log.schema,
-        "log_name": log.name,
-        "record_id_column": log.column("record_id"),
-        "error": dialect.qualified(log.schema, log.error_table),
-        "inflight": dialect.qualified(log.schema, log.inflight_table),
-        "state": dialect.qualified(log.schema, log.state_table),
-        "consumer": dialect.qualified(log.schema, log.consumer_table),
-        "epoch": dialect.qualified(log.schema, log.epoch_table),
-        "captured": dialect.qualified(log.schema, log.captured_table),
-        "resync": dialect.qualified(log.schema, log.resync_table),
-        "numbers": None if log.sequence is None else dialect.qualified(*log.sequence),
-        "marker": f" log {sql_name}",  # the end of the comments in eventlog's triggers
+        **names,
+        **about,
+        "log_schema": table.schema,
+        "log_name": table.name,
+        "record_id_column": table.column("record_id"),
+        "numbers": None if table.sequence is None else log.dialect.qualified(*table.sequence),
+        "marker": f" log {names['log']}",  # the end of the comments in eventlog's triggers
     }
 
 

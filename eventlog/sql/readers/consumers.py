@@ -57,7 +57,7 @@ from eventlog.sql.log.rows import MAX_RANGES, column_of, is_in, readable_id, run
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.log_operations import Window
 from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.questions import Numbering, ask_log
+from eventlog.sql.port.questions import Numbering, ask
 from eventlog.sql.port.sql_files import OF_LOG, OF_LOG_ALONE
 from eventlog.sql.readers.start_time import first_row_from
 
@@ -195,7 +195,7 @@ def check_numbering(log: OpenLog) -> None:
         )
     if reason := log.hidden_writers():
         raise LogTableError(f"the log {log} cannot have consumers: {reason}")
-    numberings = ask_log(log, "numberings", Numbering)
+    numberings = ask(log, "numberings", Numbering)
     if not numberings and "concurrent_writers" in log.dialect.capabilities:
         raise LogTableError(
             f"the log {log} cannot have consumers while it is unknown which sequence numbers "

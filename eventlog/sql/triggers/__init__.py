@@ -172,7 +172,7 @@ class Triggers(ABC):
     # Methods that a database must provide
 
     @abstractmethod
-    def find_log(self, conn: Connection, log: LogTable) -> LogTable:
+    def find_log(self, log: OpenLog) -> OpenLog:
         """Return the log as the database has it. Raises LogTableError if it is missing."""
 
     @abstractmethod
@@ -189,7 +189,7 @@ class Triggers(ABC):
 
     @abstractmethod
     def plan_declared(
-        self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
+        self, log: OpenLog, schema: str | None, declared: Sequence[TableTriggers]
     ) -> TriggerPlan:
         """Return the plan of the declared triggers.
 
@@ -198,7 +198,7 @@ class Triggers(ABC):
         """
 
     @abstractmethod
-    def plan_drop(self, conn: Connection, log: LogTable) -> TriggerPlan:
+    def plan_drop(self, log: OpenLog) -> TriggerPlan:
         """Return the plan that drops all triggers that the database shows and that write to a log;
         the log stays.
 
@@ -206,19 +206,17 @@ class Triggers(ABC):
         """
 
     @abstractmethod
-    def installed(self, conn: Connection, log: LogTable) -> list[InstalledTrigger]:
+    def installed(self, log: OpenLog) -> list[InstalledTrigger]:
         """Return the triggers that write to a log, for display, in the order of tables and names.
         The database stays unchanged.
         """
 
     @abstractmethod
-    def tables_of(self, conn: Connection, log: LogTable) -> list[TableName]:
+    def tables_of(self, log: OpenLog) -> list[TableName]:
         """Return the tables with triggers that write to a log. The log need not exist."""
 
     @abstractmethod
-    def digests(
-        self, conn: Connection, log: LogTable, tables: Collection[TableName] = ()
-    ) -> Mapping[str, str]:
+    def digests(self, log: OpenLog, tables: Collection[TableName] = ()) -> Mapping[str, str]:
         """Return the hash of the installed triggers of each table (named as in ``TableSql.table``).
         On ``tables``, triggers that were made for the log under a former name count, too
         (spec/triggers.md 9.3).
@@ -226,9 +224,7 @@ class Triggers(ABC):
 
     # Methods that a database may override
 
-    def facts(
-        self, conn: Connection, database: Database, log: LogTable, tables: Collection[str]
-    ) -> Mapping[str, Any]:
+    def facts(self, log: OpenLog, database: Database, tables: Collection[str]) -> Mapping[str, Any]:
         """Return, as literals for ``compile``, the facts beyond these tables that the SQL of
         ``plan`` depends on.
         """
@@ -296,10 +292,9 @@ class Triggers(ABC):
 
     def plan(
         self,
-        conn: Connection,
+        log: OpenLog,
         database: Database,
         catalog: Catalog,
-        log: LogTable,
         watches: Sequence[WatchedTable],
         refused: Mapping[str, EventlogError] = MappingProxyType({}),
     ) -> TriggerPlan:
@@ -312,20 +307,17 @@ class Triggers(ABC):
         unchanged. Raises LogTableError if the log is missing, TriggerError for triggers that could
         not run, DatabaseError.
         """
-        log = self.find_log(conn, log)
-        reflect = open_database(conn).reflect
-        declared = declared_triggers(database, catalog, watches, reflect, refused)
-        plan = self.plan_declared(conn, log, database.schema, declared.tables)
+        log = self.find_log(log)
+        declared = declared_triggers(database, catalog, watches, log.db.reflect, refused)
+        plan = self.plan_declared(log, database.schema, declared.tables)
         actions = plan.actions
         if declared.refused or plan.refused:
             actions = tuple(
                 _kept(action) if action.reason == NO_LONGER_WATCHED else action
                 for action in actions
             )
-        captured = self._captured(
-            conn, log, database.schema, declared.tables, catalog.former_names()
-        )
-        uncaptured = uncaptured_since(self._entries(conn, log), captured)
+        captured = self._captured(log, database.schema, declared.tables, catalog.former_names())
+        uncaptured = uncaptured_since(self._entries(log), captured)
         actions = tuple(
             _with_uncaptured(
                 _with_child_reason(action, database.schema, catalog.no_children),
@@ -343,10 +335,9 @@ class Triggers(ABC):
 
     def unlike_recorded(
         self,
-        conn: Connection,
+        log: OpenLog,
         database: Database,
         catalog: Catalog,
-        log: LogTable,
         watches: Sequence[WatchedTable],
         refused: Mapping[str, EventlogError] = MappingProxyType({}),
     ) -> tuple[str, ...]:
@@ -355,11 +346,10 @@ class Triggers(ABC):
         It is for a role to which the database shows no triggers. It needs only the right to read
         the record. The arguments are as in ``plan``.
         """
-        log = self.find_log(conn, log)
-        if not (entries := self._entries(conn, log)):
+        log = self.find_log(log)
+        if not (entries := self._entries(log)):
             return ()
-        reflect = open_database(conn).reflect
-        declared = declared_triggers(database, catalog, watches, reflect, refused)
+        declared = declared_triggers(database, catalog, watches, log.db.reflect, refused)
         tables = by_place(declared.tables, database.schema)
         present = {
             place: [column.name for column in of_table[0].table.columns]
@@ -370,8 +360,7 @@ class Triggers(ABC):
 
     def _captured(
         self,
-        conn: Connection,
-        log: LogTable,
+        log: OpenLog,
         schema: str | None,
         declared: Sequence[TableTriggers],
         former: Mapping[str, Sequence[str]],
@@ -381,56 +370,52 @@ class Triggers(ABC):
         return as_captured(
             tables.values(),
             schema,
-            self.digests(conn, log, tables),
-            self.identities(conn, tables),
+            self.digests(log, tables),
+            self.identities(log.connection, tables),
             former,
         )
 
-    def recorded_keys(
-        self, conn: Connection, log: LogTable, tables: Collection[str]
-    ) -> dict[str, tuple[str, ...]]:
+    def recorded_keys(self, log: OpenLog, tables: Collection[str]) -> dict[str, tuple[str, ...]]:
         """Return the key columns by which the triggers of these tables log objects, by class, as
         the last apply recorded them; none if this session may not read the record.
         """
-        return recorded_keys(self._entries(conn, log), tables)
+        return recorded_keys(self._entries(log), tables)
 
-    def _entries(self, conn: Connection, log: LogTable) -> tuple[CapturedTable, ...]:
+    def _entries(self, log: OpenLog) -> tuple[CapturedTable, ...]:
         """Return the rows of ``<log>_captured``; empty if there is no such table, or if this
         session may not read it.
         """
-        return (
-            read_captured(_open(conn, log)) if not self._unreadable(conn, log, Right.SELECT) else ()
-        )
+        return read_captured(log) if not self._unreadable(log, Right.SELECT) else ()
 
-    def write_to(self, conn: Connection, log: LogTable) -> bool:
+    def write_to(self, log: OpenLog) -> bool:
         """Return True if triggers of eventlog write to a log: those that this session sees, or
         those that the last apply recorded.
         """
-        return bool(self.tables_of(conn, log) or self._entries(conn, log))
+        return bool(self.tables_of(log) or self._entries(log))
 
-    def _unreadable(self, conn: Connection, log: LogTable, *rights: Right) -> list[str]:
-        opened, what = _open(conn, log), log.captured_table
+    def _unreadable(self, log: OpenLog, *rights: Right) -> list[str]:
+        what = log.table.captured_table
         try:
-            with conn.begin_nested():
-                if not has_table(opened):
+            with log.connection.begin_nested():
+                if not has_table(log):
                     return [f"the table {what}, which `eventlog db upgrade` creates"]
-                return opened.lacking((Part.CAPTURED, right) for right in rights)
+                return log.lacking((Part.CAPTURED, right) for right in rights)
         except DBAPIError as error:  # a role that has not even a right on the schema of the log
             if error.connection_invalidated:
                 raise
             return [f"{', '.join(rights)} on table {what}"]
 
-    def record(self, conn: Connection, log: LogTable, plan: TriggerPlan) -> list[str]:
+    def record(self, log: OpenLog, plan: TriggerPlan) -> list[str]:
         """Record in ``<log>_captured`` what an applied plan captures, and return the rights that
         this session lacks for it, in words. The caller commits.
         """
-        log = self.find_log(conn, log)
+        log = self.find_log(log)
         needed = rights_for(Purpose.TRIGGERS)[Part.CAPTURED]
         rights = [right for right in Right if right in needed]
-        if plan.captured and not (missing := self._unreadable(conn, log, *rights)):
-            digests = self.digests(conn, log)
+        if plan.captured and not (missing := self._unreadable(log, *rights)):
+            digests = self.digests(log)
             now = (replace(one, digest=digests.get(one.name)) for one in plan.captured)
-            write_captured(_open(conn, log), [one for one in now if one.digest is not None])
+            write_captured(log, [one for one in now if one.digest is not None])
             return []
         return missing if plan.captured else []
 
@@ -468,12 +453,6 @@ class Triggers(ABC):
                 raise
             raise DatabaseError(f"the triggers of {action.table}: {error}") from error
 
-    def drop(self, conn: Connection, log: LogTable) -> TriggerPlan:
-        """Drop the triggers that ``plan_drop`` names, and return that plan. The caller commits."""
-        dropped = self.plan_drop(conn, log)
-        self.apply(conn, dropped)
-        return dropped
-
     def script(self, plan: TriggerPlan, lock_timeout: float = LOCK_TIMEOUT) -> str:
         """Return the statements of a plan as a script for the database's own tool, or only a
         comment if there are none.
@@ -492,10 +471,6 @@ def triggers_of(dialect: Dialect) -> Triggers:
     """Return the triggers of a database: what they log, and how they are made."""
     triggers: Triggers = import_module(f"eventlog.sql.dialects.{dialect.name}.triggers").TRIGGERS
     return triggers
-
-
-def _open(conn: Connection, log: LogTable) -> OpenLog:
-    return open_database(conn).log(log)
 
 
 def _kept(action: Action) -> Action:

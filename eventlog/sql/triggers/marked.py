@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 
 from eventlog.errors import LogTableError
 from eventlog.sql.log_table import LogTable, named_after
+from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.quoted_names import quoted, schema_of
 from eventlog.sql.port.sql_files import qualified
 from eventlog.sql.triggers import (
@@ -117,15 +118,13 @@ class MarkedTriggers(PlannedTriggers):
     def not_captured(self, declared: Sequence[TableTriggers]) -> tuple[str, ...]:
         """Return sentences on changes that the declared triggers do not capture."""
 
-    def refuse(
-        self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
-    ) -> None:
+    def refuse(self, log: OpenLog, schema: str | None, declared: Sequence[TableTriggers]) -> None:
         """Raise TriggerError for triggers that could not run, DatabaseError if the present state
         cannot be read.
         """
-        refuse_own_tables(log, schema, declared)
+        refuse_own_tables(log.table, schema, declared)
 
-    def first_actions(self, conn: Connection, log: LogTable) -> list[Action]:
+    def first_actions(self, log: OpenLog) -> list[Action]:
         """Return the actions that create missing objects, such as functions, that the triggers of a
         log need.
         """
@@ -171,9 +170,10 @@ class MarkedTriggers(PlannedTriggers):
 
     # The interface for the core
 
-    def find_log(self, conn: Connection, log: LogTable) -> LogTable:
-        if not sa.inspect(conn).has_table(quoted(log.name), schema_of(log)):
-            raise missing_log(log)
+    def find_log(self, log: OpenLog) -> OpenLog:
+        inspector = sa.inspect(log.connection)
+        if not inspector.has_table(quoted(log.table.name), schema_of(log.table)):
+            raise missing_log(log.table)
         return log
 
     def stored(
@@ -181,21 +181,21 @@ class MarkedTriggers(PlannedTriggers):
     ) -> tuple[Sequence[StoredTrigger], Sequence[StoredTrigger]]:
         return self.all_triggers(conn, tables), ()
 
-    def gone(self, conn: Connection, log: LogTable, names: Collection[str]) -> set[str]:
-        return {name for name in names if self._is_gone(conn, log, name)}
+    def gone(self, log: OpenLog, names: Collection[str]) -> set[str]:
+        return {name for name in names if self._is_gone(log, name)}
 
-    def _is_gone(self, conn: Connection, log: LogTable, name: str) -> bool:
+    def _is_gone(self, log: OpenLog, name: str) -> bool:
         """Return True if a marker names a log that is not a table, in the schema of ``log``."""
-        empty = self.log_in_marker(replace(log, name=""))
+        empty = self.log_in_marker(replace(log.table, name=""))
         quote = empty[-1]
         written = name.removeprefix(empty[:-1]).removesuffix(quote).replace(2 * quote, quote)
-        named = replace(log, name=written)
+        named = replace(log.table, name=written)
         if (
             self.log_in_marker(named) != name
         ):  # in another schema, whose tables may be hidden from this role
             return False
         try:
-            self.find_log(conn, named)
+            self.find_log(log.db.log(named))
         except LogTableError:
             return True
         return False
@@ -253,30 +253,30 @@ class MarkedTriggers(PlannedTriggers):
         ]
 
     def plan_declared(
-        self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
+        self, log: OpenLog, schema: str | None, declared: Sequence[TableTriggers]
     ) -> TriggerPlan:
-        self.refuse(conn, log, schema, declared)
+        self.refuse(log, schema, declared)
         places = {(one.schema or schema or "", one.table.name) for one in declared}
-        installed = self.read_installed(conn, log, places, places.__contains__)
+        installed = self.read_installed(log, places, places.__contains__)
         others = [one.key for one in chain.from_iterable(installed.others.values())]
-        compiled = self.compile_declared(schema, log, declared, others)
+        compiled = self.compile_declared(schema, log.table, declared, others)
         claims = self.claims(compiled)
         dropped = [one for one in installed.every() if claims.get(one.key) != one.table]
         return TriggerPlan(
             (
-                *(self.first_actions(conn, log) if declared else ()),
+                *(self.first_actions(log) if declared else ()),
                 *self.actions(compiled, installed),
             ),
             (
                 *warnings_of_lost_logs(installed.lost),
-                *self.warnings(log, compiled, installed),
+                *self.warnings(log.table, compiled, installed),
                 *self.drop_warnings(installed, dropped),
             ),
             self.not_captured(declared) if declared else (),
         )
 
-    def installed(self, conn: Connection, log: LogTable) -> list[InstalledTrigger]:
-        ours = self.read_installed(conn, self.find_log(conn, log)).every()
+    def installed(self, log: OpenLog) -> list[InstalledTrigger]:
+        ours = self.read_installed(self.find_log(log)).every()
         return [
             InstalledTrigger(name_of(one.table), one.name, None, one.is_enabled, one.text, None)
             for one in ours

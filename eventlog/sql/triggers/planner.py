@@ -21,6 +21,7 @@ from sqlalchemy import Connection
 
 from eventlog.errors import together
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.sql_files import qualified, quote_identifier
 from eventlog.sql.triggers import (
     ALL_GO,
@@ -244,7 +245,7 @@ class PlannedTriggers(Triggers):
         """
 
     @abstractmethod
-    def gone(self, conn: Connection, log: LogTable, names: Collection[str]) -> set[str]:
+    def gone(self, log: OpenLog, names: Collection[str]) -> set[str]:
         """Return those of these logs, named as SQL, that are no tables of the database."""
 
     @abstractmethod
@@ -325,8 +326,7 @@ class PlannedTriggers(Triggers):
 
     def read_installed(
         self,
-        conn: Connection,
-        log: LogTable,
+        log: OpenLog,
         tables: Collection[TableName] = (),
         takes: Callable[[TableName], bool] = lambda _: False,
     ) -> Installed:
@@ -335,18 +335,18 @@ class PlannedTriggers(Triggers):
         ``takes`` returns True for tables whose triggers are taken over if they were made for a log
         that does not exist any more (spec/triggers.md 9.3).
         """
-        triggers, functions = self.stored(conn, tables)
-        own, logs = self.log_in_marker(log), defaultdict[TableName, set[str]](set)
+        triggers, functions = self.stored(log.connection, tables)
+        own, logs = self.log_in_marker(log.table), defaultdict[TableName, set[str]](set)
         for one in triggers:
             logs[one.table] |= {one.log} if one.log is not None else set()
-        gone = self.gone(conn, log, set().union(*logs.values()) - {own})
+        gone = self.gone(log, set().union(*logs.values()) - {own})
         former = {
             table: names[0]
             for table, of_table in logs.items()
             if takes(table)
             and own not in of_table
             # Several missing logs may each be another one that was moved.
-            and len(names := [*self.former_names(log, of_table & gone)]) == 1
+            and len(names := [*self.former_names(log.table, of_table & gone)]) == 1
         }
         taken = {
             (one.helper or one).key
@@ -367,26 +367,23 @@ class PlannedTriggers(Triggers):
             [one for one in functions if one.log == own],
         )
 
-    def plan_drop(self, conn: Connection, log: LogTable) -> TriggerPlan:
-        log = self.find_log(conn, log)
+    def plan_drop(self, log: OpenLog) -> TriggerPlan:
+        log = self.find_log(log)
         # There is no declaration that shows which tables are meant, so the tables in the schema of
         # the log are taken.
-        return self.plan_drop_of(
-            log, self.read_installed(conn, log, takes=lambda table: table[0] == (log.schema or ""))
-        )
+        schema = log.table.schema or ""
+        installed = self.read_installed(log, takes=lambda table: table[0] == schema)
+        return self.plan_drop_of(log.table, installed)
 
     def plan_drop_of(self, log: LogTable, installed: Installed) -> TriggerPlan:
         """Return the plan that drops all installed triggers of a log."""
         return TriggerPlan(tuple(self._drop_all(installed, (), ALL_GO)))
 
-    def tables_of(self, conn: Connection, log: LogTable) -> list[TableName]:
-        return list(self.read_installed(conn, log).ours)
+    def tables_of(self, log: OpenLog) -> list[TableName]:
+        return list(self.read_installed(log).ours)
 
-    def digests(
-        self, conn: Connection, log: LogTable, tables: Collection[TableName] = ()
-    ) -> Mapping[str, str]:
-        log = self.find_log(conn, log)
-        installed = self.read_installed(conn, log, takes=tables.__contains__)
+    def digests(self, log: OpenLog, tables: Collection[TableName] = ()) -> Mapping[str, str]:
+        installed = self.read_installed(self.find_log(log), takes=tables.__contains__)
         return {
             name_of(table): digest_of(str(one.digest) for one in records_of(old).values())
             for table, old in installed.ours.items()

@@ -17,7 +17,7 @@ import mysql_servers
 import pytest
 import sqlalchemy as sa
 from platforms import Logged, Platform
-from shared import Run
+from shared import Run, opened_log
 
 from eventlog.errors import ConfigError
 from eventlog.sql import migrations
@@ -822,8 +822,8 @@ def test_the_oldest_reader_is_reported_to_privileged_users_and_the_size_of_the_l
     def told() -> tuple[list[HeldSnapshot], list[TableStorage]]:
         with family.session() as (conn, log):
             return (
-                ask(family.dialect.open(conn), "snapshots", HeldSnapshot, log, limit=5),
-                ask(family.dialect.open(conn), "storage", TableStorage, log),
+                ask(opened_log(conn, log), "snapshots", HeldSnapshot, limit=5),
+                ask(opened_log(conn, log), "storage", TableStorage),
             )
 
     with family.engine.connect() as reader:

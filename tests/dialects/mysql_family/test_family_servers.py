@@ -13,7 +13,7 @@ import mysql_servers
 import pytest
 import sqlalchemy as sa
 from platforms import Platform, opened
-from shared import Run, fetch, free_port
+from shared import Run, fetch, free_port, opened_log
 
 from eventlog.config.load import load
 from eventlog.errors import DatabaseError
@@ -266,8 +266,9 @@ def test_triggers_are_refused_with_the_right_that_the_binary_log_asks_for(
 
 def rights_to_apply(platform: Platform) -> list[str]:
     """What doctor finds missing for `triggers apply`."""
-    with platform.session() as (conn, _):
-        return ask(platform.dialect.open(conn), "rights_to_apply", str, tables=["usr"])
+    with platform.session() as (conn, log):
+        opened = opened_log(conn, log)
+        return ask(opened, "rights_to_apply", str, tables=["usr"])
 
 
 def test_a_publisher_is_refused_where_the_binary_log_takes_none_of_its_statements(

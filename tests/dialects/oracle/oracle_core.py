@@ -312,16 +312,18 @@ def _doctor() -> Mapping[str, Run]:
         },
         **{f"grants_{purpose}": partial(_grants, purpose=purpose) for purpose in Purpose},
         "rights_to_apply": lambda conn: list(
-            DIALECT.answers["rights_to_apply"](conn, schema="APP")
+            DIALECT.answers["rights_to_apply"](DIALECT.open(conn).log(LOG), schema="APP")
         ),
         "unreadable": lambda conn: list(
-            DIALECT.answers["unreadable"](conn, schema="APP", tables=["USR"], columns=["IDU"])
+            DIALECT.answers["unreadable"](
+                DIALECT.open(conn).log(LOG), schema="APP", tables=["USR"], columns=["IDU"]
+            )
         ),
     }
 
 
 def _ask(conn: sa.Connection, name: str, about: Mapping[str, Any]) -> None:
-    ask(DIALECT.open(conn), name, lambda *fields: fields, LOG, **about)
+    ask(DIALECT.open(conn).log(LOG), name, lambda *fields: fields, **about)
 
 
 def _sessions() -> Mapping[str, Run]:

@@ -44,6 +44,7 @@ import oracle_server
 import pytest
 import sqlalchemy as sa
 from platforms import Platform
+from shared import opened_log
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.cli.context import transaction
@@ -328,7 +329,7 @@ def test_a_trigger_that_follows_ours_fires_after_and_is_warned_of_before_ours_ar
     oracle.run("DROP TRIGGER bill", create.format(advice))
     assert not any("FOLLOWS" in one for one in oracle.plan({"table": "t"}).warnings)
     with oracle.session() as (conn, log):
-        plan = triggers_of(oracle.dialect).plan_drop(conn, log)
+        plan = triggers_of(oracle.dialect).plan_drop(opened_log(conn, log))
     assert ["BILL" in one and "ORA-04098" in one for one in plan.warnings] == [True]
     oracle.apply(plan)
     with pytest.raises(DBAPIError, match="ORA-04098"):
@@ -388,7 +389,7 @@ def test_the_fingerprint_changes_when_a_table_does(oracle: Platform) -> None:
 
 def test_the_sequence_of_a_log_is_found_in_order(oracle: Platform) -> None:
     with oracle.session() as (conn, log):
-        (found,) = ask(oracle.dialect.open(conn), "numberings", Numbering, log)
+        (found,) = ask(opened_log(conn, log), "numberings", Numbering)
     assert (found.cache, found.increment, found.cycles, found.disorder) == (1, 1, False, None)
 
 

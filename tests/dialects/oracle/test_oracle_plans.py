@@ -299,7 +299,7 @@ def rows_of_dictionary(
 def test_dropping_all_triggers_reports_what_that_breaks() -> None:
     ours = all_there(compiled_link())
     answers = rows_of_dictionary(*ours, foreign(), follows=[("APP", "BILL", "APP", "TGR_LINK_D_1")])
-    plan = TRIGGERS.plan_drop(conn([("LOGS", "EVENTLOG")], *answers), LOG)
+    plan = TRIGGERS.plan_drop(DIALECT.open(conn([("LOGS", "EVENTLOG")], *answers)).log(LOG))
     assert len(plan.changes) == 1
     assert [warning.partition(",")[0] for warning in plan.warnings] == [
         "trigger BILL of APP.LINK FOLLOWS TGR_LINK_D_1"
@@ -312,7 +312,12 @@ def test_triggers_that_a_user_may_not_see_are_not_reported_as_missing() -> None:
         DatabaseError,
         match=r"does not show the triggers of schema APP to user PUBLISHER, .* run the command as APP",
     ):
-        TRIGGERS.plan(recorder, DATABASE, build_catalog(DATABASE), LOG, [WatchedTable("LINK")])
+        TRIGGERS.plan(
+            DIALECT.open(recorder).log(LOG),
+            DATABASE,
+            build_catalog(DATABASE),
+            [WatchedTable("LINK")],
+        )
     assert recorder.run[1][1] == {"owner": "APP"}
     assert not load_dialect("oracle").open(conn([])).sees_triggers("APP")
     assert load_dialect("oracle").open(conn([(1,)])).sees_triggers("APP")
@@ -497,7 +502,7 @@ def test_the_index_of_the_queue_is_the_one_that_the_statements_look_for(
         ("OLD", 1, "RECORD_ID", None),
     ]
     rows = [*columns, ("NEW", 1, "SYS_NC00011$", key)] if key else columns
-    answers = session.ANSWERS["indexes"](conn(rows), LOG)
+    answers = session.ANSWERS["indexes"](DIALECT.open(conn(rows)).log(LOG))
     found = list(judge_indexes(answers, LOG, DIALECT.quote, ["CREATE ..."], [], by_expression=True))
     assert [one.code for one in found] == ["index_missing"] * said
 

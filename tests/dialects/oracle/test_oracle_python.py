@@ -284,7 +284,7 @@ def test_a_sequence_whose_numbers_do_not_rise_in_the_order_of_requests_is_report
         return found
 
     monkeypatch.setattr(session, "fetch", fetched)
-    (found,) = DIALECT.answers["numberings"](conn(), LOG)
+    (found,) = DIALECT.answers["numberings"](DIALECT.open(conn()).log(LOG))
     assert (found.cache, answers) == (1, [])
     if disorder is None:
         assert found.disorder is None

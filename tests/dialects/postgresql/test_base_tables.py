@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from trigger_log import STYLES, Logged, Watched, fields, run
+from trigger_log import STYLES, Logged, Watched, drop_triggers, fields, run
 
 from eventlog.errors import TriggerError
-from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.triggers import triggers_of
 from eventlog.sql.triggers.watch import Capture, Style, WatchedTable
 
 Base = Mapping[str, Mapping[str, str]]
@@ -298,7 +296,7 @@ def test_one_table_serves_several_views_and_is_watched_itself(direct: Watched) -
     assert len(names_on(direct, "emp")) == 8
     plan = direct.watch(WatchedTable("emp"))
     assert {action.kind for action in direct.plan(WatchedTable("emp")).actions} == {"unchanged"}
-    triggers_of(DIALECT).drop(direct.conn, direct.log)
+    drop_triggers(direct.conn, direct.log)
     assert names_on(direct, "emp") == []
     assert (
         direct.conn.exec_driver_sql("SELECT count(*) FROM pg_proc WHERE prosecdef").scalar_one()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from examinations import GOOD, LOG, Doctor, rows
-from shared import execute
+from shared import execute, opened_log
 
 from eventlog import cli
 from eventlog.exit_codes import ExitCode
@@ -222,17 +222,17 @@ def test_what_holds_back_dead_rows_is_reported_oldest_first_with_what_ends_it(
         moving.exec_driver_sql("SELECT 1 FROM hr.usr")  # each statement has its own snapshot
         execute(examined, "INSERT INTO hr.usr VALUES (1, 'Ada', NULL)", "UPDATE hr.usr SET idu = 2")
         pid = old.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
-        (one,) = ask(DIALECT.open(asking), "snapshots", HeldSnapshot, LOG, limit=5)
+        (one,) = ask(opened_log(asking, LOG), "snapshots", HeldSnapshot, limit=5)
         assert (one.kind, one.pid, one.application) == ("session", pid, "report")
         assert one.transactions >= 1  # autovacuum may take a number of its own meanwhile
         assert one.fix == f"SELECT pg_terminate_backend({pid})"
         asking.exec_driver_sql("CREATE ROLE reporter; SET ROLE reporter")
-        (unseen,) = ask(DIALECT.open(asking), "snapshots", HeldSnapshot, LOG, limit=5)
+        (unseen,) = ask(opened_log(asking, LOG), "snapshots", HeldSnapshot, limit=5)
         assert unseen[:5] == one[:5]
         assert unseen.seconds is None  # for want of pg_read_all_stats
         asking.rollback()
     with examined.connect() as asking:
-        assert ask(DIALECT.open(asking), "snapshots", HeldSnapshot, LOG, limit=5) == []
+        assert ask(opened_log(asking, LOG), "snapshots", HeldSnapshot, limit=5) == []
 
 
 def test_a_pool_in_transaction_mode_is_an_error(

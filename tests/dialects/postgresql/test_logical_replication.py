@@ -17,12 +17,11 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from shared import PATIENCE
+from shared import PATIENCE, opened_log
 from sqlalchemy import Connection
 from trigger_log import LOG_DDL, Logged, Watched, fields, run
 
 from eventlog.sql import embedded
-from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.doctor import LogTrigger
 from eventlog.sql.port.questions import ask
 from eventlog.sql.triggers import TriggerPlan
@@ -244,7 +243,7 @@ def test_updates_of_a_key_that_may_shift_are_logged_on_a_subscriber(
 
 
 def installed_triggers(target: Watched) -> list[LogTrigger]:
-    return ask(DIALECT.open(target.conn), "installed_triggers", LogTrigger, target.log)
+    return ask(opened_log(target.conn, target.log), "installed_triggers", LogTrigger)
 
 
 def test_triggers_that_only_missed_what_is_replicated_are_replaced(

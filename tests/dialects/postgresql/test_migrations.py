@@ -189,7 +189,7 @@ def test_no_check_is_compiled_for_the_statements_of_writers_and_the_doctor_takes
     migrations.upgrade(database, log_table="eventlog")
     with database.connect() as conn:
         log = locate_log(DIALECT.open(conn), name="eventlog")
-        columns = questions.ask(DIALECT.open(conn), "indexes", questions.row, log)
+        columns = questions.ask(opened_log(conn, log), "indexes", questions.row)
         assert list(judge_indexes(columns, log, DIALECT.quote, (), ())) == []
         found = (
             "SELECT conname FROM pg_constraint WHERE conrelid = 'eventlog'::regclass AND contype "

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from trigger_log import STYLES, Logged, Watched, catalogue, fields, run
+from shared import opened_log
+from trigger_log import STYLES, Logged, Watched, catalogue, drop_triggers, fields, run
 
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.triggers import triggers_of
@@ -97,7 +98,7 @@ def test_partitions_that_come_later_are_captured_and_the_plan_names_them(sales: 
     assert sales.plan(WatchedTable("sale")).changes == ()
     assert sales.logged("TRUNCATE sale_e CASCADE") == gone("region=e+id=1")
     assert sales.logged("TRUNCATE sale CASCADE") == gone("region=w+id=1")
-    triggers_of(DIALECT).drop(sales.conn, sales.log)
+    drop_triggers(sales.conn, sales.log)
     assert sales.logged("INSERT INTO sale_w VALUES ('w', 2, 1)", "TRUNCATE sale_w CASCADE") == []
 
 
@@ -162,7 +163,7 @@ def test_triggers_of_partitions_come_and_go_with_them(sales: Watched) -> None:
     run(sales.conn, "DROP TABLE note")
     before = catalogue(sales.conn)
     sales.watch(WatchedTable("sale"))
-    installed = triggers_of(DIALECT).digests(sales.conn, sales.log)
+    installed = triggers_of(DIALECT).digests(opened_log(sales.conn, sales.log))
     assert set(installed) == {"public.sale"}
     run(
         sales.conn,
@@ -175,7 +176,7 @@ def test_triggers_of_partitions_come_and_go_with_them(sales: Watched) -> None:
     assert (change.kind, change.table, change.statements) == (
         "drop", "public.sale_n", ('DROP TRIGGER "_tgr_sale_n_t_1" ON "public"."sale_n"',)
     )  # fmt: skip
-    assert triggers_of(DIALECT).digests(sales.conn, sales.log) == installed
+    assert triggers_of(DIALECT).digests(opened_log(sales.conn, sales.log)) == installed
     # Left there or taken away, it is not an obstacle to the partition's coming back.
     run(sales.conn, "SAVEPOINT s")
     sales.watch(WatchedTable("sale"))
@@ -188,7 +189,7 @@ def test_triggers_of_partitions_come_and_go_with_them(sales: Watched) -> None:
     run(sales.conn, "DROP TABLE sale_s2")
     assert [one.table for one in sales.plan(WatchedTable("sale")).changes] == ["public.sale_n"]
     run(sales.conn, "ROLLBACK TO s", "ALTER TABLE sale ATTACH PARTITION sale_n FOR VALUES IN ('n')")
-    triggers_of(DIALECT).drop(sales.conn, sales.log)
+    drop_triggers(sales.conn, sales.log)
     assert [row for row in catalogue(sales.conn) if row[0] != "trigger"] == [
         r for r in before if r[0] != "trigger"
     ]
@@ -276,7 +277,7 @@ def test_a_script_and_a_migration_make_the_triggers_of_the_partitions_that_are_t
         made = triggers_of(DIALECT).compile(database, sales.catalog("sale"), sales.log, watches)
         run(sales.conn, *(statement for one in made for statement in one.create))
         assert sales.plan(*watches).changes == ()
-        assert triggers_of(DIALECT).digests(sales.conn, sales.log) == {
+        assert triggers_of(DIALECT).digests(opened_log(sales.conn, sales.log)) == {
             one.table: one.digest for one in made
         }
         run(sales.conn, "SAVEPOINT t")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from shared import PlainSink
+from shared import PlainSink, opened_log
 
 from eventlog.config.load import load
 from eventlog.core.catalog.builder import build_catalog
@@ -71,7 +71,7 @@ def fill(database: sa.Engine) -> None:
         classes = build_catalog(found, ignore=log.own_tables)
         watches = (WatchedTable("price"), WatchedTable("slot", "row_query_back"))
         triggers_of(DIALECT).apply(
-            conn, triggers_of(DIALECT).plan(conn, found, classes, log, watches)
+            conn, triggers_of(DIALECT).plan(opened_log(conn, log), found, classes, watches)
         )
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from trigger_log import JACK, LOG, PHONE, STYLES, Watched, run
+from trigger_log import JACK, LOG, PHONE, STYLES, Watched, drop_triggers, run
 
-from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.triggers import triggers_of
 from eventlog.sql.triggers.watch import Style, WatchedTable
 
 
@@ -135,5 +133,5 @@ def test_rows_of_partitions_are_rows_of_their_root(empty: Watched) -> None:
         None,
     )
     assert empty.logged("TRUNCATE p CASCADE") == [(4, "k=11", None, None, None)]
-    triggers_of(DIALECT).drop(empty.conn, LOG)
+    drop_triggers(empty.conn, LOG)
     assert empty.logged("INSERT INTO p VALUES (1, 'x')") == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from trigger_log import LOG, Watched, run
+from trigger_log import LOG, Watched, drop_triggers, run
 
 from eventlog.core import table_key
 from eventlog.sql.dialects.postgresql import DIALECT
@@ -81,7 +81,7 @@ def test_any_identifier_is_a_name_and_nothing_else(
             (2, key, f"{child}.{column}", None, "c")
         ]
         assert empty.logged(f"DELETE FROM {quoted}") == [(4, key, None, None, None)]
-    triggers_of(DIALECT).drop(empty.conn, LOG)
+    drop_triggers(empty.conn, LOG)
     for name in names:
         assert empty.logged(f"INSERT INTO {quote_identifier(name)} VALUES ('x', 'v')") == []
 
@@ -139,7 +139,7 @@ def test_somebody_elses_function_and_trigger_keep_their_names(usr: Watched) -> N
         ("_tgr_usr_t_1", "proc_usr_2"),
         ("_tgr_usr_u_1", "proc_usr_2"),
     ]
-    triggers_of(DIALECT).drop(usr.conn, LOG)
+    drop_triggers(usr.conn, LOG)
     assert (
         usr.conn.exec_driver_sql(
             "SELECT count(*) FROM pg_proc WHERE starts_with(proname, 'proc_usr')"

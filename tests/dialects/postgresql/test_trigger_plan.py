@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from trigger_log import JACK, LOG, LOG_DDL, PHONE, Watched, catalogue, run
+from trigger_log import JACK, LOG, LOG_DDL, PHONE, Watched, catalogue, drop_triggers, run
 
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError, LogTableError, TriggerError
@@ -19,14 +19,14 @@ def test_drop_leaves_the_catalogue_as_it_was(usr: Watched) -> None:
     before = catalogue(usr.conn)
     usr.watch(WatchedTable("usr"), WatchedTable("keyed"))
     assert catalogue(usr.conn) != before
-    dropped = triggers_of(DIALECT).drop(usr.conn, LOG)
+    dropped = drop_triggers(usr.conn, LOG)
     assert catalogue(usr.conn) == before
     assert [(action.kind, action.table) for action in dropped.actions] == [
         ("drop", "public.keyed"),
         ("drop", "public.usr"),
         ("drop", "public.usr_phone"),
     ]
-    assert triggers_of(DIALECT).drop(usr.conn, LOG).actions == ()
+    assert drop_triggers(usr.conn, LOG).actions == ()
 
 
 def test_applying_twice_changes_nothing(usr: Watched) -> None:
@@ -167,7 +167,7 @@ def test_changes_by_hand_are_noticed_and_undone(usr: Watched, statement: str, re
     triggers_of(DIALECT).apply(usr.conn, plan)
     assert {action.kind for action in usr.plan(WatchedTable("usr")).actions} == {"unchanged"}
     assert usr.logged(JACK)[0] == (1, "idu=1", "fname", None, "Jack")
-    triggers_of(DIALECT).drop(usr.conn, LOG)
+    drop_triggers(usr.conn, LOG)
     assert (
         usr.conn.exec_driver_sql(
             "SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal"
@@ -222,7 +222,7 @@ def test_two_logs_of_one_table_do_not_touch_each_other(usr: Watched) -> None:
         for log in ("eventlog", "second")
     ]
     assert counts == [[1], [5]]
-    triggers_of(DIALECT).drop(usr.conn, other)
+    drop_triggers(usr.conn, other)
     assert {action.kind for action in usr.plan(WatchedTable("usr")).actions} == {"unchanged"}
 
 
@@ -376,5 +376,5 @@ def test_a_quoting_function_that_the_log_lacks_comes_and_goes_with_the_triggers(
         "drop",
         "drop",
     ]
-    triggers_of(DIALECT).drop(usr.conn, LOG)
+    drop_triggers(usr.conn, LOG)
     assert catalogue(usr.conn) == before

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 from shared import opened_log
-from trigger_log import JACK, LOG, Watched, catalogue, fields, run
+from trigger_log import JACK, LOG, Watched, catalogue, drop_triggers, fields, run
 
 from eventlog.errors import DatabaseError, TriggerError
 from eventlog.sql import migrations
@@ -280,5 +280,5 @@ def test_a_log_of_somebody_else_is_written_by_its_own_columns(usr: Watched) -> N
         (4, "keyed", 'b="a+b"+a=1', None, None),
     ] * 2
     assert [row.record_id for row in rows] == list(range(1, 11))
-    triggers_of(DIALECT).drop(usr.conn, log)
+    drop_triggers(usr.conn, log)
     migrations.downgrade(usr.conn, log_table="theirs", schema="log")

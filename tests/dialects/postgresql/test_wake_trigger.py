@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
+from shared import opened_log
 from sqlalchemy import Connection, Engine
 
 from eventlog.model import LOG_COLUMNS
@@ -47,13 +48,13 @@ def test_a_log_of_any_name_wakes(database: Engine, name: str) -> None:
     migrations.upgrade(database, log_table=name)
     with database.connect() as conn, database.connect() as writer:
         log = locate_log(DIALECT.open(conn), name=name)
-        assert WAKE.missing(conn, log) is None
-        WAKE.listen(conn, log)
+        assert WAKE.missing(opened_log(conn, log)) is None
+        WAKE.listen(opened_log(conn, log))
         conn.commit()
         insert(writer, log)
         conn.commit()
         assert not WAKE.was_notified(conn)  # awake
-        assert WAKE.fall_asleep(conn, log)
+        assert WAKE.fall_asleep(opened_log(conn, log))
         conn.commit()
         insert(writer, log)
         insert(writer, log)
@@ -61,7 +62,7 @@ def test_a_log_of_any_name_wakes(database: Engine, name: str) -> None:
         conn.commit()
         assert WAKE.was_notified(conn)
         assert not WAKE.was_notified(conn)
-        WAKE.wake_up(conn, log)
+        WAKE.wake_up(opened_log(conn, log))
         conn.commit()
         insert(writer, log)
         conn.exec_driver_sql("SELECT")
@@ -80,10 +81,10 @@ def test_nobody_falls_asleep_while_a_writer_is_open_that_will_not_notify(databas
     with database.connect() as conn, database.connect() as writer:
         log = locate_log(DIALECT.open(conn), name="eventlog")
         writer.exec_driver_sql(ROW.format("eventlog"))
-        assert not WAKE.fall_asleep(conn, log)
+        assert not WAKE.fall_asleep(opened_log(conn, log))
         writer.rollback()
-        assert WAKE.fall_asleep(conn, log)
-        WAKE.wake_up(conn, log)
+        assert WAKE.fall_asleep(opened_log(conn, log))
+        WAKE.wake_up(opened_log(conn, log))
 
 
 def test_logs_have_their_own_locks_and_none_is_that_of_the_publisher(database: Engine) -> None:
@@ -92,9 +93,9 @@ def test_logs_have_their_own_locks_and_none_is_that_of_the_publisher(database: E
     with database.connect() as conn, database.connect() as other:
         one, two = (locate_log(DIALECT.open(conn), name=name) for name in ("one", "two"))
         assert DIALECT.open(conn).log(one).try_lock()
-        assert WAKE.fall_asleep(conn, one)
-        assert WAKE.fall_asleep(other, two)
-        assert not WAKE.fall_asleep(other, one)
+        assert WAKE.fall_asleep(opened_log(conn, one))
+        assert WAKE.fall_asleep(opened_log(other, two))
+        assert not WAKE.fall_asleep(opened_log(other, one))
 
 
 def test_two_logs_of_one_name_wake_their_own_publishers(database: Engine) -> None:
@@ -104,8 +105,8 @@ def test_two_logs_of_one_name_wake_their_own_publishers(database: Engine) -> Non
     migrations.upgrade(database, log_table="other.eventlog")
     with database.connect() as conn, database.connect() as writer:
         log = locate_log(DIALECT.open(conn), name="other.eventlog")
-        WAKE.listen(conn, log)
-        assert WAKE.fall_asleep(conn, log)
+        WAKE.listen(opened_log(conn, log))
+        assert WAKE.fall_asleep(opened_log(conn, log))
         conn.commit()
         insert(writer, locate_log(DIALECT.open(writer), name="eventlog"))
         conn.exec_driver_sql("SELECT")
@@ -149,7 +150,7 @@ def test_no_function_operator_or_type_of_a_writer_is_used_with_its_owners_rights
     try:
         with database.connect() as conn, database.connect() as writer:
             log = locate_log(DIALECT.open(conn), name="eventlog")
-            WAKE.listen(conn, log)
+            WAKE.listen(opened_log(conn, log))
             conn.commit()
             writer.execute(sa.text(f"SET ROLE {role}"))
             for signature, result in HOSTILE:
@@ -165,7 +166,7 @@ def test_no_function_operator_or_type_of_a_writer_is_used_with_its_owners_rights
             writer.exec_driver_sql(f"SET search_path = {path}")
             for asleep in (False, True):  # both ways through the function
                 if asleep:
-                    assert WAKE.fall_asleep(conn, log)
+                    assert WAKE.fall_asleep(opened_log(conn, log))
                     conn.commit()
                 writer.exec_driver_sql(ROW.format("public.eventlog"))
                 writer.commit()
@@ -191,8 +192,8 @@ def test_a_server_with_prepared_transactions_is_never_notified(database: Engine)
         assert "current_setting('max_prepared_transactions') OPERATOR(pg_catalog.=) '0'" in body
         if allowed == "0":
             pytest.skip("this server allows none")
-        assert "prepared transactions" in (WAKE.missing(conn, log) or "")
-        assert WAKE.fall_asleep(conn, log)
+        assert "prepared transactions" in (WAKE.missing(opened_log(conn, log)) or "")
+        assert WAKE.fall_asleep(opened_log(conn, log))
         with database.connect().execution_options(isolation_level="AUTOCOMMIT") as writer:
             writer.exec_driver_sql("BEGIN")
             writer.exec_driver_sql(ROW.format("eventlog"))
@@ -234,9 +235,9 @@ def test_its_owner_gets_the_trigger_with_the_internal_tables(theirs: Engine) -> 
     with theirs.connect() as conn:
         migrations.upgrade(conn, log_table="theirs", existing_log=True)
         log = locate_log(DIALECT.open(conn), name="theirs")
-        assert WAKE.missing(conn, log) is None
+        assert WAKE.missing(opened_log(conn, log)) is None
         migrations.downgrade(conn, log_table="theirs")
-        assert "no trigger that notifies" in (WAKE.missing(conn, log) or "")
+        assert "no trigger that notifies" in (WAKE.missing(opened_log(conn, log)) or "")
 
 
 def test_without_the_owners_rights_there_are_only_internal_tables(
@@ -246,7 +247,9 @@ def test_without_the_owners_rights_there_are_only_internal_tables(
         conn.execute(sa.text(f"SET ROLE {role}"))
         migrations.upgrade(conn, log_table="theirs", existing_log=True)
         log = locate_log(DIALECT.open(conn), name="theirs")
-        assert "its owner makes it with `eventlog db upgrade`" in (WAKE.missing(conn, log) or "")
+        assert "its owner makes it with `eventlog db upgrade`" in (
+            WAKE.missing(opened_log(conn, log)) or ""
+        )
         migrations.downgrade(conn, log_table="theirs")
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from platforms import Platform, opened
+from shared import opened_log
 from sqlalchemy import make_url
 
 from eventlog.cli import run
@@ -374,7 +375,7 @@ def test_triggers_of_others_are_warned_of(file: Platform) -> None:
         "tgr_t_i_1 of t may fire before eventlog's trigger" in warning for warning in plan.warnings
     )
     with file.session() as (conn, log):
-        names = [one.trigger for one in triggers_of(DIALECT).installed(conn, log)]
+        names = [one.trigger for one in triggers_of(DIALECT).installed(opened_log(conn, log))]
     assert "tgr_t_i_2" in names
 
 
@@ -382,7 +383,7 @@ def test_a_renamed_column_and_a_changed_trigger_show(file: Platform) -> None:
     file.run("CREATE TABLE t (k INTEGER PRIMARY KEY, v TEXT)")
     file.watch("t")
     with file.session() as (conn, log):
-        one = triggers_of(DIALECT).installed(conn, log)[0]
+        one = triggers_of(DIALECT).installed(opened_log(conn, log))[0]
     file.run(f'DROP TRIGGER "{one.trigger}"', one.trigger_sql.replace("BEGIN", "BEGIN SELECT 1;"))
     (action,) = file.plan({"table": "t"}).actions
     assert (action.kind, "by hand" in action.reason) == ("replace", True)

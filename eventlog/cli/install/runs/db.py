@@ -332,12 +332,12 @@ def _refuse_to_orphan_triggers(db: OpenDatabase, config: Config) -> None:
     without it.
     """
     try:
-        log = find_log(db, config).table
+        log = find_log(db, config)
     except LogTableError:  # no publisher can use such a log, but triggers write to it
         own_schema, name = split_name(config.database.log_table)
-        log = new_log(db.dialect, own_schema or config.database.schema_name, name)
+        log = db.log(new_log(db.dialect, own_schema or config.database.schema_name, name))
     try:
-        installed = triggers_of(db.dialect).installed(db.connection, log)
+        installed = triggers_of(db.dialect).installed(log)
     except LogTableError:
         return
     if installed:

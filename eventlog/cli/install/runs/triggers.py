@@ -144,7 +144,7 @@ def _applied(config: Config, lock_timeout: float, *, asks: bool) -> TriggerPlan:
                 "waited for the answer: nothing was changed; run it again"
             )
         triggers_of(db.dialect).apply(db.connection, planned, lock_timeout)
-        missing = triggers_of(db.dialect).record(db.connection, find_log(db, config).table, planned)
+        missing = triggers_of(db.dialect).record(find_log(db, config), planned)
         _record_due(db, config, planned)
     if not missing:
         return planned
@@ -240,7 +240,7 @@ def run_drop(context: CommandContext, request: Drop, config: Config) -> CommandR
     drop_log, timeout = request.drop_log, request.lock_timeout
 
     def planned_drop(db: OpenDatabase) -> TriggerPlan:
-        planned = triggers_of(db.dialect).plan_drop(db.connection, find_log(db, config).table)
+        planned = triggers_of(db.dialect).plan_drop(find_log(db, config))
         if drop_log and not request.force and not request.as_sql:
             refuse_to_lose_rows(db, config)
         return planned
@@ -298,7 +298,7 @@ def run_list(context: CommandContext, request: List, config: Config) -> CommandR
         _print_compiled(config, load_dialect(request.dialect_name), request.catalog_file)
         return None
     with reading_log(config, Purpose.MONITOR) as log:
-        installed = triggers_of(log.dialect).installed(log.connection, log.table)
+        installed = triggers_of(log.dialect).installed(log)
     if request.as_sql:
         for function in dict.fromkeys(
             one.function_sql for one in installed if one.function_sql is not None

@@ -20,7 +20,6 @@ from eventlog.sql.dialects.mysql_family.session import (
     has_log,
     is_mariadb,
 )
-from eventlog.sql.dialects.mysql_family.writers import transactions
 from eventlog.sql.dialects.stepwise import trigger_answers
 from eventlog.sql.log_table import LogTable
 
@@ -55,7 +54,6 @@ class MariaDB(Family):
     answers: ClassVar = {
         **ANSWERS,
         **trigger_answers(TRIGGERS, has_log),
-        "transactions": transactions,
     }
     prologue = (
         "-- mariadb DATABASE < this script",

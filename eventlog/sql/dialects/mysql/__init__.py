@@ -22,7 +22,6 @@ from eventlog.sql.dialects.mysql_family.session import (
     has_log,
     is_mariadb,
 )
-from eventlog.sql.dialects.mysql_family.writers import transactions
 from eventlog.sql.dialects.stepwise import trigger_answers
 from eventlog.sql.log_table import LogTable
 
@@ -69,7 +68,6 @@ class MySQL(Family):
     answers: ClassVar = {
         **ANSWERS,
         **trigger_answers(TRIGGERS, has_log),
-        "transactions": transactions,
     }
     prologue = (
         "-- mysql DATABASE < this script",

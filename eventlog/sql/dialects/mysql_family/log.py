@@ -145,12 +145,7 @@ class MySQLFamilyLog(StepwiseLog):
 
     def lacking(self, needed: Iterable[tuple[Part, Right]]) -> list[str]:
         needed = list(needed)
-        missing = RIGHTS.lacking(
-            self.connection,
-            self.table,
-            [one for one in needed if one[0] is not Part.NUMBERS],
-            self.dialect,
-        )
+        missing = RIGHTS.lacking(self, [one for one in needed if one[0] is not Part.NUMBERS])
         if any(part is Part.NUMBERS for part, _ in needed):
             missing += self.lacking_to_draw()
         return missing
@@ -161,7 +156,7 @@ class MySQLFamilyLog(StepwiseLog):
 
     def rights_by_trying(self, needed: Iterable[tuple[Part, Right]]) -> list[str]:
         """Return, in words, the rights on tables of a log that this session lacks."""
-        return RIGHTS.lacking(self.connection, self.table, needed, self.dialect)
+        return RIGHTS.lacking(self, needed)
 
     def keys_after(self, walk: Walk, reached: str | None, limit: int) -> list[str]:
         refs = self.dialect.walk_key(walk)

@@ -14,7 +14,8 @@ from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, ClassVar, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from sqlalchemy import URL, Connection
 from sqlalchemy.exc import DBAPIError
@@ -22,12 +23,15 @@ from sqlalchemy.exc import DBAPIError
 from eventlog.errors import ConfigError
 from eventlog.sql.dialects.mysql_family.text import bindable, in_text, quote_identifier
 from eventlog.sql.dialects.rights_by_trial import TriedRights
-from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import KEEPALIVE, Answer, AnswerFunction
 from eventlog.sql.port.dialect import Dialect
 from eventlog.sql.port.driver_errors import load_dialect
+from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.questions import Numbering
 from eventlog.sql.port.sql_files import fetch, qualified, statements
+
+if TYPE_CHECKING:
+    from eventlog.sql.dialects.mysql_family.log import MySQLFamilyLog
 
 _logger = logging.getLogger(__name__)
 
@@ -382,16 +386,17 @@ def _means(written: str, database: str) -> bool:
 _SQL: Final = statements(__package__, "doctor.sql")
 
 
-def _numberings(conn: Connection, log: LogTable) -> Iterator[Numbering]:
+def _numberings(log: OpenLog) -> Iterator[Numbering]:
     """Yield the numbering of record_ids. If several servers divide the numbers between them, later
     requests may get smaller numbers.
     """
+    conn, table = log.connection, log.table
     ((increment, offset),) = fetch(
         conn, "SELECT @@GLOBAL.auto_increment_increment, @@GLOBAL.auto_increment_offset", {}
     )
-    name, step, cycles = f"{quote_identifier(log.name)} (AUTO_INCREMENT)", 0, False
-    if log.sequence is not None:  # all sessions share the cache of AUTO_INCREMENT
-        name = qualified(*log.sequence, quote_identifier)
+    name, step, cycles = f"{quote_identifier(table.name)} (AUTO_INCREMENT)", 0, False
+    if table.sequence is not None:  # all sessions share the cache of AUTO_INCREMENT
+        name = qualified(*table.sequence, quote_identifier)
         ((step, cycles),) = fetch(conn, f"SELECT increment, cycle_option FROM {name}", {})  # noqa: S608
     disorder = None
     if not step and int(increment) > 1:
@@ -405,14 +410,13 @@ def _numberings(conn: Connection, log: LogTable) -> Iterator[Numbering]:
     yield Numbering(name, 1, int(step) or 1, bool(cycles), disorder, fix)
 
 
-def _indexes(conn: Connection, log: LogTable) -> Answer:
-    rows = fetch(
-        conn, bindable(_SQL["indexes"]).replace(":log_name", "%(log_name)s"), {"log_name": log.name}
-    )
+def _indexes(log: OpenLog) -> Answer:
+    statement = bindable(_SQL["indexes"]).replace(":log_name", "%(log_name)s")
+    rows = fetch(log.connection, statement, {"log_name": log.table.name})
     return [(name, True, column, None) for name, column in rows]
 
 
-def _snapshots(conn: Connection, limit: int, **_: object) -> Iterator[Sequence[object]]:
+def _snapshots(log: OpenLog, limit: int) -> Iterator[Sequence[object]]:
     """Yield the open transactions that may keep old versions of rows from being purged, the oldest
     first; nothing if this user lacks the right PROCESS, or if the server cannot show them now.
 
@@ -420,6 +424,7 @@ def _snapshots(conn: Connection, limit: int, **_: object) -> Iterator[Sequence[o
     those that are reading now, may have one. Each gets the length of the server's history list as
     its number.
     """
+    conn = log.connection
     if not may_run(conn, "SELECT 1 FROM information_schema.innodb_trx LIMIT 1"):
         return
     ((history,),) = fetch(conn, family_of(conn).doctor_sql["history"], {}) or ((0,),)
@@ -432,49 +437,49 @@ def _snapshots(conn: Connection, limit: int, **_: object) -> Iterator[Sequence[o
         yield *session, int(history), started, f"KILL {pid}"
 
 
-def _storage(conn: Connection, log: LogTable) -> Iterator[Sequence[object]]:
+def _storage(log: OpenLog) -> Iterator[Sequence[object]]:
     """Yield the tables of a log with their sizes. InnoDB does not report the dead rows
     of a table.
     """
+    table = log.table
     parts = {
-        log.name: "log",
-        log.error_table: "error",
-        log.inflight_table: "inflight",
-        log.state_table: "state",
-        log.consumer_table: "consumer",
-        log.epoch_table: "epoch",
-        log.captured_table: "captured",
-        log.resync_table: "resync",
+        table.name: "log",
+        table.error_table: "error",
+        table.inflight_table: "inflight",
+        table.state_table: "state",
+        table.consumer_table: "consumer",
+        table.epoch_table: "epoch",
+        table.captured_table: "captured",
+        table.resync_table: "resync",
     }
+    statement = bindable(_SQL["size"]).replace(":table", "%(table)s")
     for name, part in parts.items():
-        for (size,) in fetch(
-            conn, bindable(_SQL["size"]).replace(":table", "%(table)s"), {"table": name}
-        ):
+        for (size,) in fetch(log.connection, statement, {"table": name}):
             yield part, quote_identifier(name), None, None, None, None, size or 0
 
 
-def has_log(conn: Connection, log: str) -> bool:
+def has_log(conn: Connection, name: str) -> bool:
     """Return True if a log named in the text of a trigger exists."""
-    return log in {
-        in_text(quote_identifier(str(name))) for (name,) in fetch(conn, _SQL["tables"], {})
+    return name in {
+        in_text(quote_identifier(str(table))) for (table,) in fetch(conn, _SQL["tables"], {})
     }
 
 
-def _unreadable(
-    conn: Connection, tables: Sequence[str], columns: Sequence[str], **_: Any
-) -> Answer:
+def _unreadable(log: OpenLog, tables: Sequence[str], columns: Sequence[str], **_: Any) -> Answer:
     """Return the columns that this user may not read."""
     by_table: defaultdict[str, list[str]] = defaultdict(list)
     for table, column in zip(tables, columns, strict=True):
         by_table[table].append(column)
     for table, names in by_table.items():
         listed = ", ".join(map(quote_identifier, names))
-        if not may_run(conn, f"EXPLAIN SELECT {listed} FROM {quote_identifier(table)} WHERE 1 = 0"):  # noqa: S608
+        statement = f"EXPLAIN SELECT {listed} FROM {quote_identifier(table)} WHERE 1 = 0"  # noqa: S608
+        if not may_run(log.connection, statement):
             yield table, names
 
 
-def _rights_to_apply(conn: Connection, tables: Sequence[str], **_: Any) -> Iterator[tuple[str]]:
+def _rights_to_apply(log: OpenLog, tables: Sequence[str], **_: Any) -> Iterator[tuple[str]]:
     """Yield, in words, the rights that this session's user lacks to apply triggers to tables."""
+    conn = log.connection
     rights = rights_on(conn, *tables)
     for table in tables:
         if "TRIGGER" not in rights[table]:
@@ -493,8 +498,14 @@ def sees_triggers(conn: Connection, schema: str) -> bool:
     return "TRIGGER" in rights_on(conn, "")[""]
 
 
+def _transactions(log: MySQLFamilyLog, limit: int) -> Iterator[Sequence[object]]:
+    """Return at most ``limit`` open writers of a log."""
+    return islice(log.writers.transactions(), limit)
+
+
 ANSWERS: Final[Mapping[str, AnswerFunction]] = {
     "numberings": _numberings,
+    "transactions": _transactions,
     "indexes": _indexes,
     "snapshots": _snapshots,
     "storage": _storage,

@@ -37,7 +37,7 @@ from eventlog.sql.dialects.mysql_family.cascades import (
     leading_to,
     read_links,
 )
-from eventlog.sql.dialects.mysql_family.session import error_code, sees_triggers
+from eventlog.sql.dialects.mysql_family.session import error_code
 from eventlog.sql.dialects.mysql_family.text import (
     USER,
     UTC_NOW,
@@ -55,6 +55,7 @@ from eventlog.sql.dialects.mysql_family.text import (
     value_text,
 )
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.sql_files import (
     all_there,
     fetch,
@@ -165,11 +166,9 @@ class FamilyTriggers(MarkedTriggers):
             return "logs changes that the server has refused to UPDATE IGNORE"
         return None
 
-    def refuse(
-        self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
-    ) -> None:
-        super().refuse(conn, log, schema, declared)
-        if not sees_triggers(conn, ""):
+    def refuse(self, log: OpenLog, schema: str | None, declared: Sequence[TableTriggers]) -> None:
+        super().refuse(log, schema, declared)
+        if not log.db.sees_triggers(""):
             raise DatabaseError(
                 "the database does not show triggers to this user, so missing ones cannot be "
                 "detected: run the command as the owner, or grant TRIGGER on the database"
@@ -189,9 +188,8 @@ class FamilyTriggers(MarkedTriggers):
             "its foreign keys would have changed or deleted are logged as changed or deleted",
         )
 
-    def facts(
-        self, conn: Connection, database: Database, log: LogTable, tables: Collection[str]
-    ) -> Mapping[str, Any]:
+    def facts(self, log: OpenLog, database: Database, tables: Collection[str]) -> Mapping[str, Any]:
+        conn = log.connection
         links = leading_to(read_links(conn), tables)
         cascading = {CASCADES: as_fact(links), _SILENCE: self.silence(conn)} if links else {}
         by_name = {table.name: table for table in database.tables}
@@ -237,13 +235,14 @@ class FamilyTriggers(MarkedTriggers):
         return super().tables_sql(schema, log, [*declared, *cascades], facts)
 
     def plan_declared(
-        self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
+        self, log: OpenLog, schema: str | None, declared: Sequence[TableTriggers]
     ) -> TriggerPlan:
+        conn = log.connection
         declared = _with_refusing(declared, self.refusing(conn))
         cascades, refused = cascades_of(declared, read_links(conn), self.silence(conn))
         declared = [one for one in declared if one.class_name not in refused]
-        plan = super().plan_declared(conn, log, schema, [*declared, *cascades])
-        warnings = (*plan.warnings, *_engines(conn, log, declared))
+        plan = super().plan_declared(log, schema, [*declared, *cascades])
+        warnings = (*plan.warnings, *_engines(log, declared))
         return replace(plan, warnings=warnings, refused=tuple(map(str, refused.values())))
 
     def warnings(
@@ -518,14 +517,15 @@ def _as_written(conn: Connection, name: str, shown: str | None) -> str:
     return str(statement)
 
 
-def _engines(conn: Connection, log: LogTable, declared: Sequence[TableTriggers]) -> Iterator[str]:
+def _engines(log: OpenLog, declared: Sequence[TableTriggers]) -> Iterator[str]:
     """Yield warnings on tables, and on a log, whose engine has no transactions."""
-    engines = {str(table): str(engine) for table, engine in fetch(conn, _SQL["engines"], {})}
-    if log.name in engines:
+    rows, name = fetch(log.connection, _SQL["engines"], {}), log.table.name
+    engines = {str(table): str(engine) for table, engine in rows}
+    if name in engines:
         yield (
-            f"the log {log.name} uses the engine {engines[log.name]}, which has no transactions: "
+            f"the log {name} uses the engine {engines[name]}, which has no transactions: "
             "so changes that were rolled back would be published. Run: ALTER TABLE "
-            f"{quote_identifier(log.name)} ENGINE = InnoDB"
+            f"{quote_identifier(name)} ENGINE = InnoDB"
         )
     for table in dict.fromkeys(one.table.name for one in declared):
         if table in engines:

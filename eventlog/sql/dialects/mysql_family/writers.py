@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, Final
 
 from sqlalchemy import Connection
@@ -35,7 +34,6 @@ from eventlog.errors import ServerUnavailable
 from eventlog.sql.dialects.mysql_family.session import (
     FamilySessions,
     error_code,
-    family_of,
     fetch_transactions,
     may_run,
 )
@@ -253,13 +251,6 @@ class Writers:
             for number, session, _, worked in rows
             if session not in (0, own) and worked
         }
-
-
-def transactions(
-    conn: Connection, log: LogTable, limit: int, **_: object
-) -> Iterator[Sequence[object]]:
-    """Yield at most ``limit`` open writers of a log, for ``doctor``."""
-    yield from islice(Writers(conn, family_of(conn), log).transactions(), limit)
 
 
 def are_open(conn: Connection, writers: frozenset[str]) -> bool:

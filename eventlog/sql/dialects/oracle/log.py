@@ -97,7 +97,7 @@ class OracleLog(StepwiseLog):
             self.db.on(lock_session).begin_publishing()
             driver: Any = lock_session.connection.driver_connection
             driver.action = "lock"
-            has_it = _lock_row(lock_session, self.table)
+            has_it = self._lock_row(lock_session)
         finally:
             if not has_it:
                 lock_session.close()
@@ -108,9 +108,8 @@ class OracleLog(StepwiseLog):
     def holds_lock(self) -> bool:
         lock_session = self.connection.connection.info.get(_LOCK_SESSION)
         if lock_session is not None:
-            return bool(lock_session.connection.driver_connection.is_healthy()) and _lock_row(
-                lock_session, self.table
-            )
+            is_healthy = bool(lock_session.connection.driver_connection.is_healthy())
+            return is_healthy and self._lock_row(lock_session)
         answer = self._request()
         if answer == _SUCCESS:  # the request itself has taken the lock
             call(self.connection, release_block(self.table))
@@ -127,7 +126,7 @@ class OracleLog(StepwiseLog):
     def lacking(self, needed: Iterable[tuple[Part, Right]]) -> list[str]:
         needed = list(needed)
         tables = [one for one in needed if one[0] is not Part.NUMBERS]
-        missing = RIGHTS.lacking(self.connection, self.table, tables, self.dialect)
+        missing = RIGHTS.lacking(self, tables)
         if len(tables) < len(needed) and not may_run(
             self.connection,
             f"SELECT {self._deliveries}.NEXTVAL FROM DUAL WHERE 1 = 0",  # noqa: S608 - quoted names
@@ -148,7 +147,7 @@ class OracleLog(StepwiseLog):
 
     def _granted_on(self, part: Part) -> Sequence[str]:
         if part is Part.RECORD_IDS:
-            return [numbering.name for numbering in numberings(self.connection, self.table)]
+            return [numbering.name for numbering in numberings(self)]
         return super()._granted_on(part)
 
     def keys_after(self, walk: Walk, reached: str | None, limit: int) -> list[str]:
@@ -182,6 +181,21 @@ class OracleLog(StepwiseLog):
     def next_number(self) -> int:
         draw = f"SELECT {self._deliveries}.NEXTVAL FROM DUAL"  # noqa: S608 - quoted names
         return int(self.connection.exec_driver_sql(draw).scalar_one())
+
+    def _lock_row(self, lock_session: Connection) -> bool:
+        try:
+            fetch(lock_session, row_lock(self.table))
+        except DBAPIError as error:
+            if error_code(error) == _NO_TABLE:
+                raise DatabaseError(
+                    f"cannot lock {self} against a second publisher: this user may not execute "
+                    f"SYS.DBMS_LOCK, and cannot see {self.table.version_table}, whose rows would "
+                    "be locked instead; grant EXECUTE on SYS.DBMS_LOCK"
+                ) from error
+            if error_code(error) != _BUSY:
+                raise
+            return False
+        return True
 
     @property
     def _deliveries(self) -> str:
@@ -241,19 +255,3 @@ def _call_lock(conn: Connection, block: str) -> int:
         if error_code(error) not in _NO_EXECUTE:
             raise
         raise _Refused from error
-
-
-def _lock_row(lock_session: Connection, log: LogTable) -> bool:
-    try:
-        fetch(lock_session, row_lock(log))
-    except DBAPIError as error:
-        if error_code(error) == _NO_TABLE:
-            raise DatabaseError(
-                f"cannot lock {log} against a second publisher: this user may not execute "
-                f"SYS.DBMS_LOCK, and cannot see {log.version_table}, whose rows would be locked "
-                "instead; grant EXECUTE on SYS.DBMS_LOCK"
-            ) from error
-        if error_code(error) != _BUSY:
-            raise
-        return False
-    return True

@@ -18,6 +18,8 @@ from eventlog.sql.dialects.rights_by_trial import TriedRights
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import Answer, AnswerFunction
 from eventlog.sql.port.dialect import Dialect
+from eventlog.sql.port.open_database import OpenDatabase
+from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.questions import Numbering
 from eventlog.sql.port.rights import Part, Right
 from eventlog.sql.port.sql_files import fetch as fetch_rows
@@ -283,11 +285,12 @@ _SQL: Final = statements(__package__, "doctor.sql")
 _NO_COLUMN: Final = 904
 
 
-def numberings(conn: Connection, log: LogTable) -> list[Numbering]:
+def numberings(log: OpenLog) -> list[Numbering]:
     """Return the sequence that gives record_ids: the sequence that the configuration names, or the
     one that `eventlog db upgrade` creates (spec/triggers.md 7).
     """
-    owner, own_name = log.sequence or (log.schema, log.own_name(NUMBERS))
+    conn, table = log.connection, log.table
+    owner, own_name = table.sequence or (table.schema, table.own_name(NUMBERS))
     names = {"owner": owner, "name": own_name}
     answer = []
     for owner, name, cache, step, cycles, ordered, of_session in fetch(
@@ -310,12 +313,13 @@ def numberings(conn: Connection, log: LogTable) -> list[Numbering]:
     return answer
 
 
-def _indexes(conn: Connection, log: LogTable) -> Answer:
+def _indexes(log: OpenLog) -> Answer:
     """Return the columns of the log's indexes.
 
     An expression in an index is represented by its text.
     """
-    rows = fetch(conn, _SQL["indexes"], {"log_schema": log.schema, "log_name": log.name})
+    names = {"log_schema": log.table.schema, "log_name": log.table.name}
+    rows = fetch(log.connection, _SQL["indexes"], names)
     return [
         (name, is_valid, expression or column, None) for name, is_valid, column, expression in rows
     ]
@@ -336,19 +340,17 @@ def _is_cluster(conn: Connection) -> bool:
     return call(conn, f"BEGIN\n    :answer := {is_cluster};\nEND;") == 1
 
 
-def has_log(conn: Connection, log: str) -> bool:
+def has_log(conn: Connection, name: str) -> bool:
     """Return True if a log named in the text of a trigger exists."""
-    return may_run(conn, f"SELECT 1 FROM {log} WHERE 1 = 0")  # noqa: S608 - quoted
+    return may_run(conn, f"SELECT 1 FROM {name} WHERE 1 = 0")  # noqa: S608 - quoted
 
 
-def _owned(_conn: Connection, schema: str, tables: Sequence[str], user: str) -> list[tuple[str]]:
+def _owned(_db: OpenDatabase, schema: str, tables: Sequence[str], user: str) -> list[tuple[str]]:
     """Return all of the tables or none, since a schema belongs to one user."""
     return [(table,) for table in tables] if schema == user else []
 
 
-def _unreadable(
-    conn: Connection, schema: str, tables: Sequence[str], columns: Sequence[str], **_: Any
-) -> Answer:
+def _unreadable(log: OpenLog, schema: str, tables: Sequence[str], columns: Sequence[str]) -> Answer:
     """Yield the columns that this user may not read.
 
     Oracle grants whole tables: all columns of a table or none.
@@ -357,18 +359,18 @@ def _unreadable(
     for table, column in zip(tables, columns, strict=True):
         by_table[table].append(column)
     for table, names in by_table.items():
-        if not may_run(conn, f"SELECT 1 FROM {qualified(schema, table)} WHERE 1 = 0"):  # noqa: S608 - quoted names
+        if not may_run(log.connection, f"SELECT 1 FROM {qualified(schema, table)} WHERE 1 = 0"):  # noqa: S608 - quoted names
             yield table, names
 
 
-def _rights_to_apply(conn: Connection, schema: str, **_: Any) -> Iterator[tuple[str]]:
+def _rights_to_apply(log: OpenLog, schema: str, **_: Any) -> Iterator[tuple[str]]:
     """Yield, in words, the rights that this session's user lacks to apply triggers to tables of a
     schema.
     """
-    privileges = {row[0] for row in fetch(conn, _SQL["rights"])}
+    privileges = {row[0] for row in fetch(log.connection, _SQL["rights"])}
     if "CREATE ANY TRIGGER" in privileges:
         return
-    user = current_user(conn)
+    user = log.db.current_user()
     if "CREATE TRIGGER" not in privileges:
         yield ("the system privilege CREATE TRIGGER",)
     if schema != user:

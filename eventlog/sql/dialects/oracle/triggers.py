@@ -29,7 +29,7 @@ from eventlog.sql.dialects.oracle.script import (
     enabled,
     terminated,
 )
-from eventlog.sql.dialects.oracle.session import chunks, current_user, error_code, fetch
+from eventlog.sql.dialects.oracle.session import chunks, error_code, fetch
 from eventlog.sql.dialects.oracle.text import (
     BASE64_FUNCTION,
     QUOTE_FUNCTION,
@@ -54,6 +54,7 @@ from eventlog.sql.dialects.oracle.text import (
     value_text,
 )
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.sql_files import (
     literal,
     run_as_it_stands,
@@ -109,11 +110,12 @@ class OracleTriggers(MarkedTriggers):
         for letter, operation in _OPERATIONS.items():
             yield letter, partial(_trigger, home, log, triggers, operation)
 
-    def find_log(self, conn: Connection, log: LogTable) -> LogTable:
-        rows = fetch(conn, _SQL["log"], {"owner": log.schema, "name": log.name})
+    def find_log(self, log: OpenLog) -> OpenLog:
+        table = log.table
+        rows = fetch(log.connection, _SQL["log"], {"owner": table.schema, "name": table.name})
         if not rows:
-            raise missing_log(log)
-        return replace(log, schema=rows[0][0], name=rows[0][1])
+            raise missing_log(table)
+        return log.db.log(replace(table, schema=rows[0][0], name=rows[0][1]))
 
     def all_triggers(
         self, conn: Connection, tables: Collection[TableName] = ()
@@ -145,26 +147,25 @@ class OracleTriggers(MarkedTriggers):
     def enable(self, trigger: StoredTrigger) -> list[str]:
         return [] if trigger.is_enabled else [enabled(trigger.schema, trigger.name)]
 
-    def refuse(
-        self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
-    ) -> None:
-        super().refuse(conn, log, schema, declared)
+    def refuse(self, log: OpenLog, schema: str | None, declared: Sequence[TableTriggers]) -> None:
+        super().refuse(log, schema, declared)
         for home in sorted({one.schema or schema or "" for one in declared}):
-            if not shows_triggers(conn, home):
+            if not log.db.sees_triggers(home):
                 raise DatabaseError(
                     f"the database does not show the triggers of schema {home} to user "
-                    f"{current_user(conn)}, so missing ones cannot be detected: run the command as "
-                    f"{home}, or as a user with CREATE ANY TRIGGER"
+                    f"{log.db.current_user()}, so missing ones cannot be detected: run the command "
+                    f"as {home}, or as a user with CREATE ANY TRIGGER"
                 )
 
-    def first_actions(self, conn: Connection, log: LogTable) -> list[Action]:
+    def first_actions(self, log: OpenLog) -> list[Action]:
         # The log of another program has no functions.
-        names = {"quote": log.own_name(QUOTE_FUNCTION), "base64": log.own_name(BASE64_FUNCTION)}
-        rows = fetch(conn, _SQL["functions"], {"owner": log.schema, **names})
+        table = log.table
+        names = {"quote": table.own_name(QUOTE_FUNCTION), "base64": table.own_name(BASE64_FUNCTION)}
+        rows = fetch(log.connection, _SQL["functions"], {"owner": table.schema, **names})
         if {row[0] for row in rows} >= set(names.values()):
             return []
         return [
-            Action("create", str(log), "its functions are missing", tuple(create_functions(log)))
+            Action("create", str(log), "its functions are missing", tuple(create_functions(table)))
         ]
 
     def warnings(
@@ -242,10 +243,10 @@ class OracleTriggers(MarkedTriggers):
     def settings(self, lock_timeout: float) -> list[str]:
         return [ddl_lock_timeout(lock_timeout)]
 
-    def installed(self, conn: Connection, log: LogTable) -> list[InstalledTrigger]:
-        triggers = super().installed(conn, log)
+    def installed(self, log: OpenLog) -> list[InstalledTrigger]:
         return [
-            one._replace(trigger_sql=f"CREATE OR REPLACE {one.trigger_sql}") for one in triggers
+            one._replace(trigger_sql=f"CREATE OR REPLACE {one.trigger_sql}")
+            for one in super().installed(log)
         ]
 
 

@@ -18,6 +18,7 @@ from sqlalchemy import Connection, Row, TextClause, text
 from eventlog.core.catalog import Database
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, QUOTE_FUNCTION
 from eventlog.sql.log_table import LogTable, cut_name
+from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.sql_files import qualified, quote_identifier, statements
 from eventlog.sql.triggers import missing_log
 from eventlog.sql.triggers.declared import ChildTriggers, TableName, TableTriggers
@@ -116,28 +117,25 @@ class Facts:
         return {self.place_of(triggers)} | owners
 
 
-def find_log(conn: Connection, log: LogTable) -> LogTable:
+def find_log(log: OpenLog) -> OpenLog:
     """Return the log with its schema and name in the database.
 
     Raises LogTableError if it does not exist.
     """
-    row = _log_row(conn, log)
+    row = _log_row(log)
     if row is None:
-        raise missing_log(log)
-    return replace(log, schema=row.schema, name=row.name)
+        raise missing_log(log.table)
+    return log.db.log(replace(log.table, schema=row.schema, name=row.name))
 
 
-def _log_row(conn: Connection, log: LogTable) -> Row[Any] | None:
-    names = {"schema": log.schema, "name": log.name, "quote_function": log.own_name(QUOTE_FUNCTION)}
-    return conn.execute(sql("log"), names).first()
+def _log_row(log: OpenLog) -> Row[Any] | None:
+    quote_function = log.table.own_name(QUOTE_FUNCTION)
+    names = {"schema": log.table.schema, "name": log.table.name, "quote_function": quote_function}
+    return log.connection.execute(sql("log"), names).first()
 
 
 def read_facts(
-    conn: Connection,
-    log: LogTable,
-    schema: str,
-    installed: Installed,
-    others: Iterable[str] = (),
+    log: OpenLog, schema: str, installed: Installed, others: Iterable[str] = ()
 ) -> Facts:
     """Return the facts about the schema of the classes and about other schemas, and about the log
     if it exists.
@@ -145,12 +143,12 @@ def read_facts(
     schemas = sorted({schema, *others})
 
     def rows(name: str) -> Sequence[Row[Any]]:
-        return conn.execute(sql(name), {"schemas": schemas}).all()
+        return log.connection.execute(sql(name), {"schemas": schemas}).all()
 
     def tables_that(is_one: Callable[[Row[Any]], bool]) -> frozenset[TableName]:
         return frozenset((row.schema, row.name) for row in tables if is_one(row))
 
-    log_row = _log_row(conn, log)
+    log_row = _log_row(log)
     tables = rows("tables")
     own = installed.functions()
     partitions: defaultdict[TableName, dict[TableName, bool]] = defaultdict(dict)
@@ -158,8 +156,8 @@ def read_facts(
         partitions[row.schema, row.table_name][row.own_schema, row.name] = row.may_have_triggers
     return Facts(
         schema=schema,
-        log=log,
-        enums=frozenset(row.name for row in conn.execute(sql("enums"))),
+        log=log.table,
+        enums=frozenset(row.name for row in log.connection.execute(sql("enums"))),
         equality={
             (row.schema, row.table_name, row.column_name): row.operator for row in rows("equality")
         },
@@ -269,19 +267,14 @@ _Columns = TypeVar("_Columns", bound=tuple[str, ...])
 
 
 def facts_of(
-    conn: Connection,
-    database: Database,
-    log: LogTable,
-    tables: Collection[str],
-    installed: Installed,
+    log: OpenLog, database: Database, tables: Collection[str], installed: Installed
 ) -> dict[str, Any]:
     """Return the facts about these tables that differ from the usual ones, as literals; empty if
     there is none. The log need not exist yet.
     """
     schema = database.schema or ""
-    log = replace(log, schema=log.schema or schema)
     places = {(schema, table) for table in tables}
-    facts = read_facts(conn, log, schema, installed)
+    facts = read_facts(log, schema, installed)
     types = {
         column.type.sql
         for table in database.tables

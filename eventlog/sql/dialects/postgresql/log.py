@@ -175,7 +175,7 @@ class PostgresLog(OpenLog):
 
     def next_record_id(self) -> int | None:
         following: list[int] = []
-        for numbering in ask(self.db, "numberings", Numbering, self.table):
+        for numbering in ask(self, "numberings", Numbering):
             if not _has_right(self.connection, "sequence", numbering.name, "SELECT"):
                 return None
             number = f"last_value + CASE WHEN is_called THEN {int(numbering.increment)} ELSE 0 END"
@@ -234,7 +234,7 @@ class PostgresLog(OpenLog):
             )
             statements += [
                 f"GRANT {granted} ON SEQUENCE {numbering.name} TO {user}"
-                for numbering in ask(self.db, "numberings", Numbering, self.table)
+                for numbering in ask(self, "numberings", Numbering)
                 if granted
             ]
         return statements

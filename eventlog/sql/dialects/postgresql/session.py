@@ -21,6 +21,7 @@ from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, TEXT_SETTINGS,
 from eventlog.sql.log_table import INSUFFICIENT_PRIVILEGE, LogTable
 from eventlog.sql.port.database import CHANGING_POOL, KEEPALIVE, Refusal, Wake
 from eventlog.sql.port.dialect import Dialect
+from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.sql_files import NEUTRAL_ALONE, qualified, quote_identifier, statements
 
 TIMELINE: Final = "substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8)"
@@ -160,38 +161,38 @@ class PostgresWake(Wake):
     def drop(self, log: LogTable) -> list[str]:
         return _wake_statements(log, "drop_trigger", "drop_function")
 
-    def may_create(self, conn: Connection, log: LogTable) -> bool:
-        return bool(
-            conn.exec_driver_sql(_WAKE_SQL["owns"], {"log": _wake_words(log)["log"]}).scalar()
-        )
+    def may_create(self, log: OpenLog) -> bool:
+        words = {"log": _wake_words(log.table)["log"]}
+        return bool(log.connection.exec_driver_sql(_WAKE_SQL["owns"], words).scalar())
 
-    def missing(self, conn: Connection, log: LogTable) -> str | None:
-        words = _wake_words(log)
+    def missing(self, log: OpenLog) -> str | None:
+        words = _wake_words(log.table)
         parameters = {
             "log": words["log"],
             "trigger": words["trigger_name"],
             "function": f"{words['function']}()",
         }
-        reason = conn.exec_driver_sql(_WAKE_SQL["missing"], parameters).scalar()
+        reason = log.connection.exec_driver_sql(_WAKE_SQL["missing"], parameters).scalar()
         return None if reason is None else str(reason)
 
-    def listen(self, conn: Connection, log: LogTable) -> None:
-        conn.exec_driver_sql(
-            f"LISTEN {quote_identifier(channel(log))}", execution_options={"no_parameters": True}
+    def listen(self, log: OpenLog) -> None:
+        log.connection.exec_driver_sql(
+            f"LISTEN {quote_identifier(channel(log.table))}",
+            execution_options={"no_parameters": True},
         )
 
-    def fall_asleep(self, conn: Connection, log: LogTable) -> bool:
+    def fall_asleep(self, log: OpenLog) -> bool:
         statement = "SELECT pg_try_advisory_lock(%(class)s, %(log)s::regclass::oid::integer)"
         return bool(
-            conn.exec_driver_sql(
-                statement, _wake_key(log), execution_options=NEUTRAL_ALONE
+            log.connection.exec_driver_sql(
+                statement, _wake_key(log.table), execution_options=NEUTRAL_ALONE
             ).scalar_one()
         )
 
-    def wake_up(self, conn: Connection, log: LogTable) -> None:
-        conn.exec_driver_sql(
+    def wake_up(self, log: OpenLog) -> None:
+        log.connection.exec_driver_sql(
             "SELECT pg_advisory_unlock(%(class)s, %(log)s::regclass::oid::integer)",
-            _wake_key(log),
+            _wake_key(log.table),
             execution_options=NEUTRAL_ALONE,
         )
 

@@ -60,6 +60,7 @@ from eventlog.sql.dialects.postgresql.text import (
 )
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.driver_errors import for_message
+from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.sql_files import qualified, quote_identifier, run_as_it_stands
 from eventlog.sql.triggers import (
     Action,
@@ -100,19 +101,18 @@ class PostgresTriggers(PlannedTriggers):
     find_log = staticmethod(find_log)
     former_names = staticmethod(former_names)
 
-    def facts(
-        self, conn: Connection, database: Database, log: LogTable, tables: Collection[str]
-    ) -> Mapping[str, Any]:
-        log = replace(log, schema=log.schema or database.schema or "")
-        return facts_of(conn, database, log, tables, self.read_installed(conn, log))
+    def facts(self, log: OpenLog, database: Database, tables: Collection[str]) -> Mapping[str, Any]:
+        home = log.table.schema or database.schema or ""
+        log = log.db.log(replace(log.table, schema=home))
+        return facts_of(log, database, tables, self.read_installed(log))
 
     def stored(
         self, conn: Connection, tables: Collection[TableName] = ()
     ) -> tuple[Sequence[StoredTrigger], Sequence[StoredTrigger]]:
         return stored_triggers(conn)
 
-    def gone(self, conn: Connection, log: LogTable, names: Collection[str]) -> set[str]:
-        return gone_logs(conn, names)
+    def gone(self, log: OpenLog, names: Collection[str]) -> set[str]:
+        return gone_logs(log.connection, names)
 
     def drop_stored(self, trigger: StoredTrigger) -> Sequence[str]:
         if trigger.kind == "trigger":
@@ -133,18 +133,18 @@ class PostgresTriggers(PlannedTriggers):
         return [table_sql(of_table) for of_table in by_table(compile_triggers(known, declared))]
 
     def plan_declared(
-        self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
+        self, log: OpenLog, schema: str | None, declared: Sequence[TableTriggers]
     ) -> TriggerPlan:
         assert schema is not None
         places = {(triggers.schema or schema, triggers.table.name) for triggers in declared}
-        installed = self.read_installed(conn, log, places, places.__contains__)
-        facts = read_facts(conn, log, schema, installed, (home for home, _ in places))
-        refuse_own_tables(log, schema, declared)
+        installed = self.read_installed(log, places, places.__contains__)
+        facts = read_facts(log, schema, installed, (home for home, _ in places))
+        refuse_own_tables(log.table, schema, declared)
         lacking = tuple(_lacking(facts, declared))
         compiled = compile_triggers(facts, declared)
         is_needed = any(needs_quoting(triggers.key) for triggers in declared)
         quoting = _compare_quoting(
-            log, installed, is_needed=is_needed, is_there=facts.has_quote_function
+            log.table, installed, is_needed=is_needed, is_there=facts.has_quote_function
         )
         actions = [
             *(action for action in quoting if action.kind != "drop"),
@@ -162,10 +162,10 @@ class PostgresTriggers(PlannedTriggers):
         quoting = _compare_quoting(log, installed, is_needed=False, is_there=True)
         return replace(plan, actions=(*plan.actions, *quoting))
 
-    def installed(self, conn: Connection, log: LogTable) -> list[InstalledTrigger]:
+    def installed(self, log: OpenLog) -> list[InstalledTrigger]:
         # ``marker_of`` writes the comment, whose end names the log.
-        suffix = f" log {qualified(log.schema, log.name)}"
-        return [InstalledTrigger(*row) for row in conn.execute(sql("show"), {"suffix": suffix})]
+        binds = {"suffix": f" log {self.log_in_marker(log.table)}"}
+        return [InstalledTrigger(*row) for row in log.connection.execute(sql("show"), binds)]
 
     # Comparing
 

@@ -19,9 +19,9 @@ from typing import Any, ClassVar, Final
 from sqlalchemy import URL, Connection, PoolProxiedConnection
 
 from eventlog.errors import ConfigError, DatabaseError
-from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import WRITES, Answer, AnswerFunction
 from eventlog.sql.port.dialect import Dialect
+from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.sql_files import quote_identifier, statements
 
 _MIN_VERSION: Final = (3, 38, 0)
@@ -168,32 +168,31 @@ def _path(url: URL) -> Path:
 _SQL: Final = statements(__package__, "doctor.sql")
 
 
-def _indexes(conn: Connection, log: LogTable) -> Answer:
+def _indexes(log: OpenLog) -> Answer:
     """Return the indexes of the log.
 
     Its INTEGER PRIMARY KEY, which is the table itself, counts as one.
     """
+    conn, table = log.connection, log.table.name
     keys = [
         row.name
-        for row in conn.exec_driver_sql(
-            "SELECT name FROM pragma_table_info(?) WHERE pk", (log.name,)
-        )
+        for row in conn.exec_driver_sql("SELECT name FROM pragma_table_info(?) WHERE pk", (table,))
     ]
     if len(keys) == 1:
         yield "primary key", True, keys[0], None
-    for name, column, sql in conn.exec_driver_sql(_SQL["index_columns"], {"log_name": log.name}):
+    for name, column, sql in conn.exec_driver_sql(_SQL["index_columns"], {"log_name": table}):
         predicate = re.search(r"\bWHERE\b(.*)$", sql or "", re.DOTALL | re.IGNORECASE)
         yield name, True, column, predicate[1].strip() if predicate else None
 
 
-def has_log(conn: Connection, log: str) -> bool:
+def has_log(conn: Connection, name: str) -> bool:
     """Return True if a log named in the text of a trigger exists."""
-    return log in {quote_identifier(row.name) for row in conn.exec_driver_sql(_SQL["tables"])}
+    return name in {quote_identifier(row.name) for row in conn.exec_driver_sql(_SQL["tables"])}
 
 
-def _rights_to_apply(conn: Connection, **_: Any) -> Iterator[tuple[str]]:
+def _rights_to_apply(log: OpenLog, **_: Any) -> Iterator[tuple[str]]:
     """Yield, in words, the rights that this process lacks to apply triggers."""
-    file = file_of(conn)
+    file = file_of(log.connection)
     if file is not None and not os.access(file, os.W_OK):
         yield (f"write access to {str(file)!r}",)
 

@@ -33,6 +33,7 @@ from eventlog.sql.dialects.sqlite.text import (
     value_text,
 )
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.sql_files import (
     all_there,
     field,
@@ -111,13 +112,11 @@ class SQLiteTriggers(MarkedTriggers):
                     )
 
     def plan_declared(
-        self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
+        self, log: OpenLog, schema: str | None, declared: Sequence[TableTriggers]
     ) -> TriggerPlan:
-        plan = super().plan_declared(conn, log, schema, declared)
-        return replace(
-            plan,
-            warnings=(*plan.warnings, *_guesses(declared), *_unknown_collations(conn, declared)),
-        )
+        plan = super().plan_declared(log, schema, declared)
+        unknown = _unknown_collations(log.connection, declared)
+        return replace(plan, warnings=(*plan.warnings, *_guesses(declared), *unknown))
 
     def not_captured(self, declared: Sequence[TableTriggers]) -> tuple[str, ...]:
         return (
@@ -187,13 +186,14 @@ def _is_known(conn: Connection, collation: str) -> bool:
 # --- what doctor queries --------------------------------------------------------------------------
 
 
-def broken_triggers(conn: Connection, log: LogTable) -> Iterator[tuple[str, str, str]]:
+def broken_triggers(log: OpenLog) -> Iterator[tuple[str, str, str]]:
     """Yield each table whose eventlog triggers name a missing table, the missing table, and the SQL
     that drops the triggers.
 
     SQLite compiles the triggers of a table with each statement that fires them; EXPLAIN compiles
     the statement without running it.
     """
+    conn = log.connection
     by_table: dict[str, list[str]] = {}
     for trigger in SQLiteTriggers().all_triggers(conn):
         if trigger.log is not None:
@@ -211,7 +211,7 @@ def broken_triggers(conn: Connection, log: LogTable) -> Iterator[tuple[str, str,
                 conn.exec_driver_sql(f"EXPLAIN {change}").all()
             except DBAPIError as error:
                 gone = re.fullmatch(r"no such table: (?:main\.)?(.+)", str(error.orig))
-                if gone is not None and gone[1] != log.name:
+                if gone is not None and gone[1] != log.table.name:
                     yield (
                         table,
                         gone[1],

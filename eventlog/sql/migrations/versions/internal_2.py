@@ -232,7 +232,9 @@ def _wake(log: LogTable, dialect: Dialect) -> Wake | None:
     wake = dialect.wake
     if wake is None or not context.config.attributes["existing_log"]:
         return None
-    return wake if context.is_offline_mode() or wake.may_create(op.get_bind(), log) else None
+    if context.is_offline_mode() or wake.may_create(dialect.open(op.get_bind()).log(log)):
+        return wake
+    return None
 
 
 def _create_consumers(log: LogTable, dialect: Dialect) -> None:
