@@ -7,11 +7,11 @@ which the system writes to disk when it no longer fits into its cache.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from eventlog.core.ranges import RecordSet
+from eventlog.verify.private_database import private_database, write_rows
 
 ObjectName: TypeAlias = tuple[str, str]
 """The name of a class, and the canonical key of one of its objects."""
@@ -39,12 +39,7 @@ class Motion:
     """
 
     def __init__(self) -> None:
-        # Without a name it is a private file, which vanishes with the process.
-        self._database = sqlite3.connect("", isolation_level=None)
-        for setting in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -16384"):
-            self._database.execute(f"PRAGMA {setting}")
-        for table in _TABLES:
-            self._database.execute(table)
+        self._database = private_database(16_384, *_TABLES)
 
     def close(self) -> None:
         """Remove the database."""
@@ -54,7 +49,8 @@ class Motion:
 
     def add_rows(self, rows: Iterable[tuple[int, str, str]]) -> None:
         """Add rows that are not done: the record_id, and the class and the key of the object."""
-        self._many(
+        write_rows(
+            self._database,
             "INSERT OR REPLACE INTO undone VALUES (?, ?, ?)",
             ((record_id, class_name, _blob(key)) for record_id, class_name, key in rows),
         )
@@ -62,7 +58,8 @@ class Motion:
     def keep_rows(self, undone: RecordSet) -> None:
         """Forget the rows that are not in a set."""
         if self.has_rows:
-            self._many(
+            write_rows(
+                self._database,
                 "DELETE FROM undone WHERE record_id BETWEEN ? AND ?",
                 [*undone.gaps(undone.top), (undone.top + 1, _LAST)],
             )
@@ -94,14 +91,16 @@ class Motion:
 
     def wait_for(self, class_name: str, keys: Iterable[str]) -> None:
         """Let objects wait."""
-        self._many(
+        write_rows(
+            self._database,
             "INSERT OR IGNORE INTO waiting VALUES (?, ?)",
             [(class_name, _blob(key)) for key in keys],
         )
 
     def decide(self, class_name: str, keys: Iterable[str]) -> None:
         """Forget objects that wait no longer."""
-        self._many(
+        write_rows(
+            self._database,
             "DELETE FROM waiting WHERE class = ? AND object_key = ?",
             [(class_name, _blob(key)) for key in keys],
         )
@@ -149,11 +148,6 @@ class Motion:
 
     def _any(self, statement: str) -> bool:
         return self._database.execute(statement).fetchone() is not None
-
-    def _many(self, statement: str, rows: Iterable[Sequence[Any]]) -> None:
-        self._database.execute("BEGIN")
-        self._database.executemany(statement, rows)
-        self._database.execute("COMMIT")
 
     def _among(self, table: str, class_name: str, keys: Iterable[str]) -> set[str]:
         found: set[str] = set()

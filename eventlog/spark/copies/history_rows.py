@@ -5,16 +5,14 @@ The rows are kept in a temporary SQLite database, so that memory does not grow w
 from __future__ import annotations
 
 import json
-import sqlite3
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import accumulate, groupby
-from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
 from eventlog.model import Operation
 from eventlog.spark.copies.copy_history import LOADED
+from eventlog.verify.private_database import private_database, write_rows
 from eventlog.verify.targets.states import State
 
 _TABLE: Final = (
@@ -44,18 +42,12 @@ class HistoryRows:
     """The rows of one state of a history."""
 
     def __init__(self) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="eventlog-verify-")
-        self._database = sqlite3.connect(
-            Path(self._directory.name) / "history.db", isolation_level=None
-        )
-        for setting in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -65536"):
-            self._database.execute(f"PRAGMA {setting}")
-        self._database.execute(_TABLE)
+        self._database = private_database(65_536, _TABLE)
 
     def add(self, rows: Iterable[HistoryRow]) -> None:
         """Add rows, in any order."""
-        self._database.execute("BEGIN")
-        self._database.executemany(
+        write_rows(
+            self._database,
             "INSERT INTO history VALUES (?, ?, ?, ?, ?, ?, ?)",
             (
                 (
@@ -66,7 +58,6 @@ class HistoryRows:
                 for one in rows
             ),
         )
-        self._database.execute("COMMIT")
 
     def objects(self) -> Iterator[tuple[str, State | None, str]]:
         """Yield each object: its canonical key, the state of its newest version (None = the object
@@ -82,7 +73,6 @@ class HistoryRows:
     def close(self) -> None:
         """Remove the database."""
         self._database.close()
-        self._directory.cleanup()
 
 
 def _folded(

@@ -9,16 +9,14 @@ ordered are read by ranges of keys, which needs no search for each object.
 from __future__ import annotations
 
 import marshal
-import sqlite3
-import tempfile
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from eventlog.core.catalog import ObjectClass
 from eventlog.sql.port.log_operations import KeyValues, RangeReader
 from eventlog.verify.comparison import SEVERAL, Entry, TargetRow, row_of_entries
 from eventlog.verify.ordered_keys import OrderedKeys, ordered_keys
+from eventlog.verify.private_database import private_database, write_rows
 
 KEPT: Final = 20_000
 """The most states that are kept in memory before they are written."""
@@ -72,18 +70,12 @@ class States:
             cls.name: _Form(number, names, ordered_keys(cls))
             for number, (cls, names) in enumerate(attributes.items())
         }
-        self._directory = tempfile.TemporaryDirectory(prefix="eventlog-verify-")
         self._changed: dict[tuple[str, str], State | None] = {}
         self._rows: list[tuple[int, Any, bytes]] = []
         """Changed states in the form of the database, older than those of ``_changed``."""
         self._read: dict[tuple[str, str], State | None] = {}
         """States that ``read`` found in the database."""
-        self._database = sqlite3.connect(
-            Path(self._directory.name) / "states.db", isolation_level=None
-        )
-        for setting in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -65536"):
-            self._database.execute(f"PRAGMA {setting}")
-        self._database.execute(_TABLE)
+        self._database = private_database(65_536, _TABLE)
 
     def read(self, names: Iterable[tuple[str, str]]) -> None:
         """Read the states of objects, each a class and a key, that ``get`` will be called for, with
@@ -154,9 +146,7 @@ class States:
                 content = marshal.dumps((*values, *state))
                 yield number, place, content, marshal.dumps((*values, SEVERAL))
 
-        self._database.execute("BEGIN")
-        self._database.executemany(_ADD, added())
-        self._database.execute("COMMIT")
+        write_rows(self._database, _ADD, added())
 
     def clear(self, class_name: str) -> None:
         """Remove all objects of a class."""
@@ -181,17 +171,13 @@ class States:
                 gone.append((number, place))
             else:
                 there.append((number, place, marshal.dumps((*values, *state))))
-        self._database.execute("BEGIN")
-        self._database.executemany("DELETE FROM state WHERE class = ? AND key = ?", gone)
-        self._database.executemany(_PUT, there)
-        self._database.execute("COMMIT")
+        write_rows(self._database, "DELETE FROM state WHERE class = ? AND key = ?", gone)
+        write_rows(self._database, _PUT, there)
         self._changed, self._read = {}, {}
 
     def _write_rows(self) -> None:
         if self._rows:
-            self._database.execute("BEGIN")
-            self._database.executemany(_PUT, self._rows)
-            self._database.execute("COMMIT")
+            write_rows(self._database, _PUT, self._rows)
             self._rows, self._read = [], {}
 
     def rows(self, class_name: str, keys: Sequence[str]) -> Mapping[str, TargetRow]:
@@ -258,7 +244,6 @@ class States:
     def close(self) -> None:
         """Remove the database."""
         self._database.close()
-        self._directory.cleanup()
 
     def _stored_at(
         self, class_name: str, places: Sequence[Any], columns: str
