@@ -38,7 +38,7 @@ from eventlog.model import (
     answer_of,
     max_statuses,
 )
-from eventlog.xds.plain import DEFAULT_LIMIT, event_of, read_plain
+from eventlog.xds.plain import DEFAULT_LIMIT, PlainDocument, event_of, read_plain
 from eventlog.xds.texts import TextsReader
 
 E = TypeVar("E")
@@ -345,23 +345,21 @@ def _values(element: etree._Element, types: set[str]) -> tuple[str, ...]:
     return tuple(values)
 
 
+_WITH_WORDS: Final[Mapping[str, Callable[[str], bool]]] = {
+    "time": is_special,  # special times (spec/xds.md 6.3)
+    "int": EXACT_WORDS.__contains__,  # NaN (spec/xds.md 6.1)
+}
+"""The types whose values may be strings, with the check of these."""
+
+
 def _one_type(element: etree._Element, types: set[str]) -> str:
-    if types == {"string", "time"}:  # an attribute with special times (spec/xds.md 6.3)
-        texts = [
-            value.text or ""
+    for kind, is_word in _WITH_WORDS.items():
+        if types == {"string", kind} and all(
+            is_word(value.text or "")
             for value in element.iter("value")
             if value.get("type", "string") == "string"
-        ]
-        if all(map(is_special, texts)):
-            return "time"
-    if types == {"string", "int"}:  # an attribute with NaN (spec/xds.md 6.1)
-        texts = [
-            value.text or ""
-            for value in element.iter("value")
-            if value.get("type", "string") == "string"
-        ]
-        if set(texts) <= EXACT_WORDS:
-            return "int"
+        ):
+            return kind
     if len(types) > 1:
         raise XdsError(
             f"line {element.sourceline}: the values of one attribute are of several types: "
@@ -382,27 +380,13 @@ class _Events(NamedTuple, Generic[E]):
     others: Sequence[OtherElement] = ()
 
 
-_Read: TypeAlias = Callable[[bytes, int], _Events[E]]
-"""A function that reads a document of at most so many bytes. It raises XdsError."""
-
-
-def _events_of(data: bytes, limit: int) -> _Events[Event]:
-    if len(data) <= limit and (plain := read_plain(data, event_of)) is not None:
-        return _Events(plain.events)
-    document = parse_events(data, limit)
-    return _Events(document.content, document.others)
-
-
-def _texts_of(read: TextsReader, data: bytes, limit: int) -> _Events[RowTexts | Event]:
-    if len(data) <= limit and (plain := read_plain(data, read, read.read_alike)) is not None:
-        return _Events(plain.events)
-    document = parse_events(data, limit)
-    return _Events(document.content, document.others)
+_Read: TypeAlias = Callable[[bytes], PlainDocument[E] | None]
+"""A function that reads a document of the plain form."""
 
 
 def _documents(
     path: Path, limit: int, read: _Read[E]
-) -> Iterator[tuple[int | None, _Events[E] | XdsError]]:
+) -> Iterator[tuple[int | None, _Events[E | Event] | XdsError]]:
     """Yield the documents of a file, one per line if the first line is a whole document, each with
     its line; None for a file that is one document.
 
@@ -435,12 +419,15 @@ _PARSER_PLACE: Final = re.compile(", line [0-9]+, column ([0-9]+)$")
 
 def _document(
     data: bytes, limit: int, path: Path, number: int | None, read: _Read[E]
-) -> _Events[E] | XdsError:
+) -> _Events[E | Event] | XdsError:
     """Read a document, or return its error with file and line, as ``_placed`` does."""
     try:
-        return read(data, limit)
+        if len(data) <= limit and (plain := read(data)) is not None:
+            return _Events(plain.events)
+        document = parse_events(data, limit)
     except XdsError as error:
         return XdsError(_placed(error, path, number))
+    return _Events(document.content, document.others)
 
 
 def _placed(problem: object, path: Path, number: int | None) -> str:
@@ -454,7 +441,9 @@ def _placed(problem: object, path: Path, number: int | None) -> str:
     return f"{path}, line {line}: {message}" if line else f"{path}: {message}"
 
 
-def _all_events(source: str, limit: int, report: Report, read: _Read[E]) -> Iterator[tuple[str, E]]:
+def _all_events(
+    source: str, limit: int, report: Report, read: _Read[E]
+) -> Iterator[tuple[str, E | Event]]:
     """Yield the events of a file, or of the files of a directory in the order of their names, with
     the places of their documents.
     """
@@ -481,7 +470,7 @@ def changes_in(
     """Yield the changes of the events of a file, or of the files of a directory in the order of
     their names, as ``XdsFormat.read_changes`` does.
     """
-    for place, event in _all_events(source, limit, report, _events_of):
+    for place, event in _all_events(source, limit, report, partial(read_plain, read=event_of)):
         change = _change(place, event, catalog, values, report)
         if change is not None:
             yield change
@@ -493,7 +482,8 @@ def texts_in(
     """Yield what ``changes_in`` yields, with the texts of rows in place of changes where the form
     of a document allows it.
     """
-    read = partial(_texts_of, TextsReader(catalog, values))
+    reader = TextsReader(catalog, values)
+    read = partial(read_plain, read=reader, read_alike=reader.read_alike)
     for place, event in _all_events(source, limit, report, read):
         change = (
             event if isinstance(event, RowTexts) else _change(place, event, catalog, values, report)
