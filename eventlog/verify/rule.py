@@ -20,7 +20,6 @@ from eventlog.errors import BadTableKey, ConfigError, DatabaseError
 from eventlog.publisher.feeds.snapshot import class_and_key
 from eventlog.publisher.ledger.in_flight import read_recorded
 from eventlog.sql.log.epoch import read_removed
-from eventlog.sql.log.purge import utc_now
 from eventlog.sql.port.log_operations import ANY_STATUS, Window
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.readers import consumers
@@ -86,7 +85,7 @@ class UndoneRows:
             for part in self._read(self._new_window()):
                 self._add(part)
         self.read_new()
-        return utc_now(self.log.connection, self.log.dialect)
+        return self.log.db.utc_now()
 
     def read_new(self) -> None:
         """Read the rows that this database snapshot is the first to show.

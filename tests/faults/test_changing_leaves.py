@@ -20,7 +20,6 @@ from eventlog.config.load import Config
 from eventlog.publisher.upkeep.leaves import cut_ahead, in_turn, purge_leaves
 from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.log.purge import utc_now
 from eventlog.sql.port.open_log import OpenLog
 
 MEANS = DIALECT.partitioning
@@ -65,7 +64,7 @@ def tend(database: sa.Engine) -> int:
     """Cut and remove leaves as a purge does; the number of removed ones."""
     with owner(database) as log:
         cut_ahead(log, MEANS)
-        now = utc_now(log.connection, log.dialect)
+        now = log.db.utc_now()
         log.commit()
         return sum(not one.why_kept for one in purge_leaves(log, MEANS, now, dry=False))
 
@@ -161,7 +160,7 @@ def purge_until(database: sa.Engine, number: int) -> bool:
         sa.event.listen(log.connection, "before_cursor_execute", lose)
         try:
             cut_ahead(log, MEANS)
-            now = utc_now(log.connection, log.dialect)
+            now = log.db.utc_now()
             log.commit()
             for _ in purge_leaves(log, MEANS, now, dry=False):
                 pass

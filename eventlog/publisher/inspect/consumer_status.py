@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import sqlalchemy as sa
-
 from eventlog.publisher.context.observer import ConsumerStatus, measure_queue
 from eventlog.publisher.feeds.snapshot import UnfinishedSnapshot
 from eventlog.publisher.ledger.in_flight import read_recorded
@@ -28,9 +26,7 @@ def consumer_statuses(
     entries = read_consumers(log)
     if not entries:
         return []
-    now = log.connection.execute(
-        sa.select(sa.literal_column(log.dialect.utc_now, sa.TIMESTAMP()))
-    ).scalar_one()
+    now = log.db.utc_now()
     for entry in entries:
         done = entry.done
         done.discard(entry.requeued.rows)

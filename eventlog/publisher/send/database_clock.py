@@ -13,7 +13,6 @@ from eventlog.core.clock import monotonic
 from eventlog.publisher.ledger.delivery import Tried, TriedKind
 from eventlog.publisher.send.outbox import Outbox
 from eventlog.publisher.send.policy import Attempts, Document, E, Kind, is_of_doubt
-from eventlog.sql.log.purge import utc_now
 from eventlog.sql.port.dialect import Dialect
 
 
@@ -48,7 +47,7 @@ class DatabaseClock:
 
     def _begin(self) -> datetime:
         if self._begun is None:
-            self._begun = utc_now(self._connection, self._dialect).replace(tzinfo=None)
+            self._begun = self._dialect.open(self._connection).utc_now().replace(tzinfo=None)
             self._started = monotonic()
         return self._begun
 

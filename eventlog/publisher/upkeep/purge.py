@@ -18,7 +18,6 @@ from eventlog.sql.log.purge import (
     purge_errors,
     purge_rows,
     read_purged,
-    utc_now,
     write_purged,
 )
 from eventlog.sql.log.rows import extent
@@ -52,7 +51,7 @@ class Extent(NamedTuple):
 def extent_of(log: OpenLog) -> Extent:
     """Return the rows that a purge checks if it begins now."""
     last = highest_id(log)
-    now, purged = utc_now(log.connection, log.dialect), read_purged(log)
+    now, purged = log.db.utc_now(), read_purged(log)
     # If the last record_id is below the recorded rows, the log was emptied or restored.
     if purged is not None and now - purged.whole < WHOLE and purged.rows.top <= last:
         return Extent(purged.rows.floor + 1, last, purged)

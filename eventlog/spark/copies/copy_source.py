@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import Any, Final
 
 import pyarrow as pa
-import sqlalchemy as sa
 
 from eventlog.changes.keys import key_reader
 from eventlog.config.load import Config, connection_url
@@ -85,8 +84,7 @@ class ClassSource:
         """Return the present time by the database's clock. Raises DatabaseError."""
         url = connection_url(self.config.database)
         with as_database_errors(engine := connect(url)), engine.connect() as connection:
-            now = sa.literal_column(dialect_of(url).utc_now, sa.TIMESTAMP())
-            return aware_utc(connection.execute(sa.select(now)).scalar_one())
+            return aware_utc(dialect_of(url).open(connection).utc_now())
 
     # the rows of the class as they are now
 

@@ -128,10 +128,7 @@ def raise_epoch(log: OpenLog, server: Mapping[str, str], beyond: int = 0) -> tup
     ``server`` has the ``server_parts`` as they are now. ``beyond`` is a delivery number used
     before; the next ones are greater.
     """
-    now = log.connection.execute(
-        sa.select(sa.literal_column(log.dialect.utc_now, sa.TIMESTAMP()))
-    ).scalar_one()
-    epoch = new_epoch(now)
+    epoch = new_epoch(log.db.utc_now())
     write_epoch(log, Epoch(epoch, server), is_raise=True)
     return epoch, pass_over(log, beyond, _PASSED_OVER)
 

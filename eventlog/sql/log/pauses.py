@@ -23,7 +23,6 @@ from eventlog.sql.log.internal_tables import (
     read_entries,
     unreadable,
 )
-from eventlog.sql.log.purge import utc_now
 from eventlog.sql.log.requests import ResendRequest, ask_again, consumer_gone
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.sql_files import OF_LOG_ALONE
@@ -91,7 +90,7 @@ def seconds_of(log: OpenLog, pause: Pause | None) -> float:
     """Return how long a reader has been paused, by the database's clock."""
     if pause is None:
         return 0.0
-    now = utc_now(log.connection, log.dialect).replace(tzinfo=UTC)
+    now = log.db.utc_now().replace(tzinfo=UTC)
     return max(0.0, (now - pause.since).total_seconds())
 
 
@@ -110,7 +109,7 @@ def pause(log: OpenLog, consumer: str, reason: str, by: str) -> Pause:
     """Pause a consumer that exists, empty = the publisher. From the commit on no delivery is
     recorded. Raises Paused if it is paused already.
     """
-    now = utc_now(log.connection, log.dialect)
+    now = log.db.utc_now()
     asked = Pause(reason, by, now.replace(tzinfo=UTC, microsecond=0), consumer)
     if consumer:
         table = consumers_of(log.table)

@@ -33,7 +33,6 @@ from eventlog.sql.log.internal_tables import (
     unreadable,
 )
 from eventlog.sql.log.rows import APPLIED, column_of, is_in, rows_of, runs_of_ranges
-from eventlog.sql.port.dialect import Dialect
 from eventlog.sql.port.driver_errors import TO_THE_PRIMARY, is_refused
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.rights import Purpose
@@ -74,15 +73,7 @@ def purge_cutoff(log: OpenLog, event_time_zone: str, age: timedelta) -> tuple[da
     form of event_time, the second in UTC.
     """
     here = datetime.fromisoformat(log.due_until(event_time_zone))
-    return _before(here, age), _before(utc_now(log.connection, log.dialect), age)
-
-
-def utc_now(conn: Connection, dialect: Dialect) -> datetime:
-    """Return the database's time in UTC."""
-    now: datetime = conn.execute(
-        sa.select(sa.literal_column(dialect.utc_now, sa.TIMESTAMP()))
-    ).scalar_one()
-    return now
+    return _before(here, age), _before(log.db.utc_now(), age)
 
 
 def highest_id(log: OpenLog) -> int:

@@ -79,6 +79,10 @@ class OpenDatabase(ABC):
     def session_id(self) -> str:
         """Return a text that identifies the session: no other session has it at the same time."""
 
+    def utc_now(self) -> datetime:
+        """Return the database's time in UTC."""
+        return self._time(self.dialect.utc_now)
+
     def current_user(self) -> str:
         """Return the user that triggers log as perpetrator, the empty text if they log none."""
         return ""
@@ -97,9 +101,13 @@ class OpenDatabase(ABC):
 
     def local_time(self) -> datetime:
         """Return the local time of the server, in its time zone rather than the session's."""
-        return self.connection.execute(
-            sa.select(sa.literal_column(self.dialect.local_now, sa.TIMESTAMP()))
+        return self._time(self.dialect.local_now)
+
+    def _time(self, now: str) -> datetime:
+        time: datetime = self.connection.execute(
+            sa.select(sa.literal_column(now, sa.TIMESTAMP()))
         ).scalar_one()
+        return time
 
     @abstractmethod
     def reflect(self, schema: str | None) -> Database:

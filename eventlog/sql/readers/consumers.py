@@ -50,7 +50,6 @@ from eventlog.sql.log.internal_tables import (
 )
 from eventlog.sql.log.next_record_id import next_unused
 from eventlog.sql.log.pauses import Pause, decode_of
-from eventlog.sql.log.purge import utc_now
 from eventlog.sql.log.requests import ResendRequest, ask_again, consumer_gone
 from eventlog.sql.log.requeue import ObjectRow, RefusedRow, Requeued, judge_all
 from eventlog.sql.log.rows import MAX_RANGES, column_of, is_in, readable_id, runs_of_ranges
@@ -406,7 +405,7 @@ def _register(
         values["paused"] = former.pause.encode()
     begun = None if former is None else former.begun
     if (first := _first_moment(log, name, begun)) is not None:
-        now = utc_now(log.connection, log.dialect).replace(tzinfo=None)
+        now = log.db.utc_now().replace(tzinfo=None)
         values["begun"] = max(now, first)
     log.connection.execute(sa.insert(table).values(values))
 
@@ -748,7 +747,7 @@ def resend_classes(log: OpenLog, name: str, classes: Sequence[str]) -> None:
     are then, and a delete for each other object of the table (spec/event-log.md 15.3).
     """
     lock_consumer(log, name)
-    begun = resent(utc_now(log.connection, log.dialect))
+    begun = resent(log.db.utc_now())
     ask_again(log, ResendRequest(classes=classes, begun=begun), name)
 
 

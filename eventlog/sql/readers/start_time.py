@@ -14,7 +14,6 @@ from typing import Final
 from eventlog.errors import ConfigError
 from eventlog.sql.log.epoch import read_removed
 from eventlog.sql.log.errors import TICK
-from eventlog.sql.log.purge import utc_now
 from eventlog.sql.log.rows import extent
 from eventlog.sql.port.open_log import OpenLog
 
@@ -31,7 +30,7 @@ def first_row_from(log: OpenLog, time: datetime, event_time_zone: str) -> int | 
     if the time is in the future, or if a row that was removed from the log may be of this time or
     later.
     """
-    now = utc_now(log.connection, log.dialect).replace(tzinfo=None)
+    now = log.db.utc_now().replace(tzinfo=None)
     if time > now:
         raise ConfigError(
             f"start_from = {_shown(time)} is in the future: the database's time is {_shown(now)}. "
@@ -115,9 +114,7 @@ def _earliest_start(log: OpenLog, offset: timedelta, removed: int, highest: int)
     # The search finds this row first only if no later row is older.
     earliest = moment - offset + LONGEST_STATEMENT + timedelta(seconds=1)
     earliest = earliest.replace(microsecond=0)
-    return (
-        earliest if earliest <= utc_now(log.connection, log.dialect).replace(tzinfo=None) else None
-    )
+    return earliest if earliest <= log.db.utc_now().replace(tzinfo=None) else None
 
 
 def _shown(time: datetime) -> str:

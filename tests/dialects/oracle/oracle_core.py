@@ -192,7 +192,7 @@ def _purges() -> Mapping[str, Run]:
         "write_purged": lambda conn: purge.write_purged(
             _log(conn), purge.PurgedRows(RecordSet(9, [(20, 20)]), _MOMENT)
         ),
-        "utc_now": lambda conn: purge.utc_now(conn, DIALECT),
+        "utc_now": lambda conn: DIALECT.open(conn).utc_now(),
         "highest_id": lambda conn: purge.highest_id(_log(conn)),
     }
 

@@ -29,7 +29,6 @@ from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log import requeue
 from eventlog.sql.log.epoch import note_removed
-from eventlog.sql.log.purge import utc_now
 from eventlog.sql.port.leaves import MAX_MOVED
 from eventlog.sql.port.log_operations import Selection
 from eventlog.sql.port.open_log import OpenLog
@@ -660,7 +659,7 @@ def test_no_row_goes_that_a_consumer_is_given_at_that_moment(
         wait_until(lambda: promised or fetch(partitioned, waits))
 
     with opened(partitioned) as log:
-        now = utc_now(log.connection, log.dialect)
+        now = log.db.utc_now()
         with at(log.connection, moment, start):
             found = list(publisher_leaves.purge_leaves(log, MEANS, now, dry=False))
         log.commit()
@@ -738,7 +737,7 @@ def test_a_row_that_came_and_was_published_at_that_moment_stays(
         f"'{RecordSet(number - 1, [(number + 1, 350)]).encode()}')",
     )
     with opened(partitioned) as log:
-        now = utc_now(log.connection, log.dialect)
+        now = log.db.utc_now()
         with at(log.connection, "locks", lambda: execute(partitioned, row)):
             (found,) = publisher_leaves.purge_leaves(log, MEANS, now, dry=False)
     assert found.why_kept.startswith(f"row {number} was added")
@@ -754,7 +753,7 @@ def test_what_was_removed_is_recorded_though_a_row_came_at_that_moment(
         "(200, 'S', 4, 'usr', 'late')"
     )
     with opened(partitioned) as log:
-        now = utc_now(log.connection, log.dialect)
+        now = log.db.utc_now()
         with at(log.connection, "locks", lambda: execute(partitioned, row)):
             (found,) = publisher_leaves.purge_leaves(log, MEANS, now, dry=False)
     assert found.why_kept == "row 200 was added after the leaf was read"
@@ -839,7 +838,7 @@ def test_two_purges_at_once_remove_each_leaf_once_and_neither_fails(
 
     def purge() -> None:
         with opened(partitioned) as log:
-            now = utc_now(log.connection, log.dialect)
+            now = log.db.utc_now()
             found = publisher_leaves.purge_leaves(log, MEANS, now, dry=False)
             removed.extend(one.leaf.first or 0 for one in found if not one.why_kept)
             log.commit()
