@@ -290,9 +290,11 @@ class Dialect(SqlDatabase):
         )
 
     def reached_binds(self, cls: ObjectClass, reached: str | None) -> Mapping[str, object]:
-        """Return the values of the key reached for binding: ``k0``, ``k1``, ... None = the walk
-        begins.
+        """Return the values of the key reached for binding: ``k0``, ``k1``, ..., or ``position``.
+        None = the walk begins.
         """
+        if cls.is_view and self.walks_views_by_text:
+            return {} if reached is None else {"position": reached}
         keys = () if reached is None else (reached,)
         return {
             f"k{i}": value
@@ -300,6 +302,10 @@ class Dialect(SqlDatabase):
             for i, value in enumerate(values)
         }
 
+    walks_views_by_text: bool = False
+    """True if a walk over a view, in which several rows may have one key, is ordered by the
+    canonical text of the key, which is bound as ``position``.
+    """
     keys_may_be_null: bool = False
     """True if a row may have a primary key that is NULL."""
     is_not_null: str = "IS NOT NULL"

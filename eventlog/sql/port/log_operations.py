@@ -233,6 +233,17 @@ PresentKeys: TypeAlias = Callable[[Sequence[KeyValues]], Collection[KeyValues]]
 """A function that returns those of the keys whose objects exist."""
 
 
+def range_binds(behind: KeyValues | None, last: KeyValues | None) -> dict[str, object]:
+    """Return the values of the bounds of a range of keys for binding: ``behind0``, ``last0``, and
+    so on.
+    """
+    return {
+        f"{name}{i}": value
+        for name, key in (("behind", behind), ("last", last))
+        for i, value in enumerate(key or ())
+    }
+
+
 class RangeReader(NamedTuple):
     """How the objects of a class are read by ranges of keys. The same bounds mean the same keys in
     two readers with equal ``orders``, which has one for each key column.

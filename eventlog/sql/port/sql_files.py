@@ -418,3 +418,17 @@ def _tuple(parts: Iterable[str]) -> str:
     """Return a row of SQL, or its only part."""
     texts = list(parts)
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
+
+
+def beyond(refs: Sequence[str], bounds: Sequence[str], operator: str = ">") -> str:
+    """Return SQL that compares keys column by column: for databases that cannot compare row values
+    by order, or use no index then.
+    """
+    pairs = list(zip(refs, bounds, strict=True))
+    steps = [
+        " AND ".join(
+            [*(f"{ref} = {bound}" for ref, bound in pairs[:i]), f"{ref} {operator} {bound}"]
+        )
+        for i, (ref, bound) in enumerate(pairs)
+    ]
+    return "(" + " OR ".join(f"({step})" for step in steps) + ")"

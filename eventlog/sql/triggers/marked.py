@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
-from eventlog.errors import LogTableError
+from eventlog.core.catalog import Column
+from eventlog.errors import DatabaseError, LogTableError
 from eventlog.sql.log_table import LogTable, named_after
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.quoted_names import quoted, schema_of
-from eventlog.sql.port.sql_files import qualified
+from eventlog.sql.port.sql_files import all_there, qualified, run_as_it_stands
 from eventlog.sql.triggers import (
     Action,
     InstalledTrigger,
@@ -30,7 +33,7 @@ from eventlog.sql.triggers import (
     sha256,
     warnings_of_lost_logs,
 )
-from eventlog.sql.triggers.declared import TableName, TableTriggers
+from eventlog.sql.triggers.declared import ClassTriggers, TableName, TableTriggers, following
 from eventlog.sql.triggers.planner import (
     Compiled,
     CompiledTrigger,
@@ -298,4 +301,64 @@ class MarkedTriggers(PlannedTriggers):
                 self.at_once(compiled[0].place, [trigger.statement for trigger in triggers])
             ),
             drop=tuple(self.drop_trigger(compiled[0].schema, trigger.name) for trigger in triggers),
+        )
+
+
+def class_words(
+    triggers: ClassTriggers,
+    declared: Sequence[TableTriggers],
+    key_text: Callable[[Sequence[Column], Sequence[str]], str],
+    quote: Callable[[str], str],
+) -> dict[str, object]:
+    """Return the words of the templates of a class that need no knowledge of the database."""
+    old, new = (
+        [f"{row}.{quote(column.name)}" for column in triggers.key] for row in ("OLD", "NEW")
+    )
+    another = " AND ".join(
+        f"t.{quote(column.name)} = {ref}" for column, ref in zip(triggers.key, old, strict=True)
+    )
+    return {
+        "columns": triggers.columns,
+        "names": triggers.log_names,
+        "insert_type": int(triggers.insert_type),
+        "update_type": int(triggers.update_type),
+        "old_key": key_text(triggers.log_key, old),
+        "new_key": key_text(triggers.log_key, new),
+        "old_is_there": all_there(old),
+        "new_is_there": all_there(new),
+        "may_repeat": triggers.may_repeat,
+        "another": f"SELECT 1 FROM {quote(triggers.table.name)} AS t WHERE {another}",  # noqa: S608 - quoted names
+        "children": [child.attribute for child in following(triggers, declared)],
+    }
+
+
+class CommittedTriggers(MarkedTriggers):
+    """Triggers on databases that commit every statement of a plan by itself.
+
+    ``busy`` are the codes of errors of a table that is locked for too long, by ``error_code``.
+    """
+
+    busy: frozenset[int]
+    error_code: Callable[[DBAPIError], int]
+
+    @contextmanager
+    def applying(self, conn: Connection, _plan: TriggerPlan, lock_timeout: float) -> Iterator[None]:
+        for setting in self.settings(lock_timeout):
+            run_as_it_stands(conn, setting)
+        yield
+
+    def locked_out(
+        self,
+        conn: Connection,
+        plan: TriggerPlan,
+        action: Action,
+        error: DBAPIError,
+        lock_timeout: float,
+    ) -> DatabaseError | None:
+        if self.error_code(error) not in self.busy:
+            return None
+        return DatabaseError(
+            f"{action.table} was locked for more than {lock_timeout:g} s by another transaction: "
+            "run the command again when the transaction has ended, or wait longer with "
+            "--lock-timeout; tables that were done before stay as they are"
         )

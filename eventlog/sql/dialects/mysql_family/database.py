@@ -22,7 +22,13 @@ from eventlog.sql.dialects.mysql_family.session import (
 )
 from eventlog.sql.dialects.mysql_family.text import USER, bindable
 from eventlog.sql.dialects.stepwise import KeyedDatabase, log_text
-from eventlog.sql.port.log_operations import INTEGERS, KeyValues, RangeReader, order_of_values
+from eventlog.sql.port.log_operations import (
+    INTEGERS,
+    KeyValues,
+    RangeReader,
+    order_of_values,
+    range_binds,
+)
 from eventlog.sql.port.snapshot_proof import PROVEN, SnapshotProof
 from eventlog.sql.port.sql_files import by_relation, fetch, statements, without_collector
 
@@ -139,11 +145,7 @@ class MySQLFamilyDatabase(KeyedDatabase):
             statement = range_statement(
                 cls, columns, continues=behind is not None, ends=last is not None
             )
-            bounds = {
-                f"{name}{i}": value
-                for name, key in (("behind", behind), ("last", last))
-                for i, value in enumerate(key or ())
-            }
+            bounds = range_binds(behind, last)
             with without_collector():
                 rows = fetch(self.connection, statement, {"limit": limit, **bounds})
                 return [(*row[:width], *map(log_text, row[width:])) for row in rows]

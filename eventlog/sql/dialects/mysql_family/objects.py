@@ -40,7 +40,7 @@ from eventlog.sql.dialects.mysql_family.text import (
 from eventlog.sql.dialects.stepwise import KeyedDialect
 from eventlog.sql.port.dialect import NoSuchValue
 from eventlog.sql.port.log_operations import Walk
-from eventlog.sql.port.sql_files import source_of
+from eventlog.sql.port.sql_files import beyond, source_of
 
 T = TypeVar("T")
 
@@ -68,8 +68,9 @@ class FamilyObjects(KeyedDialect):
 
     # Objects by their keys, and keys after the key reached
 
-    def key_chunks(self, keys: Sequence[tuple[Any, ...]]) -> Iterable[Sequence[tuple[Any, ...]]]:
-        return _chunks(keys)
+    walks_views_by_text = True
+
+    key_chunks = staticmethod(_chunks)
 
     def key_column_reader(self, column: Column) -> Callable[[str], object]:
         match column.type.kind:
@@ -96,14 +97,7 @@ class FamilyObjects(KeyedDialect):
         if walk.cls.is_view:
             reached = f"CONVERT({self.bind('position')} USING utf8mb4)"
             return f"{self.walked(walk, refs)} > {reached} COLLATE {self.byte_collation}"
-        return _beyond(refs, [self.bind(f"k{i}") for i in range(len(refs))], ">")
-
-    def reached_binds(self, cls: ObjectClass, reached: str | None) -> Mapping[str, object]:
-        return (
-            {"position": reached}
-            if cls.is_view and reached is not None
-            else super().reached_binds(cls, reached)
-        )
+        return beyond(refs, [self.bind(f"k{i}") for i in range(len(refs))])
 
     def walked(self, walk: Walk, refs: Sequence[str]) -> str:
         """Return SQL of the canonical key of a row, ordered by its bytes."""
@@ -256,34 +250,17 @@ def range_statement(
     texts = [bindable(_selected(column, field("p", column), is_key=False)) for column in values]
     conditions = []
     if continues:
-        conditions.append(_beyond(refs, [f"%(behind{i})s" for i in range(len(refs))], ">"))
+        conditions.append(beyond(refs, [f"%(behind{i})s" for i in range(len(refs))]))
     if ends:
         lasts = [f"%(last{i})s" for i in range(len(refs))]
         equal = " AND ".join(f"{ref} = {last}" for ref, last in zip(refs, lasts, strict=True))
-        conditions.append(f"({_beyond(refs, lasts, '<')} OR ({equal}))")
+        conditions.append(f"({beyond(refs, lasts, '<')} OR ({equal}))")
     return (
         f"SELECT {', '.join([*refs, *texts])}\n"
         f"FROM {bindable(quote_identifier(cls.table.name))} AS p\n"
         f"WHERE {' AND '.join(conditions) or '1 = 1'}\nORDER BY {', '.join(refs)}\n"
         "LIMIT %(limit)s"
     )
-
-
-def _beyond(refs: Sequence[str], bounds: Sequence[str], operator: str) -> str:
-    """Return SQL that compares keys column by column, since a comparison of row values uses no
-    index.
-    """
-    pairs = list(zip(refs, bounds, strict=True))
-    steps = [
-        " AND ".join(
-            [
-                *(f"{ref} = {bound}" for ref, bound in pairs[:i]),
-                f"{pairs[i][0]} {operator} {pairs[i][1]}",
-            ]
-        )
-        for i in range(len(pairs))
-    ]
-    return "(" + " OR ".join(f"({step})" for step in steps) + ")"
 
 
 def _row(parts: Sequence[str]) -> str:

@@ -12,14 +12,12 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 from urllib.parse import unquote
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.catalog import Column, Database, Table
 from eventlog.core.values import ColumnType, Kind
@@ -59,12 +57,11 @@ from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.sql_files import (
     all_there,
     fetch,
-    run_as_it_stands,
     statements,
     template_renderer,
     trigger_words,
 )
-from eventlog.sql.triggers import Action, TableSql, TriggerPlan, one_line
+from eventlog.sql.triggers import TableSql, TriggerPlan, one_line
 from eventlog.sql.triggers.declared import (
     ChildTriggers,
     ClassTriggers,
@@ -72,7 +69,12 @@ from eventlog.sql.triggers.declared import (
     TableTriggers,
     following,
 )
-from eventlog.sql.triggers.marked import MarkedTriggers, behind_marker, stored_trigger
+from eventlog.sql.triggers.marked import (
+    CommittedTriggers,
+    behind_marker,
+    class_words,
+    stored_trigger,
+)
 from eventlog.sql.triggers.planner import Compiled, CompiledTrigger, Installed, StoredTrigger
 
 _SQL: Final = statements(__package__, "installed.sql")
@@ -94,7 +96,7 @@ _Body = tuple[str, str, str]
 """A trigger without its name: its operation, the statement that fires it, and its body."""
 
 
-class FamilyTriggers(MarkedTriggers):
+class FamilyTriggers(CommittedTriggers):
     """Triggers without functions, in the database of their log.
 
     ``title`` is the name of the database for people. ``render`` returns the text of a template
@@ -260,31 +262,12 @@ class FamilyTriggers(MarkedTriggers):
 
     # Applying triggers
 
-    @contextmanager
-    def applying(self, conn: Connection, _plan: TriggerPlan, lock_timeout: float) -> Iterator[None]:
-        for setting in self.settings(lock_timeout):
-            run_as_it_stands(conn, setting)
-        yield
+    busy = frozenset({_LOCK_WAIT})
+    error_code = staticmethod(error_code)
 
     def settings(self, lock_timeout: float) -> list[str]:
         seconds = max(1, round(lock_timeout)) if lock_timeout else 31536000
         return [f"SET SESSION lock_wait_timeout = {seconds}"]
-
-    def locked_out(
-        self,
-        conn: Connection,
-        plan: TriggerPlan,
-        action: Action,
-        error: DBAPIError,
-        lock_timeout: float,
-    ) -> DatabaseError | None:
-        if error_code(error) != _LOCK_WAIT:
-            return None
-        return DatabaseError(
-            f"{action.table} was locked for more than {lock_timeout:g} s by another transaction: "
-            "run the command again when the transaction has ended, or wait longer with "
-            "--lock-timeout; tables that were done before stay as they are"
-        )
 
     def ended(self, statements: Iterable[str]) -> Iterable[str]:
         return (f"{statement.rstrip()}\n{DELIMITER}" for statement in statements)
@@ -311,15 +294,11 @@ class FamilyTriggers(MarkedTriggers):
     def _class_bodies(
         self, log: LogTable, triggers: ClassTriggers, declared: Sequence[TableTriggers]
     ) -> Iterator[_Body]:
-        key = triggers.log_key
         old, new = fields("OLD", triggers.key), fields("NEW", triggers.key)
         columns = triggers.columns
-        another = " AND ".join(
-            f"{field('t', column)} = {ref}" for column, ref in zip(triggers.key, old, strict=True)
-        )
         first = f"{field('NEW', columns[0])} IS NOT NULL" if columns else ""
-        table = quote_identifier(triggers.table.name)
         children = following(triggers, declared)
+        words = class_words(triggers, declared, key_text, quote_identifier)
         all_null = " AND ".join(f"{field('NEW', column)} IS NULL" for column in columns[1:])
         by_value = triggers.update_type in (
             EventType.UPDATE_FIELD,
@@ -332,24 +311,14 @@ class FamilyTriggers(MarkedTriggers):
                 "class_body.sql.j2",
                 event=event,
                 log=_words(log, triggers.class_name),
-                columns=columns,
-                names=triggers.log_names,
-                insert_type=int(triggers.insert_type),
-                update_type=int(triggers.update_type),
                 first_condition=f"({first} OR ({all_null}))" if all_null else None,
-                old_key=key_text(key, old),
-                new_key=key_text(key, new),
-                old_is_there=all_there(old),
-                new_is_there=all_there(new),
+                **words,
                 rekeyed=" OR ".join(map(is_changed, triggers.key, old, new)),
                 **refused,
                 any_changed=" OR ".join(
                     is_changed(column, field("OLD", column), field("NEW", column))
                     for column in columns
                 ),
-                may_repeat=triggers.may_repeat,
-                another=f"SELECT 1 FROM {table} AS t WHERE {another}",  # noqa: S608 - quoted names
-                children=[child.attribute for child in children],
                 kept=[
                     (child.attribute, self._has_rows(triggers, child))
                     for child in children

@@ -43,7 +43,7 @@ from eventlog.sql.dialects.oracle.text import (
 from eventlog.sql.dialects.stepwise import KeyedDialect, log_text
 from eventlog.sql.port.dialect import NoSuchValue
 from eventlog.sql.port.log_operations import Walk
-from eventlog.sql.port.sql_files import source_of, statements
+from eventlog.sql.port.sql_files import beyond, source_of, statements
 
 SQL: Final = statements(__package__, "reflect.sql")
 
@@ -119,16 +119,8 @@ class OracleObjects(KeyedDialect):
         ]
 
     def behind(self, walk: Walk) -> str:
-        # Oracle cannot compare row values by order.
         binds = [bound(column, f":k{i}") for i, column in enumerate(walk.cls.key)]
-        pairs = list(zip(self._ordered(walk), binds, strict=True))
-        steps = [
-            " AND ".join(
-                [*(f"{ref} = {bind}" for ref, bind in pairs[:i]), f"{pairs[i][0]} > {pairs[i][1]}"]
-            )
-            for i in range(len(pairs))
-        ]
-        return "(" + " OR ".join(f"({step})" for step in steps) + ")"
+        return beyond(self._ordered(walk), binds)
 
 
 # --- the catalogue --------------------------------------------------------------------------------

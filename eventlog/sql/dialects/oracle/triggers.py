@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
 
 from eventlog.core import table_key
 from eventlog.core.catalog import Column
@@ -57,14 +55,13 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.sql_files import (
     literal,
-    run_as_it_stands,
     statements,
     template_renderer,
     trigger_words,
 )
-from eventlog.sql.triggers import Action, InstalledTrigger, TriggerPlan, by_table, missing_log
+from eventlog.sql.triggers import Action, InstalledTrigger, by_table, missing_log
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableName, TableTriggers
-from eventlog.sql.triggers.marked import MarkedTriggers, behind_marker, stored_trigger
+from eventlog.sql.triggers.marked import CommittedTriggers, behind_marker, stored_trigger
 from eventlog.sql.triggers.planner import Compiled, CompiledTrigger, Installed, StoredTrigger
 
 _SQL: Final = statements(__package__, "installed.sql")
@@ -79,11 +76,8 @@ together with the digits of its owner's key.
 _FLUSH: Final = 1000
 """The number of log rows that a compound trigger keeps in memory before it writes them."""
 
-_BUSY: Final = frozenset({54, 4021})
-"""The ORA- errors "resource busy" and "time-out while waiting to lock an object"."""
 
-
-class OracleTriggers(MarkedTriggers):
+class OracleTriggers(CommittedTriggers):
     """Oracle's triggers. Oracle commits every statement of a plan: statements before an error keep
     their effect, and the next plan has the rest.
 
@@ -218,27 +212,8 @@ class OracleTriggers(MarkedTriggers):
 
     # Applying triggers
 
-    @contextmanager
-    def applying(self, conn: Connection, _plan: TriggerPlan, lock_timeout: float) -> Iterator[None]:
-        for setting in self.settings(lock_timeout):
-            run_as_it_stands(conn, setting)
-        yield
-
-    def locked_out(
-        self,
-        conn: Connection,
-        plan: TriggerPlan,
-        action: Action,
-        error: DBAPIError,
-        lock_timeout: float,
-    ) -> DatabaseError | None:
-        if error_code(error) not in _BUSY:
-            return None
-        return DatabaseError(
-            f"{action.table} was locked for more than {lock_timeout:g} s by another transaction: "
-            "run the command again when the transaction has ended, or wait longer with "
-            "--lock-timeout; tables that were done before stay as they are"
-        )
+    busy = frozenset({54, 4021})  # resource busy; time-out while waiting to lock an object
+    error_code = staticmethod(error_code)
 
     def settings(self, lock_timeout: float) -> list[str]:
         return [ddl_lock_timeout(lock_timeout)]

@@ -44,6 +44,7 @@ from eventlog.sql.port.log_operations import (
     PresentKeys,
     RangeReader,
     order_of_values,
+    range_binds,
 )
 from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.snapshot_proof import SnapshotProof, proof_of
@@ -325,11 +326,7 @@ class PostgresDatabase(OpenDatabase):
             statement = range_statement(
                 schema, cls, tuple(attributes), continues=behind is not None, ends=last is not None
             )
-            bounds = {
-                f"{name}{i}": value
-                for name, key in (("behind", behind), ("last", last))
-                for i, value in enumerate(key or ())
-            }
+            bounds = range_binds(behind, last)
             columns = [attribute.column for attribute in attributes]
             with without_collector(), self.names_as_logged(columns):
                 if not may_be_unreadable(self.connection):

@@ -46,6 +46,8 @@ class SQLiteObjects(StepwiseDialect):
 
     # Objects by their keys, and keys after the key reached
 
+    walks_views_by_text = True
+
     def key_column_reader(self, column: Column) -> Callable[[str], object]:
         match column.type.kind:
             case Kind.BINARY:
@@ -63,13 +65,6 @@ class SQLiteObjects(StepwiseDialect):
             f"{key_text(walk.cls.key, self.walk_key(walk))} > :position"
             if walk.cls.is_view
             else super().behind(walk)
-        )
-
-    def reached_binds(self, cls: ObjectClass, reached: str | None) -> Mapping[str, object]:
-        return (
-            {"position": reached}
-            if cls.is_view and reached is not None
-            else super().reached_binds(cls, reached)
         )
 
 

@@ -50,9 +50,8 @@ from eventlog.sql.triggers.declared import (
     ClassTriggers,
     TableName,
     TableTriggers,
-    following,
 )
-from eventlog.sql.triggers.marked import MarkedTriggers, stored_trigger
+from eventlog.sql.triggers.marked import MarkedTriggers, class_words, stored_trigger
 from eventlog.sql.triggers.planner import Compiled, Installed, StoredTrigger
 
 _SQL: Final = statements(__package__, "installed.sql")
@@ -244,16 +243,13 @@ def _trigger(
 def _class_bodies(
     log: LogTable, triggers: ClassTriggers, declared: Sequence[TableTriggers]
 ) -> Iterator[_Body]:
-    key = triggers.log_key
     old, new = fields("OLD", triggers.key), fields("NEW", triggers.key)
+    words = class_words(triggers, declared, key_text, quote_identifier)
     rekeyed = " OR ".join(map(is_changed, old, new))
     changed = [
         is_changed(field("OLD", column), field("NEW", column)) for column in triggers.columns
     ]
     columns = triggers.columns
-    another = " AND ".join(
-        f"{field('t', column)} = {ref}" for column, ref in zip(triggers.key, old, strict=True)
-    )
     first = field("NEW", columns[0]) + " IS NOT NULL" if columns else ""
     all_null = _chain(" AND ", [f"{field('NEW', column)} IS NULL" for column in columns[1:]])
 
@@ -262,10 +258,7 @@ def _class_bodies(
             "class_body.sql.j2",
             event=event,
             log=trigger_words(log, triggers.class_name, UTC_NOW),
-            columns=columns,
-            names=triggers.log_names,
-            insert_type=int(triggers.insert_type),
-            update_type=int(triggers.update_type),
+            **words,
             insert_types={
                 column.name: int(_of(column, triggers.insert_type)) for column in columns
             },
@@ -273,13 +266,6 @@ def _class_bodies(
                 column.name: int(_of(column, triggers.update_type)) for column in columns
             },
             first_condition=f"({first} OR {all_null})" if all_null else None,
-            old_key=key_text(key, old),
-            new_key=key_text(key, new),
-            old_is_there=all_there(old),
-            new_is_there=all_there(new),
-            may_repeat=triggers.may_repeat,
-            another=f"SELECT 1 FROM {quote_identifier(triggers.table.name)} AS t WHERE {another}",  # noqa: S608
-            children=[child.attribute for child in following(triggers, declared)],
         )
 
     yield "i", "AFTER INSERT", all_there(new), body("insert")
