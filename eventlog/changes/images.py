@@ -40,9 +40,14 @@ def refuse_without_row(change: Change) -> None:
 
 @lru_cache(maxsize=1024)
 def _columns_with_zone(object_class: ObjectClass) -> Mapping[str, ColumnType]:
-    types = {column.name: column.type for column in object_class.table.columns}
-    types |= {attribute.name: attribute.column.type for attribute in object_class.attributes}
+    types = column_types(object_class)
     return {name: type for name, type in types.items() if type.kind is Kind.TIMESTAMPTZ}
+
+
+def column_types(object_class: ObjectClass) -> Mapping[str, ColumnType]:
+    """Return the types of the columns and attributes of a class, by name."""
+    types = {column.name: column.type for column in object_class.table.columns}
+    return types | {one.name: one.column.type for one in object_class.attributes}
 
 
 def with_zones(change: Change, object_class: ObjectClass | None) -> Change:

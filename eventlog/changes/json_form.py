@@ -16,6 +16,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
+from eventlog.changes.images import column_types
 from eventlog.changes.keys import class_of_change
 from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, Table
 from eventlog.core.catalog.builder import build_catalog, complete_catalog
@@ -127,8 +128,7 @@ def typed_change(change: Change, catalog: Catalog | None) -> Change:
     object_class = class_of_change(catalog, change)
     if object_class is None:
         return change
-    types = {column.name: column.type for column in object_class.table.columns}
-    types |= {attribute.name: attribute.column.type for attribute in object_class.attributes}
+    types = column_types(object_class)
     try:
         return change._replace(
             key=None

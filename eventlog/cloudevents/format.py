@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import Final
 
-from eventlog.changes.format import Format, Report
+from eventlog.changes.format import Format
 from eventlog.changes.publishing import Publishing
 from eventlog.cloudevents.events import write
 from eventlog.cloudevents.options import (
@@ -17,7 +16,6 @@ from eventlog.cloudevents.options import (
 )
 from eventlog.cloudevents.publish import CloudEventWriter
 from eventlog.cloudevents.reader import read
-from eventlog.model import Change
 
 
 class CloudEventsFormat(Format):
@@ -34,16 +32,9 @@ class CloudEventsFormat(Format):
     has_single_files = True
     is_read_once = True
 
-    def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
-        return read(source, options, report)
-
-    def write_changes(
-        self, changes: Iterable[Change], target: str, options: WriteOptions, report: Report
-    ) -> None:
-        write(changes, target, options, report)
-
-    def publish(self, options: FileOptions, publishing: Publishing) -> CloudEventWriter:
-        return CloudEventWriter(options, publishing)
+    read_changes = staticmethod(read)
+    write_changes = staticmethod(write)
+    publish = staticmethod(CloudEventWriter)
 
     def refusal(self, options: PublishOptions, publishing: Publishing) -> tuple[str, str] | None:
         why = refused_mode(options.mode, publishing)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import time
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from eventlog.changes.format import Format
 from eventlog.config.kinds import (
@@ -226,7 +226,21 @@ class PublisherSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkSettings:
+class _Typed:
+    """A type, and the options that the class of this type declares. ``named`` returns the class."""
+
+    type: str
+    options: Any = None
+    others: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    named: ClassVar[staticmethod[[str], Any]]
+
+    def __post_init__(self) -> None:
+        if self.options is None:
+            object.__setattr__(self, "options", self.named(self.type).options())
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSettings(_Typed):
     """``[sink]``: the receiver of documents: a type, and the options that the class of this type
     declares.
 
@@ -235,12 +249,7 @@ class SinkSettings:
     """
 
     type: str = option("stdout", name_of(SINKS), "where documents go")
-    options: Any = None
-    others: Mapping[str, Any] = field(default_factory=dict, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.options is None:
-            object.__setattr__(self, "options", sink_named(self.type).options())
+    named = staticmethod(sink_named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,7 +449,7 @@ class FilterSettings(CheckedOptions):
 
 
 @dataclass(frozen=True, slots=True)
-class SourceSettings:
+class SourceSettings(_Typed):
     """``[source]``: the source of events: a type, and the options that the class of this type
     declares.
 
@@ -452,12 +461,7 @@ class SourceSettings:
         name_of(SOURCES),
         "what is published: the log of [database], or another source, as with --from",
     )
-    options: Any = None
-    others: Mapping[str, Any] = field(default_factory=dict, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.options is None:
-            object.__setattr__(self, "options", source_named(self.type).options())
+    named = staticmethod(source_named)
 
 
 @dataclass(frozen=True, slots=True)

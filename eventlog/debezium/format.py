@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import Final
 
-from eventlog.changes.format import Format, Report
+from eventlog.changes.format import Format
 from eventlog.changes.losses import Loss
-from eventlog.changes.publishing import Publishing
 from eventlog.debezium.publish import DebeziumWriter
 from eventlog.debezium.records import ReadOptions, read, write
 from eventlog.debezium.writer import PublishOptions, WriteOptions
-from eventlog.model import Change
 
 
 class DebeziumFormat(Format):
@@ -29,16 +26,9 @@ class DebeziumFormat(Format):
         Loss.KEY_CHANGE, Loss.CHANGED, Loss.TRANSACTION, Loss.USER, Loss.BEFORE,
     })  # fmt: skip
 
-    def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
-        return read(source, options, report)
-
-    def write_changes(
-        self, changes: Iterable[Change], target: str, options: WriteOptions, report: Report
-    ) -> None:
-        write(changes, target, options, report)
-
-    def publish(self, options: PublishOptions, publishing: Publishing) -> DebeziumWriter:
-        return DebeziumWriter(options, publishing)
+    read_changes = staticmethod(read)
+    write_changes = staticmethod(write)
+    publish = staticmethod(DebeziumWriter)
 
 
 FORMAT: Final = DebeziumFormat()

@@ -180,15 +180,16 @@ def object_of(context: Context, event_id: str) -> ObjectId | None:
     """Return the object of a snapshot's event-id, None if its class cannot be read, or if its key
     is not a key of the class.
     """
-    classes = {cls.name: cls for cls in context.catalog.classes}
+    _, key, cls = _named(context, event_id)
+    return None if cls is None or why_unreadable(context, event_id) else (cls, key)
+
+
+def _named(context: Context, event_id: str) -> tuple[str, str, ObjectClass | None]:
+    """Return the class name and the key of a snapshot's event-id, and the class if it can be
+    read.
+    """
     name, key = class_and_key(context.catalog, event_id)
-    if name not in classes:
-        return None
-    try:
-        classes[name].canonical_key(key)
-    except BadTableKey:
-        return None
-    return classes[name], key
+    return name, key, next((cls for cls in context.catalog.classes if cls.name == name), None)
 
 
 def build_objects(
@@ -223,16 +224,15 @@ def why_unreadable(context: Context, event_id: str) -> tuple[str, str] | None:
     """Return the code and the message for an object whose class or key is not valid, None if its
     class can be read or is only unavailable.
     """
-    classes = {cls.name: cls for cls in context.catalog.classes}
-    name, key = class_and_key(context.catalog, event_id)
+    name, key, cls = _named(context, event_id)
     if not name:
         return (
             "unknown_table",
             "the class of this object is no longer configured, or no longer exists",
         )
-    if name in classes:
+    if cls is not None:
         try:
-            classes[name].canonical_key(key)
+            cls.canonical_key(key)
         except BadTableKey as error:
             return error.code, str(error)
     return None
@@ -271,13 +271,10 @@ def read_object(context: Context, event_id: str) -> Present | None:
     """Return the object of a snapshot's event-id; None if it belongs to no class. Nothing is
     recorded.
     """
-    classes = {cls.name: cls for cls in context.catalog.classes}
-    name, key = class_and_key(context.catalog, event_id)
-    if name not in classes:
+    _, key, cls = _named(context, event_id)
+    if cls is None:
         return None
-    built = build_present(context, classes[name], [key], {})
+    built = build_present(context, cls, [key], {})
     event = built.events[0]._replace(event_id=event_id, ids=())
     first = context.output.first(0, "", raised_at(context.epoch))
-    return Present(
-        (classes[name], key), event, packed(context, 0, first, [event], built.current_rows)
-    )
+    return Present((cls, key), event, packed(context, 0, first, [event], built.current_rows))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any, Final
 
-from eventlog.changes.format import Format, Report
+from eventlog.changes.format import Format
 from eventlog.changes.losses import Loss
 from eventlog.changes.publishing import Publishing
 from eventlog.core.catalog import Database
-from eventlog.model import Change, full_name
+from eventlog.model import full_name
 from eventlog.qlik.columns import columns_of
 from eventlog.qlik.messages.message_files import read, write
 from eventlog.qlik.messages.message_tables import PublishOptions, ReadOptions, WriteOptions
@@ -32,19 +32,12 @@ class QlikMessagesFormat(Format):
     is_read_once = True
     loses = frozenset({Loss.USER, Loss.MICROSECONDS})
 
-    def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
-        return read(source, options, report)
-
-    def write_changes(
-        self, changes: Iterable[Change], target: str, options: WriteOptions, report: Report
-    ) -> None:
-        write(changes, target, options, report)
+    read_changes = staticmethod(read)
+    write_changes = staticmethod(write)
+    publish = staticmethod(QlikWriter)
 
     def output_place(self, name: str, options: Mapping[str, Any]) -> str:
         return f"{name}/messages.jsonl"
-
-    def publish(self, options: PublishOptions, publishing: Publishing) -> QlikWriter:
-        return QlikWriter(options, publishing)
 
     def offline(self, options: PublishOptions) -> PublishOptions:
         return replace(options, metadata="none", registry=None)

@@ -61,8 +61,7 @@ class CopyTarget(Target):
     def __str__(self) -> str:
         return f"the copy {getattr(self._copy, 'uri', None) or getattr(self._copy, 'name', '')}"
 
-    def attributes(self, cls: ObjectClass) -> Sequence[Attribute]:
-        return row_attributes(cls)
+    attributes = staticmethod(row_attributes)
 
     def stored_as(self, cls: ObjectClass) -> Mapping[str, StoredAs]:
         columns = self._columns(cls)

@@ -303,10 +303,10 @@ def judge_unreadable(
     ``grants`` are the statements that fix it, and ``command`` prints all rights that the user
     needs.
     """
-    if tables := list(tables):
+    if names := _with_columns(tables):
         yield error(
             "rights_read",
-            f"user {user} may not read {_with_columns(tables)}: their values are read back, so "
+            f"user {user} may not read {names}: their values are read back, so "
             "their events cannot be built, and the publisher stops",
             *grants,
             command,
@@ -319,10 +319,10 @@ def judge_unreadable_later(
     """Judge unreadable tables whose values are logged: values that triggers cannot log are read
     back nevertheless.
     """
-    if tables := list(tables):
+    if names := _with_columns(tables):
         yield warning(
             "rights_read_later",
-            f"user {user} may not read {_with_columns(tables)}: nearly all values are logged, but "
+            f"user {user} may not read {names}: nearly all values are logged, but "
             "those larger than max_binary_bytes are read back, and so is every row between a "
             "change of the table and `triggers apply`; at such a row the publisher stops",
             *grants,

@@ -213,11 +213,7 @@ def choose_tables(
     ``watched`` are tables of another watch, which these patterns skip; ``others`` are tables that
     patterns of other watches may select.
     """
-    tables = {
-        table.name: table
-        for table in database.tables
-        if table.kind == "table" and table.name not in ignore
-    }
+    tables = _tables_of(database, ignore)
     refused: dict[str, ConfigError] = {}
     named, matched = _matching(database, tables, patterns, refused)
     gone_by_name, gone = _matching(database, tables, without, refused, may_miss=True)
@@ -256,14 +252,19 @@ def matching_tables(
     """Return all tables that patterns match, including child tables and those without a key;
     invalid patterns are ignored.
     """
-    tables = {
+    tables = _tables_of(database, ignore)
+    named, matched = _matching(database, tables, patterns, {})
+    gone_by_name, gone = _matching(database, tables, without, {})
+    return (named | matched) - gone_by_name - gone
+
+
+def _tables_of(database: Database, ignore: Collection[str]) -> dict[str, Table]:
+    """Return the tables that are no views, by name, without those to ignore."""
+    return {
         table.name: table
         for table in database.tables
         if table.kind == "table" and table.name not in ignore
     }
-    named, matched = _matching(database, tables, patterns, {})
-    gone_by_name, gone = _matching(database, tables, without, {})
-    return (named | matched) - gone_by_name - gone
 
 
 def internal_tables(database: Database, log: LogTable) -> frozenset[str]:

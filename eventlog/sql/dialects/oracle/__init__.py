@@ -160,8 +160,7 @@ class Oracle(OracleSessions, OracleObjects):
     def drop_before_log(self, log: LogTable) -> list[str]:
         return [_drop_sequence(text.number_sequence(log))]
 
-    def after_log(self, log: LogTable) -> list[str]:
-        return create_functions(log)
+    after_log = staticmethod(create_functions)
 
     def drop_after_log(self, log: LogTable) -> list[str]:
         functions = (text.quote_function(log), text.base64_function(log))

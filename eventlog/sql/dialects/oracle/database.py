@@ -122,8 +122,7 @@ class OracleDatabase(KeyedDatabase):
     ) -> Answer:
         return fetch(self.connection, statement.format(**names), binds)
 
-    def guarded(self, statement: str) -> str:
-        return script.guarded(statement)
+    guarded = staticmethod(script.guarded)
 
     def run(self, statement: str) -> None:
         # Oracle commits the statement, and reports success even if the object does not compile.

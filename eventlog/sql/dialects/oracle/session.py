@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final, TypeVar
 
-from sqlalchemy import URL, Connection
+from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.sql.dialects.oracle.address import arguments_of
@@ -146,8 +146,7 @@ class OracleSessions(Dialect):
             "stmtcachesize": _CACHED_STATEMENTS,
         }
 
-    def driver_arguments(self, url: URL) -> dict[str, Any]:
-        return arguments_of(url)
+    driver_arguments = staticmethod(arguments_of)
 
     def name_session(self, driver_connection: Any) -> None:
         # The driver sends it with its next call, so it needs no right and no round trip.

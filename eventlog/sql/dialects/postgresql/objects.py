@@ -104,8 +104,7 @@ class PostgresObjects(Dialect):
             ends=ends,
         )
 
-    def relation(self, schema: str | None, table: Table) -> str:
-        return relation(schema, table)
+    relation = staticmethod(relation)
 
     def behind(self, walk: Walk) -> str:
         refs = self.walk_key(walk)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, ClassVar, Final
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection
 
 from eventlog.sql.dialects.postgresql import log_session
 from eventlog.sql.dialects.postgresql.refusals import refusal_of
@@ -88,12 +88,9 @@ class PostgresSessions(Dialect):
             "tcp_user_timeout": KEEPALIVE.milliseconds,
         }
 
-    def listen(self, engine: Engine) -> None:
-        log_session.listen(engine)
-
-    def passes(self, error: BaseException) -> bool:
-        # Errors in the middle of a transaction; the next session runs the transaction again.
-        return log_session.is_stale(error)
+    listen = staticmethod(log_session.listen)
+    # Errors in the middle of a transaction; the next session runs the transaction again.
+    passes = staticmethod(log_session.is_stale)
 
     def lacks_right(self, error: BaseException) -> bool:
         return getattr(error, "sqlstate", None) == INSUFFICIENT_PRIVILEGE

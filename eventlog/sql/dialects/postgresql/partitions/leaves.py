@@ -126,8 +126,7 @@ class PostgresPartitioning(Partitioning):
     def publications(self, log: OpenLog) -> list[str]:
         return [str(name) for (name,) in ask(log, "publications")]
 
-    def prepare(self, log: OpenLog) -> None:
-        conversion.prepare(log)
+    prepare = staticmethod(conversion.prepare)
 
     def partition(self, log: OpenLog, width: int) -> list[Leaf]:
         return conversion.partition(log, width, self._parameters, self._wake)
