@@ -4,12 +4,14 @@ the most reliable check.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
+from eventlog.sql.port.database import Answer
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.rights import Part, Right, name_of, tried_columns
 
@@ -38,6 +40,23 @@ class TriedRights:
                 raise
             return code in self.otherwise_refused
         return True
+
+    def unreadable(
+        self,
+        log: OpenLog,
+        tables: Sequence[str],
+        columns: Sequence[str],
+        read: Callable[[str, Sequence[str]], str],
+    ) -> Answer:
+        """Yield the tables of which this session may not read columns, with these. ``read`` returns
+        a statement that needs the right to read columns of a table.
+        """
+        by_table: defaultdict[str, list[str]] = defaultdict(list)
+        for table, column in zip(tables, columns, strict=True):
+            by_table[table].append(column)
+        for table, names in by_table.items():
+            if not self.may_run(log.connection, read(table, names)):
+                yield table, names
 
     def lacking(self, log: OpenLog, needed: Iterable[tuple[Part, Right]]) -> list[str]:
         """Return, in words, the rights on tables of a log that this session lacks."""

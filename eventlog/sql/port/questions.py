@@ -41,7 +41,7 @@ def row(*values: Any) -> tuple[Any, ...]:
 def ask(
     asked: OpenDatabase | OpenLog, question: str, record: Callable[..., T], **about: object
 ) -> list[T]:
-    """Ask a database a question, or one about a log, and return its answers as records.
+    """Ask a database or a log a question, and return the answers as records.
 
     ``record`` makes a record from the fields of an answer; ``about`` has the bound values of a
     statement, or the arguments of a function.

@@ -11,7 +11,6 @@ import logging
 import re
 import socket
 from abc import abstractmethod
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
@@ -467,14 +466,12 @@ def has_log(conn: Connection, name: str) -> bool:
 
 def _unreadable(log: OpenLog, tables: Sequence[str], columns: Sequence[str], **_: Any) -> Answer:
     """Return the columns that this user may not read."""
-    by_table: defaultdict[str, list[str]] = defaultdict(list)
-    for table, column in zip(tables, columns, strict=True):
-        by_table[table].append(column)
-    for table, names in by_table.items():
+
+    def read(table: str, names: Sequence[str]) -> str:
         listed = ", ".join(map(quote_identifier, names))
-        statement = f"EXPLAIN SELECT {listed} FROM {quote_identifier(table)} WHERE 1 = 0"  # noqa: S608
-        if not may_run(log.connection, statement):
-            yield table, names
+        return f"EXPLAIN SELECT {listed} FROM {quote_identifier(table)} WHERE 1 = 0"  # noqa: S608
+
+    return RIGHTS.unreadable(log, tables, columns, read)
 
 
 def _rights_to_apply(log: OpenLog, tables: Sequence[str], **_: Any) -> Iterator[tuple[str]]:

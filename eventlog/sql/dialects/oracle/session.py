@@ -4,7 +4,6 @@ the answers for ``doctor``.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, Final, TypeVar
@@ -350,16 +349,16 @@ def _owned(_db: OpenDatabase, schema: str, tables: Sequence[str], user: str) -> 
 
 
 def _unreadable(log: OpenLog, schema: str, tables: Sequence[str], columns: Sequence[str]) -> Answer:
-    """Yield the columns that this user may not read.
+    """Return the columns that this user may not read.
 
     Oracle grants whole tables: all columns of a table or none.
     """
-    by_table: defaultdict[str, list[str]] = defaultdict(list)
-    for table, column in zip(tables, columns, strict=True):
-        by_table[table].append(column)
-    for table, names in by_table.items():
-        if not may_run(log.connection, f"SELECT 1 FROM {qualified(schema, table)} WHERE 1 = 0"):  # noqa: S608 - quoted names
-            yield table, names
+    return RIGHTS.unreadable(
+        log,
+        tables,
+        columns,
+        lambda table, _: f"SELECT 1 FROM {qualified(schema, table)} WHERE 1 = 0",  # noqa: S608 - quoted names
+    )
 
 
 def _rights_to_apply(log: OpenLog, schema: str, **_: Any) -> Iterator[tuple[str]]:

@@ -272,22 +272,31 @@ class PostgresDatabase(OpenDatabase):
         keys_and_texts = list(self.dialect.key_values(cls, keys))
         if not keys_and_texts:
             return {}
-        usual_plans(self.connection)
-        columns = zip(*(texts for _, texts in keys_and_texts), strict=True)
-        parameters = {f"k{i}": array_of(column) for i, column in enumerate(columns)}
         names = [attribute.name for attribute in attributes]
         lists = [cls.is_view or child_of(cls, attribute) is not None for attribute in attributes]
         rows: dict[str, CurrentRow] = {}
-        statement = objects_statement(schema, cls, tuple(attributes))
-        read = (*cls.key, *(attribute.column for attribute in attributes))
-        with without_collector(), self.names_as_logged(read):
-            found = fetch_readable(self.connection, statement, parameters)
-        for n, *values in found:
+        columns = zip(*(texts for _, texts in keys_and_texts), strict=True)
+        for n, *values in self._found(schema, cls, tuple(attributes), columns):
             rows[keys_and_texts[n - 1][0]] = {
                 name: (value or []) if is_list else [value]
                 for name, value, is_list in zip(names, values, lists, strict=True)
             }
         return rows
+
+    def _found(
+        self,
+        schema: str | None,
+        cls: ObjectClass,
+        read: tuple[Attribute, ...],
+        keys: Iterable[Sequence[Any]],
+    ) -> list[tuple[Any, ...]]:
+        """Return the rows of ``objects_statement``; ``keys`` has the values of each key column."""
+        usual_plans(self.connection)
+        parameters = {f"k{i}": array_of(column) for i, column in enumerate(keys)}
+        statement = objects_statement(schema, cls, read)
+        columns = (*cls.key, *(attribute.column for attribute in read))
+        with without_collector(), self.names_as_logged(columns):
+            return fetch_readable(self.connection, statement, parameters)
 
     @contextmanager
     def names_as_logged(self, columns: Iterable[Column]) -> Iterator[None]:
@@ -362,15 +371,8 @@ class PostgresDatabase(OpenDatabase):
                 keys = [key for key in keys if -limit <= key[i] < limit]
             if not keys:
                 return
-            usual_plans(self.connection)
-            parameters = {
-                f"k{i}": array_of(list(map(str, column)))
-                for i, column in enumerate(zip(*keys, strict=True))
-            }
-            statement = objects_statement(schema, cls, read)
-            columns = (*cls.key, *(attribute.column for attribute in read))
-            with without_collector(), self.names_as_logged(columns):
-                found = fetch_readable(self.connection, statement, parameters)
+            columns = (list(map(str, column)) for column in zip(*keys, strict=True))
+            found = self._found(schema, cls, read, columns)
             for n, *texts in sorted(found, key=itemgetter(0)):
                 yield keys[n - 1], tuple(texts)
 

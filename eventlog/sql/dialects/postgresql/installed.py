@@ -238,11 +238,12 @@ def _stored_trigger(row: Row[Any], function: StoredTrigger | None) -> StoredTrig
     )
 
 
-def gone_logs(conn: Connection, logs: Collection[str]) -> set[str]:
-    """Return the logs among ``logs``, named as SQL, that are not tables of the database."""
-    if not logs:
+def gone_logs(log: OpenLog, names: Collection[str]) -> set[str]:
+    """Return the logs among these, named as SQL, that are not tables of the database of a log."""
+    if not names:
         return set()
-    return set(logs) - set(conn.execute(sql("logs"), {"names": sorted(logs)}).scalars())
+    found = log.connection.execute(sql("logs"), {"names": sorted(names)}).scalars()
+    return set(names) - set(found)
 
 
 def former_names(log: LogTable, gone: Collection[str]) -> list[str]:

@@ -100,6 +100,7 @@ class PostgresTriggers(PlannedTriggers):
     former_reason = FORMER
     find_log = staticmethod(find_log)
     former_names = staticmethod(former_names)
+    gone = staticmethod(gone_logs)
 
     def facts(self, log: OpenLog, database: Database, tables: Collection[str]) -> Mapping[str, Any]:
         home = log.table.schema or database.schema or ""
@@ -110,9 +111,6 @@ class PostgresTriggers(PlannedTriggers):
         self, conn: Connection, tables: Collection[TableName] = ()
     ) -> tuple[Sequence[StoredTrigger], Sequence[StoredTrigger]]:
         return stored_triggers(conn)
-
-    def gone(self, log: OpenLog, names: Collection[str]) -> set[str]:
-        return gone_logs(log.connection, names)
 
     def drop_stored(self, trigger: StoredTrigger) -> Sequence[str]:
         if trigger.kind == "trigger":

@@ -12,6 +12,7 @@ trigger, for the owner to run.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import sqlalchemy as sa
@@ -29,45 +30,39 @@ branch_labels = ("internal",)
 depends_on = None
 
 
+_Column = tuple[str, str, bool, str]
+"""The name of a column, its type, True if it may be NULL, and its comment."""
+
+
 def upgrade() -> None:
     log, dialect = log_and_dialect()
-    types, now = dialect.column_types, sa.text(dialect.utc_now)
-    op.create_table(
-        quoted(log.error_table),
-        sa.Column(
-            "record_id", types["integer"], nullable=False, comment="The row of the log that failed"
+    _create(
+        log,
+        log.error_table,
+        _columns(
+            dialect,
+            ("record_id", "integer", False, "The row of the log that failed"),
+            ("error_time", "time", False, "When it failed, in UTC"),
+            ("code", "code", False, "Why: a code of the row checks, receiver, skipped or requeued"),
+            ("message", "text", False, "Why, for people"),
+            ("consumer", "code", True, "Whose failure it is; NULL: the publisher's"),
+            (
+                "event_id",
+                "text",
+                True,
+                "Event-id of an object of a consumer's snapshot; of a row, the id under which "
+                "it is sent again, if it is not the first one",
+            ),
         ),
-        sa.Column(
-            "error_time",
-            types["time"],
-            nullable=False,
-            server_default=now,
-            comment="When it failed, in UTC",
-        ),
-        sa.Column(
-            "code",
-            types["code"],
-            nullable=False,
-            comment="Why: a code of the row checks, receiver, skipped or requeued",
-        ),
-        sa.Column("message", types["text"], nullable=False, comment="Why, for people"),
-        sa.Column("consumer", types["code"], comment="Whose failure it is; NULL: the publisher's"),
-        sa.Column(
-            "event_id",
-            types["text"],
-            comment="Event-id of an object of a consumer's snapshot; of a row, the id under which "
-            "it is sent again, if it is not the first one",
-        ),
-        schema=schema_of(log),
-        comment=f"Rows of {log.name} that failed: one row per failure, never changed afterwards",
+        f"Rows of {log.name} that failed: one row per failure, never changed afterwards",
     )
     index = quoted(log.own_name("idx_{}_2"))
     op.create_index(index, quoted(log.error_table), ["record_id"], schema=schema_of(log))
-    op.create_table(
-        quoted(log.inflight_table),
-        *_entry_columns(dialect, is_key=True),
-        schema=schema_of(log),
-        comment=f"What the readers of {log.name} have sent and not yet marked, and what its "
+    _create(
+        log,
+        log.inflight_table,
+        _entry_columns(dialect, is_key=True),
+        f"What the readers of {log.name} have sent and not yet marked, and what its "
         "consumers have done",
     )
     execute(dialect.after_internal_tables(log))
@@ -84,127 +79,115 @@ def downgrade() -> None:
     log, dialect = log_and_dialect()
     if wake := _wake(log, dialect):
         execute(wake.drop(log))
-    op.drop_table(quoted(log.captured_table), schema=schema_of(log))
-    op.drop_table(quoted(log.consumer_table), schema=schema_of(log))
-    op.drop_table(quoted(log.epoch_table), schema=schema_of(log))
-    op.drop_table(quoted(log.resync_table), schema=schema_of(log))
-    op.drop_table(quoted(log.state_table), schema=schema_of(log))
+    for table in (
+        log.captured_table,
+        log.consumer_table,
+        log.epoch_table,
+        log.resync_table,
+        log.state_table,
+    ):
+        op.drop_table(quoted(table), schema=schema_of(log))
     execute(dialect.drop_after_internal_tables(log))
-    op.drop_table(quoted(log.inflight_table), schema=schema_of(log))
-    op.drop_table(quoted(log.error_table), schema=schema_of(log))
+    for table in (log.inflight_table, log.error_table):
+        op.drop_table(quoted(table), schema=schema_of(log))
+
+
+def _create(log: LogTable, table: str, columns: Iterable[sa.Column[Any]], comment: str) -> None:
+    op.create_table(quoted(table), *columns, schema=schema_of(log), comment=comment)
+
+
+def _create_index(log: LogTable, index: str, table: str, columns: list[str]) -> None:
+    """Create the unique index of a table. There is no primary key: a table with one would be a
+    class of its schema.
+    """
+    op.create_index(quoted(index), quoted(table), columns, unique=True, schema=schema_of(log))
+
+
+def _columns(dialect: Dialect, *columns: _Column) -> Iterator[sa.Column[Any]]:
+    """Yield columns. A time that cannot be NULL is by default the present one."""
+    types, now = dialect.column_types, sa.text(dialect.utc_now)
+    for name, kind, nullable, comment in columns:
+        default = now if kind == "time" and not nullable else None
+        yield sa.Column(
+            name, types[kind], nullable=nullable, server_default=default, comment=comment
+        )
 
 
 def _entry_columns(dialect: Dialect, *, is_key: bool) -> list[sa.Column[Any]]:
     """Return the columns of a table of entries (``eventlog.sql.log.internal_tables``)."""
-    types, now = dialect.column_types, sa.text(dialect.utc_now)
     return [
         sa.Column(
             "entry_no",
-            types["integer"],
+            dialect.column_types["integer"],
             primary_key=is_key,
             nullable=False,
             autoincrement=False,
             comment="Number of the entry, never reused",
         ),
-        sa.Column("owner", types["code"], comment="Consumer; NULL: the publisher, or a command"),
-        sa.Column("kind", types["code"], nullable=False, comment="Purpose of the entry"),
-        sa.Column(
-            "started",
-            types["time"],
-            nullable=False,
-            server_default=now,
-            comment="When it was last written, in UTC",
+        *_columns(
+            dialect,
+            ("owner", "code", True, "Consumer; NULL: the publisher, or a command"),
+            ("kind", "code", False, "Purpose of the entry"),
+            ("started", "time", False, "When it was last written, in UTC"),
+            ("content", "text", False, "JSON"),
         ),
-        sa.Column("content", types["text"], nullable=False, comment="JSON"),
     ]
 
 
 def _create_state(log: LogTable, dialect: Dialect) -> None:
-    index = log.own_name("idx_{}_7")
-    # There is no primary key: a table with one would be a class of its schema. The index begins
-    # with the kind, so that a poll for requests does not read entries of other kinds.
-    op.create_table(
-        quoted(log.state_table),
-        *_entry_columns(dialect, is_key=False),
-        schema=schema_of(log),
-        comment=f"What commands record for other processes of {log.name}: claims, removed rows, "
+    _create(
+        log,
+        log.state_table,
+        _entry_columns(dialect, is_key=False),
+        f"What commands record for other processes of {log.name}: claims, removed rows, "
         "requests, verifications",
     )
-    op.create_index(
-        quoted(index),
-        quoted(log.state_table),
-        ["kind", "owner", "entry_no"],
-        unique=True,
-        schema=schema_of(log),
-    )
+    # The index begins with the kind, so that a poll for requests does not read entries of other
+    # kinds.
+    index = log.own_name("idx_{}_7")
+    _create_index(log, index, log.state_table, ["kind", "owner", "entry_no"])
     execute(dialect.after_state(log))
 
 
 def _create_resync(log: LogTable, dialect: Dialect) -> None:
-    types, now = dialect.column_types, sa.text(dialect.utc_now)
     index = log.own_name("idx_{}_3")
-    # There is no primary key: a table with one would be a class of its schema.
-    op.create_table(
-        quoted(log.resync_table),
-        sa.Column(
-            "digest", types["digest"], nullable=False, comment="SHA-256 of what is written again"
+    _create(
+        log,
+        log.resync_table,
+        _columns(
+            dialect,
+            ("digest", "digest", False, "SHA-256 of what is written again"),
+            ("class_name", "name", False, "Class whose objects are written again"),
+            ("selection", "text", False, "Which of them, for people"),
+            ("started", "time", False, "When it was started, in UTC"),
+            (
+                "position",
+                "text",
+                True,
+                "Last key that is written, or last line of the file; NULL: none yet",
+            ),
+            ("rows_written", "integer", False, "Rows written so far"),
         ),
-        sa.Column(
-            "class_name",
-            types["name"],
-            nullable=False,
-            comment="Class whose objects are written again",
-        ),
-        sa.Column("selection", types["text"], nullable=False, comment="Which of them, for people"),
-        sa.Column(
-            "started",
-            types["time"],
-            nullable=False,
-            server_default=now,
-            comment="When it was started, in UTC",
-        ),
-        sa.Column(
-            "position",
-            types["text"],
-            comment="Last key that is written, or last line of the file; NULL: none yet",
-        ),
-        sa.Column("rows_written", types["integer"], nullable=False, comment="Rows written so far"),
-        schema=schema_of(log),
-        comment=(
-            f"Resyncs into {log.name} that are not finished, or are due: one row each, "
-            "deleted with its last batch"
-        ),
+        f"Resyncs into {log.name} that are not finished, or are due: one row each, "
+        "deleted with its last batch",
     )
-    op.create_index(
-        quoted(index), quoted(log.resync_table), ["digest"], unique=True, schema=schema_of(log)
-    )
+    _create_index(log, index, log.resync_table, ["digest"])
     execute(dialect.after_resync(log, index))
 
 
 def _create_epoch(log: LogTable, dialect: Dialect) -> None:
-    types = dialect.column_types
-    # There is no primary key: a table with one would be a class of its schema.
-    op.create_table(
-        quoted(log.epoch_table),
-        sa.Column(
-            "epoch",
-            types["code"],
-            comment="Part of new event-ids after the record_id; NULL: none",
+    _create(
+        log,
+        log.epoch_table,
+        _columns(
+            dialect,
+            ("epoch", "code", True, "Part of new event-ids after the record_id; NULL: none"),
+            ("server", "text", True, "JSON: identity of the server, such as its timeline"),
+            ("raised", "time", True, "When the epoch began, in UTC; NULL: never"),
+            ("removed", "integer", True, "Highest record_id that was removed; NULL: none"),
         ),
-        sa.Column(
-            "server",
-            types["text"],
-            comment="JSON: identity of the server, such as its timeline",
-        ),
-        sa.Column("raised", types["time"], comment="When the epoch began, in UTC; NULL: never"),
-        sa.Column(
-            "removed", types["integer"], comment="Highest record_id that was removed; NULL: none"
-        ),
-        schema=schema_of(log),
-        comment=(
-            f"The epoch of {log.name}: one row, changed when the database has lost its "
-            "newest transactions"
-        ),
+        f"The epoch of {log.name}: one row, changed when the database has lost its "
+        "newest transactions",
     )
     execute(dialect.after_epoch(log))
     # The row is written here, with the timeline or the file if SQL shows it, so that the loss of
@@ -238,70 +221,52 @@ def _wake(log: LogTable, dialect: Dialect) -> Wake | None:
 
 
 def _create_consumers(log: LogTable, dialect: Dialect) -> None:
-    types, now = dialect.column_types, sa.text(dialect.utc_now)
     index = log.own_name("idx_{}_6")
-    # There is no primary key: a table with one would be a class of its schema.
-    op.create_table(
-        quoted(log.consumer_table),
-        sa.Column("name", types["code"], nullable=False, comment="Name of the consumer"),
-        sa.Column(
-            "begun",
-            types["time"],
-            nullable=False,
-            server_default=now,
-            comment="When it was registered, in UTC",
+    _create(
+        log,
+        log.consumer_table,
+        _columns(
+            dialect,
+            ("name", "code", False, "Name of the consumer"),
+            ("begun", "time", False, "When it was registered, in UTC"),
+            (
+                "begins",
+                "code",
+                False,
+                "Where it began: latest, earliest, snapshot, a record_id or a time",
+            ),
+            ("done", "text", False, "JSON: the record_ids that it had done when it was registered"),
+            ("moved", "time", True, "When its snapshot last advanced, in UTC; NULL: never"),
+            ("requeued", "text", True, "JSON: what is sent again; NULL: nothing"),
+            (
+                "loaded",
+                "text",
+                True,
+                "JSON: position of its snapshot; NULL: there is none, or it has ended",
+            ),
         ),
-        sa.Column(
-            "begins",
-            types["code"],
-            nullable=False,
-            comment="Where it began: latest, earliest, snapshot, a record_id or a time",
-        ),
-        sa.Column(
-            "done",
-            types["text"],
-            nullable=False,
-            comment="JSON: the record_ids that it had done when it was registered",
-        ),
-        sa.Column(
-            "moved", types["time"], comment="When its snapshot last advanced, in UTC; NULL: never"
-        ),
-        sa.Column("requeued", types["text"], comment="JSON: what is sent again; NULL: nothing"),
-        sa.Column(
-            "loaded",
-            types["text"],
-            comment="JSON: position of its snapshot; NULL: there is none, or it has ended",
-        ),
-        schema=schema_of(log),
-        comment=f"The consumers of {log.name}: one row each",
+        f"The consumers of {log.name}: one row each",
     )
-    op.create_index(
-        quoted(index), quoted(log.consumer_table), ["name"], unique=True, schema=schema_of(log)
-    )
+    _create_index(log, index, log.consumer_table, ["name"])
     execute(dialect.after_consumers(log, index))
 
 
 def _create_captured(log: LogTable, dialect: Dialect) -> None:
-    types, now = dialect.column_types, sa.text(dialect.utc_now)
-    # There is no primary key: a table with one would be a class of its schema.
-    op.create_table(
-        quoted(log.captured_table),
-        sa.Column("schema_name", types["name"], comment="Schema of the table; NULL: there is none"),
-        sa.Column("table_name", types["name"], nullable=False, comment="Name of the table"),
-        sa.Column(
-            "captured",
-            types["time"],
-            nullable=False,
-            server_default=now,
-            comment="When this was last written, in UTC",
+    _create(
+        log,
+        log.captured_table,
+        _columns(
+            dialect,
+            ("schema_name", "name", True, "Schema of the table; NULL: there is none"),
+            ("table_name", "name", False, "Name of the table"),
+            ("captured", "time", False, "When this was last written, in UTC"),
+            (
+                "content",
+                "text",
+                False,
+                "JSON: the table as it was when its triggers were applied",
+            ),
         ),
-        sa.Column(
-            "content",
-            types["text"],
-            nullable=False,
-            comment="JSON: the table as it was when its triggers were applied",
-        ),
-        schema=schema_of(log),
-        comment=f"Tables that {log.name} captures: one row each, written by triggers apply",
+        f"Tables that {log.name} captures: one row each, written by triggers apply",
     )
     execute(dialect.after_captured(log))
