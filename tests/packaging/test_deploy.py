@@ -39,9 +39,9 @@ def test_every_alert_has_its_section_in_the_documentation() -> None:
         for line in TROUBLESHOOT.read_text(encoding="utf-8").splitlines()
         if line.startswith("#")
     }
-    runbooks = {rule["annotations"]["runbook"] for rule in rules()}  # type: ignore[index]
+    runbooks = {rule["annotations"]["runbook_url"] for rule in rules()}  # type: ignore[index]
     assert len(runbooks) == 13
-    prefix = "docs/operate/troubleshoot.md#"
+    prefix = "{{ $externalLabels.eventlog_docs }}docs/operate/troubleshoot.md#"
     assert {runbook.removeprefix(prefix) for runbook in runbooks} <= sections
 
 

@@ -254,6 +254,15 @@ def test_each_service_waits_for_what_it_needs() -> None:
     assert needs("publisher") == {"grants": "service_completed_successfully"}
 
 
+def test_each_publisher_starts_again_by_itself_and_stays_down_after_a_fatal_answer() -> None:
+    publishers = {name: one for name, one in SERVICES.items() if one.get("command") == ["publish"]}
+    assert publishers.keys() == {"publisher", "oracle-publisher"}
+    for service in publishers.values():
+        assert service["restart"] == "unless-stopped"
+        assert service["entrypoint"] == ["/bin/sh", "/etc/eventlog/stay_down.sh"]
+        assert "./stay_down.sh:/etc/eventlog/stay_down.sh:ro" in service["volumes"]
+
+
 def test_kafka_comes_on_demand_and_the_publisher_can_be_configured_to_write_to_it() -> None:
     assert [
         name for name, service in SERVICES.items() if "kafka" in service.get("profiles", [])
