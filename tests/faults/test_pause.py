@@ -20,7 +20,7 @@ from eventlog.cli.context import changing_log
 from eventlog.config.load import Config, load
 from eventlog.errors import Paused, ReceiverUnavailable
 from eventlog.model import Answer, Document, EventResult, Level
-from eventlog.publisher.context.observer import Doing, Observer
+from eventlog.publisher.context.observer import Doing, Observer, WaitFor
 from eventlog.publisher.inspect.pausing import pause_reader, resume_reader
 from eventlog.publisher.run.daemon import publish, publish_once
 from eventlog.publisher.run.waiting import StopRequest
@@ -351,7 +351,7 @@ class Seen(Observer):
     def does(self, doing: Doing, reason: str = "") -> None:
         self._note(doing.value)
 
-    def waits(self, who: object, reason: str, until: float, in_short: str = "") -> None:
+    def waits(self, who: WaitFor, reason: str, *more: object) -> None:  # type: ignore[override]
         self._note(f"waits: {reason}")
 
     def _note(self, what: str) -> None:
