@@ -7,13 +7,15 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import mysql_servers
 import pytest
 import sqlalchemy as sa
-from publishers import Collecting, Inbox, configuration, opened, publishing, settings
+from conftest import FilledDatabase
+from publishers import Collecting, Inbox, configuration, opened, publishing, settings, write_config
 from shared import PATIENCE, Run, execute, fetch, refused, url_of, wait_until
 
 from eventlog.cli.context import changing_log
@@ -279,6 +281,23 @@ def test_a_reset_keeps_the_pause_of_a_consumer(log: sa.Engine, run: Run) -> None
     code, _, error = run("--database-url", url_of(log), *reset)
     assert code == 0, error
     assert resume(log, "consumer") == first
+
+
+def test_a_stream_in_spark_with_the_name_of_a_paused_consumer_begins_no_batch(
+    filled_database: FilledDatabase, tmp_path: Path
+) -> None:
+    pytest.importorskip("pyspark", reason="the extra spark is not installed")
+    from eventlog.spark.changes.change_log import ChangeLog
+
+    with filled_database(make_log) as log:
+        file = write_config(tmp_path, url_of(log))
+        with closing(ChangeLog(str(file), "search")) as changes:
+            first = changes.first()
+            write(log, 1)
+            pause(log, "consumer")
+            assert changes.latest(first) is first
+            resume(log, "consumer")
+            assert changes.latest(first).rows == 1
 
 
 # --- the commands ---------------------------------------------------------------------------------
