@@ -107,6 +107,7 @@ def counting(spent: Spent) -> Iterator[None]:
     """Count, while the block runs, what is called for the monitor alone."""
     told = (
         "answered",
+        "attempted",
         "delivery_begins",
         "flushed",
         "window_read",

@@ -17,9 +17,11 @@ from eventlog.publisher.ledger.ledger import status_of
 from eventlog.sql.log.errors import PUT_BACK, ErrorRow, newest_errors_of
 
 _MAX_READ: Final = 5000
-"""The most rows that one page reads."""
 _BLOCK: Final = 1000
-"""The rows of one statement."""
+"""The most rows that one page reads, and the rows of one statement."""
+_MAX_REFUSED: Final = 1500
+_BLOCK_REFUSED: Final = 250
+"""The same for refused rows, which are read with their error rows."""
 _FIELDS: Final = (
     "record_id",
     "status",
@@ -79,16 +81,17 @@ class Listed(NamedTuple):
 def list_rows(context: Context, wanted: Wanted, most: int = 50) -> Listed:
     """Return the newest ``most`` rows that are wanted, among at most 5,000.
 
-    Refused rows are found by their error rows, which have an index.
+    Refused rows are found by their error rows, which have an index, among at most 1,500.
     """
     context.ledger.recover()
     is_refused = wanted.status in ("refused", *REFUSED)
     found: list[ListedRow] = []
     before, read, is_end = wanted.before, 0, False
     newest = before
-    while read < _MAX_READ and len(found) < most and not is_end:
+    most_read, size = (_MAX_REFUSED, _BLOCK_REFUSED) if is_refused else (_MAX_READ, _BLOCK)
+    while read < most_read and len(found) < most and not is_end:
         block = _refused(context, before) if is_refused else _newest(context, before)
-        is_end = len(block) < _BLOCK
+        is_end = len(block) < size
         for row in block:
             newest = newest or row.record_id + 1
             before, read = row.record_id, read + 1
@@ -115,7 +118,7 @@ def _refused(context: Context, before: int | None) -> list[ListedRow]:
     refused any more has the status by which it is not wanted.
     """
     log, consumer = context.log, context.ledger.consumer
-    ids = log.refused_ids(before, _BLOCK, consumer)
+    ids = log.refused_ids(before, _BLOCK_REFUSED, consumer)
     entries = newest_errors_of(log, sorted(ids), consumer)
     rows = log.read_columns(to_ranges(sorted(ids)), _FIELDS) if ids else []
     found = [_with_error(row, entries, consumer) for row in _listed(context, rows)]

@@ -341,7 +341,7 @@ class Activity(Monitored, Observer):
         self.deliveries = others if left is None else {**others, number: (left, since)}
 
     def attempted(self, document: Document, outcome: Outcome, seconds: float) -> None:
-        self.attempts.add(round(self.wall(), 3), seconds, document, outcome)
+        self.attempts.add(self.wall(), seconds, document, outcome)
 
     def answered(self, document: Document, answer: Answer, seconds: float) -> None:
         self._works()

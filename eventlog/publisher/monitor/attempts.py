@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from operator import attrgetter
-from typing import Final, NamedTuple
+from operator import itemgetter
+from typing import Final
 
 from eventlog.core.rows.event_ids import is_of_snapshot
 from eventlog.errors import ReceiverUnavailable, Reply
-from eventlog.model import Answer, Document, Level
+from eventlog.model import Document, Level
 from eventlog.publisher.context.observer import HALVES, NO_ANSWER, Attempt, Outcome
 
 _MAX_EVENTS: Final = 50_000
@@ -23,12 +23,28 @@ _MAX_DOCUMENTS: Final = 2000
 _MAX_SHOWN: Final = 20
 
 
-class _Kept(NamedTuple):
-    at: float
-    seconds: float
-    document: Document
-    """Without its content."""
-    outcome: Outcome
+_Kept = tuple[float, float, int, int, Sequence[str], Outcome]
+"""The time, the seconds, the numbers of delivery and document, the event-ids, and what came back.
+A plain tuple, since one is made for each document.
+"""
+
+
+class _Newest:
+    """The newest attempts of one kind."""
+
+    __slots__ = ("events", "kept")
+
+    def __init__(self) -> None:
+        self.kept: deque[_Kept] = deque()
+        self.events = 0
+
+    def add(self, one: _Kept) -> None:
+        """Add an attempt, and forget the oldest ones that are too many."""
+        kept = self.kept
+        kept.append(one)
+        self.events += len(one[4])
+        while (self.events > _MAX_EVENTS and len(kept) > 1) or len(kept) > _MAX_DOCUMENTS:
+            self.events -= len(kept.popleft()[4])
 
 
 class Attempts:
@@ -36,23 +52,19 @@ class Attempts:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kinds = (deque[_Kept](), deque[_Kept]())
-        self._events = [0, 0]
+        self._successes, self._failures = _Newest(), _Newest()
 
     def add(self, at: float, seconds: float, document: Document, outcome: Outcome) -> None:
-        """Add an attempt, and forget the oldest ones that are too many."""
-        bare = Document(document.delivery_no, document.document_no, document.event_ids, b"")
-        is_success = isinstance(outcome, Answer) and (
-            outcome.worst(document.event_ids).level is Level.SUCCESS
+        """Add an attempt."""
+        delivery_no, document_no, event_ids = document[:3]
+        is_failure = isinstance(outcome, ReceiverUnavailable) or (
+            # as few answers are
+            bool(outcome.results or outcome.general)
+            and outcome.worst(event_ids).level is not Level.SUCCESS
         )
+        newest = self._failures if is_failure else self._successes
         with self._lock:
-            kept = self._kinds[is_success]
-            kept.append(_Kept(at, seconds, bare, outcome))
-            self._events[is_success] += len(bare.event_ids)
-            while len(kept) > _MAX_DOCUMENTS or (
-                self._events[is_success] > _MAX_EVENTS and len(kept) > 1
-            ):
-                self._events[is_success] -= len(kept.popleft().document.event_ids)
+            newest.add((at, seconds, delivery_no, document_no, event_ids, outcome))
 
     def of(self, event_id: str) -> list[Attempt]:
         """Return the newest attempts to send an event, the newest first. ``event_id`` is a
@@ -60,8 +72,8 @@ class Attempts:
         (spec/event-log.md 7.4), too.
         """
         with self._lock:
-            kept = [*self._kinds[False], *self._kinds[True]]
-        kept.sort(key=attrgetter("at"))
+            kept = [*self._failures.kept, *self._successes.kept]
+        kept.sort(key=itemgetter(0))
         return list(islice(_found(reversed(kept), event_id), _MAX_SHOWN))
 
 
@@ -74,12 +86,14 @@ def is_event(sent_id: str, event_id: str) -> bool:
 
 
 def _found(kept: Iterable[_Kept], event_id: str) -> Iterator[Attempt]:
-    for at, seconds, document, outcome in kept:
-        for sent_id in document.event_ids:
+    for at, seconds, delivery_no, document_no, event_ids, outcome in kept:
+        for sent_id in event_ids:
             if is_event(sent_id, event_id):
-                events = len(document.event_ids)
-                which = (document.delivery_no, document.document_no, events)
-                yield Attempt(at, seconds, *which, sent_id, *_came_back(outcome, sent_id, events))
+                events = len(event_ids)
+                came_back = _came_back(outcome, sent_id, events)
+                yield Attempt(
+                    round(at, 3), seconds, delivery_no, document_no, events, sent_id, *came_back
+                )
 
 
 def _came_back(outcome: Outcome, event_id: str, events: int) -> tuple[str, str, str, str]:
