@@ -114,7 +114,7 @@ def refused_token(log: sa.Engine, directory: Path, **options: object) -> Iterato
         http = {"sink__type": "http", "sink__url": receiver.url, "retry_initial": 60}
         with watched(log, directory, retry_max=60, **http, **options) as (_, address, ask):
             write(log, 1)
-            wait_until(lambda: ask("/status.json")["health"]["conditions"], "it waits")
+            wait_until(lambda: ask("/status.json")["state"]["name"] == "waiting", "it waits")
             yield address, ask
 
 

@@ -178,7 +178,7 @@ def test_top_shows_the_sentence_of_the_health_and_counts_an_event_once(
         http = {"sink__type": "http", "sink__url": receiver.url, "retry_initial": 60}
         with watched(log, tmp_path, **http) as (_, address, ask):
             write(log, 1)
-            wait_until(lambda: ask("/status.json")["health"]["conditions"], "it waits")
+            wait_until(lambda: ask("/status.json")["state"]["name"] == "waiting", "it waits")
             shown = run("top", "--url", address).stdout
     assert "The receiver answers 401 Unauthorized for " in shown
     assert "Check the credentials: EVENTLOG_SINK_TOKEN" in shown
