@@ -241,7 +241,7 @@ def test_the_marks_wait_for_the_disk_or_the_server_is_too_old(server: Server) ->
         if version >= (7, 2):
             sink.flush()
             return
-        with pytest.raises(ReceiverUnavailable, match=r"Redis 7\.2 or later, or no wait_disk"):
+        with pytest.raises(ReceiverUnavailable, match=r"Redis 7\.2 or later, or remove wait_disk"):
             sink.flush()
 
 

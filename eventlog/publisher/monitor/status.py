@@ -152,7 +152,7 @@ MEMBERS: Final = (
     Members(
         ("sink", "format", "started_at"),
         "process",
-        "where to, as what, and since when it is published",
+        "the type of the sink, the format, and since when it is published",
     ),
     Members(
         ("state",),

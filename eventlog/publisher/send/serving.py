@@ -189,7 +189,7 @@ class Sender(Generic[E]):
         if settled.is_isolated:
             _log.warning(
                 "the receiver fails again for the document of %s from event %s on, and answers "
-                "another one: its objects are parked, and its halves are tried by themselves (%s)",
+                "another one: its objects are parked, and its halves are sent separately (%s)",
                 number_of(len(document.events), "event"),
                 first,
                 failure,

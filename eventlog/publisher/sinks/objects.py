@@ -367,7 +367,7 @@ class ObjectStore:
         try:
             self._fs.delete_file(f"{self._path}/{name}")
         except (OSError, ValueError) as error:
-            return f" (remove the object {name}, which these keys may not: {self._clean(error)})"
+            return f" (remove the object {name}; these keys have no right to: {self._clean(error)})"
         return ""
 
     def has(self, name: str) -> bool:

@@ -280,7 +280,7 @@ class RedisSink(MessageSink):
             name = type(error).__name__
             advice = _ADVICE.get(_CODES.get(name, text.partition(" ")[0]), "")
             if "WAITAOF" in text.upper():
-                advice = "set appendonly yes on a server of Redis 7.2 or later, or no wait_disk"
+                advice = "set appendonly yes on a server of Redis 7.2 or later, or remove wait_disk"
             answered = self._redis.ResponseError, self._redis.AuthenticationError
             if advice or isinstance(error, answered):
                 raise unavailable(self._shown, text, advice, Refused) from None

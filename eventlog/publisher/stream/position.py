@@ -177,7 +177,7 @@ def position_tables(name: str) -> _Tables:
             comment="JSON: its events, and the attempts at it",
         ),
         comment=(
-            f"Events without an answer that the position in {table_name} has passed: one line a "
+            f"Events without an answer that the position in {table_name} has passed: one row per "
             "document, sent before what is read"
         ),
     )

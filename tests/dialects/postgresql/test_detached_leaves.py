@@ -145,7 +145,7 @@ def test_finish_drops_no_other_table(
 ) -> None:
     execute(partitioned, DETACH)
     assert cli.run(["purge", "--finish", name, "--yes"]) == 2
-    assert f"{name} is no detached leaf of the log hr.eventlog" in capfd.readouterr().err
+    assert f"{name} is not a detached leaf of the log hr.eventlog" in capfd.readouterr().err
     assert is_there(partitioned)
 
 
