@@ -141,7 +141,8 @@ def _formats() -> Iterator[str]:
                     continue
                 if section := written_once.get((key, cells)):
                     named.append(
-                        f"{_format_place(name, key, of)}[`{key}`](#{section}.{key}) ({of})"
+                        f"{_format_place(name, key, of)}[`{key}`](#{section}.{key})"
+                        + ("" if of == "both" else f" ({of})")
                     )
                 else:
                     rows.append(_format_row(name, key, of, cells))
@@ -153,7 +154,7 @@ def _formats() -> Iterator[str]:
             )
             yield from rows
         if named:
-            yield from ("", f"Also, as in the configuration: {', '.join(named)}.")
+            yield from ("", f"As in the configuration: {', '.join(named)}.")
 
 
 def _format_row(format: str, key: str, of: str, cells: tuple[str, str, str]) -> str:
@@ -206,7 +207,7 @@ def _values(option: Option) -> str:
         legal = ""
     example = toml(option.example) if option.example else ""
     shows_one = len(example) >= _LONG or re.search(r"\d|\||such as", legal)
-    such_as = f"such as {_cell(f'`{example}`')}" if example and not shows_one else ""
+    such_as = f"like {_cell(f'`{example}`')}" if example and not shows_one else ""
     return "; ".join(filter(None, (_cell(legal), such_as)))
 
 
@@ -575,7 +576,7 @@ def _first_sentence(path: Path) -> str:
     text = re.sub(r"\s+\([a-z]+/[^)]*\)", "", text)  # the section of the specification
     first = re.split(r"(?<=\.)\s", text, maxsplit=1)[0]
     sentence = " ".join(first.replace("``", "`").split()).rstrip(".")
-    head = re.split(r"[:;] ", sentence, maxsplit=1)[0]
+    head = re.split(r"[:;] |, (?:for|with|which|so that|found|run) ", sentence, maxsplit=1)[0]
     return head if len(head.split()) >= _TELLING else sentence
 
 
