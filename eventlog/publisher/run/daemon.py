@@ -258,14 +258,16 @@ def _publish_once(
             continue
         if cycle.result is not DeliveryResult.DONE:
             break
+        if is_loading and state.loading is None:
+            # Rows up to here may be newer than the values that a chunk of the snapshot has read.
+            last = context.ledger.tail()
+        if _is_due(state):
+            continue
         if not cycle.more:
             due = state.outbox.untried_due()
             if due is None or stop.wait(max(0.0, due - monotonic())):
                 break
             continue  # a part of a document that the receiver fails for: the culprit is unknown
-        if is_loading and state.loading is None:
-            # Rows up to here may be newer than the values that a chunk of the snapshot has read.
-            last = context.ledger.tail()
         if state.loading is None and state.scan is None and not _is_waiting(context, last):
             break  # the remaining rows are newer than the start of this run
     _report_left(context, state)
@@ -283,6 +285,13 @@ def _publish_once(
             "the receiver asked for their events later, or fails for them"
         )
     return watcher.context.catalog.unavailable
+
+
+def _is_due(state: PublisherState) -> bool:
+    """Return True if a document that waited has not been sent again although it is due."""
+    now = monotonic()
+    due = state.outbox.next_due(now)
+    return due is not None and due <= now
 
 
 def _is_waiting(context: Context, last: int | None) -> bool:
