@@ -313,7 +313,7 @@ class Auditor:
         has_refused = self._world.refuses_values and row in self._rows_refused_by_format(
             _consumer(receiver)
         )
-        return self._excuse(Excuse.WENT_BACK, has_refused)
+        return self.excuse(Excuse.WENT_BACK, has_refused)
 
     def _rows_refused_by_format(self, consumer: str) -> set[int]:
         whose = f"= '{consumer}'" if consumer else "IS NULL"
@@ -400,7 +400,7 @@ class Auditor:
         """
         is_lost = (receiver, row) in self._lost or (receiver == "reader" and self.is_restored)
         self._lost.discard((receiver, row))
-        return self._is_asked_for(receiver, row) or self._excuse(
+        return self._is_asked_for(receiver, row) or self.excuse(
             Excuse.REPEATED, is_lost and _epoch(before) != _epoch(now)
         )
 
@@ -436,7 +436,7 @@ class Auditor:
             is_put_back = (
                 not self._world.is_ordered and self._refused_rows[_consumer(receiver), row]
             )
-            if row < newest and self._excuse(
+            if row < newest and self.excuse(
                 Excuse.UNRECORDED, bool(is_put_back) or self._is_unrecorded(receiver, rows)
             ):
                 self._outdated.add((receiver, key))
@@ -571,9 +571,9 @@ class Auditor:
             or (receiver, key) in self.given_up
             or key in self.unsure
         )
-        return self._excuse(Excuse.OBJECT_DIFFERS, may)
+        return self.excuse(Excuse.OBJECT_DIFFERS, may)
 
-    def _excuse(self, excuse: Excuse, is_needed: bool) -> bool:
+    def excuse(self, excuse: Excuse, is_needed: bool) -> bool:
         """Count an excuse that is needed, as what would fail without it asks for it."""
         self.excused[excuse] += is_needed
         return is_needed
@@ -900,7 +900,7 @@ class Auditor:
             if entry[1] not in codes and not (entry[0] == 0 and entry[1] == "unknown_table")
         ]
         is_needed = any(entry[1] in ("unknown_column", "bad_table_key") for entry in entries)
-        self._excuse(Excuse.INVALID_AFTER_CHANGE, is_needed)
+        self.excuse(Excuse.INVALID_AFTER_CHANGE, is_needed)
         if bad and not self._world.refuses_values:
             self._world.fail(f"rows became bad: {bad[:5]}")
         ((noted, removed),) = ask(
@@ -1229,7 +1229,7 @@ class Auditor:
                 why = Excuse.UNAVAILABLE
             if why is not None:
                 self.looked_at[f"excused objects, {why.words}"] += 1
-                self._excuse(why, differs)
+                self.excuse(why, differs)
                 continue
             self.checks += 1
             if differs:

@@ -118,7 +118,8 @@ def _has_no_new_row(ended: Ended) -> bool:
 
 def _is_asked_for_again(ended: Ended) -> bool:
     """Return True if the row of ``skip --ids`` is not refused any more: somebody has asked for it
-    again meanwhile, or a row of ``resync`` counts in its place."""
+    again meanwhile, or a row of ``resync`` counts in its place. A consumer may have been killed
+    before it recorded the refusal."""
     execute = ended.world.application.session.execute
     consumer = (
         ended.words[ended.words.index("--consumer") + 1] if "--consumer" in ended.words else ""
@@ -131,7 +132,9 @@ def _is_asked_for_again(ended: Ended) -> bool:
     if execute(sql, (row, consumer)).fetchone()[0]:
         return True
     if consumer:
-        return consumer in ended.world.auditor.asked_again
+        recorded = sql.replace("= 'superseded'", "IN ('receiver', 'too_large')")
+        is_refused = execute(recorded, (row, consumer)).fetchone()[0]
+        return not is_refused or consumer in ended.world.auditor.asked_again
     sql = "SELECT count(*) FROM eventlog WHERE record_id = ? AND status IN ('E', 'F')"
     return not execute(sql, (row,)).fetchone()[0]
 

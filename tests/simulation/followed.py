@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from unittest.mock import patch
 
 import once
+from excuses import Excuse
 from plans import OF_FORMATS, draw_options
 from replicas import MOODS, Key, Receiver, Replica, object_of
 from scheduler import BEGIN, Process
@@ -338,6 +339,8 @@ class Followed:
         """The event-ids that were answered for good, at least once."""
         self._fatal: set[str] = set()
         """The event-ids that were answered fatal, and not refused since."""
+        self._refused_late: set[str] = set()
+        """The event-ids that were refused at a flush."""
         self._skipped: set[str] = set()
 
     # --- the world of its receiver ---
@@ -684,7 +687,8 @@ class Followed:
         of_all = key == _WHOLE_TABLE
         several = self._newest.values() if of_all else map(self._newest_of, (key, _WHOLE_TABLE))
         newest = max(several, default=0)
-        if number < newest:
+        is_unrecorded = event.event_id in self._refused_late
+        if number < newest and not self._world.auditor.excuse(Excuse.UNRECORDED, is_unrecorded):
             self.fail(f"{event.event_id} of {key} comes after {newest} of the object")
         self._newest[key] = max(number, self._newest_of(key))
 
@@ -771,7 +775,10 @@ class Followed:
         self._answered.update(event_ids)
 
     def refuses(self, receiver: str, event_ids: Sequence[str]) -> None:
-        """Nothing: a refused event is not sent again, or before all later ones of its object."""
+        """Note events that were refused at a flush. Such an event is sent again only if the commit
+        after the flush has failed; the receiver may have applied later ones by then.
+        """
+        self._refused_late.update(event_ids)
 
     def goes_back(self, receiver: str, key: Key) -> None:
         """Nothing: a strict receiver applies nothing that comes after a retry."""
