@@ -420,18 +420,19 @@ def _exact_columns(object_class: ObjectClass) -> Mapping[str, Decode]:
 def _extras(source: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: source[name]
-        for name in ("connector", "lsn", "record_ids", "txId")
+        for name in ("connector", "lsn", "record_ids")
         if source.get(name) is not None
     }
 
 
 def _logged(extras: Mapping[str, Any]) -> Logged:
-    """Return the rows of a log that a change was made of. A member that is not a list of numbers,
-    or not a number, is ignored: the file may come from another program.
+    """Return the rows of a log that a change was made of. A member that is not a list of numbers is
+    ignored: the file may come from another program. Their transaction stays behind, as with every
+    change that is written as an event of Debezium (spec/change-model.md 5).
     """
-    ids, transaction = extras.get("record_ids"), extras.get("txId")
+    ids = extras.get("record_ids")
     is_list = isinstance(ids, list | tuple) and all(type(one) is int for one in ids)
-    return Logged(ids if is_list else None, transaction if type(transaction) is int else None)
+    return Logged(ids if is_list else None, None)
 
 
 def _position(source: Mapping[str, Any]) -> str | None:

@@ -25,6 +25,7 @@ from eventlog.publisher.feeds.queue import build_events, read_window
 from eventlog.publisher.ledger.delivery import pack
 from eventlog.publisher.ledger.ledger import ledger_of
 from eventlog.publisher.send.marks import Marks
+from eventlog.publisher.send.policy import Document as SentDocument
 from eventlog.sql.connect.locate import find_columns
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.dialect import CurrentRow
@@ -146,7 +147,7 @@ def publish(case: Case, tmp_path: Path) -> tuple[list[bytes], MemoryLog]:
             if verdict.level is Level.RETRY:
                 retried.add(event.object_id)
             if verdict.level is Level.FATAL or event.object_id not in retried:
-                marks.add_answered([event], verdict)
+                marks.add_answered([event], verdict, SentDocument((1,), [event]))
         memory.write(marks, context.options.delete_from_log)
     return documents, memory
 

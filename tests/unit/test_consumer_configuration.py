@@ -130,8 +130,8 @@ def test_the_start_and_the_list_of_consumers_show_sink_and_classes(
     assert said in caplog.text
     assert (listed(shop)["sink"], listed(shop)["classes"]) == (files("index"), ["item"])
     headings, line = shop("consumers", "list")[1].splitlines()
-    assert headings.split()[-2:] == ["classes", "sink"]
-    assert line.endswith(f"item     {files('index')}")
+    assert headings.split()[-3:] == ["classes", "sink", "paused"]
+    assert line.endswith(f"item     {files('index')}  -")
 
 
 def test_a_change_of_sink_or_classes_is_reported_and_the_place_stays(
@@ -195,7 +195,8 @@ def test_with_the_tables_of_an_earlier_version_a_consumer_asks_for_the_upgrade(
     earlier: Run,
 ) -> None:
     code, _, err = earlier("-c", "search.toml", "publish", "--once")
-    assert (code, "add them with `eventlog db upgrade`" in err) == (1, True)
+    assert (code, "lacks one of the columns sink, classes, paused" in err) == (1, True)
+    assert "add it with `eventlog db upgrade`" in err
     assert earlier("db", "upgrade")[0] == 0
     assert earlier("-c", "search.toml", "publish", "--once")[0] == 0
     assert names("index") == ["a", "b"]
