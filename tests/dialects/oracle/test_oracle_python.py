@@ -92,7 +92,7 @@ def test_the_dialect_is_found_by_its_url() -> None:
 
 
 def test_a_window_is_read_with_bound_values_and_rows_are_log_rows() -> None:
-    row = (7, "N", 2, "2024-01-02 03:04:05.000000000", "U", "USR", "IDU=1", "FNAME", "a", "b")
+    row = (7, "N", 2, "2024-01-02 03:04:05.000000000", "U", "USR", "IDU=1", "FNAME", "a", "b", None)
     recorder = conn([row])
     assert DIALECT.open(recorder).log(LOG).read_window(Window(0, None, 10)) == [LogRow(*row)]
     ((statement, binds),) = recorder.run
