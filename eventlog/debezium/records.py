@@ -427,7 +427,7 @@ def _extras(source: Mapping[str, Any]) -> dict[str, Any]:
 
 def _logged(extras: Mapping[str, Any]) -> Logged:
     """Return the rows of a log that a change was made of. A member that is not a list of numbers is
-    ignored: the file may come from another program. Their transaction stays behind, as with every
+    ignored: the file may come from another program. Their transaction is left out, as in every
     change that is written as an event of Debezium (spec/change-model.md 5).
     """
     ids = extras.get("record_ids")

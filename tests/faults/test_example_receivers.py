@@ -184,6 +184,6 @@ def test_each_event_of_a_publisher_is_kept_once_though_the_receiver_is_killed_an
         execute(log, "UPDATE eventlog SET status = 'N' WHERE record_id % 3 = 0")
         with started(language, file, port), process(log, tmp_path, **often, **options):
             wait_until(is_published, "what came again is published")
-    # Each event is of another object, and a document that was cut off may wait behind others.
+    # Each event is of another object, so that their order depends on what the kill cut off.
     kept = sorted(language.kept(file), key=int)
     assert kept == [str(number) for number in range(1, most + 1)]
