@@ -427,8 +427,8 @@ def _extras(source: Mapping[str, Any]) -> dict[str, Any]:
 
 def _logged(extras: Mapping[str, Any]) -> Logged:
     """Return the rows of a log that a change was made of. A member that is not a list of numbers is
-    ignored: the file may come from another program. Their transaction is left out, as in every
-    change that is written as an event of Debezium (spec/change-model.md 5).
+    ignored: the file may come from another program. Their transaction is left out, because a
+    conversion to events of Debezium keeps none (spec/change-model.md 5).
     """
     ids = extras.get("record_ids")
     is_list = isinstance(ids, list | tuple) and all(type(one) is int for one in ids)
