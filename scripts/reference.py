@@ -163,7 +163,9 @@ def _format_row(format: str, key: str, of: str, cells: tuple[str, str, str]) -> 
 
 
 def _format_place(format: str, key: str, of: str) -> str:
-    """Return the place of an option of a format: of one that both sides have, the reader's."""
+    """Return the anchor of an option of a format. If reader and writer have it, it is the
+    reader's.
+    """
     side = "reader" if of == "both" else of
     return f'<a id="{format}.{side}.{key}"></a>'
 
