@@ -132,7 +132,10 @@ def _is_asked_for_again(ended: Ended) -> bool:
     if execute(sql, (row, consumer)).fetchone()[0]:
         return True
     if consumer:
-        recorded = sql.replace("= 'superseded'", "IN ('receiver', 'too_large')")
+        recorded = sql.replace("= 'superseded'", "IN ('receiver', 'too_large')") + (
+            # A reset forgets what was refused before it.
+            " AND error_time >= (SELECT begun FROM eventlog_consumer WHERE name = consumer)"
+        )
         is_refused = execute(recorded, (row, consumer)).fetchone()[0]
         return not is_refused or consumer in ended.world.auditor.asked_again
     sql = "SELECT count(*) FROM eventlog WHERE record_id = ? AND status IN ('E', 'F')"
