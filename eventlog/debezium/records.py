@@ -418,6 +418,7 @@ def _exact_columns(object_class: ObjectClass) -> Mapping[str, Decode]:
 
 
 def _extras(source: Mapping[str, Any]) -> dict[str, Any]:
+    # Without txId: another log's number of a transaction would pass for one of ours.
     return {
         name: source[name]
         for name in ("connector", "lsn", "record_ids")
@@ -426,13 +427,12 @@ def _extras(source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _logged(extras: Mapping[str, Any]) -> Logged:
-    """Return the rows of a log that a change was made of. A member that is not a list of numbers is
-    ignored: the file may come from another program. Their transaction is left out, because a
-    conversion to events of Debezium keeps none (spec/change-model.md 5).
+    """Return the rows of a log that a change was made of. A member that is not a list of numbers,
+    or not a number, is ignored: the file may come from another program.
     """
-    ids = extras.get("record_ids")
+    ids, transaction = extras.get("record_ids"), extras.get("txId")
     is_list = isinstance(ids, list | tuple) and all(type(one) is int for one in ids)
-    return Logged(ids if is_list else None, None)
+    return Logged(ids if is_list else None, transaction if type(transaction) is int else None)
 
 
 def _position(source: Mapping[str, Any]) -> str | None:
