@@ -261,8 +261,8 @@ def _publish_once(
         if is_loading and state.loading is None:
             # Rows up to here may be newer than the values that a chunk of the snapshot has read.
             last = context.ledger.tail()
-        if _is_due(state):
-            continue
+        if state.outbox.has_turn_left(monotonic()):
+            continue  # a document has changed when it was built again
         if not cycle.more:
             due = state.outbox.untried_due()
             if due is None or stop.wait(max(0.0, due - monotonic())):
@@ -285,13 +285,6 @@ def _publish_once(
             "the receiver asked for their events later, or fails for them"
         )
     return watcher.context.catalog.unavailable
-
-
-def _is_due(state: PublisherState) -> bool:
-    """Return True if a document that waited has not been sent again although it is due."""
-    now = monotonic()
-    due = state.outbox.next_due(now)
-    return due is not None and due <= now
 
 
 def _is_waiting(context: Context, last: int | None) -> bool:

@@ -218,6 +218,16 @@ class Outbox(Generic[E]):
         step = self.next(now, is_empty=True)
         return step.until if step.do is Do.WAIT else now
 
+    def has_turn_left(self, now: float) -> bool:
+        """Return True if a document that waits can be sent, and was not since ``retry_now``."""
+        waiting = filter(policy.is_waiting, map(self._document, self._heads))
+        return any(
+            one.attempts is not None
+            and one.attempts.due == 0.0
+            and policy.due_of(one, self.rests_until) <= now
+            for one in waiting
+        )
+
     def untried_due(self) -> float | None:
         """Return the time when the next document is due for which the receiver failed and of which
         no event was tried alone yet; None if there is none.
