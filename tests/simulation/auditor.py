@@ -341,7 +341,9 @@ class Auditor:
             lost = {
                 (receiver, row) for row in rows if self._applied.get((receiver, row)) != meaning
             }
-            self._left[-1][0].add(_epoch(meaning))
+            (epoch,) = self._world.application.epoch()
+            if _epoch(meaning) != f"e{epoch}":  # else a reader reads late what was recorded
+                self._left[-1][0].add(_epoch(meaning))
         for row in rows:
             other = self._applied.setdefault((receiver, row), meaning)
             if other == meaning:
