@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import pauses
 from entries import RecordedEvent, Request, events_in_position, events_of_entry, seconds_of
 from excuses import Excuse
 from replicas import class_of
@@ -151,6 +152,7 @@ class AtSending:
         if self._has_old_file(process):
             self._world.auditor.excused[Excuse.OLD_FILE] += 1
             return
+        pauses.sends(self._world, process, delivery_no, document_no)
         self._compare_with_entry(consumer, delivery_no, events)
         self._audit_new_numbers(process)
         epoch = self._entry(delivery_no)[0]

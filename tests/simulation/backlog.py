@@ -44,6 +44,7 @@ class Directory:
             session.backup(copy)
             # No server is known, so that the epoch of the copy is that of the log.
             copy.execute("UPDATE eventlog_epoch SET server = NULL")
+            copy.execute("DELETE FROM eventlog_state WHERE kind = 'paused'")  # which no job obeys
             waiting = [
                 row for (row,) in copy.execute("SELECT record_id FROM eventlog WHERE status = 'N'")
             ]

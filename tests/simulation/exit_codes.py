@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import pauses
 from entries import events_of_entry, may_mean
 
 from eventlog.core.rows.event_ids import attempt_of
@@ -180,6 +181,10 @@ def _is_resync_begun(ended: Ended) -> bool:
     return bool(ended.world.application.session.execute(sql, (ended.words[1],)).fetchone()[0])
 
 
+def _is_paused(ended: Ended) -> bool:
+    return bool(pauses.paused(ended.world))
+
+
 def _runs_a_second_publisher(ended: Ended) -> bool:
     return "second" in ended.world.scheduler.processes
 
@@ -215,6 +220,7 @@ REASONS = (
     Reason("resync", 1, r"unknown_(table|column) at offset", _always),
     Reason("resync", 2, r"is not finished: ", _is_resync_begun),
     Reason("triggers", 1, r"there is no table or view", _has_no_such_class),
+    Reason("pause", ExitCode.FAILED, r"has been paused since", _is_paused),
     Reason("db", 1, r"is already being published", _runs_a_second_publisher),
 )
 

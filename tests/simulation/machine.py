@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 from weakref import WeakKeyDictionary, proxy
 
+import pauses
 from ranges import WithRanges
 from scheduler import BEGIN, Killed, Scheduler
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
@@ -613,8 +614,14 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         note_renamed()
 
     def save(feed: Any) -> None:
+        seen = pauses.paused(world)
         told_save(feed)
         note_renamed()
+        if (task := world.scheduler.current) is not None:
+            standing = feed.session.state.outbox.standing()
+            begun = [one.document for one in standing if one.why == "it is being sent"]
+            in_air = {(one.place[0], one.number) for one in begun}
+            pauses.is_seen(task.process, seen, in_air)
         at_sending.is_recorded()
 
     def outcomes(self: Any, several: Any) -> None:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Collection
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import pauses
 from at_sending import FOLLOWER
 from replicas import MOODS
 
-from eventlog.errors import EventlogError, ReceiverUnavailable
+from eventlog.errors import EventlogError, Paused, ReceiverUnavailable
 from eventlog.publisher.stream import SourceUnavailable
 
 if TYPE_CHECKING:
@@ -96,6 +97,8 @@ def may_end(world: World, process: Process, error: EventlogError) -> bool:
         return bool(process.start.get("was_away"))
     if isinstance(error, ReceiverUnavailable) and "the snapshot waits for class" in str(error):
         return not _is_steady(world)  # whose table is gone
+    if isinstance(error, Paused):
+        return pauses.was_paused(world, process.name)
     receiver = _receiver_of(world, process.name)
     is_moody = process.start["mood"] or bool(receiver.mood) or world.away > 0
     return isinstance(error, ReceiverUnavailable) and (is_moody or process.answers["retry"] > 0)

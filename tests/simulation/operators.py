@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import beginnings
 import once
+import pauses
 import read_commands
 import verification
 from application import KEYS, VIEW
@@ -883,6 +884,8 @@ STEPS: Mapping[str, Callable[..., None]] = {
     "restore": _restore,
     "new_epoch": _new_epoch,
     "leap": _leap,
+    "pause": pauses.pause,
+    "resume": pauses.resume,
     "show": read_commands.show,
     "doctor": read_commands.doctor,
     "verify": verification.verify,

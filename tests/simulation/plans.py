@@ -92,6 +92,7 @@ FEATURES: Mapping[str, Mapping[str, float]] = {
     "clock": {"leap": 1.0},
     "looks": {"show": 2.0, "doctor": 0.2},
     "verifies": {"verify": 1.0, "verify_beside": 0.6},
+    "pauses": {"pause": 0.8, "resume": 0.8},
     "slow": {"slow_beside_failing": 0.8},
     "bursts": {"burst": 0.7, "parked_burst": 0.3},
     "loopback": {"own_commit": 1.5, "requeue_loopback": 0.5},
@@ -115,6 +116,7 @@ _SHARES = {
     "verifies": 0.2,
     "restores": 0.2,
     "loopback": 0.15,
+    "pauses": 0.2,
     "follows": 0.2,
 }
 """The share of the plans that have a feature; those of features that are not named have

@@ -30,6 +30,7 @@ from typing import Any
 import beginnings
 import exit_codes
 import once
+import pauses
 import places
 from application import KEYS, OWN_USER, SCHEMA, VIEW, VIEW_SCHEMA, Application, Shape
 from auditor import Auditor
@@ -265,6 +266,7 @@ class World:
         self.tell(f"start {name} {told | bounds} {start_from}{once_only}")
         self.stats["starts"] += 1
         self.stats["snapshots"] += start_from == "snapshot"
+        pauses.is_seen(process, pauses.paused(self))
 
         def run() -> None:
             publisher = Publisher.from_config(config, sink=receive, environ={})
@@ -532,6 +534,7 @@ class World:
                 self.scheduler.run_on(gap)
             self._give_up_if_failed()
             take(self, kind, seed, given[0] if given else {})
+        pauses.resume_all(self)
         live_with_a_core(self)
         self._give_up_if_failed()
         self._end()
@@ -841,6 +844,7 @@ def template(shape: Shape) -> Path:
             "CREATE TRIGGER written_line AFTER INSERT ON eventlog_error BEGIN INSERT INTO written_lines VALUES (NEW.record_id, NEW.code, coalesce(NEW.consumer, '')); END"
         )
         beginnings.record(conn)
+        pauses.record(conn)
         conn.execute("CREATE TABLE asked_rows (name text, rows text, at text, removed integer)")
         conn.execute(
             "CREATE TRIGGER asked AFTER UPDATE OF requeued ON eventlog_consumer WHEN NEW.requeued IS NOT NULL BEGIN "

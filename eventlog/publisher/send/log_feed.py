@@ -472,7 +472,7 @@ class LogFeed:
                 clock = self._state.clock
                 entry = entry_of(delivery, documents, last_number, self._outbox, clock)
                 replace_content(context.log, EntryKind.DELIVERY, number, encode(entry))
-        if any(documents for documents, _ in left.values()):
+        if self._outbox.count:  # documents of other deliveries may be sent next, too
             self.session.read_pause()
         context.log.commit()
         context.observer.marked(monotonic() - begun)
