@@ -85,7 +85,11 @@ class AtSending:
             for event_id, one in events_of_entry(content).items()
         }
         objects = self._objects({event_id: one.rows for event_id, one in recorded.items()})
-        times = [(objects[event_id], one.due) for event_id, one in recorded.items() if one.due]
+        times = [
+            (objects[event_id], one.due)
+            for event_id, one in recorded.items()
+            if one.due and _has_key(process, objects[event_id])
+        ]
         self._due[process] = self._earliest(times, longest_pause)
 
     def follows(self, entries: Iterable[str], longest_pause: float) -> None:
@@ -242,6 +246,7 @@ class AtSending:
     def is_put_back(self) -> None:
         """Note that the newest copy is put back."""
         self._put_back = self._copied
+        self._read = {number: read for number, read in self._read.items() if number <= self._copied}
 
     # --- the checks ---
 
@@ -334,8 +339,11 @@ class AtSending:
         )
         for (content,) in self._ask(sql):
             if number not in self._read or self._read[number][0] != content:
-                # An entry of a snapshot has no epoch.
-                epoch = json.loads(content).get("epoch") or self._world.application.epoch()[0] or ""
+                # An entry of a snapshot has no epoch: it is that of when it was written.
+                known = self._read[number][1] if number in self._read else None
+                epoch = json.loads(content).get("epoch") or known
+                if epoch is None:
+                    epoch = self._world.application.epoch()[0] or ""
                 self._read[number] = content, epoch, events_of_entry(content)
             return self._read[number][1:]
         return "", {}
@@ -360,3 +368,11 @@ class AtSending:
 
     def _ask(self, sql: str) -> list[Any]:
         return self._world.application.session.execute(sql).fetchall()
+
+
+def _has_key(process: Process, which: str) -> bool:
+    """Return True if the rows of an object have the key that a process is configured with. Else they
+    are invalid, and nothing waits for them.
+    """
+    class_name, _, key = which.partition(" ")
+    return class_name != "doc" or key.partition("=")[0] == process.start["shape"].keys[-1]

@@ -220,6 +220,8 @@ REASONS = (
     Reason("resync", 1, r"unknown_(table|column) at offset", _always),
     Reason("resync", 2, r"is not finished: ", _is_resync_begun),
     Reason("triggers", 1, r"there is no table or view", _has_no_such_class),
+    Reason("pause", 2, r"has no consumer", _has_no_such_consumer),
+    Reason("resume", 2, r"has no consumer", _has_no_such_consumer),
     Reason("pause", ExitCode.FAILED, r"has been paused since", _is_paused),
     Reason("db", 1, r"is already being published", _runs_a_second_publisher),
 )

@@ -70,6 +70,7 @@ def run(
     receiver = _receiver_of(world, process.name)
     process.start["mood"] = bool(receiver.mood) or world.away > 0
     before, is_steady = set(undone()), _is_steady(world)
+    process.start["steady"] = is_steady
     requests = world.stats["eventlog requeue"]
     world.stats["once"] += 1
     try:
@@ -96,7 +97,8 @@ def may_end(world: World, process: Process, error: EventlogError) -> bool:
     if isinstance(error, SourceUnavailable):
         return bool(process.start.get("was_away"))
     if isinstance(error, ReceiverUnavailable) and "the snapshot waits for class" in str(error):
-        return not _is_steady(world)  # whose table is gone
+        # Its table is gone, or was when the class was looked at.
+        return not (process.start["steady"] and _is_steady(world))
     if isinstance(error, Paused):
         return pauses.was_paused(world, process.name)
     receiver = _receiver_of(world, process.name)

@@ -12,6 +12,7 @@ import pytest
 from eventlog.errors import ConfigError, ReceiverUnavailable
 from eventlog.model import Document
 from eventlog.publisher.sinks import Opening
+from eventlog.publisher.sinks import files as sinks
 from eventlog.publisher.sinks.files import DocumentFiles, FileOptions, FilesSink, LineFiles
 from eventlog.registry import format_named
 
@@ -123,6 +124,16 @@ def test_what_was_left_half_written_is_removed_at_the_start(
     (directory / "000000000002-000001.xml").touch()
     make(directory)
     assert list(files(directory)) == ["000000000002-000001.xml"]
+
+
+@pytest.mark.parametrize("kind", [DocumentFiles, LineFiles])
+def test_a_name_that_a_killed_publisher_gave_is_durable_from_the_start(
+    tmp_path: Path, kind: type[DocumentFiles | LineFiles], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(sinks, "sync_path", synced.append)
+    kind(tmp_path)
+    assert synced == [tmp_path]
 
 
 def test_lines_that_were_not_flushed_are_dropped_at_the_end(tmp_path: Path) -> None:

@@ -177,11 +177,14 @@ def _temporary(target: Path) -> Path:
 
 
 def _prepare(directory: Path) -> Path:
-    """Create the directory, and remove incomplete files of a killed publisher."""
+    """Create the directory, remove incomplete files of a killed publisher, and make the names that
+    it gave durable: a reader may have read these files, so that no power loss may remove them now.
+    """
     try:
         make_directory(directory)
         for leftover in directory.glob(".*.part"):
             leftover.unlink()
+        sync_path(directory)
     except OSError as error:
         raise unwritable(directory, error) from error
     return directory
