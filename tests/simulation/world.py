@@ -26,6 +26,7 @@ from pathlib import Path
 from random import Random
 from types import MappingProxyType
 from typing import Any
+from unittest.mock import DEFAULT, patch
 
 import beginnings
 import exit_codes
@@ -502,6 +503,7 @@ class World:
             with (
                 installed(self, self.plan["seed"], self.plan.get("bounds", {})),
                 self.followed.installed(),
+                patch.multiple(gc, freeze=DEFAULT, set_threshold=DEFAULT),  # of the whole run
                 places.counting(self.stats),
                 contextlib.redirect_stdout(Output(self, "stdout")),
                 contextlib.redirect_stderr(Output(self, "stderr")),
