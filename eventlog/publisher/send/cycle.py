@@ -103,7 +103,7 @@ def _read_and_send(session: PublisherSession, sender: Sender[Outgoing]) -> Deliv
         chunk = record_chunk(session, state.loading)
         state.loading = None if chunk.is_loaded else state.loading
         if chunk.delivery is None:
-            if chunk.ended.result is not DeliveryResult.DONE:
+            if chunk.ended.result is DeliveryResult.RETRY:
                 state.outbox.pause(monotonic())
             return chunk.ended
         return _send_new(session, chunk.delivery, sender) or chunk.ended

@@ -82,6 +82,9 @@ def record_chunk(session: PublisherSession, loading: UnfinishedSnapshot) -> Chun
     marks = Marks(context.counters)
     event_ids = asked or {key: loading.event_id(object_class.name, key) for key in keys}
     built, delivery = _build(session, object_class, {key: event_ids[key] for key in keys}, marks)
+    if delivery is not None and (halted := _halted(session)) is not None:
+        context.log.commit()
+        return Chunk(None, halted)
     keys = list(built)
     passed = [key for place, key in unreadable if place < len(keys)]
     _add_unreadable(context, loading, object_class, passed)
@@ -97,6 +100,15 @@ def record_chunk(session: PublisherSession, loading: UnfinishedSnapshot) -> Chun
     if delivery is not None:
         context.used.delivery_no = delivery.number
     return Chunk(delivery, _MORE)
+
+
+def _halted(session: PublisherSession) -> Delivered | None:
+    """Return how the cycle ends if no delivery may be recorded now. No pause commits before the
+    transaction ends.
+    """
+    session.context.ledger.is_requested()  # locks the consumer's row
+    session.read_pause()
+    return session.halted()
 
 
 def _add_unreadable(
