@@ -662,12 +662,12 @@ def test_explain_shows_why_an_event_of_a_source_waits_and_when_it_is_tried_again
         once(stream, place, Failing(2), batch_size=2)
     found = explained(config, capfd, "--key", "id=2")
     culprit, later = found["events"]
-    assert (culprit["table"], culprit["key"], culprit["attempts"]) == ("app.item", "id=2", 1)
+    place_of = culprit["in_flight"]
+    assert (culprit["class_name"], culprit["key"], place_of["attempts"]) == ("app.item", "id=2", 1)
     assert "the receiver fails for it: it was tried once alone" in culprit["state"]
-    assert "no such mailbox" in culprit["answer"]
-    assert datetime.fromisoformat(culprit["due"]).year > 2000
+    assert "no such mailbox" in place_of["last_answer"]
+    assert datetime.fromisoformat(place_of["next_attempt"]).year > 2000
     assert culprit["change"]["after"] == {"id": 2, "name": "new"}
-    assert later["waits_for"] == culprit["event_id"]
     assert later["state"] == (
         f"it waits for event {culprit['event_id']} of its object, which has no answer"
     )
@@ -675,9 +675,14 @@ def test_explain_shows_why_an_event_of_a_source_waits_and_when_it_is_tried_again
     assert explained(config, capfd, "--key", "app.item.id=2") == found
     assert explained(config, capfd, "--key", "id=1")["events"] == []
     assert explained(config, capfd, culprit["event_id"])["events"] == [culprit]
+    assert 'event-id="' + culprit["event_id"] in culprit["document"], "as it would be sent"
+    (skip,) = culprit["remedies"]
+    assert skip["command"] == f"eventlog skip --from gbase {culprit['event_id']} --reason REASON"
+    assert "stop the publisher" not in skip["text"]
     with position_at(place)():
         running = explained(config, capfd, culprit["event_id"])
     assert running["publisher_runs"]
+    assert "stop the publisher first" in running["events"][0]["remedies"][0]["text"]
 
 
 def test_explain_names_the_limit_of_attempts_of_an_event_that_waits_for_another_document(
@@ -704,8 +709,10 @@ def test_explain_of_a_source_speaks_to_people(
     assert cli.run(["-c", str(config), "explain", culprit["event_id"], "--from", "gbase"]) == 0
     said = capfd.readouterr().out
     assert f"event {culprit['event_id']} of source gbase: the receiver fails for it" in said
-    for part in (culprit["due"], "no such mailbox", '"after": {"id": 2', "of capture.cdc"):
+    due = culprit["in_flight"]["next_attempt"]
+    for part in (due, "no such mailbox", '"after": {"id": 2', "of capture.cdc", "<add "):
         assert part in said
+    assert f"eventlog skip --from gbase {culprit['event_id']} --reason REASON" in said
     assert cli.run(["-c", str(config), "explain", "--key", "id=1"]) == 0
     assert "no event of id=1 waits for an answer" in capfd.readouterr().out
 
@@ -722,7 +729,7 @@ def test_explain_shows_the_failure_of_an_event_of_a_source_that_was_given_up(
     assert cli.run(["-c", str(config), *skip]) == 0
     (given_up,) = explained(config, capfd, culprit["event_id"])["events"]
     assert given_up["state"].startswith("it failed (skipped): ")
-    assert [one["code"] for one in given_up["failures"]] == ["skipped"]
+    assert [one["code"] for one in given_up["errors"]] == ["skipped"]
     (unknown,) = explained(config, capfd, "no such event")["events"]
     assert "it does not wait, and it did not fail" in unknown["state"]
 

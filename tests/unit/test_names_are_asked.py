@@ -28,7 +28,7 @@ EXCEPTED: Final = ("eventlog/config/idm.py", "eventlog/registry.py")
 OTHER_MEANINGS: Final = {
     ("eventlog/config/load.py", "eventlog"),
     ("eventlog/log/storage.py", "jsonl"),
-    ("eventlog/publisher/monitor/server.py", "http"),
+    ("eventlog/publisher/monitor/access.py", "http"),
     ("eventlog/transport/http.py", "http"),
     ("eventlog/transport/kafka.py", "kafka"),
 }

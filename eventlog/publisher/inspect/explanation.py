@@ -1,6 +1,7 @@
-"""The explanation of a single row.
+"""The explanation of a single event: of a row, of an object of a snapshot, or of an event of a
+followed source (``publisher.stream.explaining``).
 
-It has its checks, its group, the decision of precedence, its document, and
+The explanation of a row has its checks, its group, the decision of precedence, its document, and
 its outcome. Nothing is recorded, marked or sent. The group is exact for rows in flight, whose
 in-flight entry records it. For waiting rows it is the group that the next cycle would make. For
 done rows it is a reconstruction, since their events are not recorded.
@@ -9,7 +10,7 @@ done rows it is a reconstruction, since their events are not recorded.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
@@ -59,6 +60,8 @@ _REFUSED: Final = (Status.ERROR, Status.FATAL)
 _PUBLISHED: Final = (Status.SUCCESS, Status.WARNING)
 _DONE: Final = (*_REFUSED, *_PUBLISHED)
 
+Kind = Literal["row", "object", "event"]
+"""A row of the log, an object of a consumer's snapshot, or an event of a followed source."""
 Source = Literal["in_flight", "queue", "reconstructed", "nearby"]
 _Read = Callable[[int, int], list[LogRow]]
 """A function that returns the rows that may be in the group, from one record_id to another, in
@@ -112,31 +115,34 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The explanation of a row. If ``row`` is None, it explains an object in a
-    consumer's snapshot.
-    """
+    """The explanation of an event."""
 
     log: str
-    row: LogRow | None
-    """The row, its values masked as for the reader."""
+    """The log, or the source."""
+    kind: Kind
     state: str
     """The state as a sentence."""
-    problem: InvalidRow | None
+    row: LogRow | None = None
+    """The row, its values masked as for the reader."""
+    problem: InvalidRow | None = None
     """The check that the row fails now."""
-    class_name: str | None
-    key: str | None
-    in_flight: InFlight | None
-    source: Source | None
+    class_name: str | None = None
+    """The class, or the table of the source."""
+    key: str | None = None
+    in_flight: InFlight | None = None
+    source: Source | None = None
     """The source from which the group is known, None if the row is in no group."""
-    members: tuple[Member, ...]
-    read_back: tuple[str, ...] | None
+    members: tuple[Member, ...] = ()
+    read_back: tuple[str, ...] | None = None
     """The attributes that are read from the object now, None if there are none."""
-    event_id: str | None
-    operation: str | None
+    event_id: str | None = None
+    operation: str | None = None
     """The event-id and the operation of the event, None without an event."""
-    document: str | None
-    errors: tuple[ErrorRow, ...]
-    notes: tuple[str, ...]
+    document: str | None = None
+    change: Mapping[str, Any] | None = None
+    """The change of a source in its JSON form (spec/change-model.md 1.1)."""
+    errors: tuple[ErrorRow, ...] = ()
+    notes: tuple[str, ...] = ()
     """Sentences about how reliable the explanation is."""
     remedies: tuple[Remedy, ...] = ()
     """What can be done."""
@@ -225,8 +231,9 @@ def explain_as_read(context: Context, record_id: int) -> Explanation:
     object_id, place = known.object_id, known.place
     return Explanation(
         log=str(context.log),
-        row=shown_row(known.row, context.catalog),
+        kind="row",
         state=_state(context, known),
+        row=shown_row(known.row, context.catalog),
         problem=known.problem,
         class_name=None if object_id is None else object_id[0].name,
         key=None if object_id is None else object_id[1],
@@ -340,15 +347,11 @@ def explain_object(context: Context, event_id: str, seconds: int = _SECONDS) -> 
         notes.append("the object does not exist now, so nothing would be sent for it")
     explained = Explanation(
         log=str(context.log),
-        row=None,
+        kind="object",
         state=_state_of_object(context, errors),
         problem=problem,
         class_name=None if present is None else present.object_id[0].name,
         key=None if present is None else present.object_id[1],
-        in_flight=None,
-        source=None,
-        members=(),
-        read_back=None,
         event_id=event_id,
         operation=None if event is None else event.operation,
         document=None

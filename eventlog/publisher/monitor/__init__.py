@@ -45,7 +45,8 @@ def monitoring(
         from eventlog.publisher.monitor.actions import Actions
         from eventlog.publisher.monitor.activity import Activity
         from eventlog.publisher.monitor.openmetrics import PublisherMetrics
-        from eventlog.publisher.monitor.server import Monitor, Questions, serving
+        from eventlog.publisher.monitor.questions import Questions, SourceQuestions
+        from eventlog.publisher.monitor.server import Monitor, serving
         from eventlog.publisher.monitor.status import documents_data, process_status, seen_of
     activity = Activity(counters, settings.interval, liveness)
     consumer = config.of_log.consumer
@@ -62,11 +63,14 @@ def monitoring(
         config.format.type,
         shows_values=settings.show_values,
         consumer=consumer,
+        source=config.source.type if config.follows else None,
         patience=sink_named(config.sink.type).answer_timeout(config.sink.options),
     )
     seen = partial(seen_of, activity, shows_values=settings.show_values)
     documents = partial(documents_data, activity, shows_values=settings.show_values)
-    questions = None if config.follows else Questions(config, compare, seen)
+    questions = (
+        SourceQuestions(config, seen) if config.follows else Questions(config, compare, seen)
+    )
     if settings.database_url is not None and settings.tokens is None:
         raise ConfigError(
             "monitor.database_url allows the actions of the status page, which record who acts: "
@@ -90,7 +94,8 @@ def monitoring_job(
     with _extra():
         from eventlog.publisher.monitor.activity import JobActivity
         from eventlog.publisher.monitor.openmetrics import JobMetrics
-        from eventlog.publisher.monitor.server import Monitor, Questions, serving
+        from eventlog.publisher.monitor.questions import Questions
+        from eventlog.publisher.monitor.server import Monitor, serving
         from eventlog.publisher.monitor.status import job_status
     activity = JobActivity(
         settings.interval, LivenessClock(settings.liveness_timeout or _JOB_PATIENCE)

@@ -42,6 +42,7 @@ from eventlog.publisher.inspect.sending_again import (
     write_objects,
 )
 from eventlog.publisher.inspect.skipping import given_up, ledger_to_skip, skip, skip_refused
+from eventlog.publisher.monitor.access import HEADERS, USER
 from eventlog.sql.connect.connection import open_session
 from eventlog.sql.port.log_operations import Selection
 from eventlog.sql.port.open_log import OpenLog
@@ -50,8 +51,6 @@ from eventlog.sql.readers.consumers import highest_row
 
 _log = logging.getLogger("eventlog.publisher")
 
-USER: Final = "eventlog.user"
-"""The name in a request's scope: the name of the token that the client has shown."""
 FORGERY: Final = "x-eventlog-forgery"
 """The header with the token against forgery."""
 _LARGEST: Final = 16_384
@@ -246,10 +245,10 @@ _ACTIONS: Final[Mapping[str, Callable[[Order], Done]]] = {
 
 
 class ActionPages:
-    """The answers of the server to requests for actions. ``headers`` are those of all answers."""
+    """The answers of the server to requests for actions."""
 
-    def __init__(self, actions: Actions | None, headers: Mapping[str, str]) -> None:
-        self._actions, self._headers = actions, headers
+    def __init__(self, actions: Actions | None) -> None:
+        self._actions = actions
         self._forgery: dict[str, str] = {}
         self._acting = asyncio.Lock()
 
@@ -326,4 +325,4 @@ class ActionPages:
         return self._json({"error": why, "code": code}, status)
 
     def _json(self, content: dict[str, Any], status: int = 200) -> Response:
-        return JSONResponse(content, status, dict(self._headers))
+        return JSONResponse(content, status, HEADERS)

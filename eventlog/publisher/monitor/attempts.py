@@ -11,7 +11,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Final
 
-from eventlog.core.rows.event_ids import is_of_snapshot
+from eventlog.core.rows.event_ids import row_or_object
 from eventlog.errors import ReceiverUnavailable, Reply
 from eventlog.model import Document, Level
 from eventlog.publisher.context.observer import HALVES, NO_ANSWER, Attempt, Outcome
@@ -79,10 +79,11 @@ class Attempts:
 
 def is_event(sent_id: str, event_id: str) -> bool:
     """Return True if a sent event-id is of an event, which a record_id or any of its event-ids
-    names: the rows of an event are those of its first row, without epoch and number.
+    names: the rows of an event are those of its first row, without epoch and number. The event-ids
+    of another source have no parts.
     """
-    wanted = event_id if is_of_snapshot(event_id) else event_id.partition(".")[0]
-    return sent_id == wanted or sent_id.startswith(f"{wanted}.")
+    wanted = row_or_object(event_id) or event_id
+    return sent_id in (event_id, str(wanted)) or sent_id.startswith(f"{wanted}.")
 
 
 def _found(kept: Iterable[_Kept], event_id: str) -> Iterator[Attempt]:

@@ -1,76 +1,48 @@
 """The server of the monitor: metrics, health, the status page (``[monitor]``).
 
 The server runs in a thread of the publisher's process, reads the publisher's reports
-(``Activity``), and changes nothing. A client on another machine needs the token; only ``/livez``
-and ``/readyz`` answer without it.
-
-For the page's questions to the database (the explanation of a row, refused rows, rows by class, the
-findings of doctor) there is a separate, read-only connection, and each statement is limited to five
-seconds. So the page is answered even while a delivery hangs, and it never delays a delivery.
+(``Activity``), and changes nothing by itself. ``access`` decides who may read, ``questions`` asks
+the database, ``actions`` changes the log.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import logging
-import secrets
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from importlib import resources
-from operator import methodcaller
 from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import uvicorn
 from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
-from eventlog.config.kinds import named_tokens
-from eventlog.config.load import Config, with_current_secrets
 from eventlog.config.settings import MonitorSettings
 from eventlog.core.clock import start_thread
 from eventlog.core.rows.event_ids import row_or_object
 from eventlog.errors import ConfigError, EventlogError, visible
-from eventlog.model import Status
-from eventlog.publisher.context.context import Context, Counters
 from eventlog.publisher.context.observer import Seen
-from eventlog.publisher.declared.opening import open_unlocked
-from eventlog.publisher.inspect.doctor import Compare, examine
-from eventlog.publisher.inspect.explanation import explain, explain_object, explanation_data
-from eventlog.publisher.inspect.key_explanation import explain_key
-from eventlog.publisher.inspect.listing import Wanted, list_rows
-from eventlog.publisher.inspect.refusals import Refusals, read_refusals, refusals_data
-from eventlog.publisher.monitor.actions import USER, ActionPages, Actions
+from eventlog.publisher.inspect.listing import Wanted
+from eventlog.publisher.monitor.access import HEADERS, MAY_READ, Guard, page_file
+from eventlog.publisher.monitor.actions import ActionPages, Actions
 from eventlog.publisher.monitor.activity import Monitored
 from eventlog.publisher.monitor.connections import Connections
 from eventlog.publisher.monitor.openmetrics import exposition
-from eventlog.publisher.monitor.status import HIDDEN, answer_status
-from eventlog.sql.doctor import Limits
-from eventlog.sql.log.errors import RECEIVER
-from eventlog.sql.log.rows import count_newest
+from eventlog.publisher.monitor.questions import BadQuestion, Questions, SourceQuestions
 from eventlog.transport.http import is_loopback
 
 _log = logging.getLogger("eventlog.publisher")
 
-_COOKIE: Final = "eventlog_monitor"
-_LARGEST_FORM: Final = 4096
-_HEALTH: Final = ("/livez", "/readyz")
-"""The paths that are answered without a token and under any load."""
-_MAY_READ: Final = "eventlog.may_read"
-"""The name in a request's scope: True if the client has shown the token."""
-_MAX_REQUESTS: Final = 64
-"""The most other requests that are answered at the same time."""
 _HANDSHAKE_SECONDS: Final = 10.0
 _QUEUED_SECONDS: Final = 30.0
 """The most seconds that a question waits for earlier ones."""
@@ -82,15 +54,6 @@ _PAGE: Final = {
     "/actions.js": ("actions.js", "text/javascript; charset=utf-8"),
     "/style.css": ("style.css", "text/css; charset=utf-8"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
-}
-_HEADERS: Final = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src "
-        "'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
 }
 
 
@@ -132,8 +95,8 @@ class Monitor:
     """The metrics, collected for each scrape from known values."""
     status: Callable[[], dict[str, Any]]
     """A function that returns the content of ``/status.json``."""
-    questions: Questions | None
-    """The questions to the database, which are answered one at a time; None = there is no log."""
+    questions: Questions | SourceQuestions
+    """The questions to the database, which are answered one at a time."""
     settings: MonitorSettings
     """The settings. Without a token, every client that reaches the server may read everything."""
     seen: Callable[[str], Seen] = lambda _: Seen()
@@ -146,115 +109,7 @@ class Monitor:
     """What a client with a named token may ask for, None = nothing."""
 
 
-# --- access ---------------------------------------------------------------------------------------
-
-
-class _Guard:
-    """The access check. A foreign Host header gets 421. Without the token a client gets only the
-    two health paths, which are answered under any load.
-
-    Otherwise a foreign page could read this one by a host name that resolves to this address (DNS
-    rebinding).
-    """
-
-    def __init__(self, app: ASGIApp, host: str, settings: MonitorSettings) -> None:
-        self._app = app
-        named = {} if settings.tokens is None else named_tokens(settings.tokens)
-        self._tokens = [*(() if settings.token is None else [("", settings.token)]), *named.items()]
-        self._sessions = {name: secrets.token_urlsafe(32) for name, _ in self._tokens}
-        names = {host, *settings.allowed_hosts}
-        if is_loopback(host):
-            names |= {"localhost", "127.0.0.1", "::1"}
-        self._hosts = {name.lower() for name in names}
-        self._requests = 0
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        request = Request(scope, receive)
-        if request.url.path in _HEALTH:
-            scope[_MAY_READ] = self._user(request) is not None
-            await self._app(scope, receive, send)
-            return
-        if self._requests >= _MAX_REQUESTS:
-            await PlainTextResponse("too many requests at once\n", 503, _HEADERS)(
-                scope, receive, send
-            )
-            return
-        self._requests += 1
-        try:
-            scope[USER] = self._user(request) or ""
-            response = await self._refusal(request)
-            await (response or self._app)(scope, receive, send)
-        finally:
-            self._requests -= 1
-
-    def _user(self, request: Request) -> str | None:
-        """Return the name of the token that the client shows, or of the cookie that it got for it;
-        empty for the token without a name. None = it shows neither.
-        """
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and (user := self._named(token.strip())) is not None:
-            return user
-        cookie = request.cookies.get(_COOKIE, "")
-        return next((name for name, own in self._sessions.items() if _equal(cookie, own)), None)
-
-    def _named(self, token: str) -> str | None:
-        return next((name for name, own in self._tokens if _equal(token, own)), None)
-
-    async def _refusal(self, request: Request) -> Response | None:
-        """Return the response that refuses a request; None if the application may answer."""
-        path = request.url.path
-        try:
-            host = urlsplit(f"//{request.headers.get('host', '')}").hostname
-        except ValueError:
-            host = None
-        if host is None or host.lower() not in self._hosts:
-            return PlainTextResponse(
-                "this host is not allowed; add it to monitor.allowed_hosts\n", 421, _HEADERS
-            )
-        if not self._tokens:
-            return None
-        if path == "/login" and request.method == "POST":
-            return await self._log_in(request)
-        if path in ("/style.css", "/icon.svg") or self._user(request) is not None:
-            return None
-        if path == "/":
-            return Response(_file("login.html"), 401, _HEADERS, "text/html; charset=utf-8")
-        return PlainTextResponse(
-            "send the token in the header Authorization: Bearer\n",
-            401,
-            {**_HEADERS, "WWW-Authenticate": "Bearer"},
-        )
-
-    async def _log_in(self, request: Request) -> Response:
-        body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > _LARGEST_FORM:
-                return PlainTextResponse("too large\n", 413, _HEADERS)
-        text = parse_qs(body.decode("utf-8", "replace")).get("token", [""])[0]
-        user = self._named(text.strip())
-        if user is None:
-            page = _file("login.html").replace(b'role="alert" hidden', b'role="alert"')
-            return Response(page, 403, _HEADERS, "text/html; charset=utf-8")
-        response = RedirectResponse("/", 303, _HEADERS)
-        is_tls = request.url.scheme == "https"
-        session = self._sessions[user]
-        response.set_cookie(_COOKIE, session, httponly=True, samesite="strict", secure=is_tls)
-        return response
-
-
-def _equal(text: str, expected: str) -> bool:
-    return hmac.compare_digest(text.encode(), expected.encode())
-
-
 # --- answers --------------------------------------------------------------------------------------
-
-
-def _file(name: str) -> bytes:
-    return resources.files("eventlog.publisher.monitor").joinpath("page", name).read_bytes()
 
 
 class _Pages:
@@ -266,104 +121,102 @@ class _Pages:
 
     async def liveness(self, _: Request) -> Response:
         text, status = ("ok", 200) if self._activity.liveness.is_alive else ("stuck", 503)
-        return PlainTextResponse(f"{text}\n", status, _HEADERS)
+        return PlainTextResponse(f"{text}\n", status, HEADERS)
 
     async def readiness(self, request: Request) -> Response:
         is_ready, settings = self._activity.is_ready, self._monitor.settings
         lines = ["ready" if is_ready else "connecting"]
-        if not settings.has_token or request.scope.get(_MAY_READ):
+        if not settings.has_token or request.scope.get(MAY_READ):
             health = self._activity.health(quotes=settings.show_values)
             lines += [f"{one.severity.value}: {one.text}" for one in health.conditions]
         text = "".join(f"{visible(line)}\n" for line in lines)
-        return PlainTextResponse(text, 200 if is_ready else 503, _HEADERS)
+        return PlainTextResponse(text, 200 if is_ready else 503, HEADERS)
 
     async def metrics(self, request: Request) -> Response:
         text, media_type = exposition(self._monitor.metrics, request.headers.get("accept", ""))
-        return Response(text, 200, {**_HEADERS, "Vary": "Accept", "Content-Type": media_type})
+        return Response(text, 200, {**HEADERS, "Vary": "Accept", "Content-Type": media_type})
 
     async def status(self, _: Request) -> Response:
-        return JSONResponse(self._monitor.status(), 200, _HEADERS)
+        return JSONResponse(self._monitor.status(), 200, HEADERS)
 
     async def history(self, request: Request) -> Response:
         try:
             since = float(request.query_params.get("since", "0"))
         except ValueError:
-            return JSONResponse({"error": "since is not a number"}, 400, _HEADERS)
+            return JSONResponse({"error": "since is not a number"}, 400, HEADERS)
         activity = self._activity
         samples = [
             {**sample._asdict(), "consumers": dict(sample.consumers)}
             for sample in list(activity.history)
             if sample.at > since
         ]
-        return JSONResponse({"interval": activity.interval, "samples": samples}, 200, _HEADERS)
+        return JSONResponse({"interval": activity.interval, "samples": samples}, 200, HEADERS)
 
     async def question(self, request: Request) -> Response:
         """Answer the question of the database that the path names."""
-        return await self._ask(methodcaller(request.url.path.strip("/").removesuffix(".json")))
+        return await self._ask(request.url.path.strip("/").removesuffix(".json"))
 
     async def row(self, request: Request) -> Response:
-        row = row_or_object(request.path_params["row"])
-        if row is None:
-            return JSONResponse(
-                {"error": "write a record_id, of 1 to 18 digits, or an event-id"}, 400, _HEADERS
-            )
-        return await self._ask(methodcaller("explain", row))
+        return await self._ask("explain", request.path_params["row"])
 
     async def seen(self, request: Request) -> Response:
         """Answer what the process has seen of an event, without a question of the database."""
         seen = self._monitor.seen(request.path_params["event"])
-        return JSONResponse(seen.as_data(), 200, _HEADERS)
+        return JSONResponse(seen.as_data(), 200, HEADERS)
 
     async def rows(self, request: Request) -> Response:
         """Answer a page of the rows of the log."""
         asked = request.query_params
         before = asked.get("before", "")
         if before and row_or_object(before) is None:
-            return JSONResponse({"error": "before is not a record_id"}, 400, _HEADERS)
+            return JSONResponse({"error": "before is not a record_id"}, 400, HEADERS)
         name, status, since, until = (
             asked.get(one, "") for one in ("class", "status", "since", "until")
         )
         wanted = Wanted(name, status, since, until, int(before) if before else None)
-        return await self._ask(methodcaller("rows", wanted))
+        return await self._ask("rows", wanted)
 
     async def documents(self, request: Request) -> Response:
         """Answer a page of the newest documents."""
         try:
             before = float(request.query_params.get("before", "inf"))
         except ValueError:
-            return JSONResponse({"error": "before is not a number"}, 400, _HEADERS)
+            return JSONResponse({"error": "before is not a number"}, 400, HEADERS)
         found = self._monitor.documents(request.query_params.get("answer", ""), before)
-        return JSONResponse(found, 200, _HEADERS)
+        return JSONResponse(found, 200, HEADERS)
 
     async def search(self, request: Request) -> Response:
-        return await self._ask(methodcaller("search", request.query_params.get("key", "")))
+        return await self._ask("search", request.query_params.get("key", ""))
 
     async def file(self, request: Request) -> Response:
         name, media_type = _PAGE[request.url.path]
-        return Response(_file(name), 200, _HEADERS, media_type)
+        return Response(page_file(name), 200, HEADERS, media_type)
 
-    async def _ask(self, ask: Callable[[Questions], dict[str, Any]]) -> Response:
-        """Answer a question when the earlier ones are answered."""
+    async def _ask(self, name: str, *asked: Any) -> Response:
+        """Answer the question of this name when the earlier ones are answered."""
         try:
             await asyncio.wait_for(self._asking.acquire(), _QUEUED_SECONDS)
         except TimeoutError:
             return JSONResponse(
-                {"error": "other questions are being answered: ask again"}, 503, _HEADERS
+                {"error": "other questions are being answered: ask again"}, 503, HEADERS
             )
         try:
-            return await run_in_threadpool(self._answer, ask)
+            return await run_in_threadpool(self._answer, name, *asked)
         finally:
             self._asking.release()
 
-    def _answer(self, ask: Callable[[Questions], dict[str, Any]]) -> Response:
+    def _answer(self, name: str, *asked: Any) -> Response:
         try:
-            if self._monitor.questions is None:
+            ask = getattr(self._monitor.questions, name, None)
+            if ask is None:
                 raise ConfigError(
                     "this publisher follows a source and has no log; run `eventlog status --from`"
                 )
-            return JSONResponse(ask(self._monitor.questions), 200, _HEADERS)
+            return JSONResponse(ask(*asked), 200, HEADERS)
+        except BadQuestion as error:
+            return JSONResponse({"error": str(error)}, 400, HEADERS)
         except EventlogError as error:
-            return JSONResponse({"error": str(error), "code": error.code}, 502, _HEADERS)
+            return JSONResponse({"error": str(error), "code": error.code}, 502, HEADERS)
 
 
 _ROUTES: Final[Mapping[str, Callable[[_Pages, Request], Awaitable[Response]]]] = {
@@ -388,206 +241,8 @@ def application(monitor: Monitor, host: str) -> ASGIApp:
     """Return the application of the server that listens on ``host``."""
     pages = _Pages(monitor)
     routes = [Route(path, partial(answer, pages)) for path, answer in _ROUTES.items()]
-    routes += ActionPages(monitor.actions, _HEADERS).routes()
-    return _Guard(Starlette(routes=routes), host, monitor.settings)
-
-
-# --- the status page's questions to the database --------------------------------------------------
-
-_QUESTION_SECONDS: Final = 5
-"""The time-out of one statement, in seconds."""
-_QUESTION_ROWS: Final = 10_000
-"""The number of the newest rows and error rows that are read."""
-_MEANINGS: Final[Mapping[str, str]] = {
-    Status.NEW: "waits",
-    Status.SUCCESS: "success",
-    Status.WARNING: "warning",
-    Status.ERROR: "error",
-    Status.FATAL: "fatal",
-}
-_QUOTING: Final = ("invalid_rows", "key_not_canonical", "missed_delete", "false_delete")
-"""The codes of doctor's findings that quote rows."""
-_PRIVATE_OF_ROW: Final = ("table_key", "old_value", "new_value")
-
-
-class Questions:
-    """Questions about the log of a configuration. All raise EventlogError.
-
-    ``compare`` returns the differences between the triggers and the declared ones, for doctor.
-    ``seen`` returns what the process has seen of an event. Values, keys and a receiver's texts are
-    hidden unless the configuration shows them.
-    """
-
-    def __init__(
-        self, config: Config, compare: Compare, seen: Callable[[str], Seen] = lambda _: Seen()
-    ) -> None:
-        self._config, self._compare, self._seen = config, compare, seen
-        self._shows_values = config.monitor.show_values
-
-    @contextmanager
-    def _reading(self) -> Iterator[Context]:
-        with open_unlocked(self._config, Counters()) as context:
-            context.log.db.begin_reading(_QUESTION_SECONDS)
-            yield context
-
-    def explain(self, row: int | str) -> dict[str, Any]:
-        """Return the event of a row of the log, or of an object of a snapshot by its event-id, as
-        in ``eventlog explain --json``.
-        """
-        with open_unlocked(self._config, Counters()) as context:
-            explained = (
-                explain(context, row, _QUESTION_SECONDS)
-                if isinstance(row, int)
-                else explain_object(context, row, _QUESTION_SECONDS)
-            )
-        event_id = explained.event_id or str(row)
-        explanation = explanation_data(replace(explained, seen=self._seen(event_id)))
-        explanation["errors"] = [
-            {**entry, "error_time": str(entry["error_time"])} for entry in explanation["errors"]
-        ]
-        return explanation if self._shows_values else _without_values(explanation)
-
-    def search(self, key: str) -> dict[str, Any]:
-        """Return the objects with this key, as in ``eventlog explain --key --json``."""
-        config = with_current_secrets(self._config, "database")
-        found = [
-            one.as_data()
-            for one in explain_key(config, key, self._compare, seconds=_QUESTION_SECONDS)
-        ]
-        if not self._shows_values:  # the sentences may quote values; the key is that of the client
-            found = [{**one, "sentences": []} for one in found]
-        return {"objects": found}
-
-    def rows(self, wanted: Wanted) -> dict[str, Any]:
-        """Return a page of the rows of the log, the newest first."""
-        with self._reading() as context:
-            page = list_rows(context, wanted).as_data()
-        if not self._shows_values:
-            page["rows"] = [
-                {
-                    **one,
-                    "key": one["key"] and HIDDEN,
-                    "message": one["message"] and answer_status(one["message"]),
-                }
-                for one in page["rows"]
-            ]
-        return page
-
-    def errors(self) -> dict[str, Any]:
-        """Return the refused rows, as in ``eventlog errors --json``."""
-        with self._reading() as context:
-            consumer = context.ledger.consumer
-            groups = read_refusals(
-                context.log,
-                _QUESTION_ROWS,
-                consumer,
-                own_user=context.options.driver_user or "",
-                catalog=context.catalog,
-            )
-        shown = refusals_data(groups if self._shows_values else map(_without_key, groups))
-        return {"errors": shown}
-
-    def queue(self) -> dict[str, Any]:
-        """Return the number of the newest rows of the log by class and status, and their total."""
-        with self._reading() as context:
-            counts = count_newest(context.log, _QUESTION_ROWS)
-        return {
-            "newest": sum(rows for _, _, rows in counts),
-            "most": _QUESTION_ROWS,
-            "rows": [
-                {
-                    "class": table_name,
-                    "status": status,
-                    "meaning": _MEANINGS.get(status, "reserved"),
-                    "rows": rows,
-                }
-                for table_name, status, rows in counts
-            ],
-        }
-
-    def doctor(self) -> dict[str, Any]:
-        """Return the findings of ``eventlog doctor``."""
-        config = with_current_secrets(self._config, "database")
-        findings = examine(config, self._compare, replace(Limits(), statement=_QUESTION_SECONDS))
-        return {
-            "findings": [
-                {
-                    "code": one.code,
-                    "level": one.severity,
-                    "message": one.text
-                    if self._shows_values or one.code not in _QUOTING
-                    else HIDDEN,
-                    "command": "\n".join(one.fix),
-                    "fix": [*one.fix],
-                }
-                for one in findings
-            ]
-        }
-
-
-def _without_values(explanation: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an explanation with hidden values, keys, document, messages and answers."""
-
-    def hide(value: Any) -> Any:
-        return None if value is None else HIDDEN
-
-    return {
-        **explanation,
-        "row": explanation["row"]
-        and {
-            name: hide(value) if name in _PRIVATE_OF_ROW else value
-            for name, value in explanation["row"].items()
-        },
-        # The event-id of an object in a snapshot contains its key.
-        "event_id": explanation["event_id"] if explanation["row"] else HIDDEN,
-        "key": hide(explanation["key"]),
-        "state": _without_message(explanation["state"]),
-        "in_flight": explanation["in_flight"]
-        and {
-            **explanation["in_flight"],
-            "last_answer": answer_status(explanation["in_flight"]["last_answer"]),
-        },
-        "problem": explanation["problem"] and {**explanation["problem"], "message": HIDDEN},
-        "members": [
-            {
-                **member,
-                "old": hide(member["old"]),
-                "new": hide(member["new"]),
-                "outcome": _without_message(member["outcome"]),
-            }
-            for member in explanation["members"]
-        ],
-        "errors": [{**entry, "message": HIDDEN} for entry in explanation["errors"]],
-        "remedies": [*map(_without_key_in, explanation["remedies"])],
-        "notes": [],
-        "document": hide(explanation["document"]),
-    }
-
-
-def _without_key_in(remedy: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a remedy without a command that contains a key."""
-    has_key = any(option in remedy["command"] for option in (" --key ", " --event-id "))
-    return {**remedy, "command": "" if has_key else remedy["command"]}
-
-
-def _without_key(refusals: Refusals) -> Refusals:
-    """Return refusals with only the status of the answer, and without the key in an event-id of a
-    snapshot. `eventlog errors` prints the commands that name keys.
-    """
-    shown = refusals._replace(
-        message=answer_status(refusals.message) if refusals.code == RECEIVER else HIDDEN
-    )
-    if isinstance(refusals.example, int):
-        keyless = ("eventlog errors" if " --key " in one else one for one in refusals.commands)
-    else:
-        shown = shown._replace(example=HIDDEN)
-        keyless = (one.partition(" --event-id ")[0] for one in refusals.commands)
-    return shown._replace(commands=tuple(dict.fromkeys(keyless)))
-
-
-def _without_message(sentence: str) -> str:
-    """Return a sentence without the message after its colon, which may contain values."""
-    return sentence.partition(": ")[0]
+    routes += ActionPages(monitor.actions).routes()
+    return Guard(Starlette(routes=routes), host, monitor.settings)
 
 
 # --- running --------------------------------------------------------------------------------------

@@ -120,9 +120,10 @@ MEMBERS: Final = (
         "why nothing is sent: `reason`, `by`, `since`; null = it is not paused",
     ),
     Members(
-        ("source_lag", "source_lag_unit"),
+        ("source", "source_lag", "source_lag_unit"),
         "both",
-        "what a followed source has after its position, in bytes, rows or messages",
+        "of a followed source: its name; what it has after its position, in bytes, rows or "
+        "messages",
     ),
     Members(
         ("rows", "in_flight", "backlog"),
@@ -138,9 +139,9 @@ MEMBERS: Final = (
         "conditions that only a process can show, and the `problem` if they are unknown",
     ),
     Members(
-        ("source", "position_in", "position", "delivery", "moved", "moved_seconds"),
+        ("position_in", "position", "delivery", "moved", "moved_seconds"),
         "command",
-        "of a followed source: its name; the table of its position; the position; the number of "
+        "of a followed source: the table of its position; the position; the number of "
         "its last delivery; when the position last moved, and the seconds since then",
     ),
     Members(
@@ -371,12 +372,14 @@ def process_status(
     *,
     shows_values: bool,
     consumer: str | None = None,
+    source: str | None = None,
     patience: float | None = None,
 ) -> dict[str, Any]:
     """Return the status of a running publisher from its reports.
 
     ``format_name`` is the name of the output format. ``consumer`` is the name of the consumer that
-    the process runs as. ``patience`` is the most seconds that the sink waits for an answer.
+    the process runs as, ``source`` that of the source that it follows. ``patience`` is the most
+    seconds that the sink waits for an answer.
     """
     now, measured, state = activity.clock(), activity.measurement or Measured(), activity.state
 
@@ -393,6 +396,7 @@ def process_status(
         next_try_seconds=None if state.until is None else round(max(0.0, state.until - now), 3),
         log=log,
         sink=sink,
+        source=source,
         format=format_name,
         limits={"oldest_seconds": OLD_ROW, "send_duration_seconds": patience},
         parked_groups=_parked_groups(measured.parked, now, consumer, shows_values=shows_values),

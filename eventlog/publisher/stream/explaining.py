@@ -1,88 +1,67 @@
-"""What happens to an event, or to an object, of a followed source: ``eventlog explain --from``
-(spec/change-model.md 6.6).
+"""What happens to an event, or to an object, of a followed source: ``eventlog explain --from`` and
+the page of an event (spec/change-model.md 6.6).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+import shlex
+from collections.abc import Callable, Iterator
 
 from eventlog.changes import json_form as change_json
 from eventlog.changes.json_form import value_to_json
 from eventlog.changes.keys import old_and_new_key
-from eventlog.errors import number_of
+from eventlog.errors import EventlogError, number_of
 from eventlog.model import full_name
+from eventlog.publisher.inspect.explanation import Explanation, InFlight
+from eventlog.publisher.inspect.remedies import remedy
 from eventlog.publisher.ledger.delivery import Tried, TriedKind
-from eventlog.publisher.stream import Failure
 from eventlog.publisher.stream.pending_event import ObjectId
 from eventlog.publisher.stream.position import SourceRecords, key_in_words
 from eventlog.publisher.stream.recorded import RecordedDocument, RecordedEvent
+from eventlog.sql.log.errors import ErrorRow
+
+Write = Callable[[RecordedEvent], str]
+"""A function that returns the document of an event as it would be sent now. Raises EventlogError.
+"""
 
 
-@dataclass(frozen=True, slots=True)
-class EventExplanation:
-    """The explanation of one event of a source."""
-
-    event_id: str
-    state: str
-    """The state as a sentence."""
-    document: int | None = None
-    """The number of its entry, None if it does not wait."""
-    table: str | None = None
-    key: str | None = None
-    attempts: int | None = None
-    """The recorded attempts, None if there are none; ``answer`` is the last answer."""
-    answer: str | None = None
-    due: str | None = None
-    """When the next attempt is due, in UTC by the clock of the position's database."""
-    waits_for: str | None = None
-    """The event-id of an earlier event of its object that has no answer."""
-    change: Mapping[str, Any] | None = None
-    """The change in its JSON form (spec/change-model.md 1.1)."""
-    failures: Sequence[tuple[datetime, Failure]] = ()
-
-
-def event_data(explanation: EventExplanation) -> dict[str, Any]:
-    """Return the explanation as data for JSON."""
-    return {
-        **{name: getattr(explanation, name) for name in EventExplanation.__dataclass_fields__},
-        "failures": [
-            {"time": at, "code": one.code, "message": one.message}
-            for at, one in explanation.failures
-        ],
-    }
-
-
-def explain_event(records: SourceRecords, event_id: str) -> EventExplanation:
-    """Explain the event of this event-id; ``records`` are those of this event."""
+def explain_event(source: str, records: SourceRecords, event_id: str, write: Write) -> Explanation:
+    """Explain the event of this event-id; ``records`` are those of this event in the ``source`` of
+    this name.
+    """
     for number, document, event in _events(records):
         if event.sent_id == event_id:
-            return _waiting(records, number, document, event)
-    if records.failures:
-        _, last = records.failures[-1]
-        state = (
-            f"it failed ({last.code}): {last.message}; it is not tried again. To send it again, "
-            "change the row at the source"
-        )
-        return EventExplanation(event_id, state, failures=records.failures)
+            return _waiting(source, records, number, document, event, write)
     state = (
         "it does not wait, and it did not fail. If it is before the position, it was answered or "
         "has no event; if it is after the position, it is read from there"
     )
-    return EventExplanation(event_id, state)
+    errors = _errors(records)
+    if errors:
+        state = (
+            f"it failed ({errors[-1].code}): {errors[-1].message}; it is not tried again. To send "
+            "it again, change the row at the source"
+        )
+    return Explanation(f"source {source}", "event", state, event_id=event_id, errors=errors)
 
 
-def explain_key(records: SourceRecords, text: str) -> list[EventExplanation]:
+def explain_key(source: str, records: SourceRecords, text: str, write: Write) -> list[Explanation]:
     """Explain the events without an answer of the objects with a key: ``id=7``, or with the table
     before it, ``item.id=7``.
     """
     return [
-        _waiting(records, number, document, event)
+        _waiting(source, records, number, document, event, write)
         for number, document, event in _events(records)
         if text in _names(event)
     ]
+
+
+def nothing_waits(key: str) -> str:
+    """Return the sentence about the objects with a key of which no event waits."""
+    return (
+        f"no event of {key} waits for an answer. Its changes before the position were answered or "
+        "failed (see `eventlog errors`), or have no event"
+    )
 
 
 def _events(records: SourceRecords) -> Iterator[tuple[int, RecordedDocument, RecordedEvent]]:
@@ -92,22 +71,50 @@ def _events(records: SourceRecords) -> Iterator[tuple[int, RecordedDocument, Rec
             yield number, document, event
 
 
+def _errors(records: SourceRecords) -> tuple[ErrorRow, ...]:
+    """Return the failures of the event, the newest last."""
+    return tuple(
+        ErrorRow(at.replace(tzinfo=None), one.code, one.message, one.event_id)
+        for at, one in records.failures
+    )
+
+
 def _waiting(
-    records: SourceRecords, number: int, document: RecordedDocument, event: RecordedEvent
-) -> EventExplanation:
-    ahead = _event_ahead(records, event)
-    tried = document.tried
-    return EventExplanation(
-        event.sent_id,
-        _state(records, document, ahead),
-        number,
-        full_name(event.change.schema, event.change.table),
-        key_in_words(event.change),
-        None if tried is None else tried.tries,
-        None if tried is None else tried.answer,
-        None if tried is None else tried.due or None,
-        ahead,
-        change_json.to_json(event.change),
+    source: str,
+    records: SourceRecords,
+    number: int,
+    document: RecordedDocument,
+    event: RecordedEvent,
+    write: Write,
+) -> Explanation:
+    tried, change = document.tried, event.change
+    place = InFlight(records.position.delivery_no, number, event.sent_id, 1)
+    if tried is not None:
+        limit = tried.limit_in_words(records.max_attempts)
+        place = place._replace(
+            attempts=tried.tries, last_answer=tried.answer, next_attempt=tried.due, limit=limit
+        )
+    written, notes = None, []
+    try:
+        written = write(event)
+    except EventlogError as error:
+        notes.append(f"its document could not be written: {error}")
+    stop = "; stop the publisher first" if records.publisher_runs else ""
+    skip = remedy(f"eventlog skip --from {source} {shlex.quote(event.sent_id)} --reason REASON")
+    return Explanation(
+        log=f"source {source}",
+        kind="event",
+        state=_state(records, document, _event_ahead(records, event)),
+        class_name=full_name(change.schema, change.table),
+        key=key_in_words(change),
+        in_flight=place,
+        event_id=event.sent_id,
+        operation=change.op.value,
+        document=written,
+        change=change_json.to_json(change),
+        errors=_errors(records),
+        notes=tuple(notes),
+        remedies=(skip._replace(text=skip.text + stop),),
     )
 
 

@@ -215,9 +215,7 @@ class Run:
             self.feed.restore(entry_no, document, content)
             events: list[PendingEvent] = []
             for recorded in document.events:
-                if recorded.described is not None:
-                    self.output.describe(recorded.described)
-                self.output.writer.resume(recorded.numbered)
+                self.output.resume(recorded)
                 read = Read(recorded.change, recorded.sent_id)
                 written = self._written(read, BEFORE_ALL) or ()
                 events += [

@@ -7,9 +7,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final
 
 from eventlog.changes.format import Format, Report
@@ -33,12 +33,15 @@ from eventlog.publisher.context.context import Counters
 from eventlog.publisher.context.observer import Observer
 from eventlog.publisher.declared.configured_sink import SecondSink, second_sink
 from eventlog.publisher.declared.opening import is_given, publisher_options
+from eventlog.publisher.inspect.explanation import Explanation
 from eventlog.publisher.inspect.skipping import Skipped
 from eventlog.publisher.run.waiting import Stop
 from eventlog.publisher.sinks import Owner, Sink
 from eventlog.publisher.stream import BadToken, Failure, Gives, Source, Stream
 from eventlog.publisher.stream.checked import CheckedStream
+from eventlog.publisher.stream.explaining import explain_event, explain_key
 from eventlog.publisher.stream.follow import Following, follow
+from eventlog.publisher.stream.output import StreamOutput
 from eventlog.publisher.stream.position import (
     Entries,
     FailureGroup,
@@ -53,6 +56,7 @@ from eventlog.publisher.stream.position import (
     records_in_table,
     status_in_table,
 )
+from eventlog.publisher.stream.recorded import RecordedEvent
 from eventlog.publisher.stream.skipping import skip_recorded
 from eventlog.registry import (
     SOURCES,
@@ -196,15 +200,32 @@ def source_failures(config: Config, most: int) -> list[FailureGroup]:
     )
 
 
-def source_records(config: Config, event_id: str | None) -> SourceRecords:
-    """Return what the tables of the position have of the source in ``[source]``, and of one event.
+def explained_events(
+    config: Config, event_id: str | None, key: str = ""
+) -> tuple[SourceRecords, list[Explanation]]:
+    """Return what is recorded of the source in ``[source]``, and the explanation of the event of
+    this event-id, None = of the events without an answer of the objects with this key.
 
     Raises ConfigError, DatabaseError.
     """
     settings = config.source
-    table = settings.options.position_table
-    records = records_in_table(_position_url(settings), table, settings.type, event_id)
-    return records._replace(max_attempts=config.publisher.max_attempts)
+    source, table = settings.type, settings.options.position_table
+    records = records_in_table(_position_url(settings), table, source, event_id)
+    records = records._replace(max_attempts=config.publisher.max_attempts)
+    with ExitStack() as opened:
+
+        @cache
+        def output() -> StreamOutput:
+            writer = opened.enter_context(closing(_open_writer(config)()))
+            return StreamOutput(writer, _catalog(config), value_options(config))
+
+        def write(event: RecordedEvent) -> str:
+            with as_plugin_errors():
+                return output().shown(event)
+
+        if event_id is None:
+            return records, explain_key(source, records, key, write)
+        return records, [explain_event(source, records, event_id, write)]
 
 
 def skip_in_source(config: Config, event_ids: Iterable[str], why: str) -> list[Skipped]:

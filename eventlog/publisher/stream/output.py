@@ -20,6 +20,7 @@ from eventlog.errors import ConfigError, FormatError, NotExpressible, RowError
 from eventlog.model import Change, ChangeOp, Document, Event, differing
 from eventlog.publisher.stream import Described
 from eventlog.publisher.stream.pending_event import ObjectId, PendingEvent
+from eventlog.publisher.stream.recorded import RecordedEvent
 
 Written: TypeAlias = tuple[
     str, tuple[ObjectId, ...], Change, Any, str, Described | None
@@ -47,6 +48,23 @@ class StreamOutput:
         self._described.pop((schema, table.name), None)
         self._described.update({(schema, one.name): one for one in classes})
         self._descriptions[schema, table.name] = described
+
+    def resume(self, event: RecordedEvent) -> None:
+        """Continue with the description and the number that a recorded event had before it."""
+        if event.described is not None:
+            self.describe(event.described)
+        self.writer.resume(event.numbered)
+
+    def shown(self, event: RecordedEvent) -> str:
+        """Return the document of a recorded event for people, as it would be sent now.
+
+        Raises the errors of ``complete`` and ``events_of``, ReceiverUnavailable for a registry that
+        does not answer.
+        """
+        self.resume(event)
+        change, object_class = self.complete(event.change)
+        written = self.events_of(change, object_class, event.sent_id, self.writer.piece_of)
+        return "".join(self.writer.shown(piece) for _, _, _, piece, *_ in written)
 
     def class_of(self, change: Change) -> ObjectClass | None:
         """Return the class of a change's table, from the catalogue or else from the source's

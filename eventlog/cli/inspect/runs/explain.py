@@ -32,9 +32,8 @@ from eventlog.publisher.inspect import (
     explanation_data,
 )
 from eventlog.publisher.inspect import explain as explain_row
-from eventlog.publisher.stream.explaining import event_data, explain_event
-from eventlog.publisher.stream.explaining import explain_key as explain_events_of
-from eventlog.publisher.stream.open_source import place_in_words, source_records
+from eventlog.publisher.stream.explaining import nothing_waits
+from eventlog.publisher.stream.open_source import explained_events, place_in_words
 from eventlog.sql.port import Purpose
 from eventlog.sql.readers import consumer_row
 
@@ -84,31 +83,16 @@ def run_explain_of_source(
     context: CommandContext, request: Explain, config: Config
 ) -> CommandResult:
     """Run ``eventlog explain`` for a followed source: explain an event, or those of a key."""
-    records = source_records(config, request.row)
-    source, token = config.source.type, records.position.token
+    records, explained = explained_events(config, request.row, request.key or "")
     if request.row is not None:
-        explained = [explain_event(records, request.row)]
-    else:
-        explained = explain_events_of(records, request.key or "")
+        explained = [replace(one, seen=ask_seen(config, request.row)) for one in explained]
+    source, token = config.source.type, records.position.token
 
     def show() -> None:
         for one in explained:
-            result(f"event {one.event_id} of source {source}: {visible(one.state)}")
-            if one.document is not None:
-                table(
-                    ("document", "table", "key", "attempts", "last answer", "next attempt (UTC)"),
-                    [(one.document, one.table, one.key, one.attempts, one.answer, one.due)],
-                )
-            for at, failure in one.failures:
-                when = at.isoformat(timespec="seconds")
-                result(f"failed at {when}: {failure.code}: {visible(failure.message)}")
-            if one.change is not None:
-                result(f"its change: {json.dumps(one.change, ensure_ascii=False)}")
+            _print_explanation(one)
         if not explained:
-            result(
-                f"no event of {visible(request.key or '')} waits for an answer. Its changes before "
-                "the position were answered or failed (see `eventlog errors`), or have no event"
-            )
+            result(visible(nothing_waits(request.key or "")))
         result(f"position: {place_in_words(source, token)}")
 
     return CommandResult(
@@ -117,7 +101,7 @@ def run_explain_of_source(
             "position_in": records.place,
             "position": token,
             "publisher_runs": records.publisher_runs,
-            "events": [event_data(one) for one in explained],
+            "events": [explanation_data(one) for one in explained],
         },
         show,
     )
@@ -134,16 +118,19 @@ def explanation_of(config: Config, row: int | str, consumer: str | None) -> Expl
 
 
 def _print_explanation(explanation: Explanation) -> None:
-    _print_row_and_checks(explanation)
+    if explanation.kind == "event":
+        _print_event(explanation)
+    else:
+        _print_row_and_checks(explanation)
     for entry in explanation.errors:
-        result(f"error row of {entry.error_time} UTC: {entry.code}: {entry.message}")
+        result(f"error row of {entry.error_time} UTC: {entry.code}: {visible(entry.message)}")
     if explanation.in_flight is not None and explanation.in_flight.event_id_number > 1:
         result(
             f"its event is sent under its event-id number {explanation.in_flight.event_id_number}"
         )
     if explanation.source is not None:
         _print_group(explanation, explanation.source)
-    if explanation.source not in (None, "nearby") or explanation.row is None:
+    if explanation.source not in (None, "nearby") or explanation.kind == "object":
         if explanation.operation is None:
             result("it makes no event")
         else:
@@ -180,6 +167,28 @@ def _print_seen(seen: Seen | None) -> None:
                 for one in seen.attempts
             ],
         )
+
+
+def _print_event(explanation: Explanation) -> None:
+    """Print an event of a followed source, with the place of its document and its change."""
+    event_id, place = explanation.event_id or "", explanation.in_flight
+    result(f"event {visible(event_id)} of {explanation.log}: {visible(explanation.state)}")
+    if place is not None:
+        table(
+            ("document", "table", "key", "attempts", "last answer", "next attempt (UTC)"),
+            [
+                (
+                    place.document,
+                    explanation.class_name,
+                    explanation.key,
+                    place.attempts or None,
+                    place.last_answer or None,
+                    place.next_attempt or None,
+                )
+            ],
+        )
+    if explanation.change is not None:
+        result(f"its change: {json.dumps(explanation.change, ensure_ascii=False)}")
 
 
 def _print_row_and_checks(explanation: Explanation) -> None:

@@ -32,6 +32,7 @@ from eventlog.publisher.context import QUEUE_CAP, Differences, Seen, SnapshotPro
 from eventlog.publisher.declared import CAPTURE_INTERVAL, differences
 from eventlog.publisher.inspect import explanation_data
 from eventlog.publisher.monitor.status import HIDDEN, shape
+from eventlog.publisher.stream.open_source import explained_events
 from eventlog.sql.doctor import age
 from eventlog.sql.port import Purpose
 
@@ -118,12 +119,17 @@ def run_top(context: CommandContext, request: Top, config: Config) -> None:
 
 def run_top_of_source(context: CommandContext, request: Top, config: Config) -> None:
     """Run ``eventlog top`` for a followed source."""
-    _show(request, config, partial(status_of_source, config), None)
+
+    def explain(event_id: str) -> Status:
+        _, (explained,) = explained_events(config, event_id)
+        return explanation_data(replace(explained, seen=Seen()))
+
+    _show(request, config, partial(status_of_source, config), explain)
 
 
-def _show(request: Top, config: Config, read: Read, explain: Explain | None) -> None:
+def _show(request: Top, config: Config, read: Read, explain: Explain) -> None:
     """Show the status of the monitor, without a monitor that of the database, which ``read``
-    returns. ``explain`` returns the explanation of an event from the database, None = it cannot.
+    returns. ``explain`` returns the explanation of an event from the database.
     """
     # The configured monitor may be that of another process than the consumer's.
     from_database = request.from_database or (request.consumer is not None and request.url is None)
@@ -166,9 +172,7 @@ class _Screen(NamedTuple):
         return self
 
 
-def _pictures(
-    read: Read, explain: Explain | None, read_key: ReadKey, interval: float
-) -> Iterator[Group]:
+def _pictures(read: Read, explain: Explain, read_key: ReadKey, interval: float) -> Iterator[Group]:
     """Yield a picture of the status at each interval and after each key, or of the event that is
     opened, until the key to quit. If reading fails, yield the error; the next attempt may succeed.
     """
@@ -183,8 +187,6 @@ def _pictures(
             assert now is not None
             if not screen.opened:
                 yield _picture(now[1], before, screen.selected)
-            elif explain is None:
-                yield Group(Text("eventlog explain --from shows the event"))
             else:
                 yield event_picture(screen.opened, explain(screen.opened))
         except EventlogError as error:

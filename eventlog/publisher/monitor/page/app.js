@@ -344,6 +344,7 @@ function showStatus(status) {
   document.dispatchEvent(new CustomEvent("shows-status", { detail: status }));
   const newest = samples[samples.length - 1];
   document.body.classList.toggle("is-job", status.job !== null);
+  document.body.classList.toggle("is-source", status.source !== null);
   if (status.job) return showJob(status, newest);
   isConsumer = status.ranges !== null;
   // Tiles and curves are of one look: the newest sample has both. Before there is one, the status has what there is.
@@ -370,7 +371,7 @@ function showStatus(status) {
   ];
   // Objects of a snapshot are not rows: their answers are counted alone.
   const failed = done.rows_error + done.rows_fatal + done.rows_invalid + done.answers_error + done.answers_fatal + status.refused_rows + status.invalid_rows;
-  if (failed !== failedSeen && status.queue_rows !== null) askErrors(failed);
+  if (failed !== failedSeen && (status.queue_rows !== null || status.source !== null)) askErrors(failed);
   if (status.oldest_open_transaction_age_seconds !== null) small.push([`oldest open writer${status.oldest_open_transaction ? `, ${status.oldest_open_transaction}` : ""}`, seconds(status.oldest_open_transaction_age_seconds)]);
   if (status.oldest_snapshot !== null) small.push([`oldest snapshot, ${status.oldest_snapshot}`, seconds(status.oldest_snapshot_age_seconds)]);
   if (status.dead_rows !== null) small.push(["dead rows of the log and its internal tables", count(sum(status.dead_rows))]);
@@ -606,7 +607,8 @@ const AS = {
 };
 
 function showEvent(found) {
-  const parts = [element("p", found.row ? `Row ${found.row.record_id}: ${found.state}` : `Object ${found.event_id}: ${found.state}`, "state")];
+  const name = { row: () => `Row ${found.row.record_id}`, object: () => `Object ${found.event_id}`, event: () => `Event ${found.event_id}` }[found.kind]();
+  const parts = [element("p", `${name}: ${found.state}`, "state")];
   if (found.problem) parts.push(element("p", `It fails a check: ${found.problem.code}: ${found.problem.message}`, "level-error"));
   for (const note of found.notes) parts.push(element("p", note, "hint"));
   if (found.remedies.length) parts.push(part("What can be done", ...found.remedies.flatMap((one) => [element("p", one.command ? `To ${one.text}:` : `To ${one.text}, see eventlog explain: the command names a key.`), ...(one.command ? [command(one.command)] : [])])));
@@ -619,13 +621,14 @@ function showEvent(found) {
   showSeen(found.seen);
   const more = [];
   const members = element("div", null, "table");
-  table(members, [
+  if (found.kind === "row") table(members, [
     ["record_id", (one) => eventLink(String(one.record_id))], ["status", (one) => one.status], ["type", (one) => one.event_type], ["column", (one) => one.column_name],
     ["old", (one) => one.old, "text"], ["new", (one) => one.new, "text"], ["what happens to it", (one) => one.outcome, "text"],
   ], found.members, "It is in no group.");
-  more.push(part("Rows of the event", members));
+  if (found.kind === "row") more.push(part("Rows of the event", members));
   if (found.class_name) more.push(part("Object", fields([["class", found.class_name], ["key", found.key], ["event-id", found.event_id ?? "none"], ["operation", found.operation ?? "none"], ...(found.read_back ? [["read back", found.read_back.join(", ") || "its existence"]] : [])])));
   if (found.row) more.push(part("Row", fields(Object.entries(found.row))));
+  if (found.change) more.push(part("Change", element("pre", JSON.stringify(found.change, null, 1))));
   if (found.document) more.push(part("Document", element("p", AS[found.source] ?? "As it would be sent now.", "hint"), element("pre", found.document)));
   show($("event-more"), ...more);
   document.dispatchEvent(new CustomEvent("shows-event", { detail: found }));
@@ -673,10 +676,11 @@ onAsk($("search-form").querySelector("button"), $("found"), () => {
 }, (found) => {
   show($("found"), ...found.objects.flatMap((one) => {
     const rows = element("div", null, "table");
-    table(rows, [
+    if (one.events) table(rows, [["event", (event) => eventLink(event.event_id)], ["state", (event) => event.state, "text"]], one.events, "None waits.");
+    else table(rows, [
       ["row", (row) => eventLink(String(row.record_id))], ["status", (row) => row.status], ["type", (row) => row.event_type], ["column", (row) => row.column_name], ["written at", (row) => row.event_time],
     ], one.rows, "It has no row there.");
-    return [element("p", `${one.class_name}, ${one.key}. Searched: ${one.searched}.`), ...one.sentences.map((sentence) => element("p", sentence, "hint")), rows];
+    return [element("p", `${one.class_name ? `${one.class_name}, ` : ""}${one.key}. Searched: ${one.searched}.`), ...one.sentences.map((sentence) => element("p", sentence, "hint")), rows];
   }));
 });
 
