@@ -287,10 +287,22 @@ class Reply(NamedTuple):
     show: Callable[[bytes], str] = lambda beginning: ""
     """Returns the text of the beginning, without secrets and control characters."""
 
+    @classmethod
+    def in_words(cls, status: str, words: str) -> Reply:
+        """Return a reply that is a text without secrets."""
+        return cls(status, words.encode()[:_KILOBYTE], _decoded)
+
     @property
     def text(self) -> str:
         """The first kilobyte of the reply."""
         return self.show(self.beginning)
+
+
+_KILOBYTE: Final = 1024
+
+
+def _decoded(beginning: bytes) -> str:
+    return visible(beginning.decode("utf-8", "ignore"))
 
 
 class ReceiverUnavailable(EventlogError):
@@ -313,12 +325,13 @@ class ReceiverUnavailable(EventlogError):
         *,
         is_suspicious: bool = False,
         advice: str = "",
+        reply: Reply | None = None,
     ) -> None:
         super().__init__(message)
         self.in_short, self.advice = in_short, advice
         self.code = receiver_code(advice)
         self.is_suspicious = is_suspicious
-        self.reply: Reply | None = None
+        self.reply = reply
         self.seconds = 0.0
 
 

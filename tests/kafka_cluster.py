@@ -15,7 +15,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
+import confluent_kafka
 from confluent_kafka import Consumer, Message
 
 from eventlog.transport import kafka
@@ -28,6 +30,25 @@ broker = next(iter(host.list_topics(timeout=30).brokers.values()))
 print(f"{broker.host}:{broker.port}", flush=True)
 sys.stdin.read()
 """
+
+REFUSING_HOST = """
+import ctypes, sys
+from ctypes import c_char_p, c_size_t, c_void_p
+library, *errors = sys.argv[1:]
+kafka = ctypes.CDLL(library)
+for name in ("rd_kafka_conf_new", "rd_kafka_new", "rd_kafka_mock_cluster_new"):
+    getattr(kafka, name).restype = c_void_p
+kafka.rd_kafka_mock_cluster_bootstraps.restype = c_char_p
+settings = c_void_p(kafka.rd_kafka_conf_new())
+kafka.rd_kafka_conf_set(settings, b"log_level", b"0", None, c_size_t(0))
+host = c_void_p(kafka.rd_kafka_new(0, settings, None, c_size_t(0)))
+cluster = c_void_p(kafka.rd_kafka_mock_cluster_new(host, 1))
+for topic, code in zip(errors[::2], errors[1::2]):
+    kafka.rd_kafka_mock_topic_set_error(cluster, topic.encode(), int(code))
+print(kafka.rd_kafka_mock_cluster_bootstraps(cluster).decode(), flush=True)
+sys.stdin.read()
+"""
+"""The same with topics that answer with an error, which only the C library can set."""
 
 
 @dataclass
@@ -70,8 +91,15 @@ class Cluster:
 
 
 @contextmanager
-def cluster() -> Iterator[Cluster]:
+def cluster(**errors: int) -> Iterator[Cluster]:
+    """A cluster of one broker. ``errors`` are codes of Kafka by the topics that answer with them."""
     command = [sys.executable, "-c", HOST]
+    if errors:
+        (library,) = (
+            Path(confluent_kafka.__file__).parents[1].glob("confluent_kafka.libs/librdkafka*")
+        )
+        given = [part for topic, code in errors.items() for part in (topic, str(code))]
+        command = [sys.executable, "-c", REFUSING_HOST, str(library), *given]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

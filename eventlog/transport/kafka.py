@@ -79,14 +79,33 @@ _OF_THE_RECORD: Final = frozenset({
     KafkaError.INVALID_RECORD,
     KafkaError.INVALID_TIMESTAMP,
 })  # fmt: skip
+_OF_THE_CLIENT: Final = frozenset({
+    KafkaError._AUTHENTICATION,
+    KafkaError._SSL,
+    KafkaError._RESOLVE,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.UNSUPPORTED_SASL_MECHANISM,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+})  # fmt: skip
+"""The errors by which brokers refuse the client, or it them; its records then only time out."""
 _MAX_EPOCHS: Final = 30_000
 """The number of epochs of a producer id, in 15 bits; librdkafka does not check it."""
 
 
 class KafkaUnavailable(EventlogError):
-    """Brokers that cannot be reached, refuse, or have not acknowledged every record in time."""
+    """Brokers that cannot be reached, refuse, or have not acknowledged every record in time.
+
+    ``name`` is librdkafka's name of the error, such as ``TOPIC_AUTHORIZATION_FAILED``, ``words``
+    its text, and ``topic`` the topic of the record that failed; each empty if it is unknown.
+    """
 
     code = "kafka_unavailable"
+
+    def __init__(self, message: str, error: KafkaError | None = None, topic: str = "") -> None:
+        super().__init__(message)
+        self.name = "" if error is None else str(error.name())
+        self.words = "" if error is None else str(error.str())
+        self.topic = topic
 
 
 class RecordRefused(EventlogError):
@@ -159,10 +178,13 @@ class Transmitter:
             "enable.idempotence": True,
             "delivery.report.only.error": True,
             "message.timeout.ms": max(1, int(timeout * 1000)),
+            "error_cb": self._note_client,
         }
         self._new_producer = partial(_client, Producer, brokers, properties, ours)
         self._sent = 0
-        self._failed: dict[int, KafkaError] = {}
+        self._failed: dict[int, tuple[KafkaError, str]] = {}
+        self._refused: KafkaError | None = None
+        """Why brokers have refused the client since the last flush that succeeded."""
         self._epochs = 0
         self._producer = self._new_producer()
 
@@ -196,17 +218,20 @@ class Transmitter:
             except BufferError:
                 deadline = deadline or monotonic() + self._timeout
                 if monotonic() > deadline:
+                    refused = self._refused
                     self.abandon()
-                    raise KafkaUnavailable(
-                        f"Kafka has accepted no more records for {self._timeout:g} s"
-                    ) from None
+                    why = f"Kafka has accepted no more records for {self._timeout:g} s"
+                    why += "" if refused is None else f": {refused.str()}"
+                    raise KafkaUnavailable(why, refused, topic) from None
                 producer.poll(0.05)
             except KafkaException as error:
                 self._sent -= 1
                 if error.args[0].code() not in _OF_THE_RECORD:
                     self.close()
                     raise KafkaUnavailable(
-                        f"Kafka does not accept records: {error.args[0].str()}"
+                        f"Kafka does not accept records: {error.args[0].str()}",
+                        error.args[0],
+                        topic,
                     ) from None
                 raise RecordRefused(error.args[0].str()) from None
             else:
@@ -222,8 +247,10 @@ class Transmitter:
         try:
             metadata = self._producer.list_topics(timeout=self._timeout)
         except KafkaException as error:
+            self._producer.poll(0)
+            why = self._refused or error.args[0]
             raise KafkaUnavailable(
-                f"cannot read the Kafka cluster's metadata: {error.args[0].str()}"
+                f"cannot read the Kafka cluster's metadata: {why.str()}", why, topic
             ) from None
         found = metadata.topics.get(topic)
         return len(metadata.brokers), 0 if found is None else len(found.partitions)
@@ -241,16 +268,20 @@ class Transmitter:
             return {}
         left = self._producer.flush(self._timeout + _PATIENCE)
         failed, self._failed, self._sent = self._failed, {}, 0
-        others = [error for error in failed.values() if error.code() not in _OF_THE_RECORD]
+        others = [one for one in failed.values() if one[0].code() not in _OF_THE_RECORD]
         if left or others:
+            error, topic = others[0] if others else (None, "")
+            if error is None or error.code() == KafkaError._MSG_TIMED_OUT:
+                error = self._refused or error
             self.abandon()
             reason = (
-                others[0].str()
-                if others
-                else f"{left} records are not acknowledged within {self._timeout:g} s"
+                f"{left} records are not acknowledged within {self._timeout:g} s"
+                if error is None
+                else error.str()
             )
-            raise KafkaUnavailable(f"Kafka has not accepted all records: {reason}")
-        return {number: error.str() for number, error in failed.items()}
+            raise KafkaUnavailable(f"Kafka has not accepted all records: {reason}", error, topic)
+        self._refused = None
+        return {number: error.str() for number, (error, _) in failed.items()}
 
     def abandon(self) -> None:
         """Drop the unacknowledged records, so that none of them can arrive after later ones."""
@@ -262,6 +293,10 @@ class Transmitter:
         self._epochs += 1
         if left or self._epochs == _MAX_EPOCHS:
             self._producer, self._epochs = None, 0
+
+    def _note_client(self, error: KafkaError) -> None:
+        if error.code() in _OF_THE_CLIENT:
+            self._refused = error
 
     def close(self) -> None:
         """Drop the unflushed records and the producer. A later ``send`` starts a new producer.
@@ -275,9 +310,9 @@ class Transmitter:
         self._producer, self._epochs = None, 0
 
 
-def _note(failed: dict[int, KafkaError], number: int, error: Any, _message: Any) -> None:
+def _note(failed: dict[int, tuple[KafkaError, str]], number: int, error: Any, message: Any) -> None:
     if error is not None:
-        failed[number] = error
+        failed[number] = error, message.topic() or ""
 
 
 # --- consuming ------------------------------------------------------------------------------------

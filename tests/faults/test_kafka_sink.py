@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import io
 import json
+import socket
+import ssl
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -535,3 +538,89 @@ def test_the_passphrase_of_a_key_comes_from_the_place_in_secret_properties(
     with pytest.raises(ConfigError, match="librdkafka refuses the Kafka settings") as refused:
         open_sink(load(None, environ), io.StringIO())
     assert "unlikely" not in str(refused.value)
+
+
+# --- what brokers refuse --------------------------------------------------------------------------
+
+SASL = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "publisher",
+    "sasl.password": "hush",
+}
+
+
+@pytest.fixture(scope="module")
+def refusing() -> Iterator[str]:
+    """The address of brokers that refuse the topic ``closed``, and have no topic ``missing``."""
+    with cluster(closed=29, missing=3) as made:
+        yield made.brokers
+
+
+def refusal(brokers: str, topic: str, properties: dict[str, Any]) -> ReceiverUnavailable:
+    """Why a record is not accepted."""
+    with closing(KafkaSink(brokers, topic, properties, 3.0)) as sink:
+        record = KafkaRecord(None, b"k", b"val7e")
+        sink.send(Document(1, 1, ("1",), b"", [(record,)]))
+        with pytest.raises(ReceiverUnavailable) as caught:
+            sink.flush()
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("topic", "properties", "status", "advice"),
+    [
+        ("closed", {}, "TOPIC_AUTHORIZATION_FAILED", "permit the user to write to and describe"),
+        (
+            "missing", {"topic.metadata.propagation.max.ms": 1}, "UNKNOWN_TOPIC_OR_PART",
+            "create the topic missing, or correct sink.topic",
+        ),
+        ("open", SASL, "_AUTHENTICATION", "check EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD"),
+    ],
+)  # fmt: skip
+def test_what_brokers_refuse_for_good_is_a_mistake_here_with_the_option_and_their_words(
+    refusing: str, topic: str, properties: dict[str, Any], status: str, advice: str
+) -> None:
+    refused = refusal(refusing, topic, properties)
+    assert refused.code == "receiver_misconfigured"
+    assert refused.advice.startswith(advice)
+    assert refused.advice in str(refused)
+    assert refused.reply is not None
+    assert refused.reply.status == status
+    assert refused.reply.text in str(refused), "what the client was told"
+    assert not any(secret in str(refused) for secret in ("hush", "val7e"))
+
+
+def test_a_name_of_a_broker_that_does_not_exist_is_a_mistake_here() -> None:
+    refused = refusal("nowhere.invalid:9092", "open", {})
+    assert refused.advice == "check the names in sink.brokers"
+
+
+def test_a_certificate_of_an_unknown_authority_is_a_mistake_here(tmp_path: Path) -> None:
+    trusted = tmp_path / "ca.pem"
+    trustme.CA().cert_pem.write_to_path(trusted)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+
+    def shake_hands() -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with suppress(OSError), context.wrap_socket(connection, server_side=True):
+                    pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=shake_hands, daemon=True).start()
+        tls = {"security.protocol": "SSL", "ssl.ca.location": str(trusted)}
+        refused = refusal(f"127.0.0.1:{listener.getsockname()[1]}", "open", tls)
+        listener.shutdown(socket.SHUT_RDWR)
+    assert refused.code == "receiver_misconfigured"
+    assert "ssl.ca.location" in refused.advice
+    assert refused.reply is not None
+    assert refused.reply.status == "_SSL"
+
+
+def test_brokers_that_are_gone_are_no_mistake_here(brokers: Cluster) -> None:
+    brokers.kill()
+    refused = refusal(brokers.brokers, "open", {})
+    assert (refused.code, refused.advice) == ("receiver_unavailable", "")

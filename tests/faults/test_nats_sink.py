@@ -230,6 +230,7 @@ def test_a_refusal_of_the_server_names_what_to_do_and_no_secret(
     assert advice in message
     assert advice in caught.value.in_short or "is not a subject" in advice
     assert not any(secret in message for secret in ("wr0ng", "hush", "val7e"))
+    assert caught.value.code == "receiver_misconfigured", "an option is wrong"
     assert not caught.value.is_suspicious
 
 

@@ -200,8 +200,9 @@ def test_a_store_that_becomes_unavailable_means_that_nothing_counts(store: Store
         with pytest.raises(
             ReceiverUnavailable,
             match=r"cannot put 000000000002-000001\.xmll: .*the store cannot be reached",
-        ):
+        ) as away:
             sink.flush()
+        assert away.value.code == "receiver_unavailable"
         assert sink.flush() is None  # what was lost is sent again
 
 
@@ -226,6 +227,10 @@ def test_refused_keys_are_a_clear_error_that_shows_none(store: Store) -> None:
                 ReceiverUnavailable, match="the keys are refused; check EVENTLOG_SINK_ACCESS_KEY"
             ) as away:
                 sink.send(document(1, 1, "x"))
+            assert away.value.code == "receiver_misconfigured"
+            assert away.value.reply is not None
+            assert away.value.reply.status == "ACCESS_DENIED"
+            assert away.value.reply.text in str(away.value), "the words of the store"
         with (
             pytest.raises(
                 ConfigError, match="the keys are refused; check EVENTLOG_SINK_ACCESS_KEY"

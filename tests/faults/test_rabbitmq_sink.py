@@ -312,6 +312,10 @@ def test_a_refusal_of_the_server_names_what_to_do_and_no_secret(
     message = str(caught.value)
     assert advice in message
     assert not any(secret in message for secret in ("wr0ng", "hush", "val7e"))
+    assert caught.value.code == "receiver_misconfigured", "an option is wrong"
+    if "NO_ROUTE" in message:
+        assert caught.value.reply is not None
+        assert caught.value.reply.status == "312 NO_ROUTE"
     assert not caught.value.is_suspicious
 
 

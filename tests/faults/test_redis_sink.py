@@ -241,7 +241,9 @@ def test_the_marks_wait_for_the_disk_or_the_server_is_too_old(server: Server) ->
         if version >= (7, 2):
             sink.flush()
             return
-        with pytest.raises(ReceiverUnavailable, match=r"Redis 7\.2 or later, or remove wait_disk"):
+        with pytest.raises(
+            ReceiverUnavailable, match=r"Redis 7\.2 or later, or remove sink\.wait_disk"
+        ):
             sink.flush()
 
 
@@ -276,6 +278,11 @@ def test_a_refusal_of_the_server_names_what_to_do_and_no_secret(
     assert advice in message
     assert advice in caught.value.in_short
     assert not any(secret in message for secret in ("wr0ng", "hush", "val7e"))
+    is_full = "maxmemory" in advice
+    assert caught.value.code == f"receiver_{'unavailable' if is_full else 'misconfigured'}"
+    assert caught.value.reply is not None
+    assert caught.value.reply.status in ("WRONGPASS", "NOPERM", "WRONGTYPE", "OOM")
+    assert caught.value.reply.text in message, "the words of the server"
     assert not caught.value.is_suspicious
 
 

@@ -377,16 +377,20 @@ def test_a_batch_that_keeps_failing_makes_everything_wait() -> None:
     def busy(number: int, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [failed(one, "InternalError", "busy", sender=False) for one in entries]
 
-    with pytest.raises(ReceiverUnavailable, match="InternalError: busy"):
+    with pytest.raises(ReceiverUnavailable, match="InternalError: busy") as caught:
         sent(busy, "a", "a")
+    assert caught.value.code == "receiver_unavailable"
 
 
 def test_a_lost_right_names_what_to_grant() -> None:
     def denied(number: int, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [failed(one, "AccessDenied", "no", sender=True) for one in entries]
 
-    with pytest.raises(ReceiverUnavailable, match="grant the user sqs:SendMessage and"):
+    with pytest.raises(ReceiverUnavailable, match="grant the user sqs:SendMessage and") as caught:
         sent(denied, "a")
+    assert caught.value.code == "receiver_misconfigured"
+    assert caught.value.reply is not None
+    assert (caught.value.reply.status, caught.value.reply.text) == ("AccessDenied", "no")
 
 
 def test_without_the_right_to_ask_for_it_the_limit_is_what_every_queue_takes() -> None:

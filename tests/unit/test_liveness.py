@@ -8,7 +8,7 @@ import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ from eventlog.files.health_file import health_file, read_health
 from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.context.conditions import Severity
 from eventlog.publisher.context.context import Counters
-from eventlog.publisher.context.observer import Doing, Measured, Observer, WaitFor
+from eventlog.publisher.context.observer import Doing, Measured, Observer, Outcome, WaitFor
 from eventlog.publisher.declared.opening import open_context
 from eventlog.publisher.run.daemon import publish
 from eventlog.publisher.run.health import Waiting
@@ -283,6 +283,55 @@ def test_an_answer_is_progress_unless_all_of_it_is_retry(answer: Answer, beats: 
     sink = ReportingSink(Scripted(answer), counted)
     assert sink.send(Document(1, 1, EVENT_IDS, b"")) is answer
     assert counted.number == beats
+
+
+@dataclass
+class Told(Observer):
+    outcomes: list[tuple[int, Outcome]] = field(default_factory=list)
+
+    def attempted(self, document: Document, outcome: Outcome, seconds: float) -> None:
+        self.outcomes.append((document.document_no, outcome))
+
+
+class Buffering(PlainSink):
+    """A receiver that answers only when it is flushed."""
+
+    def __init__(self, flushed: ReceiverUnavailable | dict[str, EventResult]) -> None:
+        self.flushed = flushed
+
+    def send(self, document: Document) -> Answer:
+        return Answer(is_pending=True)
+
+    def flush(self) -> dict[str, EventResult]:
+        if isinstance(self.flushed, ReceiverUnavailable):
+            raise self.flushed
+        return self.flushed
+
+
+def test_an_attempt_whose_answer_comes_with_the_flush_is_reported_then() -> None:
+    error = EventResult(Level.ERROR, "too large")
+    told = Told()
+    sink = ReportingSink(Buffering({"1": error}), told)
+    sink.send(Document(1, 1, ("1",), b""))
+    sink.send(Document(1, 2, ("2",), b""))
+    assert told.outcomes == []
+    sink.flush()
+    (first, refused), (second, accepted) = told.outcomes
+    assert (first, second) == (1, 2)
+    assert isinstance(refused, Answer)
+    assert isinstance(accepted, Answer)
+    assert (refused.result("1"), accepted.result("2").level) == (error, Level.SUCCESS)
+    sink.flush()
+    assert len(told.outcomes) == 2, "once each"
+
+
+def test_a_flush_that_fails_is_no_answer_to_what_was_sent_before_it() -> None:
+    gone, told = ReceiverUnavailable("gone"), Told()
+    sink = ReportingSink(Buffering(gone), told)
+    sink.send(Document(1, 1, ("1",), b""))
+    with pytest.raises(ReceiverUnavailable):
+        sink.flush()
+    assert told.outcomes == [(1, gone)]
 
 
 def test_a_receiver_that_is_unavailable_is_no_progress() -> None:

@@ -18,7 +18,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from eventlog.config.load import Config
@@ -26,7 +26,7 @@ from eventlog.core.clock import monotonic, start_thread, unix_time
 from eventlog.errors import ReceiverUnavailable
 from eventlog.files.health_file import health_file
 from eventlog.model import Answer, Document, EventResult, Level
-from eventlog.publisher.context.observer import SILENT, Doing, Observer, WaitFor
+from eventlog.publisher.context.observer import SILENT, Doing, Observer, Outcome, WaitFor
 from eventlog.publisher.run.waiting import LONGEST_REST
 from eventlog.publisher.sinks import Sink
 from eventlog.registry import sink_named
@@ -168,6 +168,8 @@ class ReportingSink(Sink):
 
     sink: Sink
     observer: Observer
+    _pending: list[tuple[Document, Answer, float]] = field(default_factory=list)
+    """The documents that are answered only when the sink is flushed, and when each was begun."""
 
     def send(self, document: Document) -> Answer:
         begun, event_ids = monotonic(), document.event_ids
@@ -179,7 +181,11 @@ class ReportingSink(Sink):
             raise
         if not event_ids:  # a heartbeat
             return answer
-        self.observer.attempted(document, answer, monotonic() - begun)
+        if answer.is_pending:
+            named = Document(document.delivery_no, document.document_no, event_ids, b"")
+            self._pending.append((named, answer, begun))
+        else:
+            self.observer.attempted(document, answer, monotonic() - begun)
         if not answer.is_pending and any(
             answer.result(event_id).level is not Level.RETRY for event_id in event_ids
         ):
@@ -190,13 +196,32 @@ class ReportingSink(Sink):
         return answer
 
     def flush(self) -> Mapping[str, EventResult] | None:
-        refused = self.sink.flush()
+        try:
+            refused = self.sink.flush()
+        except ReceiverUnavailable as failure:
+            self._settle(failure)
+            raise
+        self._settle(refused or {})
         self.observer.flushed()
         if refused is not None:  # for a sink whose receiver answers only now
             self.observer.progressed()
         return refused
 
+    def _settle(self, found: ReceiverUnavailable | Mapping[str, EventResult]) -> None:
+        """Report the attempts whose outcome a flush has shown: a failure of all, or the results
+        that replace answers.
+        """
+        for document, answer, begun in self._pending:
+            outcome: Outcome = answer
+            if isinstance(found, ReceiverUnavailable):
+                outcome = found
+            elif found:
+                outcome = replace(answer, results={**answer.results, **found})
+            self.observer.attempted(document, outcome, monotonic() - begun)
+        self._pending.clear()
+
     def close(self) -> None:
+        self._pending.clear()
         self.sink.close()
 
 

@@ -280,11 +280,9 @@ class HttpSink(Sink):
                 return Answer(general=retry, retry_after=error.retry_after, in_short=in_short)
             else:
                 is_suspicious = error.is_sent
-            failure = ReceiverUnavailable(
-                why, in_short, is_suspicious=is_suspicious, advice=error.advice
-            )
-            failure.reply = reply
-            raise failure from None
+            raise ReceiverUnavailable(
+                why, in_short, is_suspicious=is_suspicious, advice=error.advice, reply=reply
+            ) from None
 
     def close(self) -> None:
         self.client.close()

@@ -9,10 +9,11 @@ records stay unmarked, and all of these records are sent again.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from eventlog.config.kafka import (
     BROKERS,
@@ -24,9 +25,12 @@ from eventlog.config.kafka import (
     properties_option,
 )
 from eventlog.core.options import TEXT, option, shared, toml
-from eventlog.errors import ReceiverUnavailable, number_of
+from eventlog.errors import ReceiverUnavailable, Reply, number_of
 from eventlog.model import Answer, Document, EventResult, KafkaRecord, Level
 from eventlog.publisher.sinks import TIMEOUT, Opening, Sink
+
+if TYPE_CHECKING:
+    from eventlog.transport.kafka import KafkaUnavailable
 
 _DEFAULT_TOPIC: Final = "eventlog"
 """The topic of XDS documents if none is configured."""
@@ -101,7 +105,7 @@ class KafkaSink(Sink):
             try:
                 brokers, partitions = sink.transmitter.ask(sink._topic)
             except sink._kafka.KafkaUnavailable as unavailable:
-                raise ReceiverUnavailable(str(unavailable)) from None
+                raise _lost(unavailable) from None
         topic = (
             f"topic {sink._topic} has {number_of(partitions, 'partition')}"
             if partitions
@@ -129,9 +133,8 @@ class KafkaSink(Sink):
         # The pairs of event-id and record since the last flush, in order.
         self._sent: list[tuple[str, KafkaRecord]] = []
         self._has_answered = False  # True once ``send`` has answered since the last flush
-        self._unavailable = (
-            ""  # the reason why records answered since the last flush are lost, "" = they are not
-        )
+        # Why records answered since the last flush are lost, None = they are not.
+        self._unavailable: ReceiverUnavailable | None = None
 
     def send(self, document: Document) -> Answer:
         """Send the records. The answer names the events that are refused immediately; for the
@@ -140,8 +143,8 @@ class KafkaSink(Sink):
         Raises ReceiverUnavailable. All answers since the last flush are then lost, and the next
         flush raises the error again.
         """
-        if self._unavailable:
-            raise _lost(self._unavailable)
+        if self._unavailable is not None:
+            raise self._unavailable
         refused: dict[str, EventResult] = {}
         for event_id, records in self._records(document):
             if isinstance(records, EventResult):
@@ -152,15 +155,13 @@ class KafkaSink(Sink):
                 try:
                     self.transmitter.send(topic or self._topic, key, value, headers)
                 except self._kafka.RecordRefused as error:
-                    refused[event_id] = EventResult(
-                        Level.ERROR, f"Kafka refuses the record: {error}"
-                    )
+                    refused[event_id] = _refusal(str(error))
                     break
                 except self._kafka.KafkaUnavailable as unavailable:
-                    self._sent = []
+                    self._sent, lost = [], _lost(unavailable)
                     if self._has_answered:
-                        self._unavailable = str(unavailable)
-                    raise _lost(str(unavailable)) from None
+                        self._unavailable = lost
+                    raise lost from None
                 self._sent.append((event_id, record))
         self._has_answered = True
         return Answer(refused, is_pending=True)
@@ -171,14 +172,14 @@ class KafkaSink(Sink):
         Raises ReceiverUnavailable.
         """
         sent, self._sent = self._sent, []
-        unavailable_since, self._unavailable, self._has_answered = self._unavailable, "", False
-        if unavailable_since:
-            raise _lost(unavailable_since)
+        lost, self._unavailable, self._has_answered = self._unavailable, None, False
+        if lost is not None:
+            raise lost
         try:
             refused = self.transmitter.flush()
             return self._one_by_one(sent[min(refused) :]) if refused else {}
         except self._kafka.KafkaUnavailable as unavailable:
-            raise _lost(str(unavailable)) from None
+            raise _lost(unavailable) from None
 
     def close(self) -> None:
         """Drop unflushed records: their rows are not marked and their events are sent again."""
@@ -196,7 +197,7 @@ class KafkaSink(Sink):
         for event_id, record in sent:
             self.transmitter.send(record.topic or self._topic, *record[1:])
             for reason in self.transmitter.flush().values():
-                results[event_id] = EventResult(Level.ERROR, f"Kafka refuses the record: {reason}")
+                results[event_id] = _refusal(reason)
         return results
 
     def _records(
@@ -211,6 +212,50 @@ class KafkaSink(Sink):
         return list(zip(document.event_ids, document.records, strict=True))
 
 
-def _lost(why: str) -> ReceiverUnavailable:
+_CREDENTIALS: Final = (
+    "check EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD, and sasl.mechanism and security.protocol "
+    "in sink.properties"
+)
+_NO_TOPIC: Final = "create the topic {topic}, or correct sink.topic"
+_ADVICE: Final = {
+    "_AUTHENTICATION": _CREDENTIALS,
+    "SASL_AUTHENTICATION_FAILED": _CREDENTIALS,
+    "UNSUPPORTED_SASL_MECHANISM": _CREDENTIALS,
+    "_SSL": (
+        "check security.protocol, ssl.ca.location and the certificates in sink.properties, and the "
+        "names in sink.brokers"
+    ),
+    "_RESOLVE": "check the names in sink.brokers",
+    "TOPIC_AUTHORIZATION_FAILED": (
+        "permit the user to write to and describe the topic {topic}, or correct EVENTLOG_SINK_USER "
+        "or sink.topic"
+    ),
+    "CLUSTER_AUTHORIZATION_FAILED": (
+        "permit the user IdempotentWrite on the cluster, or correct EVENTLOG_SINK_USER"
+    ),
+    "UNKNOWN_TOPIC_OR_PART": _NO_TOPIC,
+    "_UNKNOWN_TOPIC": _NO_TOPIC,
+    "TOPIC_EXCEPTION": "{topic} is not a name of a topic; correct sink.topic",
+    "UNSUPPORTED_COMPRESSION_TYPE": "correct compression.type in sink.properties",
+}
+"""By librdkafka's name of an error, the option that it is about, as an imperative."""
+_TOO_LARGE: Final = re.compile("too large", re.IGNORECASE)
+
+
+def _lost(unavailable: KafkaUnavailable) -> ReceiverUnavailable:
     """Return the error of lost records. The message is the client's own and quotes no record."""
-    return ReceiverUnavailable(why, why)
+    advice = _ADVICE.get(unavailable.name, "").format(topic=unavailable.topic)
+    why = "; ".join(filter(None, [str(unavailable), advice]))
+    reply = Reply.in_words(unavailable.name, unavailable.words) if unavailable.name else None
+    return ReceiverUnavailable(why, why, advice=advice, reply=reply)
+
+
+def _refusal(reason: str) -> EventResult:
+    """Return the error of an event whose record Kafka refuses."""
+    why = f"Kafka refuses the record: {reason}"
+    if _TOO_LARGE.search(reason) is not None:
+        why += (
+            "; raise max.message.bytes of the topic, and message.max.bytes in sink.properties, or "
+            "leave large columns out"
+        )
+    return EventResult(Level.ERROR, why)

@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 from eventlog.core.extras import install_command
 from eventlog.core.options import PATH, Option
-from eventlog.errors import ConfigError, ReceiverUnavailable
+from eventlog.errors import ConfigError, ReceiverUnavailable, Reply
 from eventlog.model import Answer, Document, EventResult, KafkaRecord, Level
 from eventlog.publisher.sinks import Sink
 
@@ -222,12 +222,25 @@ def too_large(why: str) -> EventResult:
     return EventResult(Level.ERROR, why, code="too_large")
 
 
+_OF_ADDRESS: Final = re.compile(
+    "hostname mismatch|ip address mismatch|name or service not known|wrong.version.number",
+    re.IGNORECASE,
+)
+"""The errors of a host that does not exist, has a certificate for another name, or has no TLS."""
+
+
 def unreachable(place: str, why: str, option: str) -> ReceiverUnavailable:
     """Return the error if nothing can be sent to ``place``, whose address ``option`` has."""
+    if _OF_ADDRESS.search(why) is not None:
+        return unavailable(place, why, f"check sink.{option}", _Misconfigured)
     if "certificate" in why.lower():
         advice = "set sink.ca_file to the authorities to trust"
-        return ReceiverUnavailable(f"{place}: {why}; {advice}", f"{place}: {advice}", advice=advice)
+        return unavailable(place, why, advice, _Misconfigured)
     return unavailable(place, why, f"check sink.{option}, and that the server runs")
+
+
+class _Misconfigured(ReceiverUnavailable):
+    """An address that cannot be right, or a certificate that cannot be checked."""
 
 
 class Refused(ReceiverUnavailable):
@@ -235,13 +248,19 @@ class Refused(ReceiverUnavailable):
 
 
 def unavailable(
-    place: str, why: str, advice: str = "", kind: type[ReceiverUnavailable] = ReceiverUnavailable
+    place: str,
+    why: str,
+    advice: str = "",
+    kind: type[ReceiverUnavailable] = ReceiverUnavailable,
+    reply: Reply | None = None,
 ) -> ReceiverUnavailable:
     """Return the error of a server at ``place``. ``why`` may have words of the server, but no
     secret; ``advice``, which has none, is what a user must do. If a server refuses something, and
-    the advice names an option of the publisher, this option is wrong.
+    the advice names an option of the publisher, this option is wrong. ``reply`` is what the server
+    has answered, None = nothing.
     """
     to_do = f"; {advice}" if advice else ""
-    is_ours = kind is Refused and _OPTION.search(advice) is not None
+    is_ours = kind is not ReceiverUnavailable and _OPTION.search(advice) is not None
     in_short = f"{place}: {advice}" if advice else ""
-    return kind(f"{place}: {why}{to_do}", in_short, advice=advice if is_ours else "")
+    advised = advice if is_ours else ""
+    return kind(f"{place}: {why}{to_do}", in_short, advice=advised, reply=reply)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from eventlog.config.kafka import PASSWORD, USER
 from eventlog.core.clock import start_thread
 from eventlog.core.options import PATH, TEXT, WEB_URL, option, shared
-from eventlog.errors import ConfigError, ReceiverUnavailable
+from eventlog.errors import ConfigError, ReceiverUnavailable, Reply
 from eventlog.model import EventResult
 from eventlog.publisher.sinks import TIMEOUT, TOKEN, Opening
 from eventlog.publisher.sinks.messages import (
@@ -314,9 +314,14 @@ class NatsSink(MessageSink):
         topics = {self._options.subject or one.topic or DEFAULT_PLACE for one in messages}
         subject = min(topics, default=self._options.subject or DEFAULT_PLACE)
         text, lower = _words(error), _words(error).lower()
+        code = getattr(error, "err_code", None)
+        reply = Reply.in_words(str(code or ""), " ".join(str(error or "").split()))
         if isinstance(error, stream_errors.NoStreamResponseError):
             text = f"no stream takes the subject {subject}"
-            advice = f"make one, such as: nats stream add EVENTLOG --subjects '{subject}'"
+            advice = (
+                f"make one, such as: nats stream add EVENTLOG --subjects '{subject}', or correct "
+                "sink.subject"
+            )
         elif isinstance(error, errors.AuthorizationError) or "authorization violation" in lower:
             text, advice = (
                 "the server refuses the user",
@@ -324,20 +329,23 @@ class NatsSink(MessageSink):
                 "sink.credentials_file",
             )
         elif "permissions violation" in lower:
-            advice = f'permit the user: publish = ["{subject}"], subscribe = ["_INBOX.>"]'
+            advice = (
+                f'permit the user: publish = ["{subject}"], subscribe = ["_INBOX.>"], or correct '
+                "EVENTLOG_SINK_USER or sink.subject"
+            )
         elif isinstance(error, errors.BadSubjectError):
             text, advice = f"{subject} is not a subject", "set sink.subject"
-        elif getattr(error, "err_code", None) in _FULL:
+        elif code in _FULL:
             advice = "raise the limits of the stream, or of the server's storage"
         elif isinstance(error, TimeoutError | errors.TimeoutError):
             text = f"no answer within {self._options.timeout:g} s"
             advice = "check that the server runs, and that JetStream has its majority"
             return unavailable(self._shown, text, advice)
         elif isinstance(error, stream_errors.APIError):
-            return unavailable(self._shown, text, "", Refused)
+            advice = ""
         else:
             return unreachable(self._shown, text, "nats_url")
-        return unavailable(self._shown, text, advice, Refused)
+        return unavailable(self._shown, text, advice, Refused, reply)
 
 
 def _servers(urls: str) -> list[str]:

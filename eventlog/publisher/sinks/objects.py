@@ -22,7 +22,7 @@ from urllib.parse import quote
 from eventlog.core.clock import utc_now
 from eventlog.core.extras import install_command
 from eventlog.core.options import NAMES, TEXT, OptionKind, option, parse_names, shared
-from eventlog.errors import ConfigError, ReceiverUnavailable
+from eventlog.errors import ConfigError, ReceiverUnavailable, Reply
 from eventlog.model import Answer, Document
 from eventlog.publisher.sinks import (
     ACCESS_KEY,
@@ -353,8 +353,7 @@ class ObjectStore:
         try:
             self.write_object(name, content)
         except (OSError, ValueError) as error:
-            why = f"{self.bucket_url}: cannot put {name}: {self._clean(error)}"
-            raise ReceiverUnavailable(why, why) from None
+            raise self._unavailable(f"{self.bucket_url}: cannot put {name}", error) from None
 
     def try_to_put(self, name: str) -> str:
         """Put an object and remove it. Return a remark if it cannot be removed, which a publisher
@@ -377,8 +376,8 @@ class ObjectStore:
         try:
             return bool(self._fs.get_file_info(f"{self._path}/{name}").type == FileType.File)
         except (OSError, ValueError) as error:
-            why = f"{self.bucket_url}: cannot check whether {name} exists: {self._clean(error)}"
-            raise ReceiverUnavailable(why, why) from None
+            what = f"{self.bucket_url}: cannot check whether {name} exists"
+            raise self._unavailable(what, error) from None
 
     def listed(self) -> list[tuple[str, int, int]]:
         """Return the name, the bytes and the time of the last change (ns) of each object. Raises
@@ -419,7 +418,7 @@ class ObjectStore:
         """Return the state of the location, None if it has none. Raises ConfigError; once the sink
         is open, ReceiverUnavailable for an unreadable store.
         """
-        with self._refused("cannot be read", ReceiverUnavailable if is_open else ConfigError):
+        with self._refused("cannot be read", is_open=is_open):
             try:
                 with self._fs.open_input_stream(f"{self._path}/{STATE}") as stream:
                     content = bytes(stream.readall())
@@ -451,34 +450,73 @@ class ObjectStore:
             stream.write(content)
 
     @contextmanager
-    def _refused(
-        self, what: str, kind: type[ConfigError | ReceiverUnavailable] = ConfigError
-    ) -> Iterator[None]:
+    def _refused(self, what: str, *, is_open: bool = False) -> Iterator[None]:
+        """In the block, turn the errors of the store into ConfigError, or into ReceiverUnavailable
+        once the sink ``is_open``.
+        """
+        place = f"sink location {self.bucket_url} {what}"
         try:
             yield
         except (OSError, ValueError) as error:
-            raise kind(f"sink location {self.bucket_url} {what}: {self._clean(error)}") from None
+            if is_open:
+                raise self._unavailable(place, error) from None
+            raise ConfigError(f"{place}: {self._clean(error)}") from None
 
-    def _clean(self, error: Exception) -> str:
-        """Return the message of an error on one line, without secrets, and with advice."""
+    def _unavailable(self, what: str, error: Exception) -> ReceiverUnavailable:
+        """Return the error of an operation on the open store, which the store refuses, or that it
+        does not answer.
+        """
+        text, why = self._text(error), f"{what}: {self._clean(error)}"
+        advice, is_ours = _advice(text)
+        status = _STATUS.search(text)
+        reply = Reply.in_words("" if status is None else status[0], text)
+        return ReceiverUnavailable(why, why, advice=advice if is_ours else "", reply=reply)
+
+    def _text(self, error: Exception) -> str:
+        """Return the message of an error on one line, without secrets."""
         text = " ".join(str(error).split())
         for secret in self._secrets:
             text = text.replace(secret, "***")
-        advice = next((words for pattern, words in _ADVICE.items() if re.search(pattern, text)), "")
+        return text
+
+    def _clean(self, error: Exception) -> str:
+        """Return the message of an error on one line, without secrets, and with advice."""
+        text = self._text(error)
+        advice, _ = _advice(text)
         return f"{text}; {advice}" if advice else text
 
 
-_ADVICE: Final = {
+def _advice(text: str) -> tuple[str, bool]:
+    """Return what to do about an error of the store, empty if that is unknown, and True if an
+    option of ours is wrong.
+    """
+    for pattern, advice, is_ours in _ADVICE:
+        if re.search(pattern, text):
+            return advice, is_ours
+    return "", False
+
+
+_STATUS: Final = re.compile(r"[A-Z][A-Z_]{5,}(?= during)|HTTP status [0-9]{3}")
+"""The name of the error, or the status of the answer, in a message of Arrow."""
+_ADVICE: Final = (
     (
         "ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|InvalidAccessKeyId|HTTP "
-        "status 403|Forbidden"
-    ): (
+        "status 403|Forbidden",
         "the keys are refused; check EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY, or "
-        "those of the environment"
+        "those of the environment",
+        True,
     ),
-    "NO_SUCH_BUCKET|Path does not exist": "there is no such bucket; check sink.bucket_url",
-    "NETWORK_CONNECTION|curlCode|Could not connect": (
-        "the store cannot be reached; check sink.endpoint"
+    ("NO_SUCH_BUCKET|Path does not exist", "there is no such bucket; check sink.bucket_url", True),
+    (
+        "curlCode: 60|SSL peer certificate",
+        "the certificate of the store is not trusted; check sink.endpoint",
+        True,
     ),
-}
-"""Advice for errors of the store, by a pattern of their messages."""
+    ("curlCode: 6,|Could not resolve host", "there is no such host; check sink.endpoint", True),
+    (
+        "NETWORK_CONNECTION|curlCode|Could not connect",
+        "the store cannot be reached; check sink.endpoint",
+        False,
+    ),
+)
+"""Advice for errors of the store by a pattern of their messages, and True if an option is wrong."""

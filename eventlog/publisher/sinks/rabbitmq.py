@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 from eventlog.config.kafka import PASSWORD, USER
 from eventlog.core.clock import start_thread
 from eventlog.core.options import MANY, TEXT, WEB_URL, integer, option, shared
-from eventlog.errors import ReceiverUnavailable
+from eventlog.errors import ReceiverUnavailable, Reply
 from eventlog.model import EventResult
 from eventlog.publisher.sinks import TIMEOUT, Opening
 from eventlog.publisher.sinks.messages import (
@@ -46,6 +46,8 @@ _LONGEST_ID: Final = 255
 """The most bytes of a short text of AMQP."""
 
 _MAX_SIZE: Final = re.compile(r"larger than (?:configured )?max size\D*([0-9]+)")
+_NAME: Final = re.compile("^[A-Z_]+")
+"""The name of an error at the beginning of its text, as ``NOT_FOUND - no queue 'x'``."""
 _PATIENCE: Final = 2.0
 
 
@@ -220,6 +222,7 @@ class RabbitSink(MessageSink):
                 f"no queue takes a message with routing key {routing_key} ({code} {text})",
                 self._make_queue(routing_key),
                 Refused,
+                Reply.in_words(f"{code} {text}", f"returned, routing key {routing_key}"),
             )
         if answer.is_refused:
             raise unavailable(
@@ -227,6 +230,7 @@ class RabbitSink(MessageSink):
                 "a queue has refused a message",
                 "see whether a queue is full (overflow = reject-publish) or its node is down",
                 Refused,
+                Reply("basic.nack"),
             )
 
     def _routing_key(self, message: Message) -> str:
@@ -235,8 +239,11 @@ class RabbitSink(MessageSink):
     def _make_queue(self, routing_key: str) -> str:
         """Return what a user must do if no queue takes a routing key."""
         if self._options.exchange is None:
-            return f"declare the queue {routing_key}, durable"
-        return f"bind a queue to the exchange {self._options.exchange} for {routing_key}"
+            return f"declare the queue {routing_key}, durable, or correct sink.routing_key"
+        return (
+            f"bind a queue to the exchange {self._options.exchange} for {routing_key}, or correct "
+            "sink.routing_key"
+        )
 
     def _declared(self) -> str:
         """Return that the exchange or the queue is there. Raises ReceiverUnavailable."""
@@ -260,6 +267,7 @@ class RabbitSink(MessageSink):
         found = _innermost(error)
         code, text = getattr(found, "reply_code", 0), " ".join(str(found).split())[:200]
         text = str(getattr(found, "reply_text", text))
+        reply = Reply.in_words(f"{code} {''.join(_NAME.findall(text))}", text) if code else None
         vhost, user = self._parameters.virtual_host, self._options.user or "guest"
         exchange = self._options.exchange
         if (largest := _MAX_SIZE.search(text)) is not None:
@@ -282,20 +290,21 @@ class RabbitSink(MessageSink):
         elif code == 403:
             advice = (
                 f"permit the user: rabbitmqctl set_permissions -p '{vhost}' {user} '' "
-                f"'{_pattern(exchange)}' ''"
+                f"'{_pattern(exchange)}' '', or correct EVENTLOG_SINK_USER"
             )
         elif code == 404:
             advice = (
                 self._make_queue(routing_key)
                 if exchange is None
-                else f"declare the exchange {exchange}, durable, and bind a queue for {routing_key}"
+                else f"declare the exchange {exchange}, durable, and bind a queue for "
+                f"{routing_key}, or correct sink.exchange"
             )
         elif isinstance(found, TimeoutError):
             text = f"no confirmation within {self._options.timeout:g} s"
             return unavailable(self._shown, text, "check the server's log and its disk")
         else:
             return unreachable(self._shown, text or type(found).__name__, "amqp_url")
-        return unavailable(self._shown, text, advice, Refused)
+        return unavailable(self._shown, text, advice, Refused, reply)
 
 
 class _TooLarge(ReceiverUnavailable):

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from eventlog.config.kafka import PASSWORD, USER
 from eventlog.core.options import BOOLEAN, MANY, TEXT, WEB_URL, integer, option, shared
-from eventlog.errors import ReceiverUnavailable
+from eventlog.errors import ReceiverUnavailable, Reply
 from eventlog.model import EventResult
 from eventlog.publisher.sinks import TIMEOUT, Opening
 from eventlog.publisher.sinks.messages import (
@@ -40,7 +40,7 @@ _ADVICE: Final = {
     "WRONGPASS": "check EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD",
     "NOPERM": (
         "grant the user its rights: ACL SETUSER USER ~STREAM +ping +xadd +multi +exec, with "
-        "wait_replicas +wait, with wait_disk +waitaof"
+        "wait_replicas +wait, with wait_disk +waitaof; or correct EVENTLOG_SINK_USER"
     ),
     "WRONGTYPE": "the key is not a stream: set sink.stream to another key, or delete it",
     "OOM": "free memory, or raise maxmemory of the server",
@@ -276,14 +276,17 @@ class RedisSink(MessageSink):
         except self._redis.RedisError as error:
             self._pool.disconnect()
             # The client's errors of a pipeline quote the command, and so values.
-            text = " ".join(str(error).rpartition(" caused error: ")[2].split())[:200]
-            name = type(error).__name__
-            advice = _ADVICE.get(_CODES.get(name, text.partition(" ")[0]), "")
+            words = " ".join(str(error).rpartition(" caused error: ")[2].split())
+            text, code = words[:200], _CODES.get(type(error).__name__, words.partition(" ")[0])
+            advice = _ADVICE.get(code, "")
             if "WAITAOF" in text.upper():
-                advice = "set appendonly yes on a server of Redis 7.2 or later, or remove wait_disk"
+                advice = (
+                    "set appendonly yes on a server of Redis 7.2 or later, or remove sink.wait_disk"
+                )
             answered = self._redis.ResponseError, self._redis.AuthenticationError
             if advice or isinstance(error, answered):
-                raise unavailable(self._shown, text, advice, Refused) from None
+                reply = Reply.in_words(code if code.isupper() else "", words)
+                raise unavailable(self._shown, text, advice, Refused, reply) from None
             raise unreachable(self._shown, text, "redis_url") from None
 
 

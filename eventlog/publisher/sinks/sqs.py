@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from eventlog.core.clock import random_hex, sleep
 from eventlog.core.options import WEB_URL, option, shared
-from eventlog.errors import ConfigError
+from eventlog.errors import ConfigError, Reply
 from eventlog.model import EventResult, Level
 from eventlog.publisher.sinks import (
     ACCESS_KEY,
@@ -34,6 +34,7 @@ from eventlog.publisher.sinks.messages import (
     rounds,
     too_large,
     unavailable,
+    unreachable,
 )
 
 _IN_BATCH: Final = 10
@@ -62,7 +63,8 @@ _ADVICE: Final = (
     ),
     (
         ("AccessDenied",),
-        "grant the user sqs:SendMessage and sqs:GetQueueAttributes on the queue {name}",
+        "grant the user sqs:SendMessage and sqs:GetQueueAttributes on the queue {name}, or correct "
+        "EVENTLOG_SINK_ACCESS_KEY or sink.queue_url",
     ),
     (
         ("InvalidClientTokenId", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidSecurity",
@@ -70,7 +72,11 @@ _ADVICE: Final = (
         "check EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY, or the credentials of AWS's "
         "own tools",
     ),
-    (("KMS", "Kms"), "grant the user kms:GenerateDataKey and kms:Decrypt on the queue's key"),
+    (
+        ("KMS", "Kms"),
+        "grant the user kms:GenerateDataKey and kms:Decrypt on the queue's key, or correct "
+        "EVENTLOG_SINK_ACCESS_KEY",
+    ),
 )  # fmt: skip
 """By parts of AWS's error code, which may stand in a text of XML, what to do."""
 
@@ -226,6 +232,9 @@ class SqsSink(MessageSink):
             raise self._error(str(found.get("Code")), str(found.get("Message", ""))) from None
         except self._errors.NoCredentialsError:
             raise self._error("InvalidClientTokenId", "there are no credentials") from None
+        except self._errors.SSLError as error:
+            text = " ".join(str(error).split())[:200]
+            raise unreachable(self._shown, text, "queue_url") from None
         except self._errors.BotoCoreError as error:
             text = " ".join(str(error).split())[:200]
             advice = "check sink.queue_url, sink.endpoint and sink.region, and the network"
@@ -234,11 +243,11 @@ class SqsSink(MessageSink):
     def _error(self, code: str, text: str) -> Exception:
         """Return the error for an error code of AWS."""
         name = self._url.rpartition("/")[2]
-        words = f"{code}: {' '.join(text.split())[:200]}"
+        words, reply = f"{code}: {' '.join(text.split())[:200]}", Reply.in_words(code, text)
         for parts, advice in _ADVICE:
             if any(part in words for part in parts):
-                return unavailable(self._shown, words, advice.format(name=name), Refused)
-        return unavailable(self._shown, words)
+                return unavailable(self._shown, words, advice.format(name=name), Refused, reply)
+        return unavailable(self._shown, words, reply=reply)
 
 
 def _refusal(failed: Mapping[str, Any]) -> EventResult | None:
