@@ -587,7 +587,7 @@ def test_what_brokers_refuse_for_good_is_a_mistake_here_with_the_option_and_thei
     assert refused.advice in str(refused)
     assert refused.reply is not None
     assert refused.reply.status == status
-    assert refused.reply.text in str(refused), "what the client was told"
+    assert refused.reply.text in str(refused), "the words of the client"
     assert not any(secret in str(refused) for secret in ("hush", "val7e"))
 
 

@@ -119,6 +119,27 @@ def test_refused_rows_are_grouped_by_the_status_line_and_not_by_what_the_answer_
     ]
 
 
+def test_a_command_for_a_refused_row_is_a_trial_if_the_rows_after_it_are_too_many_to_be_read(
+    log: sa.Engine,
+) -> None:
+    write(log, *range(1, 8))
+    execute(
+        log,
+        "UPDATE eventlog SET status = 'E' WHERE record_id IN (1, 2)",
+        "INSERT INTO eventlog_error (record_id, code, message) VALUES (2, 'receiver', 'no')",
+    )
+    with open_unlocked(configuration(log), Counters()) as context:
+        bounded = read_refusals(context.log, 100, within=3)
+        whole = read_refusals(context.log, 100)
+    assert [(one.example, one.commands) for one in bounded] == [
+        (2, ("eventlog requeue --status E --ids 2 --dry-run",)),
+    ], "row 1 has no error row, and was not read"
+    assert {(one.example, one.commands) for one in whole} == {
+        (2, ("eventlog requeue --status E --ids 2",)),
+        (1, ("eventlog requeue --status E --ids 1",)),
+    }
+
+
 def test_the_monitor_pages_rows_and_documents_and_hides_what_it_must(
     log: sa.Engine, tmp_path: Path
 ) -> None:

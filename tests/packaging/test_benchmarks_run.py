@@ -25,6 +25,7 @@ SMALLEST = {
     "kafka": "--rows 500 --rounds 1",
     "latency": "--changes 40 --rounds 1 --seconds 1 --sessions 2",
     "linter": "--rows 500 --rounds 1",
+    "lists": "--rows 3000 --times 1",
     "masks": "--masks 20",
     "memory": "--rows 5000 --deliveries 2",
     "monitor": "--rows 2000 --rounds 1",

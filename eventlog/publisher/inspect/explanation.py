@@ -195,21 +195,26 @@ class _Built(NamedTuple):
     delivery: Delivery
 
 
-def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explanation:
-    """Explain the row of this record_id.
+def explain(
+    context: Context, record_id: int, seconds: int = _SECONDS, within: int | None = None
+) -> Explanation:
+    """Explain the row of this record_id. ``within`` as in ``read_refusals``.
 
     Raises LogTableError if it does not exist, DatabaseError.
     """
     context.log.db.begin_reading(seconds)
-    return _with_remedies(context, explain_as_read(context, record_id))
+    return _with_remedies(context, explain_as_read(context, record_id), within)
 
 
-def _with_remedies(context: Context, explained: Explanation) -> Explanation:
+def _with_remedies(
+    context: Context, explained: Explanation, within: int | None = None
+) -> Explanation:
     place, errors = explained.in_flight, explained.errors
     if place is not None:
         found = [skipping(place.event_id, context.ledger.consumer)]
     else:
-        found = [*remedies_of(context, explained.row, explained.event_id or "", errors)]
+        event_id = explained.event_id or ""
+        found = [*remedies_of(context, explained.row, event_id, errors, within)]
     return replace(explained, remedies=tuple(found))
 
 

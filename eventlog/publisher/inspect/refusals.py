@@ -42,7 +42,7 @@ from eventlog.sql.log.requeue import (
     plan_of,
     read_logged_objects,
 )
-from eventlog.sql.log.rows import column_of, is_in, newest_failed_rows, runs_of_ranges
+from eventlog.sql.log.rows import column_of, extent, is_in, newest_failed_rows, runs_of_ranges
 from eventlog.sql.port.driver_errors import as_database_errors
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.readers.consumers import judged_by_set, read_consumer
@@ -122,6 +122,8 @@ class _Judged(NamedTuple):
 
     objects: Sequence[Sequence[ObjectRow]]
     plan: _Plan
+    after: int
+    """Only rows with greater record_ids were judged."""
 
     def of(self, ids: Collection[int]) -> Sequence[Sequence[ObjectRow]]:
         """Return the objects that have one of these rows, which alone are chosen."""
@@ -139,6 +141,7 @@ def read_refusals(
     *,
     own_user: str = "",
     catalog: Catalog | None = None,
+    within: int | None = None,
 ) -> list[Refusals]:
     """Return the refused rows in groups, the largest first: those of the newest ``most`` error
     rows, and the newest ``most`` rows E and F, with an error row or without.
@@ -147,10 +150,13 @@ def read_refusals(
     so is a row for which a resync has logged another one that is done.
     ``consumer`` selects the rows refused for this consumer, with any status, and objects of its
     snapshot. ``own_user`` is the user whose rows are loopback. With a ``catalog``, objects are
-    named as ``resync`` accepts them.
+    named as ``resync`` accepts them. ``within`` is the most rows at the end of the log that are
+    read for rows without an error row, and for the commands: those for an older row only show what
+    they would do. None = all rows.
     """
-    refused = read_refused(log, most, consumer)
-    judged = _judge(log, refused, consumer, own_user)
+    after = _begin_of(log, within)
+    refused = read_refused(log, most, consumer, after)
+    judged = _judge(log, refused, consumer, own_user, after)
     groups = [
         _refused_rows(log, kind, reason, ids, refused, judged, consumer, catalog)
         for kind, reason, ids in _by_reason(refused, consumer)
@@ -164,14 +170,25 @@ def read_refusals(
     return sorted(groups, key=lambda group: (-group.rows, group.code, group.table_name or ""))
 
 
-def read_refused(log: OpenLog, most: int = LINES_READ, consumer: str = "") -> Refused:
+def _begin_of(log: OpenLog, within: int | None) -> int:
+    """Return the record_id after which the newest ``within`` record_ids begin; 0 = read all."""
+    if within is None:
+        return 0
+    _, newest = extent(log) or (0, 0)
+    return max(0, newest - within)
+
+
+def read_refused(
+    log: OpenLog, most: int = LINES_READ, consumer: str = "", after: int = 0
+) -> Refused:
     """Return the rows and objects that were refused and not put back since, without those for which
-    a new row is done. ``most`` and ``consumer`` are those of ``read_refusals``.
+    a new row is done. ``most`` and ``consumer`` are those of ``read_refusals``. Rows without an
+    error row are found after the record_id ``after``.
     """
     entries, objects = refused(log, most, consumer)
     without = []
     if not consumer:
-        without = [row for row in _newest_failed(log, most) if row not in entries]
+        without = [row for row in _newest_failed(log, most, after) if row not in entries]
         entries = {**entries, **newest_errors_of(log, without)}
     done = superseded(chain(entries.items(), objects.items()), log, consumer)
     ids = to_ranges(sorted({*without, *entries}.difference(done)))
@@ -209,6 +226,7 @@ def commands_for(
     consumer: str = "",
     own_user: str = "",
     catalog: Catalog | None = None,
+    within: int | None = None,
 ) -> Sequence[str]:
     """Return the commands for one refused row with this newest error row, as ``read_refusals``
     names them for a group.
@@ -217,16 +235,16 @@ def commands_for(
     entries = {} if entry is None else {row.record_id: entry}
     alone = Refused({row.record_id: row}, entries, {})
     ((kind, reason, _),) = _by_reason(alone, consumer)
-    judged = _judge(log, alone, consumer, own_user)
+    judged = _judge(log, alone, consumer, own_user, _begin_of(log, within))
     return _refused_rows(log, kind, reason, ids, alone, judged, consumer, catalog).commands
 
 
-def _newest_failed(log: OpenLog, most: int) -> list[int]:
-    """Return the newest rows E and F; none if they cannot be read in time."""
+def _newest_failed(log: OpenLog, most: int, after: int) -> list[int]:
+    """Return the newest rows E and F after a record_id; none if they cannot be read in time."""
     conn = log.connection
     try:
         with as_database_errors(conn), conn.begin_nested():
-            return newest_failed_rows(log, most)
+            return newest_failed_rows(log, most, after)
     except DatabaseError:
         if conn.invalidated:
             raise
@@ -338,7 +356,7 @@ def _refused_rows(
     if code != SUPERSEDED:
         commands = (
             [f"{_requeue(status, consumer, ids)} --dry-run"]
-            if judged is None
+            if judged is None or min(ids) <= judged.after
             else _commands(log, kind, ids, judged, consumer, catalog)
         )
     return Refusals(code, table_name, status, len(ids), time, newest, reason, tuple(commands))
@@ -368,12 +386,14 @@ def _refused_objects(
 # --- the commands that will be accepted -----------------------------------------------------------
 
 
-def _judge(log: OpenLog, refused: Refused, consumer: str, own_user: str) -> _Judged | None:
-    """Return what decides whether refused rows may go again, None if it cannot be read, or not in
-    time.
+def _judge(
+    log: OpenLog, refused: Refused, consumer: str, own_user: str, begin: int
+) -> _Judged | None:
+    """Return what decides whether refused rows after ``begin`` may go again, None if it cannot be
+    read, or not in time.
     """
     conn = log.connection
-    ids = sorted(refused.rows)
+    ids = sorted(row for row in refused.rows if row > begin)
     try:
         with as_database_errors(conn), conn.begin_nested():
             in_flight = sent_ids(log, consumer)
@@ -393,7 +413,7 @@ def _judge(log: OpenLog, refused: Refused, consumer: str, own_user: str) -> _Jud
     claimed_to = 0 if claim is None else claim.last
     failed = set(refused.row_errors)
     plan = _Plan(log, consumer, failed, in_flight, claimed_to, removed)
-    return _Judged([*objects.values()], plan)
+    return _Judged([*objects.values()], plan, begin)
 
 
 def _conditions(

@@ -19,6 +19,11 @@ _TEXTS: Final = {
 }
 
 
+_DRY: Final = (
+    "see whether it may be sent again, which later rows of its object decide; they were not read"
+)
+
+
 class Remedy(NamedTuple):
     """A command that does something about an event."""
 
@@ -30,10 +35,15 @@ class Remedy(NamedTuple):
 
 
 def remedies_of(
-    context: Context, row: LogRow | None, event_id: str, errors: Sequence[ErrorRow]
+    context: Context,
+    row: LogRow | None,
+    event_id: str,
+    errors: Sequence[ErrorRow],
+    within: int | None = None,
 ) -> Iterator[Remedy]:
     """Yield what can be done about a row that is not in flight, or about an object of a snapshot by
-    its ``event_id``. ``errors`` are its error rows, the newest last.
+    its ``event_id``. ``errors`` are its error rows, the newest last. ``within`` as in
+    ``read_refusals``.
     """
     consumer, last = context.ledger.consumer, errors[-1] if errors else None
     is_refused = last is not None and last.code not in (PUT_BACK, SUPERSEDED)
@@ -45,7 +55,8 @@ def remedies_of(
     status = Status.ERROR if consumer and is_refused else unpadded(row.status)
     if status in (Status.ERROR, Status.FATAL):
         own_user, catalog = context.options.driver_user or "", context.catalog
-        yield from map(remedy, commands_for(context.log, row, last, consumer, own_user, catalog))
+        commands = commands_for(context.log, row, last, consumer, own_user, catalog, within)
+        yield from map(remedy, commands)
     elif status in (Status.SUCCESS, Status.WARNING):
         yield from _resync(context.catalog, row)
 
@@ -66,4 +77,4 @@ def skipping(event_id: str, consumer: str) -> Remedy:
 def remedy(command: str) -> Remedy:
     """Return a command of ``eventlog`` with what it does."""
     name = command.split()[1]
-    return Remedy(name, command, _TEXTS[name])
+    return Remedy(name, command, _DRY if command.endswith("--dry-run") else _TEXTS[name])

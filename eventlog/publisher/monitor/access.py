@@ -1,5 +1,5 @@
-"""Who may read the monitor: a foreign Host header is refused, and a client on another machine needs
-a token, except for the health paths.
+"""The access to the monitor: a foreign Host header is refused, and a client on another machine
+needs a token, except for the health paths.
 """
 
 from __future__ import annotations

@@ -40,7 +40,9 @@ from eventlog.sql.log.rows import count_newest
 _QUESTION_SECONDS: Final = 5
 """The time-out of one statement, in seconds."""
 _QUESTION_ROWS: Final = 10_000
-"""The number of the newest rows and error rows that are read."""
+"""The number of the newest rows that are read."""
+_QUESTION_ERRORS: Final = 2_000
+"""The number of the newest error rows that are read, with their rows."""
 _MEANINGS: Final[Mapping[str, str]] = {
     Status.NEW: "waits",
     Status.SUCCESS: "success",
@@ -85,7 +87,7 @@ class Questions:
             raise BadQuestion("write a record_id, of 1 to 18 digits, or an event-id")
         with open_unlocked(self._config, Counters()) as context:
             explained = (
-                explain(context, row, _QUESTION_SECONDS)
+                explain(context, row, _QUESTION_SECONDS, _QUESTION_ROWS)
                 if isinstance(row, int)
                 else explain_object(context, row, _QUESTION_SECONDS)
             )
@@ -124,13 +126,18 @@ class Questions:
             consumer = context.ledger.consumer
             groups = read_refusals(
                 context.log,
-                _QUESTION_ROWS,
+                _QUESTION_ERRORS,
                 consumer,
                 own_user=context.options.driver_user or "",
                 catalog=context.catalog,
+                within=_QUESTION_ROWS,
             )
         shown = refusals_data(groups if self._shows_values else map(_without_key, groups))
-        return {"errors": shown}
+        searched = (
+            f"the newest {_QUESTION_ERRORS:,} error rows, and the newest {_QUESTION_ROWS:,} rows "
+            "of the log"
+        )
+        return {"errors": shown, "searched": searched}
 
     def queue(self) -> dict[str, Any]:
         """Return the number of the newest rows of the log by class and status, and their total."""
@@ -208,7 +215,8 @@ class SourceQuestions:
                     "commands": [],
                 }
                 for one in source_failures(self._current(), _QUESTION_ROWS)
-            ]
+            ],
+            "searched": f"the newest {_QUESTION_ROWS:,} failures",
         }
 
     def _current(self) -> Config:

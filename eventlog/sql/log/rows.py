@@ -177,12 +177,14 @@ def runs_of_ranges(ids: Sequence[int]) -> Iterator[list[tuple[int, int]]]:
         yield ranges[start : start + MAX_RANGES]
 
 
-def newest_failed_rows(log: OpenLog, most: int) -> list[int]:
-    """Return the record_ids of the newest rows E and F, at most ``most``, ascending."""
+def newest_failed_rows(log: OpenLog, most: int, after: int = 0) -> list[int]:
+    """Return the record_ids of the newest rows E and F after a record_id, at most ``most``,
+    ascending.
+    """
     record_id, status = column_of(log.table, "record_id"), column_of(log.table, "status")
     newest = (
         sa.select(record_id)
-        .where(status.in_(FAILED), record_id > 0)
+        .where(status.in_(FAILED), record_id > after)
         .order_by(record_id.desc())
         .limit(most)
     )

@@ -540,6 +540,7 @@ function example(one) {
 }
 
 const loadErrors = onAsk($("ask-errors"), $("errors"), () => "/errors.json", (found) => {
+  $("errors-hint").textContent = `What was refused, by class and answer. Searched: ${found.searched}.`;
   table($("errors"), [
     ["class", (one) => one.table_name], ["answer", (one) => (one.code === "receiver" ? "refused by the receiver" : one.code)], ["status", (one) => one.status], ["rows", (one) => count(one.rows), "number"],
     ["newest", (one) => moment(one.newest)], ["for example", (one) => example(one), "text"], ["once the cause is fixed", (one) => { const all = element("div"); all.append(...one.commands.map(command)); return all; }, "text"],
