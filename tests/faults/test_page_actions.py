@@ -17,19 +17,19 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from monitored import watched
-from publishers import Collecting, configuration, opened, write
+from publishers import Collecting, configuration, install, opened, write
 from receiver import Receiver, answer, reply
 from shared import PATIENCE, Run, execute, fetch, free_port, refused, url_of, wait_until
 
 from eventlog.cli.context import changing_log
 from eventlog.config.load import load
-from eventlog.errors import ConfigError, Paused, ReceiverUnavailable
+from eventlog.errors import ConfigError, DatabaseError, Paused, ReceiverUnavailable
 from eventlog.model import Answer, EventResult, Level
 from eventlog.publisher.context.context import Counters
 from eventlog.publisher.declared.trigger_plan import planned_triggers
 from eventlog.publisher.inspect.pausing import pause_reader
 from eventlog.publisher.monitor import monitoring
-from eventlog.publisher.monitor.actions import FORGERY
+from eventlog.publisher.monitor.actions import FORGERY, Actions
 from eventlog.publisher.run.daemon import publish_once
 from eventlog.publisher.run.liveness import LivenessClock
 from eventlog.sql import migrations
@@ -408,3 +408,114 @@ def test_what_was_asked_of_a_publisher_that_is_killed_then_holds_for_the_next(
         }
         statuses = "SELECT status FROM eventlog ORDER BY record_id"
         wait_until(lambda: fetch(log, statuses) == expected[action])
+
+
+# --- locks and schema changes ---------------------------------------------------------------------
+
+
+def actions_of(log: sa.Engine, **sections: Any) -> Actions:
+    """The actions on the log, whose statements take a second at most."""
+    url = {"database": {"url": url_of(log)}, "monitor": {"database_url": url_of(log)}}
+    return Actions(load({**url, **sections}, {}), seconds=1)
+
+
+@pytest.mark.parametrize("action", ["requeue", "skip", "resync"])
+def test_an_action_that_waits_for_a_lock_ends_in_words_and_has_changed_nothing(
+    log: sa.Engine, action: str
+) -> None:
+    actions, before = actions_of(log), content(log)
+    with log.connect() as other:
+        other.execute(sa.text("LOCK TABLE eventlog IN ACCESS EXCLUSIVE MODE"))
+        with refused(DatabaseError, f"{action} did not end within 1 s, so nothing was changed"):
+            actions.run(action, ASKED[action], "anna")
+        other.rollback()
+    assert content(log) == before
+    assert actions.run(action, ASKED[action], "anna").sentence
+
+
+WATCH = {"watch": [{"table": "usr"}]}
+CHANGES = {
+    "renamed": "ALTER TABLE usr RENAME COLUMN fname TO first_name",
+    "dropped": "ALTER TABLE usr DROP COLUMN fname",
+}
+
+
+def make_watched(engine: sa.Engine) -> None:
+    """The triggers have logged an object of two columns, and a change of one: row 3, which the
+    receiver has refused.
+    """
+    execute(engine, "CREATE TABLE usr (idu integer PRIMARY KEY, fname text, mail text)")
+    config = load({"database": {"url": url_of(engine)}, **WATCH}, {})
+    install(config)
+    execute(engine, "INSERT INTO usr VALUES (1, 'Jack', 'j@example.org')")
+    sent_once(engine)
+    execute(engine, "UPDATE usr SET fname = 'Jill'")
+    sent_once(engine, EventResult(Level.ERROR, "no"))
+
+
+def sent_once(engine: sa.Engine, result: EventResult | None = None) -> list[str]:
+    """Publish what waits, each event with this result; the bodies."""
+    config = load({"database": {"url": url_of(engine)}, "publisher": {"allow_loopback": True}}, {})
+    answer = Answer() if result is None else Answer(general=result)
+    sink = Collecting(lambda _: answer)
+    with opened(config) as context:
+        publish_once(context, sink)
+    return sink.bodies
+
+
+def applied_again(engine: sa.Engine) -> None:
+    """The triggers as the changed table needs them."""
+    install(load({"database": {"url": url_of(engine)}, **WATCH}, {}))
+
+
+@pytest.fixture
+def watched_log(filled_database: Any) -> Iterator[sa.Engine]:
+    with filled_database(make_watched) as engine:
+        yield engine
+
+
+def last_row(engine: sa.Engine) -> tuple[int, str]:
+    ((row, status),) = fetch(
+        engine, "SELECT record_id, status FROM eventlog ORDER BY record_id DESC LIMIT 1"
+    )
+    return row, status
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_resync_during_a_schema_change_waits_in_words_and_then_sends_the_table_as_it_is(
+    watched_log: sa.Engine, change: str
+) -> None:
+    row, status = last_row(watched_log)
+    assert status == "E"
+    actions = actions_of(watched_log, **WATCH)
+    with watched_log.connect() as other:
+        other.execute(sa.text(CHANGES[change]))
+        with refused(DatabaseError, "resync did not end within 1 s, so nothing was changed"):
+            actions.run("resync", {"row": row}, "anna")
+        other.commit()
+    assert last_row(watched_log) == (row, "E")
+    applied_again(watched_log)
+    assert actions.run("resync", {"row": row}, "anna").sentence.startswith("1 row of type 5")
+    (body,) = sent_once(watched_log)
+    assert "j@example.org" in body
+    assert ("first_name" in body) is (change == "renamed")
+    assert "fname" not in body
+    codes = fetch(watched_log, f"SELECT code FROM eventlog_error WHERE record_id = {row}")
+    assert [code for (code,) in codes] == ["receiver", "superseded"]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_requeued_row_whose_column_is_gone_is_invalid_with_a_reason_and_can_be_skipped(
+    watched_log: sa.Engine, change: str
+) -> None:
+    row, _ = last_row(watched_log)
+    actions = actions_of(watched_log, **WATCH)
+    execute(watched_log, CHANGES[change])
+    applied_again(watched_log)
+    assert actions.run("requeue", {"rows": [row]}, "anna").sentence.startswith("1 row set back")
+    assert sent_once(watched_log) == []
+    assert last_row(watched_log) == (row, "E")
+    reasons = f"SELECT code FROM eventlog_error WHERE record_id = {row} ORDER BY error_time"
+    assert fetch(watched_log, reasons)[-1][0] not in ("receiver", "put_back")
+    asked = {"rows": [row], "reason": "the column is gone"}
+    assert actions.run("skip", asked, "anna").sentence == "1 refused row skipped"

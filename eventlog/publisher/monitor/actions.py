@@ -26,14 +26,14 @@ from starlette.routing import Route
 
 from eventlog.config.load import Config, connection_url, with_current_secrets
 from eventlog.core.catalog import Catalog, ObjectClass
+from eventlog.core.clock import monotonic
 from eventlog.core.ranges import Ranges, to_ranges
 from eventlog.core.rows.event_ids import is_of_snapshot, object_text
-from eventlog.errors import ConfigError, EventlogError, RowError, number_of
+from eventlog.errors import ConfigError, DatabaseError, EventlogError, RowError, number_of
 from eventlog.model import EventType
 from eventlog.publisher.declared.configured_classes import class_named, read_catalog
 from eventlog.publisher.declared.opening import find_log
 from eventlog.publisher.inspect.pausing import pause_reader, resume_reader
-from eventlog.publisher.inspect.refusals import objects_of
 from eventlog.publisher.inspect.sending_again import (
     AskedAgain,
     instead_of_refused,
@@ -56,6 +56,8 @@ FORGERY: Final = "x-eventlog-forgery"
 _LARGEST: Final = 16_384
 """The bytes of the largest request."""
 _QUEUED_SECONDS: Final = 30.0
+_STATEMENT_SECONDS: Final = 20
+"""The time-out of one statement, in seconds, within which other actions wait for this one."""
 
 
 class Done(NamedTuple):
@@ -74,11 +76,12 @@ class BadRequest(Exception):
 
 class Actions:
     """The actions on the log of a configuration, by the role of ``[monitor] database_url``. All
-    raise BadRequest and EventlogError.
+    raise BadRequest and EventlogError. ``seconds`` is the time-out of one statement, which may wait
+    for a lock.
     """
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
+    def __init__(self, config: Config, seconds: int = _STATEMENT_SECONDS) -> None:
+        self._config, self._seconds = config, seconds
 
     @property
     def names(self) -> Sequence[str]:
@@ -88,9 +91,18 @@ class Actions:
 
     def run(self, name: str, asked: Mapping[str, Any], user: str) -> Done:
         """Do what is asked, in one transaction, and log who asked for it."""
-        with self._changing() as (log, config):
-            done = _ACTIONS[name](Order(log, config, asked, f"{user} on the status page"))
-            log.commit()
+        begun = monotonic()
+        try:
+            with self._changing() as (log, config):
+                done = _ACTIONS[name](Order(log, config, asked, f"{user} on the status page"))
+                log.commit()
+        except DatabaseError as error:
+            if monotonic() - begun < self._seconds:
+                raise
+            raise DatabaseError(
+                f"{name} did not end within {self._seconds} s, so nothing was changed: {error}. "
+                "Another session may hold a lock; ask again, or run the command"
+            ) from error
         _log.info("%s by %s on the status page: %s", name, user, done.sentence)
         return done
 
@@ -103,8 +115,10 @@ class Actions:
         )
         config = replace(config, database=database)
         with open_session(connection_url(database), Purpose.OPERATE) as db:
+            db.limit_statements(self._seconds)
             log = find_log(db, config)
             log.check_rights(Purpose.OPERATE)
+            db.limit_statements(self._seconds)  # these may have ended the transaction
             yield log, config
 
 
@@ -201,10 +215,10 @@ def _object(order: Order, catalog: Catalog) -> tuple[ObjectClass, str]:
         row = order.asked["row"]
         if type(row) is not int:
             raise BadRequest("row is a number")
-        found = objects_of(order.log, [row])
+        found = order.log.read_rows([(row, row)])
         if not found:
             raise ConfigError(f"the log has no row {row}")
-        name, key = found[0][0].table_name, found[0][0].table_key
+        name, key = found[0].table_name, found[0].table_key or ""
     elif "event" in order.asked:
         event = order.text("event")
         if not is_of_snapshot(event):

@@ -76,6 +76,12 @@ class OpenDatabase(ABC):
         """Start a read-only snapshot transaction whose statements take at most so many seconds."""
 
     @abstractmethod
+    def limit_statements(self, seconds: int) -> None:
+        """Let a statement of this transaction, which may wait for a lock, take at most so many
+        seconds.
+        """
+
+    @abstractmethod
     def session_id(self) -> str:
         """Return a text that identifies the session: no other session has it at the same time."""
 

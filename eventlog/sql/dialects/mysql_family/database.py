@@ -55,6 +55,15 @@ class MySQLFamilyDatabase(KeyedDatabase):
         self.connection.exec_driver_sql(self.dialect.reading_limit.format(seconds=int(seconds)))
         begin_snapshot(self.connection)
 
+    def limit_statements(self, seconds: int) -> None:
+        limits = (
+            self.dialect.reading_limit.format(seconds=int(seconds)),
+            f"SET SESSION innodb_lock_wait_timeout = {int(seconds)}",
+            f"SET SESSION lock_wait_timeout = {int(seconds)}",
+        )
+        for limit in limits:
+            self.connection.exec_driver_sql(limit)
+
     def make_durable(self) -> None:
         # A row becomes visible shortly before it is on the server's disk; with
         # innodb_flush_log_at_trx_commit = 0 or 2, up to a second before.

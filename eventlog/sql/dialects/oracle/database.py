@@ -50,9 +50,13 @@ class OracleDatabase(KeyedDatabase):
         driver.call_timeout = _CALL_TIMEOUT * 1000
         driver.action = "publish"
 
-    def begin_reading(self, seconds: int) -> None:
+    def limit_statements(self, seconds: int) -> None:
         driver: Any = self.connection.connection.driver_connection
         driver.call_timeout = seconds * 1000
+
+    def begin_reading(self, seconds: int) -> None:
+        self.limit_statements(seconds)
+        driver: Any = self.connection.connection.driver_connection
         driver.action = "read"
         self.connection.exec_driver_sql("SET TRANSACTION READ ONLY")
 

@@ -94,6 +94,9 @@ class PostgresDatabase(OpenDatabase):
         self.connection.exec_driver_sql(
             "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
         )
+        self.limit_statements(seconds)
+
+    def limit_statements(self, seconds: int) -> None:
         self.connection.exec_driver_sql(f"SET LOCAL statement_timeout = '{int(seconds)}s'")
 
     def is_partitioned(self, schema: str | None, name: str) -> bool:

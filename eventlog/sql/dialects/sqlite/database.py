@@ -34,6 +34,9 @@ class SQLiteDatabase(StepwiseDatabase):
 
     def begin_reading(self, seconds: int) -> None:
         self.connection.exec_driver_sql("PRAGMA query_only = ON")
+        self.limit_statements(seconds)
+
+    def limit_statements(self, seconds: int) -> None:
         # How long a statement waits for a lock.
         self.connection.exec_driver_sql(f"PRAGMA busy_timeout = {int(seconds) * 1000}")
 
