@@ -18,7 +18,7 @@ EXAMPLES: Final = PRODUCT / "cli" / "__init__.py"
 """The examples of the help, which test_help.py tries."""
 
 _QUOTED: Final = re.compile(r"`(eventlog [^`]+)`")
-_LINE: Final = re.compile(r"^\s*(eventlog [a-z].*?)\s*(?:  +#.*)?$", re.MULTILINE)
+_LINE: Final = re.compile(r"^(?:\s*|.*: )(eventlog [a-z].*?)\s*(?:  +#.*)?$", re.MULTILINE)
 _TEXT_AFTER: Final = re.compile(r"(?:, (?:then|with|when) | shows | \(|; ).*$", re.DOTALL)
 _WORDS: Final = {
     "CLASS": "item",

@@ -396,7 +396,7 @@ def _check_options(config: Config) -> None:
     if config.publisher.time_of_day:
         raise ConfigError(
             f"{config.sources['publisher.time_of_day']} applies only to a log, since a source is "
-            "followed all the time; remove it, or run `eventlog publish --once` at these times"
+            "followed all the time: remove it, then let a timer run `eventlog publish --once`"
         )
     for name, usual in (("emit_keys", False), ("noop_updates", "drop"), ("referential", "value")):
         value = getattr(config.format, name)
