@@ -31,6 +31,7 @@ from eventlog.core.secrets import read_secret
 from eventlog.errors import ConfigError
 from eventlog.model import LOG_COLUMNS, is_status
 from eventlog.spark.session.closed_output import expect_closed_output
+from eventlog.spark.session.in_tasks import without_frames
 from eventlog.sql.connect import connect, dialect_of, locate_log, parse_url
 from eventlog.sql.log import refuse_large_ids
 from eventlog.sql.log_table import LogTable
@@ -194,6 +195,7 @@ class EventLogDataSource(DataSource):
     still open has exported (PostgreSQL: ``pg_export_snapshot()``).
     """
 
+    @without_frames()
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._given = options
@@ -236,6 +238,7 @@ _INTEGER_OPTIONS: Final = frozenset({"first", "last", "partition_rows"})
 
 
 class _LogReader(DataSourceReader):
+    @without_frames()
     def __init__(self, options: dict[str, str]) -> None:
         # Spark ignores the case of option names, not of their values.
         self.options = {name.lower(): value for name, value in options.items()}
@@ -255,6 +258,7 @@ class _LogReader(DataSourceReader):
                 f"option {name} = {text!r} of format eventlog is not an integer"
             ) from None
 
+    @without_frames()
     def partitions(self) -> Sequence[InputPartition]:
         url = worker_url(self.options.get("url", ""), self.options.get("url_file"))
         dialect = dialect_of(url)

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from backlog_job import LOG, fetch, log_rows, random_rows
+from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession, datasource
+from pyspark.sql.functions import udf
 
 from eventlog.errors import SnapshotOutdated
 from eventlog.model import LOG_COLUMNS
@@ -168,6 +170,35 @@ def test_a_password_is_refused_where_spark_would_show_it(spark: SparkSession) ->
         spark.read.format("eventlog").option("url", "postgresql://u:secret1@h/d").load().count()
     with pytest.raises(Exception, match="option 'lgo_table' of format eventlog is unknown"):
         spark.read.format("eventlog").option("lgo_table", "x").load().count()
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ("eventlog", {"lgo_table": "x"}, "option 'lgo_table' of format eventlog is unknown"),
+        ("eventlog", {"status": "new"}, "option status = 'new' of format eventlog is not a status"),
+        ("eventlog-changes", {"config": "/nowhere.toml"}, "/nowhere.toml"),
+    ],
+)
+def test_a_wrong_option_is_refused_in_one_line_without_the_frames_of_a_worker(
+    spark: SparkSession, source: str, options: dict[str, str], message: str
+) -> None:
+    register(spark)
+    with pytest.raises(AnalysisException) as raised:
+        spark.read.format(source).options(**options).load().count()
+    (line,) = (line for line in str(raised.value).splitlines() if message in line)
+    assert "ConfigError: " in line
+    assert "Traceback" not in str(raised.value)
+    assert "File " not in str(raised.value)
+
+
+def test_other_errors_of_a_worker_keep_their_frames(spark: SparkSession) -> None:
+    register(spark)
+    with pytest.raises(AnalysisException):
+        spark.read.format("eventlog").option("lgo_table", "x").load()
+    fails = udf(lambda number: number // 0, "long")
+    with pytest.raises(PythonException, match="Traceback"):
+        spark.range(1).select(fails("id")).collect()
 
 
 def test_the_plan_shows_no_password(spark: SparkSession, log: sa.Engine, url_file: Path) -> None:

@@ -63,7 +63,7 @@ from eventlog.spark.log_source import (
     without_spark_options,
 )
 from eventlog.spark.session.closed_output import expect_closed_output
-from eventlog.spark.session.in_tasks import tune_collector
+from eventlog.spark.session.in_tasks import tune_collector, without_frames
 from eventlog.sql.port import read_for_reader
 
 try:
@@ -308,6 +308,7 @@ def by_statement(
 class ChangesDataSource(DataSource):
     """The events of a log. ``OPTIONS`` has the options."""
 
+    @without_frames()
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._given = dict(options)
@@ -317,6 +318,7 @@ class ChangesDataSource(DataSource):
     def name(cls) -> str:
         return FORMAT
 
+    @without_frames()
     def schema(self) -> t.StructType:
         return for_catalogue(self._schema(), self._given)
 
@@ -337,6 +339,7 @@ class ChangesDataSource(DataSource):
             )
         return schema_of(columns_of(found[checked.class_name]), with_document=checked.with_document)
 
+    @without_frames()
     def reader(self, schema: t.StructType) -> DataSourceReader:
         checked = read_options(options_for(schema, self._given))
         if checked.consumer is not None or checked.max_rows is not None:
@@ -347,6 +350,7 @@ class ChangesDataSource(DataSource):
             )
         return ChangesReader(schema, checked)
 
+    @without_frames()
     def streamReader(self, schema: t.StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         if not HAS_STREAMS:
             raise ConfigError(
@@ -362,6 +366,7 @@ class ChangesReader(DataSourceReader):
     def __init__(self, schema: t.StructType, options: ChangeOptions) -> None:
         self._schema, self._options = schema, options
 
+    @without_frames()
     def partitions(self) -> Sequence[InputPartition]:
         """Return the parts of the log, which is read as it is now."""
         options = self._options
@@ -421,6 +426,7 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return self._log
 
+    @without_frames()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as the names below
         """Return the beginning of a new query."""
         return self.log.first().as_json()
@@ -434,6 +440,7 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Record that the stream ends where the log ends now."""
         self._is_bounded = True
 
+    @without_frames()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the end of the next batch; ``start`` if there is nothing to read."""
         begin = offset_of(start)

@@ -1,14 +1,20 @@
-"""Functions that the tasks of all jobs use: a tuned garbage collector, and task numbers."""
+"""Functions that PySpark's workers use: a tuned garbage collector, task numbers, and errors without
+frames.
+"""
 
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 from typing import Final
 
 import pyarrow as pa
+
+from eventlog.errors import EventlogError
 
 _SELDOM: Final = (1_000_000, 20, 100)
 
@@ -54,3 +60,23 @@ def task_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
     """Yield the numbers of ``spark.range`` in the batches of a task."""
     for batch in batches:
         yield from batch.column(0).to_pylist()
+
+
+_ONLY_IN_WORKERS: Final = "pyspark.worker_util"
+"""A module of PySpark that its workers import, and the driver does not."""
+
+
+@contextmanager
+def without_frames() -> Iterator[None]:
+    """Let Spark show an error of ours in the block, or in the function, as its message alone:
+    without the frames of the worker, which say nothing about a wrong option.
+
+    PySpark reads the variable when it writes the error, and then ends the worker. No other error
+    loses its frames.
+    """
+    try:
+        yield
+    except EventlogError:
+        if _ONLY_IN_WORKERS in sys.modules:
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
