@@ -36,6 +36,9 @@ def after(connection: Connection, *errors: EventlogError) -> Connection:
         (after(NEW, NO_SERVER), NO_SERVER, 130.0, None),  # it was logged less than a minute ago
         (after(NEW, NO_SERVER), NO_SERVER, 160.0, "no server; waiting for it"),
         (WORKING, GONE, 100.0, "gone; connecting again"),
+        (after(WORKING, GONE), GONE, 130.0, None),
+        (after(WORKING, GONE), GONE, 160.0, "gone; connecting again"),
+        (after(WORKING, GONE), NO_SERVER, 130.0, "no server; connecting again"),
         (after(WORKING, GONE), REFUSED, 100.0, "refused; trying again"),
         (after(WORKING, GONE), RUNS, 160.0, "held; trying again for 60 s"),
         (after(WORKING, GONE), LOST, 999.0, "held"),

@@ -299,6 +299,15 @@ def test_the_sentence_has_the_status_or_the_first_line_of_the_reason_and_the_det
         "The database has not answered for 3 minutes: connection to server at db failed: refused."
     )
     assert condition.details == several
+    advised = "cannot connect to database 'd' at a: a:5466: refused, b:5467: read-only; check host"
+    (condition,) = judge(
+        facts(doing=Doing.WAITING, waits=Waiting(WaitFor.DATABASE, 9.0, advised, "", 1.0))
+    ).conditions
+    assert condition.text == (
+        "The database has not answered for 9 s: cannot connect to database 'd' at a: a:5466: "
+        "refused, b:5467: read-only. Next attempt in 1 s."
+    )
+    assert condition.details == advised
 
 
 def test_conditions_of_two_places_are_joined_the_worst_first() -> None:

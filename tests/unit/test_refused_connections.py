@@ -198,3 +198,12 @@ def test_an_option_that_libpq_does_not_have_ends_a_publisher() -> None:
     error = refused(psycopg.ProgrammingError('invalid connection option "nonsense"\n'))
     assert not isinstance(error, DatabaseUnavailable)
     assert OPTION in str(error)
+
+
+def test_several_hosts_have_one_reason_each_and_no_hints() -> None:
+    read_only = FATAL.replace("FATAL:  ", "") + "session is read-only"
+    text = several(("a", CLOSED), ("a", CLOSED), ("b", read_only))
+    message = str(refused(psycopg.OperationalError(text)))
+    reasons = "a:5432: Connection refused, b:5432: session is read-only"
+    assert message.startswith(f"cannot connect to database 'd' at 127.0.0.1:5432: {reasons}; ")
+    assert len(message) < 250

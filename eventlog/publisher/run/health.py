@@ -131,7 +131,7 @@ class Waiting(NamedTuple):
     def in_words(self) -> str:
         """One sentence for people, and one about the next attempt."""
         seconds = _short(self.seconds)
-        cause = self.reason.strip().partition("\n")[0]
+        cause = re.split(r"\n|; ", self.reason.strip(), maxsplit=1)[0]
         if answered := answered_status(cause):
             words = f"The{answered.removeprefix('the')} for {seconds}."
         else:

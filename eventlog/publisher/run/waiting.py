@@ -393,8 +393,9 @@ class Connection:
     lost_at: float | None = None
     """The time when the connection was lost, None = it was not lost."""
     stands_by: bool = False
-    warned_at: float | None = None
-    """The time of the last log line that reports that the first connection has not been made."""
+    logged: str = ""
+    """The last log line about a failed attempt to connect."""
+    logged_at: float = 0.0
     locked_out: str = ""
     """Why this process waits for the lock, as it was logged."""
 
@@ -419,13 +420,14 @@ class Connection:
         who = WaitFor.DATABASE if isinstance(error, DatabaseError) else WaitFor.SOURCE
         if self.was_connected:
             again = replace(again, lost_at=self.lost_at or now)
-            return again, Pause(str(error), who, line=f"{error}; connecting again")
-        if not isinstance(error, ServerUnavailable):
+            line, level = f"{error}; connecting again", logging.ERROR
+        elif isinstance(error, ServerUnavailable):
+            line, level = f"{error}; waiting for it", logging.WARNING
+        else:
             return None
-        if self.warned_at is not None and now - self.warned_at < _WARNING_INTERVAL:
-            return again, Pause(str(error), who)
-        line = f"{error}; waiting for it"
-        return replace(again, warned_at=now), Pause(str(error), who, logging.WARNING, line)
+        if line == self.logged and now - self.logged_at < _WARNING_INTERVAL:
+            return again, Pause(str(error), who, level)
+        return replace(again, logged=line, logged_at=now), Pause(str(error), who, level, line)
 
     def _locked(
         self, error: PublisherAlreadyRunning, now: float, again: Connection

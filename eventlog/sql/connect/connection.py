@@ -335,7 +335,7 @@ def describe(url: URL) -> str:
     )
 
 
-def reason_of(error: BaseException, url: URL) -> str:
+def reason_of(error: object, url: URL) -> str:
     """Return the text of a driver's error on one line, without the password of the URL."""
     secrets = [str(url.password)] if url.password else []
     return " ".join(without_secrets(str(error), secrets).split())
@@ -346,7 +346,8 @@ def not_connected(dialect: Dialect, url: URL, error: BaseException, secret: str)
         return refused
     refusal = dialect.refusal(error)
     advice = (refusal.advice or _unreachable(dialect)).replace("{secret}", secret)
-    message = f"cannot connect to {describe(url)}: {reason_of(error, url)}; {advice}"
+    reason = reason_of(refusal.reason or error, url)
+    message = f"cannot connect to {describe(url)}: {reason}; {advice}"
     return unavailable(dialect, message) if refusal.passes else DatabaseError(message)
 
 

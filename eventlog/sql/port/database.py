@@ -141,11 +141,12 @@ class Refusal(NamedTuple):
     succeed.
 
     ``advice`` None = nothing is known about the cause; ``{secret}`` in it stands for the place
-    where the password is set.
+    where the password is set. ``reason`` is the reason in short, empty = the driver's text.
     """
 
     advice: str | None
     passes: bool = False
+    reason: str = ""
 
 
 class Wake(Protocol):
@@ -470,8 +471,8 @@ class SqlDatabase(ABC):
         """
         if storage:
             raise ConfigError(
-                f"{self.name} takes no tablespace and no names of indexes here: remove these "
-                "options; only `db upgrade` on Oracle has them"
+                "only `db upgrade` on Oracle takes a tablespace and names of indexes: remove these "
+                f"options on {self.name}"
             )
         return text
 

@@ -200,7 +200,8 @@ def test_a_tablespace_that_could_leave_its_quotes_is_refused(name: str) -> None:
 @pytest.mark.parametrize("database", ["postgresql", "sqlite"])
 def test_a_database_without_them_refuses_tablespaces_and_names(database: str) -> None:
     with pytest.raises(
-        ConfigError, match=f"{database} takes no tablespace.*only `db upgrade` on Oracle"
+        ConfigError,
+        match=f"only `db upgrade` on Oracle takes a tablespace .* options on {database}",
     ):
         migrations.upgrade(
             None, log_table="eventlog", sql=io.StringIO(), dialect_name=database, storage=ELSEWHERE

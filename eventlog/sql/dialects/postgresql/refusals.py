@@ -84,7 +84,7 @@ _MESSAGE: Final = re.compile(
     rf"(?:connection (?:is bad|failed): )?(?P<server>{_SERVER})?(?:FATAL:\s+)?(?P<message>.*)"
 )
 _ATTEMPT: Final = re.compile(
-    r"^- (?P<host>host: .*?, port: .*?), hostaddr: (?:'.*?'|None): ", re.MULTILINE
+    r"^- host: '?(?P<host>.*?)'?, port: '?(?P<port>.*?)'?, hostaddr: (?:'.*?'|None): ", re.MULTILINE
 )
 _ATTEMPTS: Final = "All failures were:\n"
 
@@ -98,18 +98,26 @@ def refusal_of(text: str) -> Refusal:
     An address refuses finally if all messages of its attempts are final. A host refuses finally if
     one of its addresses does. The URL is refused finally only if all hosts refuse finally, since a
     host that is unavailable may accept connections later.
+
+    The reason of several attempts is one message per host; psycopg has the last one twice, and all
+    of them with their server and hints.
     """
     hosts: dict[str, list[Refusal]] = {}
+    reasons: dict[str, None] = {}
     for host, attempt in _attempts(text):
-        hosts.setdefault(host, []).append(_unless_one_passes(map(_refusal, _messages(attempt))))
-    return _unless_one_passes(
+        messages = [*_messages(attempt)]
+        hosts.setdefault(host, []).append(_unless_one_passes(map(_refusal, messages)))
+        if host:
+            reasons[f"{host}: {messages[0] if messages else attempt.strip()}"] = None
+    found = _unless_one_passes(
         next((one for one in addresses if not one.passes), addresses[0])
         for addresses in hosts.values()
     )
+    return found._replace(reason=", ".join(reasons))
 
 
 def _attempts(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each attempt with its host."""
+    """Yield each attempt with its host and port, empty if there is only one attempt."""
     _, is_list, listed = text.partition(_ATTEMPTS)
     if not is_list:
         yield "", text
@@ -117,7 +125,7 @@ def _attempts(text: str) -> Iterator[tuple[str, str]]:
     starts = list(_ATTEMPT.finditer(listed))
     ends = [*(match.start() for match in starts[1:]), len(listed)]
     for match, end in zip(starts, ends, strict=False):
-        yield match["host"], listed[match.end() : end]
+        yield f"{match['host']}:{match['port']}", listed[match.end() : end]
 
 
 def _messages(attempt: str) -> Iterator[str]:
