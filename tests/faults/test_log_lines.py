@@ -103,7 +103,8 @@ def test_the_line_of_a_parked_object_and_the_closing_line_say_what_is_left(
     (closing,) = [line for line in told if "rows read:" in line["message"]]
     assert (closing["level"], closing["message"]) == (
         "warning",
-        "2 rows read: 0 published, 1 refused, 1 waiting; 2 events in 2 documents; 1 object parked; "
+        "2 rows read: 0 published, 1 refused, 1 waiting; 1 event and 1 to send again in 2 documents; "
+        "1 object parked; "
         "`eventlog errors` shows the reasons; `eventlog status` shows what is parked",
     )
 

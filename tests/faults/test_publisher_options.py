@@ -366,9 +366,12 @@ def test_the_servers_local_time_is_that_of_its_default_zone(log: sa.Engine) -> N
 @pytest.mark.parametrize(
     ("now", "queue", "parked", "line"),
     [
-        ({"rows_success": 7, "events_sent": 5, "documents_sent": 2}, Measured(0), 0,
+        ({"rows_success": 7, "answers_success": 5, "documents_sent": 2}, Measured(0), 0,
          "5 rows published; 4 events in 1 document; queue: 0 rows"),
-        ({"rows_success": 2, "events_sent": 1, "documents_sent": 1, "rows_invalid": 3, "rows_error": 1},
+        # An event that is sent again is not another event.
+        ({"rows_success": 2, "answers_success": 1, "answers_retry": 3, "events_sent": 4, "documents_sent": 4},
+         Measured(1), 1, "0 rows published; 0 events and 3 to send again in 3 documents; queue: 1 row; 1 object parked"),
+        ({"rows_success": 2, "answers_success": 1, "documents_sent": 1, "rows_invalid": 3, "rows_error": 1},
          Measured(9, 9, 1.25), 2,
          "0 rows published; 0 events in 0 documents; 3 rows invalid; 1 row refused; queue: 9 rows or more, "
 "oldest 1.2 s; 2 objects parked"),
@@ -377,7 +380,7 @@ def test_the_servers_local_time_is_that_of_its_default_zone(log: sa.Engine) -> N
 def test_a_line_shows_what_was_done(
     now: dict[str, int], queue: Measured, parked: int, line: str
 ) -> None:
-    before = Counters(rows_success=2, events_sent=1, documents_sent=1)
+    before = Counters(rows_success=2, events_sent=1, answers_success=1, documents_sent=1)
     assert summary(before, Counters(**now), queue, parked) == line
 
 

@@ -11,13 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from math import inf
 from typing import Any
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from eventlog.config.settings import MonitorSettings
-from eventlog.errors import ConfigError, DatabaseError
+from eventlog.errors import ConfigError, DatabaseError, ReceiverUnavailable
 from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.context.context import Counters
 from eventlog.publisher.context.observer import (
@@ -35,7 +36,12 @@ from eventlog.publisher.ledger.delivery import DeliveryInfo
 from eventlog.publisher.monitor.activity import Activity, Histogram
 from eventlog.publisher.monitor.openmetrics import PublisherMetrics, exposition
 from eventlog.publisher.monitor.server import Monitor, parse_address, serving
-from eventlog.publisher.monitor.status import answer_status, process_status, shape
+from eventlog.publisher.monitor.status import (
+    answer_status,
+    documents_data,
+    process_status,
+    shape,
+)
 from eventlog.publisher.run.liveness import Liveness
 from eventlog.sql.doctor import HeldSnapshot, TableStorage
 
@@ -575,6 +581,15 @@ def delays(activity: Activity) -> dict[tuple[str, ...], float]:
 
 
 NOON = datetime(2026, 3, 1, 12, 0, 0)
+
+
+def test_an_attempt_without_an_answer_is_among_the_newest_documents(activity: Activity) -> None:
+    document = Document(3, 2, ("5", "6"), b"<nds/>")
+    activity.attempted(document, ReceiverUnavailable("http://r: refused"), 0.25)
+    (shown,) = documents_data(activity, "no answer", inf, shows_values=True)["documents"]
+    assert (shown["delivery"], shown["document"], shown["events"]) == (3, 2, 2)
+    assert (shown["first_id"], shown["last_id"], shown["seconds"]) == ("5", "6", 0.25)
+    assert (shown["level"], shown["reason"]) == ("no answer", "http://r: refused")
 
 
 def test_the_delay_is_from_event_time_to_the_answer_by_the_logs_clock(

@@ -172,6 +172,12 @@ class Counters:
         """The number of rows that the receiver has accepted with success or warning."""
         return self.rows_success + self.rows_warning
 
+    @property
+    def events_answered(self) -> int:
+        """The number of events with a final answer: one that is sent again counts once."""
+        accepted = self.answers_success + self.answers_warning
+        return accepted + self.answers_error + self.answers_fatal
+
     def count_rows(self, level: Level, number: int) -> None:
         """Count rows of events with this final answer."""
         name = f"rows_{level.name.lower()}"
@@ -281,8 +287,7 @@ def stream_summary(counters: Counters) -> str:
     """Return a summary of the work on a source that is not a log, for people."""
     return (
         f"{number_of(counters.rows_read, 'change')} read, "
-        f"{number_of(counters.events_sent, 'event')} in "
-        f"{number_of(counters.documents_sent, 'document')} sent, "
+        f"{_sent(Counters(), counters)} sent, "
         f"{number_of(counters.rows_invalid, 'change')} not sent, "
         f"{number_of(counters.answers_error, 'event')} refused"
     )
@@ -294,11 +299,10 @@ def summary(before: Counters, now: Counters, queue: Measured | None, parked: int
     """
     invalid = now.rows_invalid - before.rows_invalid
     refused = now.rows_error + now.rows_fatal - before.rows_error - before.rows_fatal
-    documents = number_of(now.documents_sent - before.documents_sent, "document")
     letters = now.letters_sent - before.letters_sent
     parts = [
         f"{number_of(now.rows_published - before.rows_published, 'row')} published",
-        f"{number_of(now.events_sent - before.events_sent, 'event')} in {documents}",
+        _sent(before, now),
         f"{number_of(invalid, 'row')} invalid" if invalid else "",
         *remarks(now.old_unreadable - before.old_unreadable, now.truncated - before.truncated),
         f"{number_of(refused, 'row')} refused" if refused else "",
@@ -307,6 +311,14 @@ def summary(before: Counters, now: Counters, queue: Measured | None, parked: int
         f"{number_of(parked, 'object')} parked" if parked else "",
     ]
     return "; ".join(filter(None, parts))
+
+
+def _sent(before: Counters, now: Counters) -> str:
+    """Return what was sent between two readings of the counters, in words."""
+    events = number_of(now.events_answered - before.events_answered, "event")
+    again = now.answers_retry - before.answers_retry
+    documents = number_of(now.documents_sent - before.documents_sent, "document")
+    return f"{events}{f' and {again:,} to send again' if again else ''} in {documents}"
 
 
 def _in_words(queue: Measured) -> str:
@@ -351,8 +363,7 @@ def _answered(counters: Counters, waiting: int) -> str:
     """Return what was answered, in words. A document that the receiver did not take is not."""
     if waiting and not counters.documents_sent:
         return "the receiver has taken no document"
-    events = number_of(counters.events_sent, "event")
-    return f"{events} in {number_of(counters.documents_sent, 'document')}"
+    return _sent(Counters(), counters)
 
 
 def _reasons_without_event(counters: Counters) -> str:

@@ -18,10 +18,11 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from eventlog.core.clock import unix_time
-from eventlog.errors import number_of
+from eventlog.errors import ReceiverUnavailable, number_of
 from eventlog.model import Answer, Document, Level
 from eventlog.publisher.context.context import Counters
 from eventlog.publisher.context.observer import (
+    NO_ANSWER,
     NO_DIFFERENCES,
     QUEUE_CAP,
     Differences,
@@ -103,7 +104,7 @@ class Sample(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A document that was answered."""
+    """An attempt to send a document."""
 
     at: float
     """The time in seconds since 1970."""
@@ -114,11 +115,11 @@ class Sent(NamedTuple):
     last_id: str
     """The event-ids of the document's first and last event."""
     seconds: float
-    """The time until the document's answer."""
+    """The time until the document's answer, or until the attempt failed."""
     level: str
-    """The worst level in the answer."""
+    """The worst level in the answer, or ``NO_ANSWER``."""
     reason: str
-    """The receiver's message with this level."""
+    """The receiver's message with this level, or why there is no answer."""
 
 
 class Histogram:
@@ -342,20 +343,16 @@ class Activity(Monitored, Observer):
 
     def attempted(self, document: Document, outcome: Outcome, seconds: float) -> None:
         self.attempts.add(self.wall(), seconds, document, outcome)
+        if isinstance(outcome, ReceiverUnavailable):
+            sent = self._sent(document, seconds, NO_ANSWER, str(outcome))
+            with self._lock:
+                self.sent.append(sent)
 
     def answered(self, document: Document, answer: Answer, seconds: float) -> None:
         self._works()
-        delivery, document_no, event_ids = document[:3]
+        event_ids = document.event_ids
         (level, message, _), first_id = answer.worst(event_ids), event_ids[0]
-        which = (
-            round(self.wall(), 3),
-            delivery,
-            document_no,
-            len(event_ids),
-            first_id,
-            event_ids[-1],
-        )
-        sent = Sent(*which, seconds, level.name.lower(), message)
+        sent = self._sent(document, seconds, level.name.lower(), message)
         with self._lock:
             self.document_seconds.observe(seconds)
             self._times.append(seconds)
@@ -366,6 +363,12 @@ class Activity(Monitored, Observer):
                     self._pending.append(event_time)
                 else:
                     self._observe_delay(event_time)
+
+    def _sent(self, document: Document, seconds: float, level: str, reason: str) -> Sent:
+        delivery, document_no, event_ids = document[:3]
+        first_and_last = event_ids[0], event_ids[-1]
+        at, events = round(self.wall(), 3), len(event_ids)
+        return Sent(at, delivery, document_no, events, *first_and_last, seconds, level, reason)
 
     def flushed(self) -> None:
         with self._lock:
@@ -468,7 +471,7 @@ class Activity(Monitored, Observer):
         measured = self.measurement or Measured()
         self._add_sample(
             self.counters.rows_published,
-            self._events_answered,
+            self.counters.events_answered,
             measured.queue_rows,
             0.0 if measured.queue_rows == 0 else self.oldest_seconds,
             times[len(times) // 2] if times else None,
@@ -476,19 +479,8 @@ class Activity(Monitored, Observer):
             {one.name: one.rows_behind for one in measured.consumers},
         )
 
-    @property
-    def _events_answered(self) -> int:
-        """The events with a final answer: one that is sent again counts once."""
-        counted = self.counters
-        return (
-            counted.answers_success
-            + counted.answers_warning
-            + counted.answers_error
-            + counted.answers_fatal
-        )
-
     def newest_sent(self) -> list[Sent]:
-        """Return the documents that were answered lately, the newest first."""
+        """Return the newest attempts to send documents, the newest first."""
         with self._lock:
             return list(reversed(self.sent))
 

@@ -183,7 +183,7 @@ MEMBERS: Final = (
     Members(
         ("deliveries", "sent"),
         "process",
-        "what is in flight; the newest documents with their answers",
+        "what is in flight; the newest attempts with their answers",
     ),
     Members(
         ("bytes_in_a_day", "keep_bytes_reached_seconds"),
@@ -352,7 +352,7 @@ def _sent_data(sent: Sent, *, shows_values: bool) -> dict[str, Any]:
 def documents_data(
     activity: Activity, level: str, before: float, *, shows_values: bool
 ) -> dict[str, Any]:
-    """Return a page of the documents that were answered, the newest first: those with an answer of
+    """Return a page of the attempts to send documents, the newest first: those with an answer of
     this level, all = empty, before a time in seconds since 1970. ``older`` is the time before which
     the next page begins, null if there is none.
     """

@@ -19,6 +19,7 @@ LEVELS: Final = {
     "error": "red",
     "retry": "red",
     "fatal": "red",
+    "no answer": "red",
 }
 
 Status = Mapping[str, Any]

@@ -578,7 +578,7 @@ paged($("list-form"), $("list-older"), $("list"), (before) => `/rows.json?${quer
 
 let documentsAsked = false; // whether the list shows what was asked for, and not the newest documents
 
-paged($("sent-form"), $("sent-older"), $("sent"), (before) => `/documents.json?answer=${$("sent-answer").value}${before}`, (found) => {
+paged($("sent-form"), $("sent-older"), $("sent"), (before) => `/documents.json?answer=${encodeURIComponent($("sent-answer").value)}${before}`, (found) => {
   documentsAsked = $("sent-answer").value !== "" || found.older !== null;
   showDocuments(found.documents, "None of the newest documents.");
 });
