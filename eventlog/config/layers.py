@@ -84,6 +84,15 @@ Read = Iterator[Setting | ConfigError]
 """The settings of one layer, or errors in place of settings that are wrong."""
 
 
+_TOML_ADVICE: Final = {
+    "Invalid value": '; write text in quotes, such as url = "..."',
+    r"Illegal character '\\n'": "; close the text with a quote on its line",
+    "Cannot declare": "; write this table once, with all its options",
+    "Cannot overwrite": "; write this option once",
+}
+"""By a sign in the message of the parser, what to do."""
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the content of the file. Raises ConfigError."""
     try:
@@ -100,13 +109,13 @@ def read_toml(path: Path) -> dict[str, Any]:
         # int() refuses numbers with thousands of digits.
         if not isinstance(error, tomllib.TOMLDecodeError):
             raise ConfigError(f"{path} cannot be read: a number has thousands of digits") from None
-        quotes = (
-            '; write text in quotes, such as url = "..."' if "Invalid value" in str(error) else ""
+        advice = next(
+            (advice for sign, advice in _TOML_ADVICE.items() if re.search(sign, str(error))), ""
         )
         for name in ARRAYS:
             if f"('{name}',) twice" in str(error):
-                quotes = f"; write [[{name}]], with two brackets, once for each table"
-        raise ConfigError(f"{path} is not TOML: {error}{quotes}") from None
+                advice = f"; write [[{name}]], with two brackets, once for each table"
+        raise ConfigError(f"{path} is not TOML: {error}{advice}") from None
 
 
 def from_file(document: Mapping[str, Any], path: Path | None, keys: Keys) -> Read:

@@ -124,6 +124,24 @@ def test_a_file_that_begins_with_a_byte_order_mark_is_read(shop: Path, run: Run)
 
 
 @pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ('[sink]\ntype = "stdout"\n[sink]\n', "write this table once, with all its options"),
+        ('[sink]\ntype = "stdout\n', "close the text with a quote on its line"),
+        ('[sink]\ntype = "stdout"\ntype = "files"\n', "write this option once"),
+        ("[sink]\ntype = stdout\n", "write text in quotes"),
+        ('[watch]\ntable = "a"\n[watch]\ntable = "b"\n', "write [[watch]], with two brackets"),
+    ],
+)
+def test_a_file_that_is_not_toml_is_answered_with_what_to_write(
+    run: Run, text: str, advice: str
+) -> None:
+    Path("eventlog.toml").write_text(text)
+    code, _, err = run("config")
+    assert (code, advice in err, "line" in err) == (2, True, True), err
+
+
+@pytest.mark.parametrize(
     ("name", "legal"),
     [("URL", "postgresql+psycopg://user@host:5432/database or the like"), ("URL_FILE", "")],
 )
