@@ -307,7 +307,7 @@ class HttpClient:
             why, in_short = self.clean(str(failed), 1000), self.clean(failed.in_short, 1000)
             is_sent, advice = failed.is_sent, failed.advice
         except TimeoutError:
-            why = f"no whole answer within {self.timeout:g} s{_hint(self._section, 'timeout')}"
+            why = f"no complete answer within {self.timeout:g} s{_hint(self._section, 'timeout')}"
         except ssl.SSLError as error:
             why = f"TLS failed: {self.clean(str(error.reason or error))}"
             # A server that refuses our certificate may close only after the request.

@@ -34,7 +34,7 @@ _EARLY: Final = 30.0
 _ADVICE: Final = {
     "invalid_client": (
         "check {0}.client_id and {0}.client_secret, and whether the server takes the secret as "
-        "{0}.auth = basic or post; without a secret, the client certificate"
+        "{0}.auth = basic or post; without a secret, check the client certificate"
     ),
     "invalid_scope": "check {0}.scope",
     "unauthorized_client": (

@@ -255,8 +255,8 @@ def _kept_rows(config: Config, log: OpenLog) -> Iterator[bool]:
         if config.publisher.delete_from_log:
             raise ConfigError(
                 f"{config.sources['publisher.delete_from_log']} is true, and no consumer can "
-                f"protect the rows of the log {log}. Deleted rows cannot be verified, so set it "
-                "to false while you verify"
+                f"protect the rows of the log {log}. Deleted rows cannot be verified: set "
+                "delete_from_log to false while you verify"
             ) from None
         yield False
         return

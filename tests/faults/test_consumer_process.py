@@ -147,7 +147,7 @@ def test_doctor_is_about_the_consumer_that_the_configuration_names(
     wait_until(lambda: "it does not run" in command("status")[1], "its session is gone")
     said = command("doctor")[1]
     assert "consumer search has 2 rows to do and is not running" in said
-    assert "1 row for consumer search to process invalid (bad_event_type)" in said
+    assert "1 row that consumer search has to process is invalid (bad_event_type)" in said
 
 
 def test_doctor_grants_a_consumer_what_it_needs_and_no_right_to_change_the_log(

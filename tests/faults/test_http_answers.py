@@ -403,7 +403,7 @@ def test_answer_that_comes_too_late_is_none(form: str) -> None:
         receiver.script = lambda _: receiver.silence()
         with pytest.raises(
             ReceiverUnavailable,
-            match=r"no whole answer within 0\.3 s|no connection within the time-out",
+            match=r"no complete answer within 0\.3 s|no connection within the time-out",
         ):
             sink.send(document())
 

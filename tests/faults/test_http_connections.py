@@ -85,7 +85,7 @@ def test_receiver_that_is_slow_holds_the_publisher_no_longer_than_the_time_out(
     ):
         connected(sink)
         receiver.script = lambda _: misbehave(receiver)  # type: ignore[operator]
-        with pytest.raises(ReceiverUnavailable, match=r"no whole answer within 0\.5 s"):
+        with pytest.raises(ReceiverUnavailable, match=r"no complete answer within 0\.5 s"):
             sink.send(document())
 
 
@@ -115,7 +115,7 @@ def test_receiver_that_does_not_read_holds_the_publisher_no_longer_than_the_time
     ):
         connected(sink)
         receiver.script = lambda request: misbehave(receiver, request)  # type: ignore[operator]
-        with pytest.raises(ReceiverUnavailable, match=r"no whole answer within 0\.5 s"):
+        with pytest.raises(ReceiverUnavailable, match=r"no complete answer within 0\.5 s"):
             sink.send(document(body="x" * 30_000_000))
 
 

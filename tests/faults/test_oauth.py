@@ -289,7 +289,7 @@ def test_a_token_endpoint_that_never_answers_is_given_up_after_the_timeout() -> 
         endpoint.script = lambda request: endpoint.silence()
         with (
             to(receiver, endpoint, sink={"timeout": 0.2}) as sink,
-            pytest.raises(ReceiverUnavailable, match=r"no whole answer within 0\.2 s"),
+            pytest.raises(ReceiverUnavailable, match=r"no complete answer within 0\.2 s"),
         ):
             sink.send(document())
 

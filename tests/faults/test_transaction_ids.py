@@ -189,7 +189,7 @@ def test_the_log_of_another_program_and_another_database_refuse_the_option(
     code, _, err = run("db", "upgrade", "--existing-log")
     assert (code, "must stay as another program made it" in err) == (2, True)
     code, _, err = run("--database-url", "sqlite:///other.db", "db", "upgrade")
-    assert (code, "sqlite does not record transaction ids, only PostgreSQL does" in err) == (
+    assert (code, "only PostgreSQL records transaction ids, and this is sqlite" in err) == (
         2,
         True,
     )

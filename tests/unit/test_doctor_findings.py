@@ -157,7 +157,7 @@ def test_dead_rows_name_the_snapshot_that_keeps_them_and_end_it_first() -> None:
         ({"seconds": 300.0, "wrote_log": False}, "any rows that it writes to the log"),
         ({"seconds": 300.0, "writes": False, "wrote_log": False}, None),
         ({"seconds": 9000.0, "writes": False, "wrote_log": False}, None),
-        ({"seconds": None}, "its age is not shown to this user"),
+        ({"seconds": None}, "this user cannot see its age"),
         ({"seconds": None, "wrote_log": False}, None),
     ],
 )

@@ -278,8 +278,8 @@ def judge_rights_to_resyncs(
     """Judge the right to read the due resyncs. Only the health needs it, the publisher does not."""
     if missing:
         text = (
-            f"user {user} lacks {'; '.join(missing)}: its status page, `status` and the metrics do "
-            "not show the resyncs that are due. Publishing does not need this right"
+            f"user {user} lacks {'; '.join(missing)}, so the status page, `status` and the metrics "
+            "do not show the resyncs that are due. Publishing does not need this right"
         )
         yield info("rights_resync", text, *grants, command)
 
@@ -306,8 +306,8 @@ def judge_unreadable(
     if names := _with_columns(tables):
         yield error(
             "rights_read",
-            f"user {user} may not read {names}: their values are read back, so "
-            "their events cannot be built, and the publisher stops",
+            f"user {user} may not read {names}: the publisher reads their values back, so it "
+            "cannot build their events, and stops",
             *grants,
             command,
         )
@@ -322,9 +322,9 @@ def judge_unreadable_later(
     if names := _with_columns(tables):
         yield warning(
             "rights_read_later",
-            f"user {user} may not read {names}: nearly all values are logged, but "
-            "those larger than max_binary_bytes are read back, and so is every row between a "
-            "change of the table and `triggers apply`; at such a row the publisher stops",
+            f"user {user} may not read {names}: triggers log their values, but the publisher reads "
+            "back a value larger than max_binary_bytes, and each row that was written between a "
+            "change of the table and `triggers apply`; at such a row it stops",
             *grants,
             command,
         )
@@ -360,8 +360,8 @@ def judge_transactions(
             if transaction.wrote_log:
                 yield info(
                     "open_transaction",
-                    f"{who} has written rows to the log in a transaction that is still open; its "
-                    "age is not shown to this user (pg_read_all_stats shows it)",
+                    f"{who} has written rows to the log in a transaction that is still open; this "
+                    "user cannot see its age (a member of pg_read_all_stats can)",
                 )
             continue
         if transaction.writes and seconds >= limits.writing:

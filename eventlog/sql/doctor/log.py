@@ -126,7 +126,7 @@ def judge_numberings(
             "sequence_unknown",
             f"the column {record_id} has no default, so the triggers of another program number "
             "the rows, from a sequence that eventlog cannot determine. Consumers, streams, "
-            "resync and requeue cannot work without it, and a sequence with a cache may put "
+            "resync and requeue need to know the sequence, and a sequence with a cache may put "
             "changes of one row in the wrong order",
             'set record_id_sequence = "..." in [database] to the sequence of the triggers',
         )

@@ -122,21 +122,22 @@ def judge_in_flight(
     if not publisher_runs:
         yield warning(
             "in_flight_left",
-            f"{what}, and no publisher is running: the next one sends them first, as recorded",
+            f"{what}, and no publisher is running: the next publisher sends them first, as "
+            "recorded",
             "eventlog publish",
         )
     elif seconds is not None and seconds > limits.in_flight:
         yield warning(
             "in_flight",
-            f"{what}: their objects are parked, because the receiver answers retry or is "
-            "unavailable; their rows stay N, and later rows of their objects wait for them",
+            f"{what}: the receiver answers retry or is unavailable, so their objects are parked. "
+            "Their rows stay N, and later rows of their objects wait",
             "eventlog status",
             "check the logs of the receiver and of the publisher",
         )
     else:
         yield info(
             "in_flight",
-            f"{what}: sent and awaiting a final answer; their rows keep status N until then",
+            f"{what} await a final answer; their rows keep status N until then",
         )
 
 
@@ -201,7 +202,7 @@ def judge_invalid_rows(
 
     With ``consumer``, judge the rows that this consumer has to process.
     """
-    which = f"for consumer {consumer} to process" if consumer else "of status N"
+    which = f"that consumer {consumer} has to process" if consumer else "of status N"
     outcome = (
         "the next cycle will record errors for them"
         if consumer
@@ -220,8 +221,8 @@ def judge_invalid_rows(
         ids = first_of([str(row.record_id) for row in rows], limits.shown)
         yield warning(
             "invalid_rows",
-            f"{number_of(len(rows), 'row')} {which} invalid ({code}){scope}: record_id {ids}; "
-            f"{outcome}. The first one: {first.message}",
+            f"{number_of(len(rows), 'row')} {which} {'is' if len(rows) == 1 else 'are'} invalid "
+            f"({code}){scope}: record_id {ids}; {outcome}. The first one: {first.message}",
             f"eventlog explain {first.record_id}",
             _INVALID_ROW_FIXES.get(code, "correct the rows"),
         )
@@ -283,8 +284,8 @@ def judge_gone(class_name: str, keys: Sequence[str], limits: Limits) -> Iterator
     if keys:
         yield warning(
             "missed_delete",
-            f"{number_of(len(keys), 'object')} of class {class_name}, named in the newest "
-            f"{limits.rows:,} rows, deleted without a record in the log: "
+            f"the log has no delete of {number_of(len(keys), 'object')} of class {class_name} that "
+            f"its newest {limits.rows:,} rows name and that no longer exist: "
             f"{first_of(list(keys), limits.shown, 'key')}. A statement that fires no trigger, such "
             "as TRUNCATE, deleted them",
             f"eventlog resync {class_name} --deletes",
@@ -296,10 +297,10 @@ def judge_kept(class_name: str, keys: Sequence[str], limits: Limits) -> Iterator
     if keys:
         yield warning(
             "false_delete",
-            f"{number_of(len(keys), 'object')} of class {class_name}, named in the newest "
-            f"{limits.rows:,} rows, still in the table although the last row in the log is a "
-            f"delete: {first_of(list(keys), limits.shown, 'key')}. A trigger logged their deletion "
-            "with their parent, but the statement kept them, such as DELETE IGNORE on MariaDB",
+            f"the log has a delete as the last row of {number_of(len(keys), 'object')} of class "
+            f"{class_name} that its newest {limits.rows:,} rows name and that still exist: "
+            f"{first_of(list(keys), limits.shown, 'key')}. A trigger logged a deletion, but the "
+            "statement kept the row, such as DELETE IGNORE on MariaDB",
             f"eventlog resync {class_name}",
         )
 
@@ -332,8 +333,8 @@ def judge_keys(keys: Answer, catalog: Catalog, limits: Limits) -> Iterator[Findi
         examples = first_of([example for _, example in spelled], limits.shown, "key")
         yield warning(
             "key_not_canonical",
-            f"{number_of(sum(rows for rows, _ in spelled), 'row')} of class {name} with a "
-            f"table_key that is not spelled canonically{scope}: {examples}; they are published "
+            f"class {name} has {number_of(sum(rows for rows, _ in spelled), 'row')} whose "
+            f"table_key is not spelled canonically{scope}: {examples}; the publisher sends them "
             "nevertheless",
             "eventlog triggers apply",
             f"or correct the trigger that writes table_key of {name}",

@@ -164,7 +164,7 @@ def judge_plan(plan: TriggerPlan, installed: Iterable[LogTrigger]) -> Iterator[F
             yield error("trigger_missing", text, *fix)
         elif action.kind == "resync":
             text = (
-                f"not captured: {action.reason}; `triggers apply` prints the resync that sends it"
+                f"not captured: {action.reason}; `triggers apply` prints the resync command for it"
             )
             yield warning("trigger_drifted", text, *fix)
         elif action.kind == "drop":

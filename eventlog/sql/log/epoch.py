@@ -64,7 +64,7 @@ def read_epoch(log: OpenLog, *, is_locked: bool = False) -> Epoch:
     except (TypeError, ValueError) as error:
         raise DatabaseError(
             f"{log.table.epoch_table} cannot be read ({error}). If it was changed by hand, undo "
-            "that"
+            "the change"
         ) from None
     return newest
 

@@ -348,5 +348,6 @@ def unreadable(log: OpenLog, kind: EntryKind, number: int, error: Exception) -> 
     """Return the error of an entry that cannot be read."""
     table = _table(log.table, kind).name
     return DatabaseError(
-        f"entry {number} of {table} cannot be read ({error}). If it was changed by hand, undo that"
+        f"entry {number} of {table} cannot be read ({error}). If it was changed by hand, undo the "
+        "change"
     )

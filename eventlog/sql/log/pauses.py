@@ -101,7 +101,7 @@ def decode_of(consumer: str, text: str | None) -> Pause | None:
     except (KeyError, TypeError, ValueError) as error:
         raise DatabaseError(
             f"the pause of consumer {consumer!r} cannot be read ({error}). If its row was changed "
-            "by hand, undo that"
+            "by hand, undo the change"
         ) from None
 
 

@@ -76,7 +76,7 @@ def readable_id(record_id: int, log: OpenLog) -> int:
         raise LogTableError(
             f"the log {log} has a row with {log.table.column('record_id')} = {record_id}, above "
             f"{last} (2^63 - 1), the greatest possible record_id: restart the sequence of its rows "
-            "below that, and delete or renumber the rows above it"
+            "below this number, and delete or renumber the rows above it"
         )
     return record_id
 

@@ -103,8 +103,8 @@ class Dialect(SqlDatabase):
         (spec/event-log.md 1.5). Raises ConfigError if the database cannot.
         """
         raise ConfigError(
-            f"database.transaction_ids: {self.name} does not record transaction ids, only "
-            "PostgreSQL does; remove the option"
+            f"database.transaction_ids: only PostgreSQL records transaction ids, and this is "
+            f"{self.name}; remove the option"
         )
 
     def within(self, log: LogTable, record_id: str) -> str:

@@ -319,7 +319,7 @@ def _with_set(entry: ConsumerRow, sets: Sequence[SetEntry]) -> ConsumerRow:
 def _unreadable(name: str, error: Exception) -> DatabaseError:
     return DatabaseError(
         f"the row of consumer {name!r} cannot be read ({error}). If it was changed by hand, undo "
-        "that"
+        "the change"
     )
 
 

@@ -478,7 +478,7 @@ def _kept(action: Action) -> Action:
     return Action(
         "unchanged",
         action.table,
-        "not named by any watch; kept, since it may be the table that a watch could not find",
+        "no watch names it; its triggers stay, since a watch that was not found may mean it",
     )
 
 

@@ -281,8 +281,8 @@ def _warnings_of_view(
     if cls.main_table is None:
         yield (
             f"{cls.name} is a view: an object that leaves it while its row stays in the base "
-            f"table, such as by an UPDATE of a column in its WHERE, is not deleted and "
-            f"{LEAVES_VIEW}; run `{resync} --deletes` every day"
+            f"table, such as by an UPDATE of a column in its WHERE, {LEAVES_VIEW}; run `{resync} "
+            "--deletes` every day"
         )
         if watch.row_style in LOGS_VALUES:
             yield (
@@ -664,9 +664,9 @@ def warnings_of(declared: Sequence[TableTriggers]) -> Iterable[str]:
                 f"{triggers.table.name}.{column.name}" for column in triggers.owner_columns
             )
             yield (
-                f"no foreign key joins {mapped} to {triggers.owner.name}: a row without a "
-                f"row there is logged as a change of an object of {triggers.class_name} that does "
-                "not exist; add the foreign key, or make sure that there are no such rows"
+                f"no foreign key joins {mapped} to {triggers.owner.name}: if a row has no owner "
+                f"there, its changes are logged for an object of {triggers.class_name} that does "
+                "not exist. Add the foreign key, or make sure that each row has its owner"
             )
 
 

@@ -13,7 +13,9 @@ from eventlog.core.options import toml
 from eventlog.sql.port.sql_files import quote_identifier
 from eventlog.sql.triggers.declared import ClassTriggers, TableTriggers
 
-ANOTHER_TABLE: Final = "another table had this name, or none, when its triggers were made"
+ANOTHER_TABLE: Final = (
+    "when its triggers were made, another table had this name, or no table had it"
+)
 """Why changes were not logged: the table has taken the name of a captured table."""
 NEW_TO_CLASS: Final = "its rows were not captured with the class"
 """Why changes were not logged: the table has joined a captured class."""
@@ -177,5 +179,5 @@ def key_change(before: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:
         f"the key is {names[0]} now, and was {names[1]}: rows that were logged under the old key "
         f"become E. Add previous_key = {toml(list(before))} to its [[watch]]; then `eventlog "
         "resync CLASS --deletes` deletes what the receiver has under the old key, and `eventlog "
-        "resync CLASS` sends it under the new one",
+        "resync CLASS` sends it under the new key",
     )

@@ -242,8 +242,8 @@ class TableTarget(Target):
         names = {one.name for one in cls.key} | {one.name for one in row_attributes(cls)}
         if unknown := sorted({*map.skip, *map.columns} - names):
             raise ConfigError(
-                f"the map of class {cls.name} names {unknown[0]!r}, which is none of its columns: "
-                f"{first_of(sorted(names), 20)}"
+                f"the map of class {cls.name} names {unknown[0]!r}, which is not one of its "
+                f"columns: {first_of(sorted(names), 20)}"
             )
         columns = self._columns(cls, tables[match], map, [one.name for one in wanted])
         there = self._as_class(database, tables[match], [columns[one.name] for one in cls.key])

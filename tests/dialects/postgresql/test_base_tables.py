@@ -412,5 +412,5 @@ def test_a_mapped_column_that_no_foreign_key_joins_is_warned_of(direct: Watched)
         if "foreign key" in one
     )
     assert warning.startswith(
-        "no foreign key joins nick.empno to emp: a row without a row there is logged as a change"
+        "no foreign key joins nick.empno to emp: if a row has no owner there, its changes are logged"
     )

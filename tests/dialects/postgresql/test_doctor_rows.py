@@ -86,7 +86,7 @@ def test_rows_that_would_become_e_are_named_by_what_they_fail(
     rows(examined, GOOD, f"{value}, {NOW}")
     (finding,) = doctor()[1]["invalid_rows"]
     assert finding["text"].startswith(
-        f"1 row of status N invalid ({code}): record_id 2; the next cycle will mark them E."
+        f"1 row of status N is invalid ({code}): record_id 2; the next cycle will mark them E."
     )
     assert finding["fix"][0] == "eventlog explain 2"
 
@@ -151,7 +151,7 @@ def test_keys_that_are_not_canonical_are_named_with_their_canonical_text(
     )
     (finding,) = doctor()[1]["key_not_canonical"]
     assert finding["text"].startswith(
-        "2 rows of class usr with a table_key that is not spelled canonically: ' IDU = \"01\" ' for 'idu=1'"
+        "class usr has 2 rows whose table_key is not spelled canonically: ' IDU = \"01\" ' for 'idu=1'"
     )
 
 
