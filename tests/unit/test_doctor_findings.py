@@ -19,6 +19,7 @@ from eventlog.sql.doctor import (
     judge_snapshots,
     judge_transactions,
 )
+from eventlog.sql.doctor.consumers import judge_consumer
 from eventlog.sql.doctor.log import judge_numberings, judge_storage
 from eventlog.sql.doctor.rows import (
     judge_in_flight,
@@ -30,6 +31,7 @@ from eventlog.sql.doctor.rows import (
 )
 from eventlog.sql.doctor.triggers import judge_plan
 from eventlog.sql.port.questions import Numbering
+from eventlog.sql.readers.consumers import STREAM_OF_SPARK
 from eventlog.sql.triggers import Action, TriggerPlan
 
 LIMITS = Limits()
@@ -284,3 +286,14 @@ def test_an_object_is_gone_by_its_last_row_alone(types: tuple[int, ...], is_gone
     rows = [(number, kind, "usr", "idu=1") for number, kind in enumerate(types)]
     ((_, gone),) = logged_objects(rows, CATALOG).values()
     assert gone == (["idu=1"] if is_gone else [])
+
+
+@pytest.mark.parametrize(
+    ("sink", "starts"),
+    [(STREAM_OF_SPARK, "start its query in Spark"), ("files", "run eventlog publish as lake")],
+)
+def test_a_consumer_that_waits_is_started_by_what_runs_it(sink: str, starts: str) -> None:
+    (finding,) = judge_consumer("lake", 7, 3_600.0, False, Limits(), sink)
+    assert finding.fix == (
+        f"{starts}; or, if nobody needs the consumer: eventlog consumers drop lake",
+    )

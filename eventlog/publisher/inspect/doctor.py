@@ -653,8 +653,9 @@ def _consumers(case: Case) -> Iterator[Finding]:
     for one in found:
         yield from judge_pause(one.pause)
         if one.pause is None:
+            sink = "" if one.start is None else one.start.sink
             yield from judge_consumer(
-                one.name, one.rows_behind, one.still_seconds, one.runs, case.limits
+                one.name, one.rows_behind, one.still_seconds, one.runs, case.limits, sink
             )
         yield from judge_beyond(one.name, one.done_top, following)
         yield from judge_before_epoch(one.name, one.begun, raised)

@@ -84,8 +84,6 @@ LATEST_OF_EPOCH: Final = "latest_of_epoch"
 """Where the query of a live copy begins that loads its class again in each epoch of the log. No
 other stream may: it would pass over the rows between its position and the new beginning.
 """
-_SINK: Final = "a stream of Spark"
-"""The receiver of a consumer that a stream reads."""
 _BEGINS: Final = {
     EARLIEST: consumers.EARLIEST,
     LATEST: consumers.LATEST,
@@ -412,7 +410,7 @@ class ChangeLog:
         server = log.server_parts()
         ledger.lock()
         self.epoch = settle_epoch(log, ledger, Used(), server)
-        record_consumer_start(log, consumer, consumers.ConsumerStart(_SINK))
+        record_consumer_start(log, consumer, consumers.ConsumerStart(consumers.STREAM_OF_SPARK))
         entry = consumers.read_consumer(log, consumer)
         assert entry is not None  # the consumer was registered under the lock
         self.recorded, self.begun = entry.done, entry.begun.isoformat()

@@ -15,6 +15,7 @@ from eventlog.sql.doctor import (
     warning,
 )
 from eventlog.sql.log.pauses import Pause
+from eventlog.sql.readers.consumers import STREAM_OF_SPARK
 
 
 def judge_pause(pause: Pause | None) -> Iterator[Finding]:
@@ -25,21 +26,24 @@ def judge_pause(pause: Pause | None) -> Iterator[Finding]:
 
 
 def judge_consumer(
-    name: str, rows: int, seconds: float, runs: bool, limits: Limits
+    name: str, rows: int, seconds: float, runs: bool, limits: Limits, sink: str = ""
 ) -> Iterator[Finding]:
-    """Judge a consumer that has rows to process and has made no progress for so many seconds."""
+    """Judge a consumer that has rows to process and has made no progress for so many seconds.
+    ``sink`` is that of its last start, empty if it is unknown.
+    """
     if rows and seconds > limits.in_flight:
         why = (
             "it is running, so its receiver is unavailable or refuses events; see its log"
             if runs
             else "it is not running"
         )
+        is_stream = sink == STREAM_OF_SPARK
+        start = "start its query in Spark" if is_stream else f"run eventlog publish as {name}"
         yield warning(
             "consumer_waits",
             f"consumer {name} has at least {number_of(rows, 'row')} to do and has made no progress "
             f"for {age(seconds)}: {why}. `eventlog purge` keeps these rows for it",
-            f"run eventlog publish as consumer {name}; or, if nobody needs the consumer: eventlog "
-            f"consumers drop {name}",
+            f"{start}; or, if nobody needs the consumer: eventlog consumers drop {name}",
         )
 
 

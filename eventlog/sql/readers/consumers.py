@@ -69,6 +69,10 @@ _KNOWN: Final = "eventlog_consumers"
 """The key in ``Connection.info`` of the logs whose table of consumers was found."""
 
 
+STREAM_OF_SPARK: Final = "a stream of Spark"
+"""The sink of a consumer that is a stream of Spark, which no ``eventlog publish`` can run."""
+
+
 class ConsumerStart(NamedTuple):
     """What a consumer sends, and where to, as recorded when it starts."""
 
