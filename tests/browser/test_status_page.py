@@ -176,6 +176,8 @@ def test_a_publisher_that_is_killed_is_seen_and_its_return_too(
         wait_until(lambda: text(browser, "words").startswith("resting"), "it rests")
         running.kill()
         wait_until(lambda: text(browser, "lost").startswith("No answer since"), "the page shows it")
+        assert text(browser, "words") == "No answer"
+        assert "unknown" in text(browser, "tiles"), "the state of before is not the state"
         picture(browser, "status-lost", 420)
         listen = url.removeprefix("http://").removesuffix("/")
         with process(log, tmp_path, monitor__listen=listen, polling_interval=LONG):

@@ -340,3 +340,23 @@ def test_the_guide_of_consumers_shows_how_they_run_in_kubernetes(tmp_path: Path)
     named = re.findall(r"`(EVENTLOG_\w+)=(\w+)`", sentence)
     assert (GUIDES.parents[1] / "deploy" / "kubernetes" / "publisher.yaml").exists()
     assert load(None, dict(named)).of_log.consumer == "search"
+
+
+@pytest.mark.parametrize(
+    ("page", "named"),
+    [
+        ("operate/maintain.md", "spark.md#after-a-failover"),
+        ("guides/spark.md", "`eventlog db start-epoch`"),
+        ("guides/spark.md", 'on_epoch="reload"'),
+        ("guides/leave-the-jdbc-driver.md", "jqlang.org"),
+        ("guides/leave-the-jdbc-driver.md", "eventlog catalog > catalog.json"),
+        ("operate/deploy.md", "docker/stay_down.sh"),
+        ("operate/deploy.md", "For the sink `objects`"),
+        ("operate/deploy.md", "systemctl restart eventlog-publisher"),
+        ("guides/consumers.md", "Only a consumer has a replay"),
+        ("developers/extend.md", "`try_out(cls, options, opening)`"),
+    ],
+)
+def test_a_page_names_what_its_readers_had_to_find_out(page: str, named: str) -> None:
+    text = " ".join((GUIDES.parent / page).read_text(encoding="utf-8").split())
+    assert named in text

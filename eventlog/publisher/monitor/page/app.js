@@ -460,6 +460,9 @@ function lose(reason) {
   $("lost").textContent = `${since}: ${reason}. The publisher, or the way to it, is gone; what is below is old.`;
   $("lost").hidden = false;
   $("now").className = "is-bad";
+  $("words").textContent = "No answer"; // not what it did when it answered
+  const state = document.querySelector("#tiles .tile b");
+  if (state) state.textContent = "unknown";
   document.title = "no answer · eventlog";
 }
 
