@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -778,6 +779,17 @@ def test_spark_follows_the_log_as_a_consumer_until_its_end(
     log_rows(log, [(9_000, 2, "app", "usr", "idu=1", "fname", None, "later")])
     assert len(follow()) == 1
     assert line_of(log).top >= 9_000  # a stream records its end
+
+
+def test_a_batch_that_is_repeated_is_there_once_by_the_example_of_the_guide(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    guide = (Path(__file__).parents[2] / "docs/guides/spark.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"foreachBatch\(\s*(lambda batch, number: .*)", guide)
+    write = eval(example.replace('f"changes/', f'f"{tmp_path}/changes/'))
+    for number, rows in ((0, 3), (1, 5), (1, 5)):
+        write(spark.range(rows), number)
+    assert spark.read.parquet(f"{tmp_path}/changes").count() == 8
 
 
 def test_no_plan_and_no_task_holds_a_password(spark: SparkSession, config: str) -> None:

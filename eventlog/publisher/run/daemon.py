@@ -281,8 +281,8 @@ def _publish_once(
         raise ReceiverUnavailable(f"the rest of the queue was not published: {cycle.reason}")
     if parked := state.parked_objects():
         raise ReceiverUnavailable(
-            f"{number_of(len(parked), 'object')} left: "
-            "the receiver asked for their events later, or fails for them"
+            f"{number_of(len(parked), 'object')} left: the receiver asked to send again later, or "
+            "fails"
         )
     return watcher.context.catalog.unavailable
 
