@@ -270,8 +270,8 @@ def judge_broken(triggers: Answer) -> Iterator[Finding]:
     for table, gone, fix in triggers:
         yield error(
             "trigger_broken",
-            f"triggers on {table} refer to {gone}, which does not exist: every write to {table} "
-            "fails, and so does every ALTER TABLE ... RENAME in this database",
+            f"triggers on {table} refer to {gone}, which does not exist: every write to {table}, "
+            "and every ALTER TABLE ... RENAME in this database, fails",
             f"recreate {gone}, or remove it from eventlog.toml and run `eventlog triggers apply`",
             f"or {fix}",
         )

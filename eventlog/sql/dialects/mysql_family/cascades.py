@@ -240,8 +240,8 @@ def _above(way: Way, links: Sequence[Link], *, by_update: bool) -> Iterator[Link
         if rule in _ACTS and link.parent in {one.child for one in way}:
             path = " -> ".join([*(one.child for one in (*way, link)), link.parent])
             raise TriggerError(
-                f"foreign keys in a circle ({path}) delete or change rows of {way[0].child} with "
-                f"those of {link.parent}, and the server fires no trigger for them: make one of "
+                f"foreign keys in a circle ({path}) delete or change rows of {way[0].child} with a "
+                f"row of {link.parent}, and the server fires no trigger for them: make one of "
                 "these keys ON DELETE RESTRICT and ON UPDATE RESTRICT"
             )
         yield link
@@ -333,7 +333,7 @@ def _may_affect(one: TableTriggers, effect: Effect) -> bool:
 def _refuse(one: TableTriggers, effect: Effect) -> None:
     if "." in effect.end:
         raise TriggerError(
-            f"a foreign key deletes or changes rows of {one.table.name} with those of {effect.end} "
+            f"a foreign key deletes or changes rows of {one.table.name} with a row of {effect.end} "
             "in another database, and the server fires no trigger for them: make the foreign key "
             "RESTRICT"
         )
@@ -343,7 +343,7 @@ def _refuse(one: TableTriggers, effect: Effect) -> None:
     is_of_key = any(column in keys for column, _ in effect.changed)
     if one.may_repeat and (is_of_key or not effect.changed):
         raise TriggerError(
-            f"a foreign key deletes rows of {one.table.name} with those of {effect.end}, and the "
+            f"a foreign key deletes rows of {one.table.name} with a row of {effect.end}, and the "
             "server fires no trigger for them. Since several rows may belong to one object, the "
             "triggers cannot determine whether the object is deleted: make the foreign key "
             "RESTRICT"
