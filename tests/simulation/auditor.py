@@ -426,7 +426,7 @@ class Auditor:
         is_of_before = any(_epoch(event_id) in epochs for epochs, _ in self._left)
         if is_of_before and not self._is_recorded(receiver, rows):
             return
-        if receiver in self._lacks_reset:  # it has forgotten what the log knows that it has
+        if receiver in self._lacks_reset:  # a copy lacks that it was emptied
             return
         brought = [(self._values[row], row) for row in rows if row in self._values]
         columns = {name for who, whose, name in self._brought if (who, whose) == (receiver, key)}
