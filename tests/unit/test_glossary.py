@@ -10,16 +10,16 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 GLOSSARY = ROOT / "docs" / "concepts" / "how-it-works.md"
 
-_TABLE = GLOSSARY.read_text(encoding="utf-8").partition("\n## Glossary\n")[2]
-ENTRIES = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", _TABLE, re.MULTILINE)[1:]
-TERMS = [term.strip(" *") for entry, _ in ENTRIES for term in entry.split(",")]
+_LIST = GLOSSARY.read_text(encoding="utf-8").partition("\n## Glossary\n")[2]
+ENTRIES = re.findall(r"^- \*\*([^*]+)\*\*: (.+)$", _LIST, re.MULTILINE)
+TERMS = [term.strip() for entry, _ in ENTRIES for term in entry.split(",")]
 
 
 @cache
 def uses() -> str:
     """The text of all pages and of the package, without the glossary."""
     pages = (
-        path.read_text(encoding="utf-8").replace(_TABLE, "")
+        path.read_text(encoding="utf-8").replace(_LIST, "")
         for path in (ROOT / "docs").rglob("*.md")
     )
     modules = (path.read_text(encoding="utf-8") for path in (ROOT / "eventlog").rglob("*.py"))
