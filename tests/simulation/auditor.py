@@ -623,7 +623,8 @@ class Auditor:
             case FatalAnswer():
                 return bool(process.answers["fatal"])
             case PublisherAlreadyRunning():
-                return process.name == "second" or self._world.has_second()
+                has_second = process.start.get("second") or self._world.has_second()
+                return process.name == "second" or has_second
             case ConfigError() if "were removed from the log" in str(error):
                 return process.name.startswith("cons") and self._world.has_removed
             case ConfigError() if "the disk is full" in str(error):  # as it claims a directory

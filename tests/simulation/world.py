@@ -246,6 +246,7 @@ class World:
         self.is_ordered &= not options.get("handle_future_events")
         config = self.config_of(options, sink, name if is_consumer else None)
         start = {"bounds": bounds, "shape": self.application.configured, "once": is_once}
+        start["second"] = self.has_second()
         process = Process(name, start)
         if chance is not None and chance.random() < 0.4:
             process.start["observer"] = Watching(self.scheduler)
