@@ -898,7 +898,10 @@ def _renames(document: Document[E], parts: Iterable[Document[E]]) -> bool:
 
 def _special(documents: Iterable[Document[E]]) -> int:
     """Return how many of these documents have attempts."""
-    return sum(one.attempts is not None for one in documents)
+    count = 0
+    for one in documents:
+        count += one.attempts is not None
+    return count
 
 
 def _longest_due(document: Document[E]) -> tuple[float, int]:

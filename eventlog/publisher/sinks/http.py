@@ -92,6 +92,8 @@ _ADVICE: Final = {
 """By the status of an answer, the option that the answer is about, as an imperative."""
 
 
+_TAKEN: Final = Answer()
+"""The answer of a receiver that answers by its status alone and has taken everything."""
 _KILOBYTE: Final = 1024
 _PHRASES: Final = {one.value: one.phrase for one in HTTPStatus}
 _PAGE: Final = re.compile(rb"<!doctype\s+html|<html", re.IGNORECASE)
@@ -268,7 +270,9 @@ class HttpSink(Sink):
         try:
             response = self.client.request("POST", headers, body)
             reply = self._reply(response)
-            return replace(self._answer(response, document.event_ids), reply=reply)
+            answer = self._answer(response, document.event_ids)
+            # The usual answer costs no copy.
+            return Answer(reply=reply) if answer is _TAKEN else replace(answer, reply=reply)
         except self._failures as error:
             shown, clean = self.client.shown, self.client.clean
             in_short = f"{shown}: {clean(error.in_short, 1000)}" if error.in_short else ""
@@ -319,7 +323,7 @@ class HttpSink(Sink):
         if 200 <= status <= 299:
             self._check_content(response)
             if self._answer_form.read is None:
-                return Answer()
+                return _TAKEN
             try:
                 return self._answer_form.read(body, event_ids, self._limit, self.client.clean)
             except ReceiverUnavailable as unavailable:
