@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, groupby
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from eventlog.core.catalog import ObjectId
@@ -56,6 +56,7 @@ from eventlog.sql.log.errors import read_attempts
 from eventlog.sql.log.internal_tables import EntryKind, replace_content
 
 _log = logging.getLogger("eventlog.publisher")
+_ids = attrgetter("ids")
 
 
 # --- what is recorded -----------------------------------------------------------------------------
@@ -386,7 +387,7 @@ class LogFeed:
         self.session.before_delivery()
         context, events = self.context, list(events_of(self._outbox, number))
         if document.events[0].ids:
-            context.used.published.add(max(max(event.ids) for event in events))
+            context.used.published.add(max(map(max, map(_ids, events))))
         if not context.observer.wants_deliveries:
             return
         firsts = [one.events[0] for one in self._outbox.batch(number)]

@@ -298,12 +298,14 @@ class Outbox(Generic[E]):
 
     def _next_of_plain(self, is_empty: bool) -> Step[E]:
         """Return the next step while nothing waits: the documents are begun in order."""
-        document = next((one for one in self.documents() if one.place not in self._in_air), None)
-        if document is None:
-            return Step(Do.WAIT if self._in_air or is_empty else Do.READ)
-        if self._in_air and self._overlaps(document):
-            return Step(Do.WAIT)
-        return Step(Do.SEND, document)
+        for batch in self._batches.values():
+            for place, document in batch.items():
+                if place in self._in_air:
+                    continue
+                if self._in_air and self._overlaps(document):
+                    return Step(Do.WAIT)
+                return Step(Do.SEND, document)
+        return Step(Do.WAIT if self._in_air or is_empty else Do.READ)
 
     def _overlaps(self, document: Document[E]) -> bool:
         """Return True if an event of an object of this document is in the air."""
@@ -568,14 +570,15 @@ class Outbox(Generic[E]):
         # A half is settled before anything else is sent, so that a crash repeats only the rest; an
         # event of a source that got an error would be sent again after a crash.
         is_half = document.attempts is not None and document.attempts.kind is Kind.HALF
-        has_error = any(result.level is Level.ERROR for result, _ in judged.answered)
-        is_urgent = is_half or (has_error and not self._is_recorded)
+        is_urgent = is_half or (
+            not self._is_recorded and any(one.level is Level.ERROR for one, _ in judged.answered)
+        )
         is_urgent |= len(judged.unsettled) > len(judged.retried)
         is_pause = bool(again) and not is_fatal and not self.rules.park
         if not is_pause:
             self.stops = 0
         if not again:
-            self._replace(document, [])
+            self._remove(document)
             return Settled(judged, is_urgent=is_urgent)
         at_rest = list(map(self._at_rest, again))
         if self.rules.park and not is_fatal:
@@ -791,21 +794,30 @@ class Outbox(Generic[E]):
             for at, part in enumerate(parts)
             if part.events
         ]
+        if not own:
+            self._remove(document)
+            return
         self._leave(document)
         self._had_turn.update(one.place for one in own if policy.is_waiting(one))
-        if own:
-            old = list(batch.values())
-            batch.clear()
-            for one in old:
-                for each in own if one is document else (one,):
-                    batch[each.place] = each
-            for each in own:
-                self._enter(each)
-        else:
-            del batch[document.place]
-            if not batch:
-                del self._batches[number]
+        old = list(batch.values())
+        batch.clear()
+        for one in old:
+            for each in own if one is document else (one,):
+                batch[each.place] = each
+        for each in own:
+            self._enter(each)
         self._count_special(_special(own) - _special([document]))
+        self._changed.add(number)
+
+    def _remove(self, document: Document[E]) -> None:
+        """Remove a document of which nothing is left."""
+        number = document.place[0]
+        batch = self._batches[number]
+        document = batch.pop(document.place)
+        if not batch:
+            del self._batches[number]
+        self._leave(document)
+        self._count_special(-(document.attempts is not None))
         self._changed.add(number)
 
     def _insert(self, document: Document[E]) -> None:

@@ -156,23 +156,10 @@ class Judged(NamedTuple, Generic[E]):
     """
     unsettled: Sequence[tuple[EventResult, E]] = ()
     """The same events, as they were sent, with their results."""
-
-    @property
-    def retried(self) -> Sequence[tuple[EventResult, E]]:
-        """Those of them that got *retry*."""
-        return [one for one in self.unsettled if one[0].level is Level.RETRY]
-
-    @property
-    def fatal(self) -> str | None:
-        """The message of an event that got *fatal*, None if there is none."""
-        return next(
-            (
-                result.message or "no message"
-                for result, _ in self.answered
-                if result.level is Level.FATAL
-            ),
-            None,
-        )
+    retried: Sequence[tuple[EventResult, E]] = ()
+    """Those of them that got *retry*."""
+    fatal: str | None = None
+    """The message of an event that got *fatal*, None if there is none."""
 
 
 def judge(events: Sequence[E], answer: Answer) -> Judged[E]:
@@ -196,7 +183,9 @@ def judge(events: Sequence[E], answer: Answer) -> Judged[E]:
         waiting.update(event.queues)
         again.append(event if is_retry else event.again())
         unsettled.append((result, event))
-    return Judged(list(answered.items()), again, unsettled)
+    retried = [one for one in unsettled if one[0].level is Level.RETRY]
+    fatal = [one.message or "no message" for one in answered if one.level is Level.FATAL]
+    return Judged(list(answered.items()), again, unsettled, retried, next(iter(fatal), None))
 
 
 def has_letter(result: EventResult) -> bool:
