@@ -633,6 +633,10 @@ def test_tiles_and_curves_are_of_one_look(log: sa.Engine, browser: Any, tmp_path
             assert not curve or tile == curve  # before the first sample there is no curve
             time.sleep(0.3)
         wait_until(lambda: "400" in text(browser, "tiles"), "all that wait are shown")
+        assert "no answer" in text(browser, "sent"), "the attempt is listed"
+        is_shown = "return charts.filter((one) => !one.figure.hidden).length"
+        assert browser.execute_script(is_shown) > 0
+        assert browser.execute_script(f"samples = []; charts.forEach(draw); {is_shown}") == 0
 
 
 def test_a_backlog_job_shows_its_stage_and_what_is_left_and_no_queue_of_a_publisher(
