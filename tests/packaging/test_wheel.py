@@ -93,9 +93,16 @@ def test_the_installed_wheel_runs(environment: Path, tmp_path: Path) -> None:
     assert (version.returncode, version.stdout) == (0, f"eventlog {__version__}\n")
 
 
-def test_the_installed_wheel_runs_the_demo(environment: Path, tmp_path: Path) -> None:
-    demo = run(environment / "bin" / "eventlog", "demo", "--no-backlog", cwd=tmp_path)
+def test_the_installed_wheel_runs_the_demo_and_what_its_last_line_names(
+    environment: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "500")  # a command stays on its line
+    eventlog = environment / "bin" / "eventlog"
+    demo = run(eventlog, "demo", "--no-backlog", "--keep", "try", cwd=tmp_path)
     assert demo.returncode == 0, demo.stderr
+    (arguments,) = re.findall(r"eventlog (--config \S+ status) ", demo.stdout)
+    status = run(eventlog, *arguments.split(), cwd=tmp_path)
+    assert (status.returncode, "log hr.eventlog: " in status.stdout) == (0, True), status.stderr
 
 
 @pytest.mark.soak

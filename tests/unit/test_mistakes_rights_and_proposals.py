@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from printed_commands import arguments_of, printed_in
 from shared import Run, execute, url_of
 
 from eventlog.exit_codes import ExitCode
@@ -407,6 +408,27 @@ def test_what_the_sentence_names_prints_what_is_missing(
     monkeypatch.setenv("EVENTLOG_DATABASE_URL", url)
     assert run("requeue")[0] == 0
     assert run("purge", "--older-than", "1d")[0] == 0
+
+
+def test_the_owner_can_run_each_grants_that_is_printed(
+    run: Run, poor: str, database: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed = set()
+    for command in (["publish", "--once"], ["explain", "database"], ["explain", "check_failed"]):
+        _, out, err = run(*command)
+        printed |= {one for one in printed_in(f"{out}\n{err}") if " grants " in one}
+    monkeypatch.setenv("EVENTLOG_DATABASE_URL", url_of(database))
+    _, _, err = run("--schema", "hr", "-c", "new.toml", "init", "--tables")
+    printed |= {one for one in printed_in(err) if " grants " in one}
+    assert printed == {
+        f"eventlog grants {poor} --purpose publisher",
+        "eventlog grants ROLE --purpose PURPOSE",
+        "eventlog grants ROLE --purpose monitor",
+        "eventlog grants ROLE",
+    }
+    for one in printed:
+        code, out, err = run(*arguments_of(one))
+        assert (code, "GRANT" in out) == (0, True), err
 
 
 def test_doctor_reports_that_a_publisher_does_not_see_due_resyncs(
