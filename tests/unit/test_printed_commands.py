@@ -187,6 +187,15 @@ def source(run: Run) -> None:
     Path("eventlog.toml").write_text("\n".join(FOLLOWED))
 
 
+def source_event_waits(run: Run) -> None:
+    """The receiver has asked for an event of the source later."""
+    source(run)
+    Path("retrying.py").write_text(RECEIVER.format("RETRY"))
+    sink = ["[sink]", 'type = "python"', 'function = "retrying:receive"']
+    Path("eventlog.toml").write_text("\n".join([*FOLLOWED, *sink]))
+    run("publish", "--once")
+
+
 def source_by_time(run: Run) -> None:
     source(run)
     Path("eventlog.toml").write_text(
@@ -284,6 +293,7 @@ STATES: Final[Mapping[State, Sequence[Sequence[str]]]] = {
     published: [("explain", "1")],
     fails_alone: [("explain", "1")],
     source: [("doctor",)],
+    source_event_waits: [("explain", "--key", "id=1")],
     source_by_time: [("publish",)],
     other_program: [("consumers", "list"), ("resync", "item")],
     log_dropped: [("db", "upgrade")],
