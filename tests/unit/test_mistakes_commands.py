@@ -350,7 +350,7 @@ def test_the_guide_of_consumers_shows_how_they_run_in_kubernetes(tmp_path: Path)
         ("guides/spark.md", 'on_epoch="reload"'),
         ("guides/leave-the-jdbc-driver.md", "jqlang.org"),
         ("guides/leave-the-jdbc-driver.md", "eventlog catalog > catalog.json"),
-        ("operate/deploy.md", "docker/stay_down.sh"),
+        ("operate/deploy.md", "exit codes 2 and 3"),
         ("operate/deploy.md", "For the sink `objects`"),
         ("operate/deploy.md", "systemctl restart eventlog-publisher"),
         ("guides/consumers.md", "Only a consumer has a replay"),
