@@ -17,7 +17,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,6 +27,7 @@ import sqlalchemy as sa
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
 
+from cutting_proxy import cutting_proxy
 from publishers import LONG, make_log, process, write
 from receiver import Receiver, Request, answer, reply, status
 from shared import Run, free_port, statuses, url_of, wait_until
@@ -110,13 +111,22 @@ def press(browser: Any, button: str, shown: str, until_it_says: Callable[[str], 
     wait_until(lambda: until_it_says(text(browser, shown)), f"{button} is answered")
 
 
-def picture(browser: Any, name: str, height: int = 900) -> None:
-    """Save the page as docs/pictures/NAME.png, if EVENTLOG_TEST_PICTURES names the directory."""
+def picture(browser: Any, name: str, height: int = 900, section: str = "") -> None:
+    """Save the page, or the section of this title, as docs/pictures/NAME.png, if
+    EVENTLOG_TEST_PICTURES names the directory.
+    """
     if (directory := os.environ.get("EVENTLOG_TEST_PICTURES")) is not None:
         size = {"width": 1100, "height": height, "deviceScaleFactor": 1, "mobile": False}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        browser.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
         browser.execute_script("scrollTo(0, 0); dispatchEvent(new Event('resize'))")
-        browser.save_screenshot(str(Path(directory) / f"{name}.png"))
+        path = str(Path(directory) / f"{name}.png")
+        if section:
+            selector = f"section[aria-labelledby='{section}']"
+            browser.find_element(By.CSS_SELECTOR, selector).screenshot(path)
+        else:
+            browser.save_screenshot(path)
+        browser.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": False})
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
@@ -213,7 +223,61 @@ def test_a_receiver_that_refuses_the_token_is_a_mistake_here_in_one_sentence_wit
             wait_until(lambda: "waiting" in text(browser, "tiles"), "the state")
             wait_until(lambda: "Rows that wait" in text(browser, "charts"), "curves are drawn")
             assert "Time of a document" not in text(browser, "charts"), "there is nothing to draw"
-            picture(browser, "status-away", 620)
+            picture(browser, "status-misconfigured", 420)
+
+
+def test_a_receiver_that_answers_503_is_waited_for_and_nothing_has_to_be_done_here(
+    log: sa.Engine, browser: Any, tmp_path: Path
+) -> None:
+    with Receiver(lambda _: reply(503, b"maintenance")) as receiver:
+        http = {"sink__type": "http", "sink__url": receiver.url, "retry_initial": 60}
+        with watched(log, tmp_path, **http) as (_, url):
+            browser.get(url)
+            wait_until(lambda: text(browser, "words").startswith("resting"), "it rests")
+            write(log, 1, 2, 3)
+            wait_until(
+                lambda: re.fullmatch(
+                    r"The receiver answers 503 Service Unavailable for \d+ s\. "
+                    r"Next attempt in \d+ s\.",
+                    text(browser, "words"),
+                ),
+                "it is reported",
+            )
+            assert "Nothing has to be done here" in text(browser, "advice")
+            wait_until(lambda: "Rows that wait" in text(browser, "charts"), "curves are drawn")
+            picture(browser, "status-away", 420)
+
+
+def test_a_database_that_is_unavailable_is_one_sentence_with_the_lines_of_its_driver_folded(
+    log: sa.Engine, browser: Any, tmp_path: Path
+) -> None:
+    port, url_of_log = free_port(), sa.make_url(log.url)
+    by_proxy = url_of_log.set(
+        drivername="postgresql+psycopg", host="127.0.0.1", port=port, query={}
+    )
+    with ExitStack() as there:
+        there.enter_context(cutting_proxy(url_of_log, port))
+        with watched(
+            sa.create_engine(by_proxy), tmp_path, retry_initial=1, monitor__show_values=True
+        ) as (_, url):
+            browser.get(url)
+            wait_until(lambda: text(browser, "words").startswith("resting"), "it rests")
+            there.close()
+            wait_until(
+                lambda: re.fullmatch(
+                    r"The database has not answered for \d+ s: cannot connect to database '\w+' at "
+                    r"127\.0\.0\.1:\d+\. Next attempt in \d+ s\.",
+                    text(browser, "words"),
+                ),
+                "it is reported",
+            )
+            (details,) = browser.find_elements(By.CSS_SELECTOR, "#advice details")
+            assert "Connection refused" not in text(browser, "advice"), "folded"
+            assert not browser.find_element(By.ID, "lost").is_displayed(), "the process answers"
+            picture(browser, "status-database", 420)
+            details.click()
+            assert "Connection refused" in text(browser, "advice")
+            press(browser, "ask-queue", "queue", lambda shown: "cannot connect" in shown)
 
 
 def test_a_token_is_asked_for_by_a_form(
@@ -284,6 +348,7 @@ def test_objects_and_errors_are_grouped_with_one_command_each_in_blocks_of_comma
     trouble: None, browser: Any
 ) -> None:
     assert "the receiver answers retry" in text(browser, "parked")
+    picture(browser, "status-parked", section="parked-title")
     press(browser, "ask-doctor", "doctor", lambda shown: "rows_failed" in shown)
     commands = [
         one.text for one in browser.find_elements(By.CSS_SELECTOR, ".command code") if one.text
@@ -565,6 +630,9 @@ def test_an_event_is_found_by_class_and_key_in_a_range_that_is_named(
     wait_until(lambda: "is not a key of any class" in text(browser, "found"), "it is reported")
 
 
+LISTED = "return [...document.querySelectorAll('#list a')].map((one) => one.textContent)"
+
+
 def test_rows_and_documents_are_listed_by_status_and_answer_and_lead_to_their_events(
     inspector: None, browser: Any
 ) -> None:
@@ -572,10 +640,12 @@ def test_rows_and_documents_are_listed_by_status_and_answer_and_lead_to_their_ev
     wait_until(lambda: "Searched: " in text(browser, "list-hint"), "rows are listed")
     rows = [one.text for one in browser.find_elements(By.CSS_SELECTOR, "#list a")]
     assert rows == ["3", "2", "1"], "the newest first"
+    assert "receiver: Jack is gone" in text(browser, "list"), "why row 1 was refused"
+    picture(browser, "status-lists", section="list-title")
     choose(browser, "list-status", "refused")
     submit(browser, "list-form")
-    wait_until(lambda: "receiver: Jack is gone" in text(browser, "list"), "the refused row")
-    assert [one.text for one in browser.find_elements(By.CSS_SELECTOR, "#list a")] == ["1"]
+    wait_until(lambda: browser.execute_script(LISTED) == ["1"], "only the refused row")
+    assert "receiver: Jack is gone" in text(browser, "list")
     assert not browser.find_element(By.ID, "list-older").is_displayed(), "there are no more"
     choose(browser, "sent-answer", "success")
     submit(browser, "sent-form")

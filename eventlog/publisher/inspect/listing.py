@@ -100,6 +100,10 @@ def list_rows(context: Context, wanted: Wanted, most: int = 50) -> Listed:
                 if len(found) == most:
                     is_end = False
                     break
+    if not is_refused:
+        failed = sorted(row.record_id for row in found if row.status in REFUSED)
+        entries = newest_errors_of(context.log, failed, context.ledger.consumer)
+        found = [_with_error(row, entries, context.ledger.consumer) for row in found]
     what = "refused row" if is_refused else "row"
     if not read:
         return Listed((), f"no {what}", None)

@@ -109,6 +109,10 @@ class Health(NamedTuple):
         }
 
 
+_LONGEST_CAUSE: Final = 100
+"""The characters of a database's text from which on its driver's words are only details."""
+
+
 class Waiting(NamedTuple):
     """What a process waits for before it tries again."""
 
@@ -132,6 +136,8 @@ class Waiting(NamedTuple):
         """One sentence for people, and one about the next attempt."""
         seconds = _short(self.seconds)
         cause = re.split(r"\n|; ", self.reason.strip(), maxsplit=1)[0]
+        if self.who is WaitFor.DATABASE and len(cause) > _LONGEST_CAUSE:
+            cause = cause.partition(": ")[0]
         if answered := answered_status(cause):
             words = f"The{answered.removeprefix('the')} for {seconds}."
         else:
