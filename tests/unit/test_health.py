@@ -280,6 +280,32 @@ def test_a_receiver_that_answers_nobody_for_ten_minutes_is_an_error_and_the_caus
     assert names == [(cause, "error"), ("no_progress", "error"), ("refused_rows", "warning")]
 
 
+def test_a_reader_that_rests_on_purpose_is_no_warning() -> None:
+    resting = consumer(2217, 7200.0, runs=True)
+    sending = resting._replace(events_in_flight=1)
+    paused = resting._replace(pause=Pause("new index", "anna", NOON, "search"))
+    assert judge(facts(consumers=[resting])).names == set(), "it waits for a time of day"
+    assert judge(facts(consumers=[sending])).names == {"consumer_waits"}
+    assert judge(facts(consumers=[paused])).names == {"paused"}
+    old = {"oldest_seconds": 7200.0, "progress_seconds": 7200.0}
+    assert judge(facts(**old, measured=Measured(queue_rows=4), awaits_time=True)).names == set()
+    pause = Measured(queue_rows=4, pause=Pause("new index", "anna", NOON))
+    assert judge(facts(**old, measured=pause)).names == {"paused"}
+
+
+def test_a_publisher_is_late_again_once_its_time_of_day_has_come() -> None:
+    seconds = iter(range(0, 100_000, 1000))
+    activity = Activity(
+        Counters(), 1.0, LivenessClock(1e9, lambda: float(next(seconds))), has_times=True
+    )
+    activity.connected(again=False)
+    activity.measured(Measured(queue_rows=4, oldest_seconds=7200.0))
+    activity.does(Doing.RESTING)
+    assert "queue_old" not in activity.health().names
+    activity.waits(WaitFor.RECEIVER, "refused", 1e9)
+    assert "queue_old" in activity.health().names
+
+
 def test_the_sentence_has_the_status_or_the_first_line_of_the_reason_and_the_details_the_rest() -> (
     None
 ):

@@ -26,12 +26,12 @@ from eventlog.sql.port.log_operations import Window
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.questions import ask
 from eventlog.sql.port.rights import Part, Right
+from eventlog.sql.readers.consumers import STREAM_OF_SPARK, ConsumerStart
 from eventlog.sql.readers.superseded import waiting_rows
 from eventlog.sql.resync import due_now
 
 if TYPE_CHECKING:
     from eventlog.sql.log.pauses import Pause
-    from eventlog.sql.readers.consumers import ConsumerStart
 
 QUEUE_CAP: Final = 100_000
 """The most rows of status N that a measurement counts; for a longer queue, "or more" is
@@ -210,6 +210,16 @@ class ConsumerStatus(NamedTuple):
     pause: Pause | None = None
     """Why it sends nothing, None = it is not paused."""
     paused_seconds: float = 0.0
+
+    @property
+    def rests(self) -> bool:
+        """True if it sends nothing on purpose: it is paused, or it runs and has nothing in flight,
+        as between two times of day. A consumer that waits for its receiver has recorded what it
+        sends; a stream in Spark records nothing.
+        """
+        records = self.start is None or self.start.sink != STREAM_OF_SPARK
+        is_idle = self.runs and records and not self.events_in_flight
+        return self.pause is not None or is_idle
 
     def as_data(self) -> dict[str, Any]:
         """Return the status as data for JSON."""

@@ -652,7 +652,7 @@ def _consumers(case: Case) -> Iterator[Finding]:
         yield from judge_pause(read_pause(case.log))
     for one in found:
         yield from judge_pause(one.pause)
-        if one.pause is None:
+        if not one.rests:
             sink = "" if one.start is None else one.start.sink
             yield from judge_consumer(
                 one.name, one.rows_behind, one.still_seconds, one.runs, case.limits, sink

@@ -48,7 +48,8 @@ def monitoring(
         from eventlog.publisher.monitor.questions import Questions, SourceQuestions
         from eventlog.publisher.monitor.server import Monitor, serving
         from eventlog.publisher.monitor.status import documents_data, process_status, seen_of
-    activity = Activity(counters, settings.interval, liveness)
+    has_times = bool(config.publisher.time_of_day)
+    activity = Activity(counters, settings.interval, liveness, has_times=has_times)
     consumer = config.of_log.consumer
     labels = {"log": name, "sink": config.sink.type}
     if consumer is not None:

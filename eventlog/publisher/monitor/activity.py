@@ -240,7 +240,7 @@ class Monitored(ABC):
 
 class Activity(Monitored, Observer):
     """The observer of one publisher. It requests figures that need a query every ``interval``
-    seconds, or less often if the query is slow.
+    seconds, or less often if the query is slow. With ``has_times`` it rests until a time of day.
     """
 
     def __init__(
@@ -249,9 +249,11 @@ class Activity(Monitored, Observer):
         interval: float,
         liveness: LivenessClock,
         wall: Callable[[], float] = unix_time,
+        *,
+        has_times: bool = False,
     ) -> None:
         super().__init__(interval, liveness, wall)
-        self.counters = counters
+        self.counters, self._has_times = counters, has_times
         self.state = ActivityState(Doing.CONNECTING, self.progress_time)
         self.reconnects = 0
         self.backoffs: Mapping[str, int] = {who.value: 0 for who in WaitFor}
@@ -505,6 +507,7 @@ class Activity(Monitored, Observer):
                 rows_missing=counters.rows_missing,
                 dead_seconds=0.0 if self._dead_since is None else self.clock() - self._dead_since,
                 bytes_in_a_day=self.bytes_in_a_day,
+                awaits_time=self._has_times and state.doing is Doing.RESTING,
             )
         )
 

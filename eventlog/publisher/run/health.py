@@ -205,6 +205,13 @@ class Facts:
     """Seconds since the log, or an internal table, has had many dead rows."""
     bytes_in_a_day: float | None = None
     """The bytes by which the log and its internal tables grow in a day, as measured so far."""
+    awaits_time: bool = False
+    """True if nothing is sent before a time of day (``publisher.time_of_day``)."""
+
+    @property
+    def is_at_rest(self) -> bool:
+        """True if rows wait on purpose: for a time of day, or because the reader is paused."""
+        return self.awaits_time or self.measured.pause is not None
 
 
 def judge(facts: Facts) -> Health:
@@ -248,7 +255,8 @@ def _process(facts: Facts) -> Iterator[Condition]:
         yield _condition("no_publisher", state=facts.state)
     yield from _pauses(facts)
     rows = facts.measured.queue_rows or 0
-    if rows and facts.progress_seconds > NO_PROGRESS and facts.runs is not True:
+    is_late = facts.progress_seconds > NO_PROGRESS and not facts.is_at_rest
+    if rows and is_late and facts.runs is not True:
         since = age(facts.progress_seconds)
         yield _condition("no_progress", rows=number_of(rows, "row"), age=since)
     if facts.rows_missing:
@@ -313,10 +321,10 @@ def _rows(facts: Facts) -> Iterator[Condition]:
         yield _condition("dead_letters_wait", letters=f"{letters} {verb}", age=age(oldest))
     if facts.parked:
         yield _condition("parked_objects", objects=number_of(facts.parked, "object"))
-    if facts.oldest_seconds is not None and facts.oldest_seconds > OLD_ROW:
-        yield _condition("queue_old", age=age(facts.oldest_seconds))
+    if (facts.oldest_seconds or 0.0) > OLD_ROW and not facts.is_at_rest:
+        yield _condition("queue_old", age=age(facts.oldest_seconds or 0.0))
     for one in facts.consumers:
-        if one.pause is None and one.rows_behind and one.still_seconds > _LIMITS.in_flight:
+        if not one.rests and one.rows_behind and one.still_seconds > _LIMITS.in_flight:
             yield _condition(
                 "consumer_waits",
                 consumer=one.name,

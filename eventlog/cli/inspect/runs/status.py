@@ -155,6 +155,7 @@ def publishing_status(
             differences=differ,
             consumers=consumers if consumer is None else (),
             parked=sum(map(_parked_in, deliveries)),
+            awaits_time=bool(config.publisher.time_of_day) and runs is True and not deliveries,
         )
     )
     return {
