@@ -45,6 +45,12 @@ def test_what_the_function_returns_is_the_answer(returned: object, verdict: Even
     assert sink(lambda *_: returned).send(DOCUMENT).result("2") == verdict
 
 
+def test_a_text_that_the_function_returns_is_shown_as_its_answer() -> None:
+    reply = sink(lambda *_: XDS).send(DOCUMENT).reply
+    assert reply is not None
+    assert reply.text == XDS
+
+
 @pytest.mark.parametrize(
     "returned", [XDS.replace('"2"', '"9"'), Answer({"9": EventResult(Level.ERROR)})]
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from eventlog.core.options import TEXT, option, shared
-from eventlog.errors import ConfigError, ReceiverUnavailable, WrongResult, kind_of
+from eventlog.errors import ConfigError, ReceiverUnavailable, Reply, WrongResult, kind_of
 from eventlog.model import Answer, Document, Event, answer_of
 from eventlog.publisher.sinks import FILE_LAYOUT, Opening, Sink
 from eventlog.publisher.sinks.checked import check_answer
@@ -98,7 +98,9 @@ class CallableSink(Sink):
                     f"{self.target}: {unavailable.in_short}",
                     is_suspicious=True,
                 ) from None
-            return _for_whole_events(read, event_ids, halves)
+            shown = answer if isinstance(answer, str) else answer.decode("utf-8", "replace")
+            reply = Reply.in_words("", shown)
+            return replace(_for_whole_events(read, event_ids, halves), reply=reply)
         why = f"{self.target} returned {type(answer).__name__}; return None, str, bytes or Answer"
         raise ReceiverUnavailable(why, why, is_suspicious=True)
 
