@@ -12,6 +12,7 @@ import re
 import select
 import struct
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Iterator
@@ -27,6 +28,14 @@ from processes import EVENTLOG
 from publishers import make_log, settings, write
 from receiver import Receiver, answer, reply, status
 from shared import PATIENCE, free_port, wait_until
+
+from eventlog.errors import ReceiverUnavailable
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
+
+from followed_stream import Stream, once
+from test_follow_sources import configure
+from test_follow_suspects import Failing
 
 
 @pytest.fixture
@@ -169,6 +178,20 @@ def test_top_without_a_monitor_opens_an_event_of_the_database(
                 terminal.wait_for("being delivered or parked")
                 terminal.press(ENTER)
                 terminal.wait_for("eventlog skip 1 --reason REASON")
+
+
+def test_top_of_a_followed_source_opens_an_event_that_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    stream, config = Stream(tmp_path / "capture.cdc"), configure(tmp_path)
+    stream.insert(1, 2, 3)
+    with pytest.raises(ReceiverUnavailable):
+        once(stream, tmp_path / "position.db", Failing(2), batch_size=2)
+    with in_terminal("-c", str(config), "top", "--interval", "60") as (terminal, _):
+        terminal.wait_for("being delivered or parked")
+        terminal.press(ENTER)
+        terminal.wait_for("the receiver fails for it")
 
 
 def test_top_shows_the_sentence_of_the_health_and_counts_an_event_once(
