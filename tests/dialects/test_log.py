@@ -391,6 +391,14 @@ def test_the_default_of_a_log_that_we_made_shows_that_its_times_are_utc(platform
         assert are_utc(platform.dialect.open(conn), table)
 
 
+def test_the_statements_of_a_transaction_can_have_a_limit_on_every_database(
+    platform: Platform,
+) -> None:
+    with platform.session() as (conn, table):
+        platform.dialect.open(conn).limit_statements(5)
+        assert opened_log(conn, table).read_rows([(1, 10)]) == []
+
+
 def test_a_log_of_a_revision_before_gets_the_columns_of_a_consumers_start_and_pause(
     platform: Platform,
 ) -> None:

@@ -277,7 +277,10 @@ def test_a_delivery_that_hangs_is_seen_and_the_database_can_still_be_asked(
             assert ask("/queue.json")["rows"] == [
                 {"class": "usr", "status": "N", "meaning": "waits", "rows": 2}
             ]
-            assert ask("/errors.json") == {"errors": []}
+            assert ask("/errors.json") == {
+                "errors": [],
+                "searched": "the newest 2,000 error rows, and the newest 10,000 rows of the log",
+            }
             assert {"code", "level", "message", "command"} <= ask("/doctor.json")["findings"][
                 0
             ].keys()
