@@ -14,12 +14,27 @@ from fake_publisher import FakePublisher, NewWorld, with_options
 from followed_stream import Stream
 from installed_package import Install, installing
 
+from eventlog.core import clock
 from eventlog.debezium.writer import EnvelopeWriter
 from eventlog.model import KafkaRecord, LogRow
 
 
+class Ticking(clock.Machine):
+    """A machine whose clock only goes on when it is looked at: the result of a cycle does not depend
+    on how fast the machine of the test is.
+    """
+
+    def __init__(self) -> None:
+        self.now = super().monotonic()
+
+    def monotonic(self) -> float:
+        self.now += 1e-6
+        return self.now
+
+
 @pytest.fixture
 def new_world() -> Iterator[NewWorld]:
+    """Publishers with fakes of the log and of the receiver, and with a clock of their own."""
     worlds: list[FakePublisher] = []
 
     def new(rows: list[LogRow], **options: Any) -> FakePublisher:
@@ -27,7 +42,8 @@ def new_world() -> Iterator[NewWorld]:
         worlds[-1].log(rows)
         return worlds[-1]
 
-    yield new
+    with clock.simulated(Ticking()):
+        yield new
     for fake in worlds:
         fake.close()
 
