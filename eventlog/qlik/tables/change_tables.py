@@ -338,7 +338,7 @@ def _update(change: Change, after: Row, table: TargetTable) -> tuple[RowImage, .
 
 def _is_no_op(change: Change, lobs: frozenset[str]) -> bool:
     """Return True if a change is known to change nothing. A table with LOB columns needs both
-    images for that (formats/qlik.md 1.2).
+    images for that (spec/change-model.md 4).
     """
     if not changes_nothing(change):
         return False
