@@ -34,7 +34,7 @@ class Ticking(clock.Machine):
 
 @pytest.fixture
 def new_world() -> Iterator[NewWorld]:
-    """Publishers with fakes of the log and of the receiver, and with a clock of their own."""
+    """Publishers with a fake log, a fake receiver and their own clock."""
     worlds: list[FakePublisher] = []
 
     def new(rows: list[LogRow], **options: Any) -> FakePublisher:
