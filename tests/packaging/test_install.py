@@ -210,6 +210,12 @@ def test_an_upgrade_of_what_is_up_to_date_changes_nothing(play: Callable[[str], 
 
 def test_two_logs_in_one_database_do_not_touch_each_other(play: Callable[[str], Site]) -> None:
     site = play("two logs")
+    for command in (
+        "second triggers drop",
+        "second db downgrade base",
+        "first triggers plan --check",
+    ):
+        assert site.command("hr_owner", f"eventlog --log-table {command}") == 0, command
     site.sql("hr_app", CHANGES)
     assert site.rows("SELECT count(*) > 0 FROM hr.first") == [(True,)]
     assert site.rows("SELECT to_regclass('hr.second')::text") == [(None,)]
