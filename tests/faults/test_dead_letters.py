@@ -477,15 +477,6 @@ def example(name: str, **own: str) -> Sections:
     return section | own
 
 
-def test_the_guides_topic_gets_a_letter(log: Log) -> None:
-    quiet_clients()
-    log.insert(1)
-    with cluster() as brokers:
-        log.publish(refusing("1"), dead_letter=example("topic", brokers=brokers.brokers))
-        (record,) = brokers.messages("hr.refused", 1)
-    assert record.key() == b"1/1"
-
-
 def test_the_guides_chat_gets_a_letter(log: Log) -> None:
     log.insert(1)
     with Receiver(lambda _: reply(200, b"ok")) as second:
