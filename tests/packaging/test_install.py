@@ -215,8 +215,12 @@ def test_an_upgrade_of_what_is_up_to_date_changes_nothing(play: Callable[[str], 
     assert play("upgrade").rows(CATALOGUE) == before
 
 
-def test_two_logs_in_one_database_do_not_touch_each_other(play: Callable[[str], Site]) -> None:
-    site = play("two logs")
+def test_two_logs_in_one_database_do_not_touch_each_other(
+    site: Site, play: Callable[[str], Site]
+) -> None:
+    for command in ("db upgrade", "triggers apply"):
+        assert site.command("hr_owner", f"eventlog --log-table first {command}") == 0, command
+    play("two logs")
     for command in (
         "second triggers drop",
         "second db downgrade base",
