@@ -533,7 +533,6 @@ _REFERENCE: Final = re.compile(
 )
 _UNBUILT: Final = {
     ("formats/gbase-cdc.md", "5"): "tests/conformance/vectors/gbase.json",
-    ("formats/gbase-cdc.md", "7"): "tests/conformance/vectors/gbase.json",
     ("formats/qlik.md", "2.3"): "tests/conformance/vectors/qlik.json",
 }
 """Sections that no function holds, and where they are instead."""

@@ -1,4 +1,4 @@
-"""Bytes to records: any cut, stale buffers, what is not a record (formats/gbase-cdc.md 2, 7)."""
+"""Bytes to records: any cut, stale buffers, what is not a record (formats/gbase-cdc.md 2)."""
 
 from __future__ import annotations
 
