@@ -624,9 +624,7 @@ def test_another_key_is_reported_before_rows_of_the_old_key_become_invalid(
         "was id: rows that were logged under the old key become E. "
         'Add previous_key = ["id"] to its [[watch]]; then `eventlog resync CLASS --deletes` deletes '
         "what the receiver has under the old key, and `eventlog resync CLASS` sends it under the new "
-        "one; "
-        "see "
-        "`eventlog triggers plan`"
+        "key; see `eventlog triggers plan`"
     )
 
 

@@ -171,7 +171,7 @@ def test_an_estimate_is_printed(
 
 
 def test_the_model_of_the_page_is_that_of_the_estimate() -> None:
-    page = BACKLOG.read_text()
+    page = " ".join(BACKLOG.read_text().split())
     assert f"{START_SECONDS:g} s for the start of Spark" in page
     for seconds in (CORE_SECONDS_PER_ROW, MARK_SECONDS_PER_ROW, DELETE_SECONDS_PER_ROW):
         assert f"{seconds * 1e6:g} us per row" in page

@@ -299,4 +299,3 @@ def test_the_example_of_the_documentation_runs() -> None:
     names: dict[str, Any] = {}
     exec(example, names)
     assert names["server"].tables
-    assert names["piece"]
