@@ -90,7 +90,7 @@ def health_file(path: Path) -> Iterator[HealthFile]:
     except OSError as error:
         raise ConfigError(
             f"publisher.health_file {path} cannot be written: {error.strerror}; name a file in a "
-            "directory that this user can write (with a read-only root a tmpfs)"
+            "directory that this user can write (a tmpfs if / is read-only)"
         ) from error
     try:
         yield file

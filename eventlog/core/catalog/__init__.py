@@ -299,7 +299,7 @@ class Catalog:
 
     @property
     def table_names(self) -> list[str]:
-        """The tables and views of classes and their child tables, and the unavailable classes."""
+        """The names in ``log_names``, and those of the unavailable classes."""
         return [*self.log_names, *self.unavailable]
 
     def former_names(self) -> dict[str, list[str]]:

@@ -210,7 +210,7 @@ def to_text(value: Value) -> str:
 
 
 def typed_by(type: ColumnType, value: Value) -> Value:
-    """Return a value that has lost its type, such as a value from JSON, as a value of its column.
+    """Give a value that has lost its type, for example in JSON, the type of its column again.
 
     A datetime that has lost its zone is in UTC, as in formats without zones. Raises BadValue.
     """

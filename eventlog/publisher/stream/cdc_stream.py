@@ -163,8 +163,7 @@ class StandardInput:
         """Yield the steps of the input. Raises FormatError, SourceLost, BadToken."""
         if self._is_read:
             raise SourceLost(
-                "standard input cannot be read a second time: "
-                "pipe the stream again from its restart"
+                "standard input cannot be read twice: pipe it again from `restart` in the position"
             )
         self._is_read = True
         stream = CdcStream(self.options, token)
@@ -219,9 +218,9 @@ class ServerSession:
         server = token.get("server", self.server) if isinstance(token, Mapping) else self.server
         if server != self.server:
             raise BadToken(
-                f"the position belongs to the server {server}, not {self.server}. Name another "
-                f"position for {self.server}; or, if it has taken over the logs of {server}, "
-                "change server in the position"
+                f"the position belongs to the server {server}, not {self.server}. Name a "
+                f"position of {self.server}; or, if {self.server} has taken over the logs of "
+                f"{server}, change server in the position"
             )
         stream = CdcStream(self.options, token)
         try:
