@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from eventlog.publisher.ledger.ledger import StatusLedger
 from eventlog.publisher.send.sending import DeliveryResult
 from eventlog.publisher.send.session import PublisherState
 from eventlog.sql.log.internal_tables import EntryKind, add_entry
+from eventlog.sql.log.pauses import Pause
 from eventlog.sql.log.requests import is_requested
 from eventlog.sql.log.requeue import requeue
 
@@ -51,6 +53,27 @@ def test_retry_parks_its_object_and_no_other(new_world: NewWorld) -> None:
     state.outbox.retry_now()
     fake.run(receiver, state)
     assert receiver.sent[4:] == [["1"], ["3"], ["5"]]
+
+
+def test_a_parked_object_that_becomes_due_once_its_publisher_is_paused_is_not_sent(
+    new_world: NewWorld,
+) -> None:
+    waits = {"retry_initial": 1000, "retry_max": 1000, "mark_interval": 0}
+    fake = new_world(deletes("1"), batch_size=1, **waits)
+    receiver, state = Receiver(judge(e1="retry")), fake.start()
+    fake.cycle(state, receiver)
+    fake.log([row(2, 4, "idu=2")])
+
+    def pause_while_it_is_sent(name: str) -> None:
+        if name == "before send":
+            paused = Pause("maintenance", "an operator", datetime.now(UTC)).encode()
+            add_entry(opened_log(fake.connection, LOG), EntryKind.PAUSED, 1, paused)
+            state.outbox.retry_now()
+
+    receiver.step = pause_while_it_is_sent
+    assert fake.cycle(state, receiver).result is DeliveryResult.PAUSED
+    assert receiver.sent == [["1"], ["2"]]
+    assert fake.statuses() == {1: "N", 2: "S"}
 
 
 def test_a_parked_object_is_sent_again_when_it_is_due_and_then_its_later_rows(
