@@ -168,8 +168,9 @@ class RecordSet:
         place, end = bisect_left(self.ranges, last, key=_last), last
         if place < len(self.ranges) and self.ranges[place][0] <= last + 1:
             end, place = self.ranges[place][1], place + 1
-        begins = [self.floor + 1, *(one + 1 for one in shown)]
-        ends = [*(one - 1 for one in shown), end]
+        # Lists: a generator would cost two calls per row.
+        begins = [self.floor + 1, *[one + 1 for one in shown]]
+        ends = [*[one - 1 for one in shown], end]
         decided = [(first, stop) for first, stop in zip(begins, ends, strict=True) if first <= stop]
         if decided and decided[0][0] == self.floor + 1:
             self.floor = decided.pop(0)[1]
@@ -180,8 +181,8 @@ class RecordSet:
         after = max(after, self.floor)
         begin = bisect_left(self.ranges, after, key=_last)
         own = self.ranges[begin : bisect_right(self.ranges, last, lo=begin, key=_first)]
-        begins = [after + 1, *(end + 1 for _, end in own)]
-        ends = [*(first - 1 for first, _ in own), last]
+        begins = [after + 1, *[end + 1 for _, end in own]]
+        ends = [*[first - 1 for first, _ in own], last]
         gaps = list(zip(begins, ends, strict=True))
         # Ranges are not adjacent, so no other gap is empty.
         if gaps[-1][0] > gaps[-1][1]:
