@@ -206,9 +206,11 @@ class Audit:
 
     # --- leaves and crashes ---
 
-    def removes(self, before: Sequence[Row]) -> None:
+    def removes(self, before: Sequence[Row], judged: Sequence[Row]) -> None:
         """Judge the rows that a purge has just removed: each was published, every consumer has
-        processed it, and nobody has asked for it again.
+        processed it, and nobody has asked for it again. A row that was refused after the purge
+        had read its leaf (``judged``) comes back when the leaf is finished (spec/event-log.md
+        14.3); ``complaints`` reports one that does not.
         """
         present = {row.record_id for row in self.rows()}
         gone = [row for row in before if row.record_id not in present]
@@ -220,7 +222,9 @@ class Audit:
         done, asked = self.done_by_consumer(), self._asked_of_consumer()
         for row in gone:
             sent = self.readers[PUBLISHER].sent.get(row.change)
-            if row.status != "S" or sent is None or sent.level is Level.ERROR:
+            if row.status in _REFUSED and row not in judged:
+                self._world.count("a row that is refused late leaves with its leaf")
+            elif row.status != "S" or sent is None or sent.level is Level.ERROR:
                 self._world.fail(f"a purge removes {row}, which was sent as {sent}")
             if consumers and (row.record_id not in done or row.record_id in asked):
                 self._world.fail(f"a purge removes {row}, which a consumer needs")

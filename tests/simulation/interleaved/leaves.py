@@ -49,6 +49,8 @@ class Purge(Process):
         """True if nobody else can read the log."""
         self.before: Sequence[Row] = ()
         """The rows before the log was locked, or before the last transaction committed."""
+        self.judged: Sequence[Row] = ()
+        """The rows when the purge has last read a whole leaf."""
 
     def start(self, what: str) -> None:
         if not self.is_running:
@@ -66,11 +68,13 @@ class Purge(Process):
     def _has_run(self, place: str) -> None:
         if place.startswith("take <"):
             self.holds_log = True
+        elif place.startswith("_judge <"):
+            self.judged = self.world.audit.rows()
         driver: Any = self.kept.log.connection.connection.driver_connection
         if driver.info.transaction_status == TransactionStatus.IDLE:
             self.holds_log = False
             if place.startswith("COMMIT"):
-                self.world.audit.removes(self.before)
+                self.world.audit.removes(self.before, self.judged)
                 self.world.hand.judge()
 
     def _purge(self) -> None:
@@ -171,7 +175,8 @@ class Hand:
             return
         present = {name for (name,) in self._world.control.execute(DETACHED).fetchall()}
         for name in [*self._hidden.keys() - present]:
-            self._world.audit.removes(self._hidden.pop(name))
+            hidden = self._hidden.pop(name)
+            self._world.audit.removes(hidden, hidden)
 
     def set_back(self) -> None:
         """Set the first row of a removed leaf back to N, of which a purge has not dropped the table."""
