@@ -327,7 +327,9 @@ class Outbox(Generic[E]):
     def _preferred(self, found: _Found[E], is_empty: bool) -> Step[E] | None:
         """Select one of the documents that may be sent now; None = none of them.
 
-        After a further attempt that failed again, other documents and the feed have their turn.
+        After a further attempt that failed again, other documents and the feed have their turn. In
+        doubt, documents for which the receiver has not failed come first: parked ones that are due,
+        then recorded ones, then new ones from the feed.
         """
         is_trying = any(map(policy.is_tried, self._in_air.values()))
         others_in_air = len(self._in_air) - is_trying
