@@ -312,9 +312,9 @@ def restore(world: World, feed: Feed, now: float) -> Outbox[Event]:
         world.rules,
         is_recorded=not is_source,
         keeps_fatal=is_source,
-        rounds=max((entry.rounds for _, entry in entries), default=0),
     )
     for batch, entry in entries:
+        outbox.continue_rounds(entry.rounds)
         for at, (number, own, tried) in enumerate(entry.documents):
             retries = 0
             if tried is not None and tried.kind is not Kind.SUSPECT:

@@ -74,17 +74,14 @@ def recover(context: Context) -> PublisherState:
     context.log.commit()
     warn_of(claim)
     clock = DatabaseClock(context.log.connection, context.log.dialect)
-    outbox = Outbox[Outgoing](
-        rules_of(context.options),
-        at_rest=Outgoing.at_rest,
-        rounds=max((rounds_of(delivery) for delivery in recorded), default=0),
-    )
+    outbox = Outbox[Outgoing](rules_of(context.options), at_rest=Outgoing.at_rest)
     newest = max((delivery.first for delivery in recorded), default="")
     state = PublisherState(outbox, clock, newest, claim=claim, loading=loading)
     for delivery in recorded:
         is_single = context.output.is_single
         documents = restored(delivery, objects, clock, context.options.retry_max, is_single)
         outbox.add(documents, delivery.last_number)
+        outbox.continue_rounds(rounds_of(delivery))
         state.deliveries[delivery.number] = delivery._replace(documents={})
     context.log.commit()
     return state

@@ -97,8 +97,7 @@ class Outbox(Generic[E]):
     ``is_recorded`` is true if a document gets its number when it is recorded (a log); otherwise the
     feed numbers what it sends, and event-ids come from the source. ``keeps_fatal`` is true if an
     event that got *fatal* stays, since the feed cannot queue it again. ``at_rest`` is what becomes
-    of an event that is sent again later, without its values. ``rounds`` continues those that were
-    recorded.
+    of an event that is sent again later, without its values.
     """
 
     def __init__(
@@ -108,14 +107,13 @@ class Outbox(Generic[E]):
         is_recorded: bool = True,
         keeps_fatal: bool = False,
         at_rest: Callable[[E], E] = lambda event: event,
-        rounds: int = 0,
     ) -> None:
         self.rules = rules
         self.answers = 0
         """How many documents were answered."""
-        self.in_doubt = rounds > 0
+        self.in_doubt = False
         """True if the receiver has failed for a document and has answered none since."""
-        self.rounds = rounds
+        self.rounds = 0
         """How many pauses in a row followed a failure, without an answer."""
         self.stops = 0
         """How many pauses followed each other, for any reason."""
@@ -497,22 +495,6 @@ class Outbox(Generic[E]):
     def _has_doubtful(self) -> bool:
         return any(policy.is_of_doubt(one, self.answers) for one in self.documents())
 
-    def withhold(self, document: Document[E], events: Sequence[E]) -> None:
-        """Let events of a document wait, because their classes are unavailable, for as long as the
-        outbox lives. They become a separate
-        document.
-        """
-        names = {event.sent_id for event in events}
-        left = [event for event in document.events if event.sent_id not in names]
-        withheld = Attempts(Kind.WITHHELD, due=float("inf"))
-        self._replace(
-            document,
-            [
-                document._replace(events=left),
-                document._replace(events=events, attempts=withheld),
-            ],
-        )
-
     def begin(self, step: Step[E]) -> Document[E] | None:
         """Take a document to send it. If some of its events wait, the document is divided instead,
         so that a number never stands for other events; then return None.
@@ -730,10 +712,9 @@ class Outbox(Generic[E]):
         """
         self._in_air.clear()
         lost: dict[Place, tuple[Document[E], set[str]]] = {}
-        for result, events, document in self.take_marks():
-            _, names = lost.setdefault(document.place, (document, set()))
-            names.update(event.sent_id for event in events)
-            del result
+        for mark in self.take_marks():
+            _, names = lost.setdefault(mark.document.place, (mark.document, set()))
+            names.update(event.sent_id for event in mark.events)
         for place, (document, names) in lost.items():
             events = [
                 event
@@ -745,7 +726,6 @@ class Outbox(Generic[E]):
             else:
                 again = list(map(self._at_rest, events))
                 self._insert(Document((*place, -1), again, attempts=None, retries=document.retries))
-
         self.in_doubt |= self._has_doubtful
 
     def record(self) -> dict[int, tuple[Sequence[Document[E]], int]]:
