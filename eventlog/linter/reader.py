@@ -169,7 +169,9 @@ class ReaderOptions(CheckedOptions):
         "syslog", choice(*_ORDERS), "the column that determines the order of operations"
     )
     order_tolerance: float = option(
-        7200, number(0), "with order_by = oper_date: how many seconds late rows may arrive"
+        7200,
+        number(0),
+        "with order_by = syslog: seconds by which OPER_DATE may go back without a warning",
     )
     restart: str | None = option(None, STRING, "token of an earlier read, from which to continue")
     dbnode: str | None = option(None, STRING, "read only the changes of this node")
