@@ -343,7 +343,8 @@ def _lock_tables(conn: Connection, plan: TriggerPlan, lock_timeout: float) -> bo
     could deadlock with a session that writes two of the tables in another order, and the server
     would cancel that session's statement. So it waits for the first table while it holds no lock,
     and for the others less than ``deadlock_timeout``. If one of these is not available, it releases
-    all locks and starts again with that table.
+    all locks and starts again with that table. Scripts and migrations lock in the order of their
+    statements.
     """
     locks = _locks(conn, plan)
     if len(locks) < 2:
