@@ -68,9 +68,25 @@ class KeyedDialect(StepwiseDialect):
     the requested keys the row belongs.
     """
 
-    @abstractmethod
-    def key_chunks(self, keys: Sequence[tuple[Any, ...]]) -> Iterable[Sequence[tuple[Any, ...]]]:
-        """Yield the keys in chunks, one for each statement."""
+    key_chunks: Callable[[Sequence[tuple[Any, ...]]], Iterable[Sequence[tuple[Any, ...]]]]
+    """The function that yields keys in chunks, one for each statement."""
+    values_statement: Callable[
+        [str | None, ObjectClass, ChildTable | None, tuple[Column, ...], int], str
+    ]
+    """The function that returns the statement for rows of a schema's class, or of a child table of
+    it: the columns of the key, then these columns, of the rows with so many keys. ``k0_0`` is the
+    bind of the first column of the first key.
+    """
+
+    def due_time(self, event_time: str) -> str:
+        return event_time.removesuffix("Z")  # an event_time with a zone is compared in UTC
+
+    def log_checks(self) -> Sequence[str]:
+        code = f"ASCII({self.quote(self.spelled('status'))})"
+        return (
+            f"{code} BETWEEN 65 AND 90 OR {code} BETWEEN 97 AND 122",
+            "event_type BETWEEN 1 AND 8",
+        )
 
 
 class StepwiseDatabase(OpenDatabase):
@@ -144,22 +160,6 @@ class KeyedDatabase(StepwiseDatabase):
 
     dialect: KeyedDialect
 
-    @abstractmethod
-    def keyed_rows(
-        self,
-        schema: str | None,
-        cls: ObjectClass,
-        child: ChildTable | None,
-        columns: tuple[Column, ...],
-        size: int,
-        binds: Mapping[str, Any],
-    ) -> Iterable[Sequence[Any]]:
-        """Return rows as ``read_values`` does; each begins with the columns of its key.
-
-        ``size`` is the number of keys, ``binds`` has them: ``k0_0`` is the first column of the
-        first key.
-        """
-
     def read_values(
         self,
         schema: str | None,
@@ -176,7 +176,8 @@ class KeyedDatabase(StepwiseDatabase):
             binds = {
                 f"k{n}_{i}": value for n, key in enumerate(chunk) for i, value in enumerate(key)
             }
-            for row in self.keyed_rows(schema, cls, child, columns, len(chunk), binds):
+            statement = self.dialect.values_statement(schema, cls, child, columns, len(chunk))
+            for row in self.fetch(statement, binds):
                 key = tuple(
                     reader(log_text(value) or "")
                     for reader, value in zip(readers, row, strict=False)

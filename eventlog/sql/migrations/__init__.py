@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +41,7 @@ from eventlog.sql.port.driver_errors import (
     owner_advice,
 )
 from eventlog.sql.port.quoted_names import quoted, schema_of
+from eventlog.sql.port.rights import Part, name_of
 
 _NO_STORAGE: Final = Storage()
 _LOG_BRANCH: Final = "log"
@@ -406,6 +407,38 @@ def log_and_dialect() -> tuple[LogTable, Dialect]:
 def execute(statements: Iterable[str]) -> None:
     """Run or print statements in the running migration by ``run_or_print``."""
     run_or_print(op.get_context(), statements)
+
+
+def add_columns(part: Part, columns: Mapping[str, tuple[str, str]]) -> None:
+    """Add columns to an internal table in the running migration: name -> type and comment."""
+    log, dialect = log_and_dialect()
+    table = name_of(log, part)
+    present = set() if context.is_offline_mode() else _present_columns(log, table)
+    for name, (kind, comment) in columns.items():
+        if name not in present:  # an interrupted migration is run again
+            column = sa.Column(name, dialect.column_types[kind], comment=comment)
+            op.add_column(quoted(table), column, schema=schema_of(log))
+
+
+def drop_columns(part: Part, columns: Iterable[str]) -> None:
+    """Drop columns of an internal table in the running migration."""
+    log, _ = log_and_dialect()
+    table = name_of(log, part)
+    present = set(columns) if context.is_offline_mode() else _present_columns(log, table)
+    for name in columns:
+        if name in present:
+            op.drop_column(quoted(table), name, schema=schema_of(log))
+
+
+def _present_columns(log: LogTable, table: str) -> set[str]:
+    """Return the names of the columns of an internal table; none if the table is gone, as after an
+    interrupted downgrade.
+    """
+    inspector = sa.inspect(op.get_bind())
+    if not inspector.has_table(quoted(table), schema_of(log)):
+        return set()
+    found = inspector.get_columns(quoted(table), schema_of(log))
+    return {column["name"].lower() for column in found}
 
 
 class _VerbatimStatement(Executable, ClauseElement):

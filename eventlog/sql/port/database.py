@@ -438,26 +438,12 @@ class SqlDatabase(ABC):
         """Return the statements that drop what ``after_internal_tables`` makes."""
         return [f"DROP SEQUENCE {self.qualified(log.schema, log.number_sequence)}"]
 
-    def after_resync(self, log: LogTable, index: str) -> Sequence[str]:
-        """Return the statements that make the objects of a position table.
+    def after_table(self, log: LogTable, part: Part, index: str = "") -> Sequence[str]:
+        """Return the statements that complete an internal table after its creation.
 
-        ``index`` is the name of its index.
+        ``index`` is the name of a unique index of columns that are never NULL, empty = there is
+        none.
         """
-        return ()
-
-    def after_state(self, log: LogTable) -> Sequence[str]:
-        """Return the statements that complete ``<log>_state``."""
-        return ()
-
-    def after_consumers(self, log: LogTable, index: str) -> Sequence[str]:
-        """Return the statements that make the objects of the table of consumers.
-
-        ``index`` is the name of its index.
-        """
-        return ()
-
-    def after_captured(self, log: LogTable) -> Sequence[str]:
-        """Return the statements that make the objects of the table of captured tables."""
         return ()
 
     constraint_names: ClassVar[Mapping[str, Any]] = MappingProxyType({})
@@ -486,7 +472,3 @@ class SqlDatabase(ABC):
 
     server_sql: ClassVar[str] = "NULL"
     """SQL of a JSON object with those ``server_parts`` that plain SQL shows to every user."""
-
-    def after_epoch(self, log: LogTable) -> Sequence[str]:
-        """Return the statements that make the objects of the table of the epoch."""
-        return ()

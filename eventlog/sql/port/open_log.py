@@ -128,8 +128,10 @@ class OpenLog(ABC):
         """
         return for_message(self.connection, self.read_lock_holder)
 
-    def read_lock_holder(self) -> LockHolder | None:
-        """Return the answer of ``lock_holder`` if the database shows locks."""
+    def read_lock_holder(self, consumer: str = "") -> LockHolder | None:
+        """Return the answer of ``lock_holder``, or of ``consumer_holder`` for a consumer, if the
+        database shows locks.
+        """
         return None
 
     @abstractmethod
@@ -155,11 +157,7 @@ class OpenLog(ABC):
 
     def consumer_holder(self, consumer: str) -> LockHolder | None:
         """Return the session that has locked a consumer, as ``lock_holder`` does."""
-        return for_message(self.connection, partial(self.read_consumer_holder, consumer))
-
-    def read_consumer_holder(self, consumer: str) -> LockHolder | None:
-        """Return the answer of ``consumer_holder`` if the database shows locks."""
-        return None
+        return for_message(self.connection, partial(self.read_lock_holder, consumer))
 
     def lock_registering(self) -> None:
         """Lock out transactions that remove rows of the log: wait for those that are open, and

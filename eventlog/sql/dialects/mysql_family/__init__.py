@@ -19,7 +19,7 @@ from eventlog.core.catalog import Column
 from eventlog.core.ranges import Ranges
 from eventlog.core.values import ColumnType, Kind
 from eventlog.sql.dialects.mysql_family import text
-from eventlog.sql.dialects.mysql_family.objects import FamilyObjects
+from eventlog.sql.dialects.mysql_family.objects import FamilyObjects, values_statement
 from eventlog.sql.dialects.mysql_family.session import FamilySessions
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.log_operations import Window
@@ -89,6 +89,7 @@ class Family(FamilySessions, FamilyObjects):
     quote = staticmethod(text.quote_identifier)
     value_text = staticmethod(text.value_text)
     bindable = staticmethod(text.bindable)
+    values_statement = staticmethod(values_statement)
 
     def bind(self, name: str) -> str:
         return f"%({name})s"
@@ -136,9 +137,6 @@ class Family(FamilySessions, FamilyObjects):
             "due_order": column,  # NULL sorts first
         }
 
-    def due_time(self, event_time: str) -> str:
-        return event_time.removesuffix("Z")  # an event_time with a zone is compared in UTC
-
     # The tables of the log
 
     def record_id(self, log: LogTable, comment: str) -> sa.Column[Any]:
@@ -148,13 +146,6 @@ class Family(FamilySessions, FamilyObjects):
             primary_key=True,
             autoincrement=True,
             comment=comment,
-        )
-
-    def log_checks(self) -> Sequence[str]:
-        code = f"ASCII({self.quote('status')})"
-        return (
-            f"{code} BETWEEN 65 AND 90 OR {code} BETWEEN 97 AND 122",
-            "event_type BETWEEN 1 AND 8",
         )
 
     def create_queue_index(self, log: LogTable) -> str:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.core.catalog import Attribute, Catalog, ChildTable, Column, Database, ObjectClass
+from eventlog.core.catalog import Attribute, Catalog, Database, ObjectClass
 from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import DatabaseError
 from eventlog.sql.dialects.mysql_family import writers as open_writers
-from eventlog.sql.dialects.mysql_family.objects import range_statement, table_of, values_statement
+from eventlog.sql.dialects.mysql_family.objects import range_statement, table_of
 from eventlog.sql.dialects.mysql_family.session import (
     NO_RIGHT_ON_TABLE,
     begin_snapshot,
@@ -127,17 +127,6 @@ class MySQLFamilyDatabase(KeyedDatabase):
 
     def fingerprint(self, catalog: Catalog) -> str:
         return str(fetch(self.connection, bindable(_SQL["fingerprint"]), {})[0][0])
-
-    def keyed_rows(
-        self,
-        schema: str | None,
-        cls: ObjectClass,
-        child: ChildTable | None,
-        columns: tuple[Column, ...],
-        size: int,
-        binds: Mapping[str, Any],
-    ) -> Iterable[Sequence[Any]]:
-        return fetch(self.connection, values_statement(cls, child, columns, size), binds)
 
     def read_ranges(
         self, schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]

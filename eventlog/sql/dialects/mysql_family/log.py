@@ -72,10 +72,8 @@ class MySQLFamilyLog(StepwiseLog):
     def is_locked(self) -> bool:
         return self._ask_lock("IS_USED_LOCK({name})") is not None
 
-    def read_lock_holder(self) -> LockHolder | None:
-        return self._holder(self._ask_lock("IS_USED_LOCK({name})"))
-
-    def _holder(self, session: int | None) -> LockHolder | None:
+    def read_lock_holder(self, consumer: str = "") -> LockHolder | None:
+        session = self._ask_lock("IS_USED_LOCK({name})", consumer)
         if session is None:
             return None
         # Without the right PROCESS the sessions of other users are hidden.
@@ -89,13 +87,10 @@ class MySQLFamilyLog(StepwiseLog):
 
     def try_consumer_lock(self, consumer: str) -> bool:
         taken = "IS_USED_LOCK({name}) <=> CONNECTION_ID() OR GET_LOCK({name}, 0)"
-        return bool(self._ask_consumer_lock(taken, consumer))
+        return bool(self._ask_lock(taken, consumer))
 
     def is_consumer_locked(self, consumer: str) -> bool:
-        return self._ask_consumer_lock("IS_USED_LOCK({name})", consumer) is not None
-
-    def read_consumer_holder(self, consumer: str) -> LockHolder | None:
-        return self._holder(self._ask_consumer_lock("IS_USED_LOCK({name})", consumer))
+        return self._ask_lock("IS_USED_LOCK({name})", consumer) is not None
 
     # The row of <log>_epoch serves as the lock between registering a consumer and removing rows,
     # and between requeuing and recording a delivery, since named locks outlast a transaction. A
@@ -245,14 +240,11 @@ class MySQLFamilyLog(StepwiseLog):
         }
         return columns == set(LOG_COLUMNS)
 
-    def _ask_lock(self, question: str) -> Any:
-        return fetch(
-            self.connection, f"SELECT {question.format(name=_LOCK)}", {"log": self.table.name}
-        )[0][0]
-
-    def _ask_consumer_lock(self, question: str, consumer: str) -> Any:
+    def _ask_lock(self, question: str, consumer: str = "") -> Any:
+        """Return the answer to a question about the lock of the log, or of a consumer."""
+        name = _CONSUMER_LOCK if consumer else _LOCK
         names = {"log": self.table.name, "consumer": consumer}
-        return fetch(self.connection, f"SELECT {question.format(name=_CONSUMER_LOCK)}", names)[0][0]
+        return fetch(self.connection, f"SELECT {question.format(name=name)}", names)[0][0]
 
 
 def _record_id(log: LogTable) -> str:

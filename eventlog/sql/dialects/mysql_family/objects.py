@@ -213,7 +213,11 @@ def _foreign_keys(rows: Iterable[Row[Any]], names: Collection[str]) -> Iterator[
 
 @lru_cache(maxsize=512)
 def values_statement(
-    cls: ObjectClass, child: ChildTable | None, values: tuple[Column, ...], size: int
+    _schema: str | None,
+    cls: ObjectClass,
+    child: ChildTable | None,
+    values: tuple[Column, ...],
+    size: int,
 ) -> str:
     """Return the statement that reads keys and values of the rows with ``size`` keys.
 

@@ -22,7 +22,7 @@ from eventlog.errors import ConfigError, DatabaseError
 from eventlog.sql.connect.connection import describe, reason_of
 from eventlog.sql.dialects.oracle import script, text
 from eventlog.sql.dialects.oracle.database import OracleDatabase
-from eventlog.sql.dialects.oracle.objects import OracleObjects
+from eventlog.sql.dialects.oracle.objects import OracleObjects, values_statement
 from eventlog.sql.dialects.oracle.session import ANSWERS, OracleSessions, has_log
 from eventlog.sql.dialects.oracle.text import scn
 from eventlog.sql.dialects.oracle.triggers import TRIGGERS, create_functions
@@ -103,6 +103,7 @@ class Oracle(OracleSessions, OracleObjects):
     fold_name = staticmethod(text.fold_name)
     spelled = staticmethod(text.spelled)
     value_text = staticmethod(text.value_text)
+    values_statement = staticmethod(values_statement)
 
     def open(self, connection: Connection) -> OracleDatabase:
         return OracleDatabase(connection, self)
@@ -123,9 +124,6 @@ class Oracle(OracleSessions, OracleObjects):
             "due_order": f"{time} NULLS FIRST",
         }
 
-    def due_time(self, event_time: str) -> str:
-        return event_time.removesuffix("Z")  # an event_time with a zone is compared in UTC
-
     # The tables of the log
 
     def record_id(self, log: LogTable, comment: str) -> sa.Column[Any]:
@@ -137,13 +135,6 @@ class Oracle(OracleSessions, OracleObjects):
             primary_key=True,
             autoincrement=False,
             comment=comment,
-        )
-
-    def log_checks(self) -> Sequence[str]:
-        code = f"ASCII({text.quote_identifier(text.spelled('status'))})"
-        return (
-            f"{code} BETWEEN 65 AND 90 OR {code} BETWEEN 97 AND 122",
-            "event_type BETWEEN 1 AND 8",
         )
 
     def create_queue_index(self, log: LogTable) -> str:

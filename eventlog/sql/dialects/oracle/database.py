@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection
 
-from eventlog.core.catalog import Catalog, ChildTable, Column, Database, ObjectClass
+from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import DatabaseError
 from eventlog.sql.dialects.oracle import script
 from eventlog.sql.dialects.oracle.log import INSTALLED_SQL, OracleLog
@@ -15,7 +15,6 @@ from eventlog.sql.dialects.oracle.objects import (
     SQL,
     database,
     fingerprint_statement,
-    values_statement,
 )
 from eventlog.sql.dialects.oracle.session import chunks, current_user, fetch, own_types
 from eventlog.sql.dialects.oracle.text import scn, spelled
@@ -106,17 +105,6 @@ class OracleDatabase(KeyedDatabase):
                 {"owner": catalog.schema, **{f"t{n}": name for n, name in enumerate(tables)}},
             )
         )
-
-    def keyed_rows(
-        self,
-        schema: str | None,
-        cls: ObjectClass,
-        child: ChildTable | None,
-        columns: tuple[Column, ...],
-        size: int,
-        binds: Mapping[str, Any],
-    ) -> Iterable[Sequence[Any]]:
-        return fetch(self.connection, values_statement(schema, cls, child, columns, size), binds)
 
     def fetch_answer(
         self,

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from decimal import Decimal
 from functools import lru_cache, partial
 from itertools import groupby
@@ -61,8 +61,7 @@ class OracleObjects(KeyedDialect):
 
     # Objects by their keys, and keys after the key reached
 
-    def key_chunks(self, keys: Sequence[tuple[Any, ...]]) -> Iterable[Sequence[tuple[Any, ...]]]:
-        return chunks(keys)
+    key_chunks = staticmethod(chunks)
 
     def key_column_reader(self, column: Column) -> Callable[[str], object]:
         match column.type.kind:

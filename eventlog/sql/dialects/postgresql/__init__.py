@@ -33,6 +33,7 @@ from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.dialects.postgresql.database import PROOF, PostgresDatabase
 from eventlog.sql.dialects.postgresql.log_session import OTHER_PLANS
 from eventlog.sql.dialects.postgresql.objects import PostgresObjects
+from eventlog.sql.dialects.postgresql.partitions.leaf_sql import LOG_STORAGE, storage_parameters
 from eventlog.sql.dialects.postgresql.partitions.leaves import PostgresPartitioning
 from eventlog.sql.dialects.postgresql.session import WAKE, PostgresSessions
 from eventlog.sql.dialects.postgresql.text import adopt, bounds, literal, new_time, quote_function
@@ -40,6 +41,7 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import CAPABILITIES
 from eventlog.sql.port.log_operations import Window
 from eventlog.sql.port.log_parts import LogPart, arrow_schema
+from eventlog.sql.port.rights import Part, name_of
 from eventlog.sql.port.snapshot_proof import proof_of
 from eventlog.sql.port.sql_files import (
     log_statements,
@@ -65,45 +67,25 @@ _ARGUMENTS: Final = {
     "client_encoding": "UTF8",
 }
 
-_LOG: Final = {
-    # A row is written twice: as N, and when it is marked. Marking cannot be a HOT update, since the
-    # partial index depends on status. But with some free space the new version stays on the row's
-    # page, and the log keeps its order on the disk.
-    "fillfactor": "80",
-    # Every marked row leaves a dead entry at the head of the partial index, which each window read
-    # has to skip until vacuum has removed it. With the default, a fifth of the table, a long log
-    # would have millions of them.
-    "autovacuum_vacuum_scale_factor": "0.01",
-    "autovacuum_vacuum_threshold": "10000",
-    "autovacuum_analyze_scale_factor": "0.02",
-    # Ten times the default: a vacuum that is slower than the publisher would never end.
-    "autovacuum_vacuum_cost_limit": "2000",
-    # With delete_from_log the end of the table empties repeatedly. Returning its pages to the
-    # operating system takes a lock that blocks every writer, and the next rows need these pages
-    # again.
-    "vacuum_truncate": "false",
-}
 _INFLIGHT: Final = {
     # It has a few rows, rewritten every second. By default autovacuum would wait for fifty dead
     # rows, and their texts (in TOAST) are large.
     "autovacuum_vacuum_scale_factor": "0",
     "toast.autovacuum_vacuum_scale_factor": "0",
 }
-_RESYNC: Final = {
+_STORAGE: Final[Mapping[Part, Mapping[str, str]]] = {
+    # The next poll deletes a request, and the end of a job deletes its claim.
+    Part.STATE: _INFLIGHT,
     # It has one row, rewritten with every batch.
-    "autovacuum_vacuum_scale_factor": "0",
-    "fillfactor": "50",
-}
-_CONSUMERS: Final = {
+    Part.RESYNC: {"autovacuum_vacuum_scale_factor": "0", "fillfactor": "50"},
     # It has a few rows, each rewritten with every delivery.
-    "autovacuum_vacuum_scale_factor": "0",
-    "fillfactor": "50",
-    "toast.autovacuum_vacuum_scale_factor": "0",
+    Part.CONSUMER: {
+        "autovacuum_vacuum_scale_factor": "0",
+        "fillfactor": "50",
+        "toast.autovacuum_vacuum_scale_factor": "0",
+    },
 }
-
-
-def _parameters(wanted: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} = {literal(value)}" for name, value in wanted.items())
+"""The storage parameters of internal tables that are rewritten often."""
 
 
 class PostgreSQL(PostgresSessions, PostgresObjects):
@@ -113,7 +95,7 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
     capabilities = frozenset(CAPABILITIES) - {"nul_characters"}
     max_identifier = text.MAX_IDENTIFIER
     wake = WAKE
-    partitioning = PostgresPartitioning(_parameters(_LOG), WAKE.create)
+    partitioning = PostgresPartitioning()
     fold_name = staticmethod(text.fold_name)
     bindable = staticmethod(text.bindable)
     value_text = staticmethod(text.value_text)
@@ -200,7 +182,7 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         return f"{super().create_queue_index(log)} OR ({guard})"
 
     def after_log(self, log: LogTable) -> list[str]:
-        return [_set(log, log.name, _LOG), render_quote_function(log)]
+        return [_set(log, log.name, LOG_STORAGE), render_quote_function(log)]
 
     def drop_after_log(self, log: LogTable) -> list[str]:
         return [f"DROP FUNCTION IF EXISTS {quote_function(log)}(text)"]
@@ -217,34 +199,14 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
     def next_number(self, schema: str | None, sequence: str) -> str:
         return f"nextval({literal(qualified(schema, sequence))}::pg_catalog.regclass)"
 
-    def after_epoch(self, log: LogTable) -> list[str]:
-        # It has one row, which rarely changes. The row identity lets the table be replicated.
-        return [f"ALTER TABLE {qualified(log.schema, log.epoch_table)} REPLICA IDENTITY FULL"]
-
-    def after_resync(self, log: LogTable, index: str) -> list[str]:
-        # A row identity allows replication of the table.
-        table = qualified(log.schema, log.resync_table)
-        identity = f"ALTER TABLE {table} REPLICA IDENTITY USING INDEX {quote_identifier(index)}"
-        return [_set(log, log.resync_table, _RESYNC), identity]
-
-    def after_state(self, log: LogTable) -> list[str]:
-        # The next poll deletes a request, and the end of a job deletes its claim. The owner may be
-        # NULL, so the replica identity is the whole row.
-        table = qualified(log.schema, log.state_table)
+    def after_table(self, log: LogTable, part: Part, index: str = "") -> list[str]:
+        # A row identity lets the table be replicated.
+        name = name_of(log, part)
+        identity = f"USING INDEX {quote_identifier(index)}" if index else "FULL"
         return [
-            _set(log, log.state_table, _INFLIGHT),
-            f"ALTER TABLE {table} REPLICA IDENTITY FULL",
+            *([_set(log, name, _STORAGE[part])] if part in _STORAGE else []),
+            f"ALTER TABLE {qualified(log.schema, name)} REPLICA IDENTITY {identity}",
         ]
-
-    def after_captured(self, log: LogTable) -> list[str]:
-        # Only `triggers apply` writes it. A row identity allows replication of the table.
-        return [f"ALTER TABLE {qualified(log.schema, log.captured_table)} REPLICA IDENTITY FULL"]
-
-    def after_consumers(self, log: LogTable, index: str) -> list[str]:
-        # A row identity allows replication of the table.
-        table = qualified(log.schema, log.consumer_table)
-        identity = f"ALTER TABLE {table} REPLICA IDENTITY USING INDEX {quote_identifier(index)}"
-        return [_set(log, log.consumer_table, _CONSUMERS), identity]
 
     # The log in parts, as Arrow batches
 
@@ -311,7 +273,7 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
 
 
 def _set(log: LogTable, table: str, parameters: Mapping[str, str]) -> str:
-    return f"ALTER TABLE {qualified(log.schema, table)} SET ({_parameters(parameters)})"
+    return f"ALTER TABLE {qualified(log.schema, table)} SET ({storage_parameters(parameters)})"
 
 
 def _status_function(log: LogTable) -> str:

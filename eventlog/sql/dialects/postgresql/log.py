@@ -100,6 +100,17 @@ _CONSUMER_LOCKS: Final = f"""
       AND classid = CAST(:class AS bigint)::oid AND objid = ({_CONSUMER_KEY})::oid
       AND objsubid = 2 AND granted"""  # noqa: S608 - quoted names
 
+_HOLDER: Final = """
+    SELECT a.pid, coalesce(a.usename::text, ''), coalesce(a.application_name, ''),
+           coalesce(host(a.client_addr), ''), a.backend_start,
+           coalesce(a.application_name, '')
+               NOT IN ('eventlog', current_setting('application_name'))
+    FROM pg_catalog.pg_stat_activity AS a
+    WHERE EXISTS ({locks} AND pg_locks.pid = a.pid)"""
+"""Reads the session that has one of some locks, as the fields of a ``LockHolder``. ``{locks}`` is a
+SELECT of pg_locks that ends in its WHERE.
+"""
+
 
 class PostgresLog(OpenLog):
     """A log on PostgreSQL."""
@@ -129,37 +140,30 @@ class PostgresLog(OpenLog):
 
     def try_lock(self) -> bool:
         # The session checks first, since a lock that is taken twice must be released twice.
-        return bool(
-            self._scalar(
-                f"CASE WHEN {_HOLDS_LOCK} THEN true ELSE pg_try_advisory_lock({_KEY}) END",
-            )
-        )
+        taken = f"SELECT CASE WHEN {_HOLDS_LOCK} THEN true ELSE pg_try_advisory_lock({_KEY}) END"
+        return bool(self._ask_lock(taken).scalar_one())
 
     def is_locked(self) -> bool:
-        return bool(self._scalar(f"EXISTS ({_LOCKS})"))
+        return bool(self._ask_lock(f"SELECT EXISTS ({_LOCKS})").scalar_one())
 
-    def read_lock_holder(self) -> LockHolder | None:
-        parameters = {"class": _LOCK_CLASS, "log": qualified(self.table.schema, self.table.name)}
-        found = self.connection.execute(sa.text(_holder(_LOCKS)), parameters).first()
+    def read_lock_holder(self, consumer: str = "") -> LockHolder | None:
+        locks = _CONSUMER_LOCKS if consumer else _LOCKS
+        found = self._ask_lock(_HOLDER.format(locks=locks), consumer).first()
         return None if found is None else LockHolder(*found)
 
     def holds_lock(self) -> bool:
-        return bool(self._scalar(_HOLDS_LOCK))
+        return bool(self._ask_lock(f"SELECT {_HOLDS_LOCK}").scalar_one())
 
     def unlock(self) -> None:
-        self._scalar(f"CASE WHEN {_HOLDS_LOCK} THEN pg_advisory_unlock({_KEY}) END")
+        self._ask_lock(f"SELECT CASE WHEN {_HOLDS_LOCK} THEN pg_advisory_unlock({_KEY}) END")
 
     def try_consumer_lock(self, consumer: str) -> bool:
         taken = f"SELECT pg_try_advisory_lock(:class, {_CONSUMER_KEY})"
-        return bool(self._execute_for_consumer(consumer, taken).scalar_one())
+        return bool(self._ask_lock(taken, consumer).scalar_one())
 
     def is_consumer_locked(self, consumer: str) -> bool:
         locked = f"SELECT EXISTS ({_CONSUMER_LOCKS})"
-        return bool(self._execute_for_consumer(consumer, locked).scalar_one())
-
-    def read_consumer_holder(self, consumer: str) -> LockHolder | None:
-        found = self._execute_for_consumer(consumer, _holder(_CONSUMER_LOCKS)).first()
-        return None if found is None else LockHolder(*found)
+        return bool(self._ask_lock(locked, consumer).scalar_one())
 
     def lock_registering(self) -> None:
         self._removal_lock("pg_advisory_xact_lock")
@@ -503,17 +507,13 @@ class PostgresLog(OpenLog):
             parts["cluster"] = str(self.connection.exec_driver_sql(CLUSTER).scalar_one())
         return parts
 
-    def _scalar(self, expression: str) -> object:
-        parameters = {"class": _LOCK_CLASS, "log": qualified(self.table.schema, self.table.name)}
-        return self.connection.execute(sa.text(f"SELECT {expression}"), parameters).scalar_one()
-
-    def _execute_for_consumer(self, consumer: str, statement: str) -> CursorResult[Any]:
-        parameters = {
-            "class": _CONSUMER_CLASS,
-            "log": qualified(self.table.schema, self.table.name),
-            "consumer": consumer,
-        }
-        return self.connection.execute(sa.text(statement), parameters)
+    def _ask_lock(self, statement: str, consumer: str = "") -> CursorResult[Any]:
+        """Run a statement about the lock of the log, or of a consumer."""
+        parameters = {"log": qualified(self.table.schema, self.table.name)}
+        whose = {"consumer": consumer, "class": _CONSUMER_CLASS}
+        return self.connection.execute(
+            sa.text(statement), {**parameters, **(whose if consumer else {"class": _LOCK_CLASS})}
+        )
 
     def _removal_lock(self, function: str) -> None:
         statement = f"SELECT {function}(:class, CAST(CAST(:log AS text) AS regclass)::oid::integer)"
@@ -553,19 +553,6 @@ def _poll_statement(
             window=log.dialect.window_statement(log.table, window, fields),
         )
     return _POLLS[key]
-
-
-def _holder(locks: str) -> str:
-    """Return the statement that reads the session which has one of these locks, as the fields of a
-    ``LockHolder``. ``locks`` is a SELECT of pg_locks that ends in its WHERE.
-    """
-    return f"""
-    SELECT a.pid, coalesce(a.usename::text, ''), coalesce(a.application_name, ''),
-           coalesce(host(a.client_addr), ''), a.backend_start,
-           coalesce(a.application_name, '')
-               NOT IN ('eventlog', current_setting('application_name'))
-    FROM pg_catalog.pg_stat_activity AS a
-    WHERE EXISTS ({locks} AND pg_locks.pid = a.pid)"""  # noqa: S608 - quoted names
 
 
 def _has_right(conn: Connection, kind: str, name: str, right: str) -> bool:

@@ -105,7 +105,7 @@ class SQLiteLog(StepwiseLog):
 
     def try_consumer_lock(self, consumer: str) -> bool:
         # From the next transaction on, the session writes.
-        if (path := self._consumer_lock_path(consumer)) is not None:
+        if (path := self._lock_path(consumer)) is not None:
             file = _lock_file(path)
             if file is None:
                 return False
@@ -115,7 +115,7 @@ class SQLiteLog(StepwiseLog):
         return True
 
     def is_consumer_locked(self, consumer: str) -> bool:
-        path = self._consumer_lock_path(consumer)
+        path = self._lock_path(consumer)
         return path is not None and _is_locked(path)
 
     def holds_lock(self) -> bool:
@@ -207,23 +207,12 @@ class SQLiteLog(StepwiseLog):
         )
         return last
 
-    def _lock_path(self) -> Path | None:
-        """Return the lock file of a log: ``FILE-LOG.lock`` in the directory of the database; None
-        for a database in memory.
+    def _lock_path(self, consumer: str = "") -> Path | None:
+        """Return the lock file of a log, ``FILE-LOG.lock`` in the directory of the database, or of
+        a consumer, ``FILE-LOG-CONSUMER.lock``; None for a database in memory.
         """
         file = file_of(self.connection)
-        return (
-            None
-            if file is None
-            else file.with_name(f"{file.name}-{self.table.name.replace('/', '_')}.lock")
-        )
-
-    def _consumer_lock_path(self, consumer: str) -> Path | None:
-        """Return a consumer's lock file, ``FILE-LOG-CONSUMER.lock``; None for a
-        database in memory.
-        """
-        file = file_of(self.connection)
-        name = f"{self.table.name}-{consumer}".replace("/", "_")
+        name = "-".join(filter(None, (self.table.name, consumer))).replace("/", "_")
         return None if file is None else file.with_name(f"{file.name}-{name}.lock")
 
 

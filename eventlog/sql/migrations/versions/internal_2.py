@@ -23,6 +23,7 @@ from eventlog.sql.migrations import execute, log_and_dialect
 from eventlog.sql.port.database import Wake
 from eventlog.sql.port.dialect import Dialect
 from eventlog.sql.port.quoted_names import quoted, schema_of
+from eventlog.sql.port.rights import Part
 
 revision = "internal_2"
 down_revision = None
@@ -146,7 +147,8 @@ def _create_state(log: LogTable, dialect: Dialect) -> None:
     # kinds.
     index = log.own_name("idx_{}_7")
     _create_index(log, index, log.state_table, ["kind", "owner", "entry_no"])
-    execute(dialect.after_state(log))
+    # The owner may be NULL, so this index cannot identify rows.
+    execute(dialect.after_table(log, Part.STATE))
 
 
 def _create_resync(log: LogTable, dialect: Dialect) -> None:
@@ -172,7 +174,7 @@ def _create_resync(log: LogTable, dialect: Dialect) -> None:
         "deleted with its last batch",
     )
     _create_index(log, index, log.resync_table, ["digest"])
-    execute(dialect.after_resync(log, index))
+    execute(dialect.after_table(log, Part.RESYNC, index))
 
 
 def _create_epoch(log: LogTable, dialect: Dialect) -> None:
@@ -189,7 +191,7 @@ def _create_epoch(log: LogTable, dialect: Dialect) -> None:
         f"The epoch of {log.name}: one row, changed when the database has lost its "
         "newest transactions",
     )
-    execute(dialect.after_epoch(log))
+    execute(dialect.after_table(log, Part.EPOCH))
     # The row is written here, with the timeline or the file if SQL shows it, so that the loss of
     # transactions before the first connection of a publisher is detected, too.
     epochs = sa.table(
@@ -248,7 +250,7 @@ def _create_consumers(log: LogTable, dialect: Dialect) -> None:
         f"The consumers of {log.name}: one row each",
     )
     _create_index(log, index, log.consumer_table, ["name"])
-    execute(dialect.after_consumers(log, index))
+    execute(dialect.after_table(log, Part.CONSUMER, index))
 
 
 def _create_captured(log: LogTable, dialect: Dialect) -> None:
@@ -269,4 +271,4 @@ def _create_captured(log: LogTable, dialect: Dialect) -> None:
         ),
         f"Tables that {log.name} captures: one row each, written by triggers apply",
     )
-    execute(dialect.after_captured(log))
+    execute(dialect.after_table(log, Part.CAPTURED))

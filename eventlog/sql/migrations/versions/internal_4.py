@@ -4,42 +4,25 @@ from __future__ import annotations
 
 from typing import Final
 
-import sqlalchemy as sa
-from alembic import context, op
-
-from eventlog.sql.log_table import LogTable
-from eventlog.sql.migrations import log_and_dialect
-from eventlog.sql.port.quoted_names import quoted, schema_of
+from eventlog.sql.migrations import add_columns, drop_columns
+from eventlog.sql.port.rights import Part
 
 revision = "internal_4"
 down_revision = "internal_3"
 branch_labels = None
 depends_on = None
 
-_COLUMN: Final = "superseded_by"
+_COLUMNS: Final = {
+    "superseded_by": (
+        "integer",
+        "The row with which a resync has logged the object again; NULL: none",
+    ),
+}
 
 
 def upgrade() -> None:
-    log, dialect = log_and_dialect()
-    if context.is_offline_mode() or not _has_column(log):  # an interrupted migration is run again
-        column = sa.Column(
-            _COLUMN,
-            dialect.column_types["integer"],
-            comment="The row with which a resync has logged the object again; NULL: none",
-        )
-        op.add_column(quoted(log.error_table), column, schema=schema_of(log))
+    add_columns(Part.ERROR, _COLUMNS)
 
 
 def downgrade() -> None:
-    log, _ = log_and_dialect()
-    if context.is_offline_mode() or _has_column(log):
-        op.drop_column(quoted(log.error_table), _COLUMN, schema=schema_of(log))
-
-
-def _has_column(log: LogTable) -> bool:
-    """Return True if ``<log>_error`` exists and has the column."""
-    inspector = sa.inspect(op.get_bind())
-    if not inspector.has_table(quoted(log.error_table), schema_of(log)):
-        return False
-    found = inspector.get_columns(quoted(log.error_table), schema_of(log))
-    return any(column["name"].lower() == _COLUMN for column in found)
+    drop_columns(Part.ERROR, _COLUMNS)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,6 +33,7 @@ from eventlog.sql.dialects.postgresql.partitions.leaf_sql import (
     take,
     value_of,
 )
+from eventlog.sql.dialects.postgresql.session import WAKE
 from eventlog.sql.log_table import LogTable, cut_name
 from eventlog.sql.port.leaves import Leaf
 from eventlog.sql.port.sql_files import (
@@ -130,15 +131,8 @@ def prepare(log: OpenLog) -> None:
         log.commit()
 
 
-def partition(
-    log: OpenLog,
-    width: int,
-    parameters: str,
-    wake: Callable[[LogTable], Sequence[str]],
-) -> list[Leaf]:
-    """Do what ``Partitioning.partition`` describes. ``parameters`` and ``wake`` are those of
-    ``PostgresPartitioning``.
-    """
+def partition(log: OpenLog, width: int) -> list[Leaf]:
+    """Do what ``Partitioning.partition`` describes."""
     table = table_of(log.table)
     first, second, third = free_names(log, 1, 3)
     with _locked(log):
@@ -159,25 +153,25 @@ def partition(
         )
         # The table itself does not need the CHECK, and its leaves would inherit it.
         drop_check(log, table)
-        _make_log(log, table, column, identity, rights, comment, wake)
+        _make_log(log, table, column, identity, rights, comment)
         run(log, f"ALTER TABLE {table} OWNER TO {owner}")
-        create_leaf(log, second, parameters)
-        create_leaf(log, third, parameters)
+        create_leaf(log, second)
+        create_leaf(log, third)
         add_check(log, third)
-        attach(log, Leaf(first, None, bound))
-        attach(log, Leaf(second, bound, bound + width))
-        attach(log, Leaf(third, bound + width, None))
+        leaves = [
+            Leaf(first, None, bound),
+            Leaf(second, bound, bound + width),
+            Leaf(third, bound + width, None),
+        ]
+        for one in leaves:
+            attach(log, one)
         _rename_parents(log, leaf, names)
         allow_inserts(log)
     log.commit()
-    return [
-        Leaf(first, None, bound),
-        Leaf(second, bound, bound + width),
-        Leaf(third, bound + width, None),
-    ]
+    return leaves
 
 
-def unpartition(log: OpenLog, max_copied: int, wake: Callable[[LogTable], Sequence[str]]) -> int:
+def unpartition(log: OpenLog, max_copied: int) -> int:
     """Do what ``Partitioning.unpartition`` describes."""
     table = table_of(log.table)
     with _locked(log):
@@ -202,7 +196,7 @@ def unpartition(log: OpenLog, max_copied: int, wake: Callable[[LogTable], Sequen
         for index, name, _ in names:
             _rename_index(log, own[index], name)
         run(log, f"ALTER TABLE {home} RENAME TO {quote_identifier(log.table.name)}")
-        _make_log(log, table, column, identity, rights, comment, wake)
+        _make_log(log, table, column, identity, rights, comment)
     log.commit()
     return copied
 
@@ -262,7 +256,6 @@ def _make_log(
     identity: _Identity,
     rights: Sequence[str],
     comment: str | None,
-    wake: Callable[[LogTable], Sequence[str]],
 ) -> None:
     """Give a table everything that the log's table had, except its rows."""
     run(log, f"ALTER TABLE {table} ALTER COLUMN {column} ADD {identity.clause}")
@@ -275,5 +268,5 @@ def _make_log(
         run(log, f"GRANT {right.format(table=f'SEQUENCE {identity.sequence}')}")
     text = "NULL" if comment is None else literal(comment)
     run(log, f"COMMENT ON TABLE {table} IS {text}")
-    for statement in wake(log.table):
+    for statement in WAKE.create(log.table):
         run(log, statement)

@@ -5,7 +5,7 @@ that make a leaf. ``leaves`` describes the CHECKs.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,6 +41,31 @@ _UNDEFINED_TABLE: Final = "42P01"
 """The SQLSTATE of a table that another session has dropped: two purges finish the same removal."""
 _MAX_BYTES: Final = 55
 """The maximum number of bytes of the base of a leaf's name; the names of its indexes are longer."""
+
+LOG_STORAGE: Final = {
+    # A row is written twice: as N, and when it is marked. Marking cannot be a HOT update, since the
+    # partial index depends on status. But with some free space the new version stays on the row's
+    # page, and the log keeps its order on the disk.
+    "fillfactor": "80",
+    # Every marked row leaves a dead entry at the head of the partial index, which each window read
+    # has to skip until vacuum has removed it. With the default, a fifth of the table, a long log
+    # would have millions of them.
+    "autovacuum_vacuum_scale_factor": "0.01",
+    "autovacuum_vacuum_threshold": "10000",
+    "autovacuum_analyze_scale_factor": "0.02",
+    # Ten times the default: a vacuum that is slower than the publisher would never end.
+    "autovacuum_vacuum_cost_limit": "2000",
+    # With delete_from_log the end of the table empties repeatedly. Returning its pages to the
+    # operating system takes a lock that blocks every writer, and the next rows need these pages
+    # again.
+    "vacuum_truncate": "false",
+}
+"""The storage parameters of the table of a log, and of each leaf."""
+
+
+def storage_parameters(wanted: Mapping[str, str]) -> str:
+    """Return storage parameters as SQL."""
+    return ", ".join(f"{name} = {literal(value)}" for name, value in wanted.items())
 
 
 def table_of(log: LogTable) -> str:
@@ -219,13 +244,13 @@ def attach(log: OpenLog, leaf: Leaf) -> None:
     run(log, f"{function}; {attach}")
 
 
-def create_leaf(log: OpenLog, name: str, parameters: str) -> None:
-    """Create the table of a leaf, with storage parameters as SQL, and without a range."""
+def create_leaf(log: OpenLog, name: str) -> None:
+    """Create the table of a leaf, without a range."""
     table = sibling(log.table, name)
     run(
         log,
         f"CREATE TABLE {table} (LIKE {table_of(log.table)} INCLUDING ALL EXCLUDING IDENTITY "
-        f"EXCLUDING COMMENTS) WITH ({parameters})",
+        f"EXCLUDING COMMENTS) WITH ({storage_parameters(LOG_STORAGE)})",
     )
     run(log, f"COMMENT ON TABLE {table} IS {literal(leaf_comment(log.table))}")
     run(log, f"ALTER TABLE {table} OWNER TO {owner_of(log)}")

@@ -85,13 +85,6 @@ class _Detached(NamedTuple):
 class PostgresPartitioning(Partitioning):
     """Range partitions of a log's table."""
 
-    def __init__(self, parameters: str, wake: Callable[[LogTable], Sequence[str]]) -> None:
-        """``parameters`` are the storage parameters of a leaf as SQL, ``wake`` makes the statements
-        of the trigger that wakes a publisher.
-        """
-        self._parameters = parameters
-        self._wake = wake
-
     def leaves(self, log: OpenLog) -> list[Leaf]:
         read = ask(log, "leaves", function=f"{check_function(log.table)}(bigint)")
         found = []
@@ -127,12 +120,8 @@ class PostgresPartitioning(Partitioning):
         return [str(name) for (name,) in ask(log, "publications")]
 
     prepare = staticmethod(conversion.prepare)
-
-    def partition(self, log: OpenLog, width: int) -> list[Leaf]:
-        return conversion.partition(log, width, self._parameters, self._wake)
-
-    def unpartition(self, log: OpenLog, max_copied: int) -> int:
-        return conversion.unpartition(log, max_copied, self._wake)
+    partition = staticmethod(conversion.partition)
+    unpartition = staticmethod(conversion.unpartition)
 
     def cut(self, log: OpenLog, at: int) -> Leaf:
         known = self.leaves(log)
@@ -143,7 +132,7 @@ class PostgresPartitioning(Partitioning):
         old_table, new_table = sibling(log.table, head.name), sibling(log.table, new.name)
         column, _ = columns_of(log.table)
         with changes(log):
-            create_leaf(log, new.name, self._parameters)
+            create_leaf(log, new.name)
             add_check(log, new.name)
             _commit_at_once(log)
             take(log)
