@@ -122,64 +122,68 @@ class LogTable:
         """
         return named_after(pattern, self.name, self.max_identifier, upper=self.upper)
 
-    def _internal_table(self, ending: str, max_bytes: int) -> str:
-        return cut_name(self.name + (ending.upper() if self.upper else ending), max_bytes)
+    def _internal_table(self, ending: str, reserved: int = 0) -> str:
+        """Return the name of an internal table. ``reserved`` are the bytes to leave for an ending
+        of a longer name.
+        """
+        name = self.name + (ending.upper() if self.upper else ending)
+        return cut_name(name, self.max_identifier - reserved)
 
     @property
     def error_table(self) -> str:
         """The name ``<log>_error`` (spec/event-log.md 10)."""
-        return self._internal_table("_error", self.max_identifier)
+        return self._internal_table("_error")
 
     @property
     def inflight_table(self) -> str:
         """The name ``<log>_inflight`` (spec/event-log.md 10)."""
-        return self._internal_table("_inflight", self.max_identifier)
+        return self._internal_table("_inflight")
 
     @property
     def state_table(self) -> str:
         """The name ``<log>_state`` (spec/event-log.md 10)."""
-        return self._internal_table("_state", self.max_identifier)
+        return self._internal_table("_state")
 
     @property
     def number_sequence(self) -> str:
         """The name ``<log>_delivery`` of the sequence, or table, that numbers deliveries and never
         restarts (spec/event-log.md 10).
         """
-        return self._internal_table("_delivery", self.max_identifier)
+        return self._internal_table("_delivery")
 
     @property
     def version_table(self) -> str:
         """The name ``<log>_version`` of the table with the revisions that the log has reached."""
         # The name of its key is this name with _pkc added.
-        return self._internal_table("_version", self.max_identifier - 4)
+        return self._internal_table("_version", 4)
 
     @property
     def resync_table(self) -> str:
         """The name ``<log>_resync`` of the table with the keys that unfinished resyncs have
         reached.
         """
-        return self._internal_table("_resync", self.max_identifier)
+        return self._internal_table("_resync")
 
     @property
     def epoch_table(self) -> str:
         """The name ``<log>_epoch`` of the table with the log's epoch, in one row (spec/event-log.md
         7.4, 10).
         """
-        return self._internal_table("_epoch", self.max_identifier)
+        return self._internal_table("_epoch")
 
     @property
     def consumer_table(self) -> str:
         """The name ``<log>_consumer`` of the table with the log's consumers, one row each
         (spec/event-log.md 10, 13).
         """
-        return self._internal_table("_consumer", self.max_identifier)
+        return self._internal_table("_consumer")
 
     @property
     def captured_table(self) -> str:
         """The name ``<log>_captured`` of the table in which `triggers apply` records what it has
         captured, one row per table (spec/event-log.md 10).
         """
-        return self._internal_table("_captured", self.max_identifier)
+        return self._internal_table("_captured")
 
     @property
     def own_tables(self) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ the most reliable check.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from eventlog.sql.port.database import Answer
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.rights import Part, Right, name_of, tried_columns
+from eventlog.sql.port.sql_files import grouped
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,7 @@ class TriedRights:
         """Yield the tables of which this session may not read columns, with these. ``read`` returns
         a statement that needs the right to read columns of a table.
         """
-        by_table: defaultdict[str, list[str]] = defaultdict(list)
-        for table, column in zip(tables, columns, strict=True):
-            by_table[table].append(column)
-        for table, names in by_table.items():
+        for table, names in grouped(zip(tables, columns, strict=True)).items():
             if not self.may_run(log.connection, read(table, names)):
                 yield table, names
 

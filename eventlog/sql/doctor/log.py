@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final
 
@@ -18,6 +17,7 @@ from eventlog.sql.doctor import (
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import Answer, LockHolder
 from eventlog.sql.port.questions import Numbering
+from eventlog.sql.port.sql_files import grouped
 
 
 def judge_revision(
@@ -57,10 +57,9 @@ def judge_indexes(
     predicate of the index as the database writes it. ``by_expression`` is ``queue_by_expression``
     of the dialect.
     """
-    indexes: defaultdict[tuple[str, str | None], list[str | None]] = defaultdict(list)
-    for name, is_valid, column, predicate in columns:
-        if is_valid:
-            indexes[name, predicate].append(column)
+    indexes = grouped(
+        ((name, predicate), column) for name, is_valid, column, predicate in columns if is_valid
+    )
     record_id, status = log.column("record_id"), log.column("status")
     serves_reading = serves_rows = False
     queued = f"CASE {quote(status)} WHEN 'N' THEN {quote(record_id)} END"

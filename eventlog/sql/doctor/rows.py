@@ -22,7 +22,7 @@ from eventlog.sql.doctor import (
 )
 from eventlog.sql.port.database import Answer
 from eventlog.sql.port.log_operations import NotDue, Queue
-from eventlog.sql.port.sql_files import literal
+from eventlog.sql.port.sql_files import grouped, literal
 
 # --- the rows -------------------------------------------------------------------------------------
 
@@ -208,9 +208,7 @@ def judge_invalid_rows(
         if consumer
         else "the next cycle will mark them E"
     )
-    by_code: defaultdict[str, list[InvalidRow]] = defaultdict(list)
-    for row in invalid:
-        by_code[row.code].append(row)
+    by_code = grouped((row.code, row) for row in invalid)
     scope = (
         f" among the first {checked:,} rows{'' if consumer else ' N'}; the others were not checked"
         if cut

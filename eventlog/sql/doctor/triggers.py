@@ -16,7 +16,7 @@ from eventlog.sql.doctor import (
     warning,
 )
 from eventlog.sql.port.database import Answer
-from eventlog.sql.port.sql_files import qualified
+from eventlog.sql.port.sql_files import grouped, qualified
 from eventlog.sql.resync import Due
 from eventlog.sql.triggers import TriggerPlan
 from eventlog.sql.triggers.declared import LEAVES_VIEW
@@ -150,10 +150,7 @@ def judge_resyncs(due: Iterable[Due]) -> Iterator[Finding]:
 
 def judge_plan(plan: TriggerPlan, installed: Iterable[LogTrigger]) -> Iterator[Finding]:
     """Judge the triggers against the declared ones. A disabled trigger is a separate finding."""
-    disabled: defaultdict[str, list[str]] = defaultdict(list)
-    for trigger in installed:
-        if not trigger.enabled:
-            disabled[trigger.table].append(trigger.trigger)
+    disabled = grouped((one.table, one.trigger) for one in installed if not one.enabled)
     fix = ("eventlog triggers plan", "eventlog triggers apply")
     for action in plan.faults:
         if action.kind == "create":
@@ -170,7 +167,7 @@ def judge_plan(plan: TriggerPlan, installed: Iterable[LogTrigger]) -> Iterator[F
         elif action.kind == "drop":
             yield warning("trigger_orphaned", f"triggers of {action.table}: {action.reason}", *fix)
         else:
-            off = [f"trigger {name} " for name in disabled.get(action.table, ())]
+            off = [f"trigger {name} " for name in disabled[action.table]]
             reasons = [
                 reason
                 for reason in action.reason.split("; ")

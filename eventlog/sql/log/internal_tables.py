@@ -216,7 +216,7 @@ def unasked_sql(log: OpenLog, owner: str, lock: str = "") -> str:
     """Return the part of a SELECT that has a row if there is no request to send rows again, or to
     pause, to a consumer, empty = to the publisher. ``lock`` is the lock of a consumer's row.
     """
-    return log.dialect.log_statement(log.table, "unasked_of" if owner else "unasked", lock=lock)
+    return log.statement("unasked_of" if owner else "unasked", lock=lock)
 
 
 def end_set(

@@ -13,7 +13,7 @@ def next_unused(log: OpenLog) -> int | None:
     """Return the lowest record_id that the log has certainly not used yet; None if neither its
     sequence nor a row shows it.
     """
-    following = _next_of_sequence(log) or 0
+    following = log.next_record_id() or 0
     given = _highest_given(log)
     return max(following, given + 1) if following or given else None
 
@@ -23,15 +23,11 @@ def next_given(log: OpenLog) -> int | None:
     role cannot read the sequence, the number after all rows. None if neither the sequence nor a row
     shows it.
     """
-    following = _next_of_sequence(log)
+    following = log.next_record_id()
     if following is not None:
         return following
     given = _highest_given(log)
     return given + 1 if given else None
-
-
-def _next_of_sequence(log: OpenLog) -> int | None:
-    return log.next_record_id()
 
 
 def _highest_given(log: OpenLog) -> int:

@@ -8,7 +8,8 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
@@ -25,6 +26,8 @@ from eventlog.sql.port.sql_files import AS_ANY, fetch, fetch_chunks, run_as_it_s
 
 if TYPE_CHECKING:
     from eventlog.sql.port.open_log import OpenLog
+
+NO_BINDS: Final[Mapping[str, object]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +153,11 @@ class OpenDatabase(ABC):
         ``options`` are execution options, such as ``statements.OF_LOG``.
         """
         return fetch(self.connection, statement, parameters, options)
+
+    def scalar(self, statement: str, parameters: Mapping[str, object] = NO_BINDS) -> Any:
+        """Return the only field of the only row of a statement."""
+        ((value,),) = self.fetch(statement, parameters)
+        return value
 
     def fetch_chunks(
         self, statement: str, parameters: Mapping[str, object], size: int

@@ -237,6 +237,10 @@ class OpenLog(ABC):
 
     # Several steps in one statement, where the database allows it
 
+    def statement(self, name: str, **words: str) -> str:
+        """Return a statement of ``log_sql`` for this log, as ``Dialect.log_statement`` does."""
+        return self.dialect.log_statement(self.table, name, **words)
+
     def has_statement(self, name: str) -> bool:
         """Return True if the dialect has this statement of ``log_sql``, which replaces several."""
         return name in self.dialect.log_sql
@@ -260,9 +264,9 @@ class OpenLog(ABC):
         """
         options = dict(OF_LOG_ALONE if alone else OF_LOG)
         if first is not None:
-            options[FIRST] = self.dialect.log_statement(self.table, first)
+            options[FIRST] = self.statement(first)
         ran = self.connection.exec_driver_sql(
-            self.dialect.log_statement(self.table, name, **words),
+            self.statement(name, **words),
             dict(parameters),
             execution_options=options,
         )
@@ -329,28 +333,26 @@ class OpenLog(ABC):
             "perpetrator": None if skipped_user is None else skipped_user.rstrip(" "),
         }
         bounded = self.dialect.bounded_fields(self.table, fields, value_bytes)
-        statement = self.dialect.log_statement(self.table, "read_due", fields=bounded)
+        statement = self.statement("read_due", fields=bounded)
         return self._chunks(statement, parameters, size)
 
     def due_ids(self, until: str, first: int, last: int) -> list[int]:
         """Return the record_ids from ``first`` to ``last`` of rows that are due at ``until``, with
         any status, in the order of ``due_chunks``.
         """
-        parameters = {"until": until, "first": first, "last": last}
-        rows = self.db.fetch(
-            self.dialect.log_statement(self.table, "due_ids"), parameters, OF_LOG_ALONE
-        )
+        rows = self._timed("due_ids", until, first, last)
         return [int(record_id) for (record_id,) in rows]
 
     def next_row(self, until: str, first: int, last: int) -> TimedRow | None:
         """Return the first row between two record_ids, of any status, and whether its event_time
         is known and not after ``until``; None if there is no row.
         """
-        parameters = {"until": until, "first": first, "last": last}
-        rows = self.db.fetch(
-            self.dialect.log_statement(self.table, "next_row"), parameters, OF_LOG_ALONE
-        )
+        rows = self._timed("next_row", until, first, last)
         return next((TimedRow(int(row), bool(is_before)) for row, is_before in rows), None)
+
+    def _timed(self, name: str, until: str, first: int, last: int) -> list[tuple[Any, ...]]:
+        parameters = {"until": until, "first": first, "last": last}
+        return self.db.fetch(self.statement(name), parameters, OF_LOG_ALONE)
 
     def add_transaction_ids(self) -> None:
         """Let the database record the transaction of each row that is written from now on, in a
@@ -366,10 +368,7 @@ class OpenLog(ABC):
         """Return the first record_id between two whose row, of any status, has an event_time after
         ``until``, or none; None if there is no such row.
         """
-        parameters = {"until": until, "first": first, "last": last}
-        rows = self.db.fetch(
-            self.dialect.log_statement(self.table, "next_not_before"), parameters, OF_LOG_ALONE
-        )
+        rows = self._timed("next_not_before", until, first, last)
         return next((int(record_id) for (record_id,) in rows), None)
 
     def not_due(self, until: str, limit: int) -> NotDue:
@@ -378,7 +377,7 @@ class OpenLog(ABC):
         """
         parameters = {"until": until, "limit": limit}
         ((rows, next_time, seconds, rows_checked),) = self.db.fetch(
-            self.dialect.log_statement(self.table, "not_due"), parameters
+            self.statement("not_due"), parameters
         )
         seconds = None if seconds is None else float(seconds)
         return NotDue(int(rows), next_time, seconds, int(rows_checked))
@@ -388,7 +387,7 @@ class OpenLog(ABC):
         this time are due (spec/event-log.md 8.1).
         """
         ((now,),) = self.db.fetch(
-            self.dialect.log_statement(self.table, "due_until", event_time_zone), {}, NEUTRAL
+            self.statement("due_until", event_time_zone=event_time_zone), {}, NEUTRAL
         )
         return str(now)
 
@@ -399,13 +398,13 @@ class OpenLog(ABC):
         It counts all of them; ``sql.log.rows.count_queue`` stops at a number.
         """
         ((rows, oldest),) = self.db.fetch(
-            self.dialect.log_statement(self.table, "queue", event_time_zone), {}
+            self.statement("queue", event_time_zone=event_time_zone), {}
         )
         return Queue(int(rows), None if oldest is None else float(oldest))
 
     def read_rows(self, ranges: Ranges) -> list[LogRow]:
         """Return the rows of these record_ids, of any status, in record_id order."""
-        statement = self.dialect.log_statement(self.table, "read_rows")
+        statement = self.statement("read_rows")
         rows = [self.log_rows(statement, {"first": first, "last": last}) for first, last in ranges]
         return sorted(chain.from_iterable(rows), key=itemgetter(0))
 
@@ -416,8 +415,8 @@ class OpenLog(ABC):
 
         ``before`` None = the newest rows of the log.
         """
-        statement = self.dialect.log_statement(
-            self.table, "newest_rows", fields=self.dialect.log_fields(self.table, fields)
+        statement = self.statement(
+            "newest_rows", fields=self.dialect.log_fields(self.table, fields)
         )
         if before is None:
             before = self.dialect.last_record_id
@@ -432,9 +431,7 @@ class OpenLog(ABC):
         binds: dict[str, object] = {"before": last, "limit": most}
         if consumer:
             binds["consumer"] = consumer
-        statement = self.dialect.log_statement(
-            self.table, "refused_ids_of" if consumer else "refused_ids"
-        )
+        statement = self.statement("refused_ids_of" if consumer else "refused_ids")
         return [int(row) for (row,) in self.db.fetch(statement, binds)]
 
     def read_columns(self, ranges: Ranges, fields: Sequence[str]) -> list[tuple[Any, ...]]:
@@ -443,9 +440,7 @@ class OpenLog(ABC):
 
         Values may be large, so only these fields are read.
         """
-        statement = self.dialect.log_statement(
-            self.table, "read_rows", fields=self.dialect.log_fields(self.table, fields)
-        )
+        statement = self.statement("read_rows", fields=self.dialect.log_fields(self.table, fields))
         self.db.choose_plans()
         rows = [
             self.db.fetch(statement, {"first": first, "last": last}, OF_LOG_ALONE)
@@ -457,13 +452,11 @@ class OpenLog(ABC):
         """Set the status of the rows of these record_ids that still have status N, and return their
         number.
         """
-        return self.change_rows(
-            self.dialect.log_statement(self.table, "mark"), ranges, status=status
-        )
+        return self.change_rows(self.statement("mark"), ranges, status=status)
 
     def delete(self, ranges: Ranges) -> int:
         """Delete the rows of these record_ids that still have status N, and return their number."""
-        return self.change_rows(self.dialect.log_statement(self.table, "delete"), ranges)
+        return self.change_rows(self.statement("delete"), ranges)
 
     def end_delivery(
         self, status: str | None, ranges: Ranges, ended: int, *, durable: bool, alone: bool
@@ -568,7 +561,7 @@ class OpenLog(ABC):
         row = {"event_type": int(selection.event_type), "class_name": selection.class_name}
         run_many(
             self.connection,
-            self.dialect.log_statement(self.table, "write_key"),
+            self.statement("write_key"),
             [{**row, "table_key": key} for key in keys],
         )
 
@@ -593,19 +586,19 @@ class OpenLog(ABC):
         has_status = self.dialect.bindable(self.dialect.has_status(self.table, status))
         if not self.dialect.shares_snapshots:
             runs = self.db.fetch(
-                self.dialect.log_statement(self.table, "runs_of_part", has_status=has_status),
+                self.statement("runs_of_part", has_status=has_status),
                 bounds,
             )
             return parts_of(
                 [(int(start), int(end)) for start, end in runs], bounds["first"], rows, multiple
             )
-        count = self.dialect.log_statement(self.table, "count_part", has_status=has_status)
+        count = self.statement("count_part", has_status=has_status)
         ((counted, greatest),) = self.db.fetch(count, bounds)
         if not counted:
             return []
         total = int(counted)
         size = part_size(total, rows, multiple)
-        cuts = self.dialect.log_statement(self.table, "cut_part", has_status=has_status)
+        cuts = self.statement("cut_part", has_status=has_status)
         firsts = [
             int(record_id) for (record_id,) in self.db.fetch(cuts, {**bounds, "part_size": size})
         ]

@@ -12,6 +12,7 @@ from eventlog.sql.log_table import QUEUE_INDEX
 from eventlog.sql.port.database import Answer
 from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.port.rights import NAMES, name_of
 
 T = TypeVar("T")
 
@@ -85,16 +86,8 @@ def _names(opened: OpenLog) -> dict[str, str]:
         "row_index": dialect.quote(log.own_name("idx_{}_4")),
         "queue_index": dialect.quote(log.own_name(QUEUE_INDEX)),
         "schema": dialect.quote(log.schema or ""),
-        "log": dialect.qualified(log.schema, log.name),
-        "error": dialect.qualified(log.schema, log.error_table),
-        "inflight": dialect.qualified(log.schema, log.inflight_table),
-        "state": dialect.qualified(log.schema, log.state_table),
         "deliveries": dialect.qualified(log.schema, log.number_sequence),
-        "epoch": dialect.qualified(log.schema, log.epoch_table),
-        "consumer": dialect.qualified(log.schema, log.consumer_table),
-        "captured": dialect.qualified(log.schema, log.captured_table),
-        "resync": dialect.qualified(log.schema, log.resync_table),
-        "version": dialect.qualified(log.schema, log.version_table),
+        **{part.value: dialect.qualified(log.schema, name_of(log, part)) for part in NAMES},
     }
 
 

@@ -278,7 +278,7 @@ def demanded(purpose: Purpose, *additions: Addition) -> list[tuple[Part, Right]]
     ]
 
 
-_NAMES: Final[Mapping[Part, str]] = {
+NAMES: Final[Mapping[Part, str]] = {
     Part.LOG: "name",
     Part.NUMBERS: "number_sequence",
     **{
@@ -288,6 +288,7 @@ _NAMES: Final[Mapping[Part, str]] = {
         )
     },
 }  # fmt: skip
+"""The field of ``LogTable`` with the name of each part that is one table or sequence."""
 _A_COLUMN: Final[Mapping[Part, str]] = {
     Part.ERROR: "record_id",
     Part.INFLIGHT: "entry_no",
@@ -304,7 +305,7 @@ _A_COLUMN: Final[Mapping[Part, str]] = {
 
 def name_of(log: LogTable, part: Part) -> str:
     """Return the name of a part of a log that is one table or sequence."""
-    return str(getattr(log, _NAMES[part]))
+    return str(getattr(log, NAMES[part]))
 
 
 def tried_columns(

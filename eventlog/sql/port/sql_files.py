@@ -17,8 +17,9 @@ from contextlib import contextmanager
 from enum import Enum, auto
 from functools import cache
 from importlib import resources
+from itertools import starmap
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from eventlog.core import table_key
 from eventlog.core.catalog import Column, ObjectClass, Table
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     import jinja2
     from sqlalchemy import Connection, Row
 
+K = TypeVar("K")
+V = TypeVar("V")
 
 # --- text -----------------------------------------------------------------------------------------
 
@@ -314,14 +317,19 @@ def without_collector() -> Iterator[None]:
             gc.enable()
 
 
+def grouped(pairs: Iterable[tuple[K, V]]) -> defaultdict[K, list[V]]:
+    """Return the second parts of pairs by the first ones, in their order."""
+    found: defaultdict[K, list[V]] = defaultdict(list)
+    for key, value in pairs:
+        found[key].append(value)
+    return found
+
+
 def by_relation(rows: Iterable[Row[Any]]) -> defaultdict[Any, list[Row[Any]]]:
     """Return the rows of a statement of ``reflect.sql`` by their table or view, the field
     ``relation``.
     """
-    grouped: defaultdict[Any, list[Row[Any]]] = defaultdict(list)
-    for row in rows:
-        grouped[row.relation].append(row)
-    return grouped
+    return grouped((row.relation, row) for row in rows)
 
 
 def missing_schema(schema: str | None) -> DatabaseError:
@@ -388,24 +396,21 @@ def _with_flag(cls: ObjectClass, rows: str, quote: Callable[[str], str]) -> str:
         names = ", ".join(quote(column.name) for column in columns)
         return f"SELECT {names}, 1 AS {flag} FROM {rows}"  # noqa: S608
     seen = {column.name for column in condition.columns}
-    hidden = {
-        column.name: f"eventlog {place}"
-        for place, column in enumerate(columns)
-        if column.name not in seen
-    }
-    inner = ", ".join(
-        f"{quote(one.name)} AS {quote(hidden[one.name])}" if one.name in hidden else quote(one.name)
-        for one in columns
-    )
-    outer = ", ".join(
-        f"{quote(hidden[one.name])} AS {quote(one.name)}" if one.name in hidden else quote(one.name)
-        for one in columns
-    )
+    pairs = [
+        (quote(one.name), quote(one.name if one.name in seen else f"eventlog {place}"))
+        for place, one in enumerate(columns)
+    ]
+    inner = ", ".join(starmap(_renamed, pairs))
+    outer = ", ".join(_renamed(within, own) for own, within in pairs)
     # The condition is on separate lines, since it may end in a comment.
     return (
         f"SELECT {outer}, CASE WHEN (\n{condition.where}\n) THEN 1 ELSE 0 END AS {flag} "  # noqa: S608
         f"FROM (SELECT {inner} FROM {rows}) {quote(cls.table.name)}"
     )
+
+
+def _renamed(before: str, after: str) -> str:
+    return before if before == after else f"{before} AS {after}"
 
 
 def _as_type_of(column: Column, own: Column, quote: Callable[[str], str]) -> str:

@@ -380,20 +380,18 @@ def has_consumers(log: OpenLog) -> bool:
     )
 
 
-def register(log: OpenLog, name: str, begins: str, event_time_zone: str = "utc") -> None:
+def register(
+    log: OpenLog,
+    name: str,
+    begins: str,
+    event_time_zone: str = "utc",
+    former: ConsumerRow | None = None,
+) -> None:
     """Write the row of a new consumer, under the lock that transactions which delete rows take, too
     (spec/event-log.md 13.2, 13.4).
 
-    ``begins`` and ``event_time_zone`` are as in ``set_of_start``. Raises ConfigError as it does.
-    """
-    _register(log, name, begins, event_time_zone, former=None)
-
-
-def _register(
-    log: OpenLog, name: str, begins: str, event_time_zone: str, former: ConsumerRow | None
-) -> None:
-    """Register a consumer (``register``). ``former`` is the row that the new row replaces, None =
-    the consumer is new.
+    ``begins`` and ``event_time_zone`` are as in ``set_of_start``. ``former`` is the row that the
+    new row replaces, None = the consumer is new. Raises ConfigError as ``set_of_start`` does.
     """
     log.lock_registering()
     for entry in read_entries(log, EntryKind.DONE, name):  # its row was deleted by hand
@@ -437,7 +435,7 @@ def reset(log: OpenLog, name: str, begins: str, event_time_zone: str = "utc") ->
     """
     former = _read_row(log, name)
     forget(log, name)
-    _register(log, name, begins, event_time_zone, former)
+    register(log, name, begins, event_time_zone, former)
 
 
 def forget(log: OpenLog, name: str) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -36,6 +35,7 @@ from eventlog.sql.port.dialect import Dialect
 from eventlog.sql.port.driver_errors import AS_OWNER, as_database_errors, open_database
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.rights import Part, Purpose, Right, grants_advice, rights_for
+from eventlog.sql.port.sql_files import grouped
 from eventlog.sql.triggers.captured import (
     CapturedTable,
     Identity,
@@ -580,10 +580,7 @@ def by_place(
     declared: Iterable[TableTriggers], schema: str | None
 ) -> dict[TableName, list[TableTriggers]]:
     """Return the declarations by their tables. ``schema`` is that of the classes."""
-    tables: defaultdict[TableName, list[TableTriggers]] = defaultdict(list)
-    for one in declared:
-        tables[one.schema or schema or "", one.table.name].append(one)
-    return dict(tables)
+    return grouped(((one.schema or schema or "", one.table.name), one) for one in declared)
 
 
 class _OfTable(Protocol):
@@ -596,10 +593,7 @@ T = TypeVar("T", bound=_OfTable)
 
 def by_table(compiled: Iterable[T]) -> list[list[T]]:
     """Return the declarations of each table, in the order of the first."""
-    tables: defaultdict[TableName, list[T]] = defaultdict(list)
-    for one in compiled:
-        tables[one.place].append(one)
-    return list(tables.values())
+    return list(grouped((one.place, one) for one in compiled).values())
 
 
 def _right_to_apply(conn: Connection) -> str:

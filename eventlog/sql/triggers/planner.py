@@ -22,7 +22,7 @@ from sqlalchemy import Connection
 from eventlog.errors import together
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.sql_files import qualified, quote_identifier
+from eventlog.sql.port.sql_files import grouped, qualified, quote_identifier
 from eventlog.sql.triggers import (
     ALL_GO,
     NO_LONGER_WATCHED,
@@ -174,10 +174,7 @@ class Installed:
 
 def by_place(triggers: Iterable[StoredTrigger]) -> dict[TableName, list[StoredTrigger]]:
     """Return triggers by their tables, in the order of these."""
-    found: defaultdict[TableName, list[StoredTrigger]] = defaultdict(list)
-    for one in triggers:
-        found[one.table].append(one)
-    return dict(sorted(found.items()))
+    return dict(sorted(grouped((one.table, one) for one in triggers).items()))
 
 
 def records_of(triggers: Iterable[StoredTrigger]) -> dict[TableName, StoredTrigger]:

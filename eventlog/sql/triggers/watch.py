@@ -15,6 +15,7 @@ from eventlog.errors import ConfigError, TriggerError, together
 from eventlog.model import LOG_COLUMNS
 from eventlog.sql.connect.locate import ENTRY_COLUMNS
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.port.sql_files import grouped
 
 Style = Literal["field", "remove_all", "field_query_back", "row_query_back"]
 
@@ -347,9 +348,10 @@ def _owner(table: Table, tables: Mapping[str, Table]) -> tuple[str, str]:
 def _left_out(
     tables: Mapping[str, Table], classes: Collection[str], gone: Iterable[str]
 ) -> dict[str, tuple[str, ...]]:
-    attributes_of: defaultdict[str, list[str]] = defaultdict(list)
-    for name in sorted(gone):
-        owner, value = _owner(tables[name], tables)
-        if owner in classes and owner != name:
-            attributes_of[owner].append(f"{name}.{value}")
+    owners = ((name, *_owner(tables[name], tables)) for name in sorted(gone))
+    attributes_of = grouped(
+        (owner, f"{name}.{value}")
+        for name, owner, value in owners
+        if owner in classes and owner != name
+    )
     return {owner: tuple(attributes) for owner, attributes in attributes_of.items()}

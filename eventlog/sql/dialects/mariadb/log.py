@@ -56,7 +56,7 @@ class MariaDBLog(MySQLFamilyLog):
             return {**database, "cluster": str(cluster[0][0])}
         return {
             **database,
-            "server_id": str(fetch(self.connection, "SELECT @@GLOBAL.server_id", {})[0][0]),
+            "server_id": str(self.db.scalar("SELECT @@GLOBAL.server_id")),
         }
 
     def lacking_to_draw(self) -> list[str]:
@@ -72,4 +72,4 @@ class MariaDBLog(MySQLFamilyLog):
 
     def next_number(self) -> int:
         number = f"NEXTVAL({text.bindable(self.dialect.quote(self.table.number_sequence))})"
-        return int(fetch(self.connection, f"SELECT {number}", {})[0][0])
+        return int(self.db.scalar(f"SELECT {number}"))

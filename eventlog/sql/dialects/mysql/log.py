@@ -29,7 +29,7 @@ class MySQLDatabase(MySQLFamilyDatabase):
         return MySQLLog(self, table)
 
     def writes_read_only(self) -> bool:
-        if fetch(self.connection, "SELECT @@GLOBAL.super_read_only", {})[0][0]:
+        if self.scalar("SELECT @@GLOBAL.super_read_only"):
             return False
         return (
             re.search(r"\b(CONNECTION_ADMIN|SUPER)\b", "\n".join(grants_of(self.connection)))
@@ -58,7 +58,7 @@ class MySQLLog(MySQLFamilyLog):
     dialect: MySQL
 
     def server_parts(self) -> dict[str, str]:
-        server = str(fetch(self.connection, "SELECT @@GLOBAL.server_uuid", {})[0][0])
+        server = str(self.db.scalar("SELECT @@GLOBAL.server_uuid"))
         return {"database": self.identity(), "server_uuid": server}
 
     def lacking_to_draw(self) -> list[str]:

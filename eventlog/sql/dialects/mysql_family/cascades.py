@@ -10,7 +10,7 @@ new key.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from dataclasses import field as with_field
 from itertools import chain, groupby
 from typing import Any, Final, NamedTuple
@@ -22,7 +22,7 @@ from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import TriggerError
 from eventlog.model import EventType
 from eventlog.sql.dialects.mysql_family.text import field, fields, key_text, quote_identifier
-from eventlog.sql.port.sql_files import fetch, statements
+from eventlog.sql.port.sql_files import fetch, grouped, statements
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers
 
 _SQL: Final = statements(__package__, "reflect.sql")
@@ -71,16 +71,7 @@ def read_links(conn: Connection) -> tuple[Link, ...]:
 
 def as_fact(links: Iterable[Link]) -> list[dict[str, Any]]:
     """Serialize foreign keys as literals; ``from_fact`` reads them back."""
-    return [
-        {
-            "child": link.child,
-            "parent": link.parent,
-            "columns": [list(pair) for pair in link.columns],
-            "on_delete": link.on_delete,
-            "on_update": link.on_update,
-        }
-        for link in links
-    ]
+    return list(map(asdict, links))
 
 
 def from_fact(value: Iterable[Mapping[str, Any]]) -> tuple[Link, ...]:
@@ -183,11 +174,11 @@ def _trees(way: Way, table: str, links: Sequence[Link]) -> dict[str, list[Link]]
     deleted = {link.parent for link in way}
     if not way or way[0].on_delete == "CASCADE":
         deleted.add(table)
-    found: dict[str, list[Link]] = {}
-    for link in links:
-        if link.child == link.parent and link.child in deleted and link.on_delete == "CASCADE":
-            found.setdefault(link.child, []).append(link)
-    return found
+    return grouped(
+        (link.child, link)
+        for link in links
+        if link.child == link.parent and link.child in deleted and link.on_delete == "CASCADE"
+    )
 
 
 def _deleted(way: Way, links: Sequence[Link]) -> Iterator[Effect]:
@@ -399,9 +390,7 @@ def _followed_rows(
 ) -> list[Followed]:
     """Return the rows of several effects that a trigger of an operation searches for."""
     several = [replace(effect, source=_SOURCES[operation]) for effect in several]
-    found: dict[tuple[tuple[int, str, str | None], ...], list[Effect]] = {}
-    for effect in several:
-        found.setdefault(tuple(_rows(one.of, effect)), []).append(effect)
+    found = grouped((tuple(_rows(one.of, effect)), effect) for effect in several)
     return [_followed(one.of, alike, several, rows) for rows, alike in found.items()]
 
 

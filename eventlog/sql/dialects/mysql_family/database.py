@@ -109,10 +109,10 @@ class MySQLFamilyDatabase(KeyedDatabase):
         return None
 
     def current_user(self) -> str:
-        return str(fetch(self.connection, f"SELECT {USER}", {})[0][0])
+        return str(self.scalar(f"SELECT {USER}"))
 
     def session_id(self) -> str:
-        return str(fetch(self.connection, "SELECT CONNECTION_ID()", {})[0][0])
+        return str(self.scalar("SELECT CONNECTION_ID()"))
 
     def reflect(self, schema: str | None) -> Database:
         by_table = {
@@ -126,7 +126,7 @@ class MySQLFamilyDatabase(KeyedDatabase):
         return Database(dialect=self.dialect.name, schema=None, tables=tuple(tables))
 
     def fingerprint(self, catalog: Catalog) -> str:
-        return str(fetch(self.connection, bindable(_SQL["fingerprint"]), {})[0][0])
+        return str(self.scalar(bindable(_SQL["fingerprint"])))
 
     def read_ranges(
         self, schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]
@@ -171,11 +171,7 @@ class MySQLFamilyDatabase(KeyedDatabase):
 
     def export_snapshot(self) -> str:
         self.join_snapshot("")
-        return str(
-            fetch(self.connection, f"SELECT CONCAT('{self.dialect.name}-', UTC_TIMESTAMP(6))", {})[
-                0
-            ][0]
-        )
+        return str(self.scalar(f"SELECT CONCAT('{self.dialect.name}-', UTC_TIMESTAMP(6))"))
 
     def join_snapshot(self, snapshot: str) -> None:
         begin_snapshot(self.connection)  # it is taken no earlier than the snapshot

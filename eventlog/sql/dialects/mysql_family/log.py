@@ -98,8 +98,7 @@ class MySQLFamilyLog(StepwiseLog):
 
     def lock_registering(self) -> None:
         self.connection.exec_driver_sql(
-            self.dialect.log_statement(
-                self.table,
+            self.statement(
                 "lock_registering",
                 epoch=self._epoch_table,
                 shared=self.dialect.shared_lock,
@@ -108,7 +107,7 @@ class MySQLFamilyLog(StepwiseLog):
 
     def lock_removing(self) -> None:
         self.connection.exec_driver_sql(
-            self.dialect.log_statement(self.table, "lock_removing", epoch=self._epoch_table)
+            self.statement("lock_removing", epoch=self._epoch_table)
         ).close()
 
     def lock_requeuing(self) -> None:
@@ -171,16 +170,13 @@ class MySQLFamilyLog(StepwiseLog):
     def read_rows(self, ranges: Ranges) -> list[LogRow]:
         rows: list[LogRow] = []
         for condition in _conditions(self.table, ranges):
-            rows += self.log_rows(
-                self.dialect.log_statement(self.table, "read_rows", ranges=condition), {}
-            )
+            rows += self.log_rows(self.statement("read_rows", ranges=condition), {})
         return sorted(rows, key=itemgetter(0))
 
     def read_columns(self, ranges: Ranges, fields: Sequence[str]) -> list[tuple[Any, ...]]:
         rows: list[tuple[Any, ...]] = []
         for condition in _conditions(self.table, ranges):
-            statement = self.dialect.log_statement(
-                self.table,
+            statement = self.statement(
                 "read_rows",
                 fields=self.dialect.log_fields(self.table, fields),
                 ranges=condition,
@@ -205,7 +201,7 @@ class MySQLFamilyLog(StepwiseLog):
         key, changed = self._key_of_numbers(), 0
         for condition in rows:
             done = self.connection.exec_driver_sql(
-                self.dialect.log_statement(self.table, name, rows=condition, key=key), dict(binds)
+                self.statement(name, rows=condition, key=key), dict(binds)
             )
             changed += int(done.rowcount)
         return changed
@@ -217,15 +213,13 @@ class MySQLFamilyLog(StepwiseLog):
         known: dict[LogTable, str] = self.connection.info.setdefault(_KEY_OF_NUMBERS, {})
         if self.table not in known:
             names = {"log": self.table.name, "record_id": self.table.column("record_id")}
-            found = fetch(
-                self.connection, self.dialect.log_statement(self.table, "key_of_numbers"), names
-            )
+            found = fetch(self.connection, self.statement("key_of_numbers"), names)
             quoted = [text.bindable(self.dialect.quote(str(name))) for (name,) in found]
             known[self.table] = f"FORCE INDEX ({quoted[0]})" if quoted else ""
         return known[self.table]
 
     def write_keys(self, selection: Selection, keys: Sequence[str]) -> None:
-        head, _, row = self.dialect.log_statement(self.table, "write_key").partition("\nVALUES ")
+        head, _, row = self.statement("write_key").partition("\nVALUES ")
         for start in range(0, len(keys), _KEYS):
             chunk = keys[start : start + _KEYS]
             rows = ", ".join(row.replace("%(table_key)s", f"%(key{n})s") for n in range(len(chunk)))
@@ -244,7 +238,7 @@ class MySQLFamilyLog(StepwiseLog):
         """Return the answer to a question about the lock of the log, or of a consumer."""
         name = _CONSUMER_LOCK if consumer else _LOCK
         names = {"log": self.table.name, "consumer": consumer}
-        return fetch(self.connection, f"SELECT {question.format(name=name)}", names)[0][0]
+        return self.db.scalar(f"SELECT {question.format(name=name)}", names)
 
 
 def _record_id(log: LogTable) -> str:

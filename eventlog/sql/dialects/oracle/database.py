@@ -144,10 +144,7 @@ class OracleDatabase(KeyedDatabase):
     def export_snapshot(self) -> str:
         # Needs EXECUTE on DBMS_FLASHBACK.
         return str(
-            fetch(
-                self.connection,
-                "SELECT TO_CHAR(SYS.DBMS_FLASHBACK.GET_SYSTEM_CHANGE_NUMBER) FROM DUAL",
-            )[0][0]
+            self.scalar("SELECT TO_CHAR(SYS.DBMS_FLASHBACK.GET_SYSTEM_CHANGE_NUMBER) FROM DUAL")
         )
 
     def join_snapshot(self, snapshot: str) -> None:

@@ -172,15 +172,13 @@ class OracleLog(StepwiseLog):
         ]
         for ids in chunks(short):
             binds = {f"id{place}": record_id for place, record_id in enumerate(ids)}
-            statement = self.dialect.log_statement(
-                self.table, "read_ids", ids=", ".join(f":{bind}" for bind in binds)
-            )
+            statement = self.statement("read_ids", ids=", ".join(f":{bind}" for bind in binds))
             rows += self.log_rows(statement, binds)
         return sorted(rows, key=itemgetter(0))
 
     def next_number(self) -> int:
         draw = f"SELECT {self._deliveries}.NEXTVAL FROM DUAL"  # noqa: S608 - quoted names
-        return int(self.connection.exec_driver_sql(draw).scalar_one())
+        return int(self.db.scalar(draw))
 
     def _lock_row(self, lock_session: Connection) -> bool:
         try:

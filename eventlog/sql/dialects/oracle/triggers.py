@@ -8,7 +8,6 @@ Changes made by hand are found by comparing the rest of the source.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -54,6 +53,7 @@ from eventlog.sql.dialects.oracle.text import (
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.sql_files import (
+    grouped,
     literal,
     statements,
     template_renderer,
@@ -117,23 +117,21 @@ class OracleTriggers(CommittedTriggers):
         wanted = {*tables, *((owner, table) for owner, table in fetch(conn, _SQL["marked_tables"]))}
         rows = _by_owner(conn, "triggers", wanted)
         names = [(schema, name) for schema, name, *_ in rows]
-        sources: defaultdict[TableName, str] = defaultdict(str)
-        for schema, name, line in _by_owner(conn, "sources", names):
-            sources[schema, name] += line or ""
-        follows: defaultdict[TableName, set[TableName]] = defaultdict(set)
-        for schema, name, other_schema, other in _by_owner(conn, "ordering", names):
-            follows[schema, name].add((other_schema, other))
+        lines = _by_owner(conn, "sources", names)
+        sources = grouped(((schema, name), line or "") for schema, name, line in lines)
+        ordering = _by_owner(conn, "ordering", names)
+        follows = grouped(((schema, name), tuple(other)) for schema, name, *other in ordering)
         return [
             stored_trigger(
                 schema,
                 name,
                 table=(owner, table),
-                text=sources.get((schema, name), ""),
+                text="".join(sources[schema, name]),
                 is_enabled=status == "ENABLED",
                 is_valid=validity == "VALID",
                 type=type_,
                 event=event,
-                follows=frozenset(follows.get((schema, name), ())),
+                follows=frozenset(follows[schema, name]),
             )
             for schema, name, owner, table, type_, event, status, validity in rows
         ]
@@ -227,13 +225,11 @@ class OracleTriggers(CommittedTriggers):
 
 def _by_owner(conn: Connection, question: str, names: Iterable[TableName]) -> list[tuple[Any, ...]]:
     """Return the rows of a statement of installed.sql for these names, schema by schema."""
-    by_owner: defaultdict[str, set[str]] = defaultdict(set)
-    for owner, name in names:
-        by_owner[owner].add(name)
+    by_owner = grouped(sorted(set(names)))
     return [
         row
-        for owner in sorted(by_owner)
-        for chunk in chunks(sorted(by_owner[owner]))
+        for owner, of_owner in by_owner.items()
+        for chunk in chunks(of_owner)
         for row in fetch(
             conn,
             named_statement(question, len(chunk)),

@@ -222,17 +222,6 @@ def moving_with(triggers: TableTriggers, declared: Iterable[TableTriggers]) -> l
     return following(triggers, declared)
 
 
-def _enabled(
-    triggers: TableTriggers, by_statement: frozenset[str], operation: str, *, is_replicated: bool
-) -> str:
-    """Return when a trigger fires, as in pg_trigger.tgenabled: for application changes (O), for
-    replicated changes (R), or for both (A).
-    """
-    if is_replicated:
-        return "R"
-    return "A" if triggers.watch.capture_replicated and operation not in by_statement else "O"
-
-
 def _compile(
     facts: Facts,
     triggers: TableTriggers,
@@ -263,7 +252,15 @@ def _compile(
         "fits_function.sql.j2", function=qualified(table[0], fits_name(function))
     )
     is_replicated = "t" not in names
-    enabled = partial(_enabled, triggers, by_statement, is_replicated=is_replicated)
+
+    def enabled(operation: str) -> str:
+        """Return when a trigger fires, as in pg_trigger.tgenabled: for application changes (O), for
+        replicated changes (R), or for both (A).
+        """
+        if is_replicated:
+            return "R"
+        return "A" if triggers.watch.capture_replicated and operation not in by_statement else "O"
+
     compiled = [
         _truncate_trigger(name, table, sql_name, enabled(operation))
         if operation == "t"

@@ -55,6 +55,7 @@ from eventlog.sql.port.sql_files import (
     OF_CURSOR,
     by_relation,
     fetch,
+    grouped,
     missing_schema,
     qualified,
     statements,
@@ -105,11 +106,11 @@ class PostgresDatabase(OpenDatabase):
             "WHERE partrelid = to_regclass(%(name)s))"
         )
         named = {"name": qualified(schema, name)}
-        return bool(self.connection.exec_driver_sql(statement, named).scalar_one())
+        return bool(self.scalar(statement, named))
 
     def transaction_column(self, schema: str | None, name: str) -> str | None:
         named = {"table": qualified(schema, name), "column": TRANSACTION_ID}
-        found = self.connection.exec_driver_sql(HAS_COLUMN, named).scalar_one()
+        found = self.scalar(HAS_COLUMN, named)
         return TRANSACTION_ID if found else None
 
     def choose_plans(self) -> None:
@@ -131,10 +132,10 @@ class PostgresDatabase(OpenDatabase):
         )
 
     def session_id(self) -> str:
-        return str(self.connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one())
+        return str(self.scalar("SELECT pg_backend_pid()"))
 
     def current_user(self) -> str:
-        return str(self.connection.exec_driver_sql("SELECT session_user").scalar_one())
+        return str(self.scalar("SELECT session_user"))
 
     def fetch_texts(
         self,
@@ -151,10 +152,10 @@ class PostgresDatabase(OpenDatabase):
 
     def has_user(self, name: str) -> bool:
         roles = "SELECT count(*) FROM pg_catalog.pg_roles WHERE rolname = %(name)s"
-        return bool(self.connection.exec_driver_sql(roles, {"name": name}).scalar_one())
+        return bool(self.scalar(roles, {"name": name}))
 
     def is_standby(self) -> bool:
-        return bool(self.connection.exec_driver_sql("SELECT pg_is_in_recovery()").scalar_one())
+        return bool(self.scalar("SELECT pg_is_in_recovery()"))
 
     def read_only(self) -> str | None:
         settings = (
@@ -233,10 +234,8 @@ class PostgresDatabase(OpenDatabase):
 
     def foreign_tables(self, catalog: Catalog) -> dict[str, list[str]]:
         parameters = {"schema": catalog.schema, "tables": catalog.table_names}
-        found: dict[str, list[str]] = defaultdict(list)
-        for name, *foreign in self.connection.execute(sa.text(_SQL["foreign_tables"]), parameters):
-            found[name].append(".".join(foreign))
-        return found
+        rows = self.connection.execute(sa.text(_SQL["foreign_tables"]), parameters)
+        return grouped((name, ".".join(foreign)) for name, *foreign in rows)
 
     def _point_of_money(self) -> int:
         """Return the digits after the point of money: those of the currency in ``lc_monetary`` of
@@ -249,9 +248,7 @@ class PostgresDatabase(OpenDatabase):
                 self.connection.exec_driver_sql(
                     "SELECT set_config('lc_monetary', %(locale)s, true)", changed
                 )
-                point = self.connection.exec_driver_sql(
-                    "SELECT pg_catalog.scale(CAST(CAST(1 AS money) AS numeric))"
-                ).scalar_one()
+                point = self.scalar("SELECT pg_catalog.scale(CAST(CAST(1 AS money) AS numeric))")
                 savepoint.rollback()
         except DBAPIError as error:  # the server no longer has the locale
             if error.connection_invalidated:
@@ -310,9 +307,8 @@ class PostgresDatabase(OpenDatabase):
             yield
             return
         changed = "set_config('search_path', %(path)s, true)"
-        before = self.connection.exec_driver_sql(
-            f"SELECT current_setting('search_path'), {changed}", {"path": SEARCH_PATH}
-        ).scalar_one()
+        shown = f"SELECT current_setting('search_path'), {changed}"
+        before = self.connection.exec_driver_sql(shown, {"path": SEARCH_PATH}).scalar_one()
         yield  # an error ends the transaction, and with it the setting
         self.connection.exec_driver_sql(f"SELECT {changed}", {"path": before})
 
@@ -496,9 +492,7 @@ class PostgresDatabase(OpenDatabase):
     def export_snapshot(self) -> str:
         # The database snapshot lives as long as the transaction, whatever the time-outs of the
         # session.
-        snapshot = str(
-            self.connection.exec_driver_sql("SELECT pg_catalog.pg_export_snapshot()").scalar_one()
-        )
+        snapshot = str(self.scalar("SELECT pg_catalog.pg_export_snapshot()"))
         self.connection.exec_driver_sql(
             "SELECT set_config(name, '0', true) FROM pg_catalog.pg_settings WHERE name = ANY "
             "(%(names)s)",

@@ -130,9 +130,7 @@ class PostgresLog(OpenLog):
         parts = self._identity_parts()
         try:
             with self.connection.begin_nested():
-                parts["timeline"] = str(
-                    self.connection.exec_driver_sql(f"SELECT {TIMELINE}").scalar_one()
-                )
+                parts["timeline"] = str(self.db.scalar(f"SELECT {TIMELINE}"))
         except DBAPIError as error:  # a server that only speaks PostgreSQL's protocol
             if error.connection_invalidated:
                 raise
@@ -173,7 +171,7 @@ class PostgresLog(OpenLog):
 
     def lock_requeuing(self) -> None:
         self.connection.exec_driver_sql(
-            self.dialect.log_statement(self.table, "lock_requeuing"),
+            self.statement("lock_requeuing"),
             {"table": qualified(self.table.schema, self.table.name)},
         )
 
@@ -186,7 +184,7 @@ class PostgresLog(OpenLog):
             sequence = bindable(numbering.name)
             following.append(
                 int(
-                    self.connection.exec_driver_sql(f"SELECT {number} FROM {sequence}").scalar_one()  # noqa: S608 - quoted names
+                    self.db.scalar(f"SELECT {number} FROM {sequence}")  # noqa: S608 - quoted names
                 )
             )
         return max(following, default=None)
@@ -353,9 +351,7 @@ class PostgresLog(OpenLog):
             "class_name": selection.class_name,
             "keys": list(keys),
         }
-        self.connection.exec_driver_sql(
-            self.dialect.log_statement(self.table, "write_keys"), parameters
-        )
+        self.connection.exec_driver_sql(self.statement("write_keys"), parameters)
 
     def read_fields(self, window: Window, fields: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
         # Rows as the driver returns them, and never more at a time than fit into the CPU's cache.
@@ -420,8 +416,8 @@ class PostgresLog(OpenLog):
         first: str | None = None,
         **words: str,
     ) -> int | None:
-        statement = self.dialect.log_statement(self.table, name, **words)
-        before = None if first is None else self.dialect.log_statement(self.table, first)
+        statement = self.statement(name, **words)
+        before = None if first is None else self.statement(first)
         cursor = run_alone(self.connection, statement, parameters, before) if alone else None
         if cursor is None:
             return super().run_statement(name, parameters, alone=alone, first=first, **words)
@@ -444,13 +440,11 @@ class PostgresLog(OpenLog):
         return changed or 0
 
     def read_rows(self, ranges: Ranges) -> list[LogRow]:
-        return self.log_rows(self.dialect.log_statement(self.table, "read_rows"), bounds(ranges))
+        return self.log_rows(self.statement("read_rows"), bounds(ranges))
 
     def read_columns(self, ranges: Ranges, fields: Sequence[str]) -> list[tuple[Any, ...]]:
         self.db.choose_plans()
-        statement = self.dialect.log_statement(
-            self.table, "read_rows", fields=self.dialect.log_fields(self.table, fields)
-        )
+        statement = self.statement("read_rows", fields=self.dialect.log_fields(self.table, fields))
         return self._readable(statement, bounds(ranges), fields)
 
     def change_rows(self, statement: str, ranges: Ranges, **values: object) -> int:
@@ -460,7 +454,7 @@ class PostgresLog(OpenLog):
         ).rowcount
 
     def open_writers(self) -> frozenset[str] | None:
-        statement = self.dialect.log_statement(self.table, "open_writers")
+        statement = self.statement("open_writers")
         names = {
             name
             for (name,) in fetch(
@@ -498,13 +492,9 @@ class PostgresLog(OpenLog):
         the role may read it.
         """
         deliveries = {"deliveries": qualified(self.table.schema, self.table.number_sequence)}
-        parts = {
-            "database": str(
-                self.connection.exec_driver_sql(_DATABASE_AND_NUMBERS, deliveries).scalar_one()
-            )
-        }
-        if self.connection.exec_driver_sql(MAY_ASK).scalar_one():
-            parts["cluster"] = str(self.connection.exec_driver_sql(CLUSTER).scalar_one())
+        parts = {"database": str(self.db.scalar(_DATABASE_AND_NUMBERS, deliveries))}
+        if self.db.scalar(MAY_ASK):
+            parts["cluster"] = str(self.db.scalar(CLUSTER))
         return parts
 
     def _ask_lock(self, statement: str, consumer: str = "") -> CursorResult[Any]:
@@ -545,8 +535,7 @@ def _poll_statement(
     if key not in _POLLS:
         if len(_POLLS) >= _MAX_POLLS:
             _POLLS.clear()
-        _POLLS[key] = log.dialect.log_statement(
-            log.table,
+        _POLLS[key] = log.statement(
             "poll",
             unasked=unasked_sql(log, consumer),
             others=", NULL" * (len(fields) - (window.value_bytes is None)),

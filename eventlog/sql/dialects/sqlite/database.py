@@ -79,7 +79,7 @@ class SQLiteDatabase(StepwiseDatabase):
 
     def fingerprint(self, catalog: Catalog) -> str:
         # This number rises with every change of the schema.
-        return str(self.connection.exec_driver_sql("PRAGMA main.schema_version").scalar_one())
+        return str(self.scalar("PRAGMA main.schema_version"))
 
     def read_values(
         self,
@@ -107,9 +107,7 @@ class SQLiteDatabase(StepwiseDatabase):
 
     def export_snapshot(self) -> str:
         # It is the version of the schema.
-        return "sqlite-schema-" + str(
-            self.connection.exec_driver_sql("PRAGMA main.schema_version").scalar_one()
-        )
+        return "sqlite-schema-" + str(self.scalar("PRAGMA main.schema_version"))
 
     def prove_snapshot(self) -> SnapshotProof:
         return PROVEN  # the schema is part of what a transaction sees

@@ -169,14 +169,12 @@ class SQLiteLog(StepwiseLog):
 
     def read_rows(self, ranges: Ranges) -> list[LogRow]:
         parameters = {"ranges": json.dumps(list(map(list, ranges)))}
-        return self.log_rows(self.dialect.log_statement(self.table, "read_rows"), parameters)
+        return self.log_rows(self.statement("read_rows"), parameters)
 
     def read_columns(self, ranges: Ranges, fields: Sequence[str]) -> list[tuple[Any, ...]]:
         parameters = {"ranges": json.dumps(list(map(list, ranges)))}
         return self.db.fetch(
-            self.dialect.log_statement(
-                self.table, "read_rows", fields=self.dialect.log_fields(self.table, fields)
-            ),
+            self.statement("read_rows", fields=self.dialect.log_fields(self.table, fields)),
             parameters,
         )
 
@@ -194,9 +192,9 @@ class SQLiteLog(StepwiseLog):
 
     def next_number(self) -> int:
         table = self.dialect.quote(self.table.number_sequence)
-        number = self.connection.exec_driver_sql(
+        number = self.db.scalar(
             f"INSERT INTO {table} DEFAULT VALUES RETURNING delivery_no"  # noqa: S608 - quoted names
-        ).scalar_one()
+        )
         self.connection.exec_driver_sql(f"DELETE FROM {table}")  # noqa: S608 - quoted names
         return int(number)
 

@@ -33,7 +33,7 @@ from eventlog.errors import BadValue
 from eventlog.sql.dialects.sqlite.text import key_text, value_text
 from eventlog.sql.dialects.stepwise import StepwiseDialect
 from eventlog.sql.port.log_operations import Walk
-from eventlog.sql.port.sql_files import fetch, field, quote_identifier, source_of
+from eventlog.sql.port.sql_files import fetch, field, grouped, quote_identifier, source_of
 
 
 class SQLiteObjects(StepwiseDialect):
@@ -167,9 +167,7 @@ def table_of(
 ) -> Table:
     collated = {row.name for row in unique if row.coll not in (None, "BINARY")}
     positions = {row.name: position for position, row in enumerate(columns)}
-    indexes: dict[str, list[str | None]] = {}
-    for row in unique:
-        indexes.setdefault(row.index_name, []).append(row.name)
+    indexes = grouped((row.index_name, row.name) for row in unique)
     unique_keys = {tuple(names) for names in indexes.values() if None not in names}
     if keys[name]:
         unique_keys.add(keys[name])
@@ -181,7 +179,7 @@ def table_of(
         foreign_keys=tuple(
             sorted(_foreign_keys(foreign, keys), key=lambda key: positions[key.columns[0]])
         ),
-        unique_keys=tuple(sorted(unique_keys)),  # type: ignore[arg-type]
+        unique_keys=tuple(sorted(unique_keys)),
     )
 
 

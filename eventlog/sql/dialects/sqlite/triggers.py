@@ -38,6 +38,7 @@ from eventlog.sql.port.sql_files import (
     all_there,
     field,
     fields,
+    grouped,
     literal,
     quote_identifier,
     statements,
@@ -150,10 +151,9 @@ def _unknown_collations(conn: Connection, declared: Sequence[TableTriggers]) -> 
     """Yield a warning for each key column that only the application can compare, since it registers
     the collation.
     """
-    children: dict[str, list[str]] = {}
-    for triggers in declared:
-        if isinstance(triggers, ChildTriggers):
-            children.setdefault(triggers.class_name, []).append(triggers.table.name)
+    children = grouped(
+        (one.class_name, one.table.name) for one in declared if isinstance(one, ChildTriggers)
+    )
     for triggers in declared:
         if isinstance(triggers, ChildTriggers):
             continue
@@ -161,7 +161,7 @@ def _unknown_collations(conn: Connection, declared: Sequence[TableTriggers]) -> 
             _SQL["key_collations"], {"table": triggers.table.name}
         ).all():
             if not _is_known(conn, collation):
-                lost = ", ".join(children.get(triggers.class_name, ()))
+                lost = ", ".join(children[triggers.class_name])
                 lost = lost and (
                     f"; values of {lost} cannot be read back, and rows that need them become E"
                 )
@@ -193,10 +193,8 @@ def broken_triggers(log: OpenLog) -> Iterator[tuple[str, str, str]]:
     the statement without running it.
     """
     conn = log.connection
-    by_table: dict[str, list[str]] = {}
-    for trigger in SQLiteTriggers().all_triggers(conn):
-        if trigger.log is not None:
-            by_table.setdefault(trigger.table[1], []).append(trigger.name)
+    ours = (one for one in SQLiteTriggers().all_triggers(conn) if one.log is not None)
+    by_table = grouped((one.table[1], one.name) for one in ours)
     for table, names in by_table.items():
         name = quote_identifier(table)
         column = conn.exec_driver_sql(_SQL["a_column"], {"table": table}).scalar()
