@@ -14,8 +14,9 @@ from eventlog.sql.dialects.sqlite import DIALECT
 from eventlog.sql.dialects.sqlite.database import SQLiteDatabase
 from eventlog.sql.dialects.sqlite.log import SQLiteLog
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.port.dialect import CurrentRow, RowChunks
+from eventlog.sql.port.dialect import CurrentRow
 from eventlog.sql.port.log_operations import Window
+from eventlog.sql.port.sql_files import RowChunks
 
 ReadBack = Callable[[ObjectClass, Sequence[str], Sequence[Attribute]], dict[str, CurrentRow]]
 

@@ -28,7 +28,7 @@ from eventlog.core.values import is_unicode
 from eventlog.errors import ConfigError, LogTableError, number_of
 from eventlog.model import EventType, Status
 from eventlog.sql.log.errors import errors_of
-from eventlog.sql.log.rows import column_of
+from eventlog.sql.log.rows import Condition, column_of
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.dialect import Dialect
 from eventlog.sql.port.log_operations import ResyncBatch, Selection
@@ -79,7 +79,7 @@ def find(log: OpenLog, selection: Selection) -> Unfinished | None:
     return next(iter(_entries(log, _is(log.table, selection))), None)
 
 
-def _entries(log: OpenLog, condition: sa.ColumnElement[bool]) -> list[Unfinished]:
+def _entries(log: OpenLog, condition: Condition) -> list[Unfinished]:
     table = _table(log.table)
     entries = sa.select(table.c.selection, table.c.position, table.c.rows_written).where(condition)
     return [
@@ -92,8 +92,8 @@ def _table(log: LogTable) -> sa.TableClause:
     return sa.table(quoted(log.resync_table), *map(sa.column, COLUMNS), schema=schema_of(log))
 
 
-def _is(log: LogTable, selection: Selection) -> sa.ColumnElement[bool]:
-    is_same: sa.ColumnElement[bool] = _table(log).c.digest == selection.digest
+def _is(log: LogTable, selection: Selection) -> Condition:
+    is_same: Condition = _table(log).c.digest == selection.digest
     return is_same
 
 

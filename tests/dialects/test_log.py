@@ -41,10 +41,11 @@ from eventlog.sql.log.purge import (
 from eventlog.sql.log.requeue import RefusedRow, Requeued, requeue
 from eventlog.sql.log.rows import column_of, count_by_status, extent, rows_of, tail
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.port.dialect import Dialect, RowChunks
+from eventlog.sql.port.dialect import Dialect
 from eventlog.sql.port.log_operations import Window
 from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.open_log import OpenLog
+from eventlog.sql.port.sql_files import RowChunks
 from eventlog.sql.readers.consumers import has_later_columns
 
 

@@ -4,7 +4,7 @@ the most reliable check.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.sql.port.database import Answer
 from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.rights import Part, Right, name_of, tried_columns
+from eventlog.sql.port.rights import NeededRights, name_of, tried_columns
 from eventlog.sql.port.sql_files import grouped
 
 
@@ -55,7 +55,7 @@ class TriedRights:
             if not self.may_run(log.connection, read(table, names)):
                 yield table, names
 
-    def lacking(self, log: OpenLog, needed: Iterable[tuple[Part, Right]]) -> list[str]:
+    def lacking(self, log: OpenLog, needed: NeededRights) -> list[str]:
         """Return, in words, the rights on tables of a log that this session lacks."""
         table, dialect = log.table, log.dialect
         missing = [

@@ -37,6 +37,10 @@ class Finding:
     """Commands, SQL or lines of the configuration that repair it, in order."""
 
 
+Findings = Iterator[Finding]
+"""What a ``judge_`` function returns."""
+
+
 def error(code: str, text: str, *fix: str) -> Finding:
     """Return a finding about lost changes, or about a publisher that cannot work."""
     return Finding(code, "error", text, fix)
@@ -225,7 +229,7 @@ class LogTrigger(NamedTuple):
 # --- the session and its rights -------------------------------------------------------------------
 
 
-def judge_pool(pooled: bool) -> Iterator[Finding]:
+def judge_pool(pooled: bool) -> Findings:
     """Judge whether a connection pool changes sessions between transactions; with such a pool the
     publisher's lock cannot work (spec/event-log.md 12).
     """
@@ -239,7 +243,7 @@ def judge_pool(pooled: bool) -> Iterator[Finding]:
         )
 
 
-def judge_read_only(reason: str | None, fix: str) -> Iterator[Finding]:
+def judge_read_only(reason: str | None, fix: str) -> Findings:
     """Judge a session on a standby, or a read-only session.
 
     ``reason`` and ``fix`` are in words.
@@ -249,7 +253,7 @@ def judge_read_only(reason: str | None, fix: str) -> Iterator[Finding]:
         yield error("standby", text, fix)
 
 
-def judge_clock(ahead: float, uncertainty: float, limits: Limits) -> Iterator[Finding]:
+def judge_clock(ahead: float, uncertainty: float, limits: Limits) -> Findings:
     """Judge the database's clock against this machine's: ``ahead`` is how many seconds it is ahead,
     ``uncertainty`` the uncertainty of that in seconds.
     """
@@ -265,7 +269,7 @@ def judge_clock(ahead: float, uncertainty: float, limits: Limits) -> Iterator[Fi
 
 def judge_rights(
     missing: Sequence[str], user: str, grants: Sequence[str], command: str
-) -> Iterator[Finding]:
+) -> Findings:
     """Judge the rights that the user lacks to publish. ``command`` prints all of them."""
     if missing:
         text = f"user {user} lacks rights to publish the log: {'; '.join(missing)}"
@@ -274,7 +278,7 @@ def judge_rights(
 
 def judge_rights_to_resyncs(
     missing: Sequence[str], user: str, grants: Sequence[str], command: str
-) -> Iterator[Finding]:
+) -> Findings:
     """Judge the right to read the due resyncs. Only the health needs it, the publisher does not."""
     if missing:
         text = (
@@ -284,9 +288,7 @@ def judge_rights_to_resyncs(
         yield info("rights_resync", text, *grants, command)
 
 
-def judge_rights_to_reset(
-    missing: Sequence[str], user: str, grants: Sequence[str]
-) -> Iterator[Finding]:
+def judge_rights_to_reset(missing: Sequence[str], user: str, grants: Sequence[str]) -> Findings:
     """Judge the right to delete a consumer's row, which the consumer itself does not need."""
     if missing:
         text = (
@@ -296,9 +298,7 @@ def judge_rights_to_reset(
         yield info("rights_reset", text, *grants)
 
 
-def judge_unreadable(
-    tables: Answer, user: str, grants: Sequence[str], command: str
-) -> Iterator[Finding]:
+def judge_unreadable(tables: Answer, user: str, grants: Sequence[str], command: str) -> Findings:
     """Judge tables that cannot be read back, with the columns that the user may not read.
     ``grants`` are the statements that fix it, and ``command`` prints all rights that the user
     needs.
@@ -315,7 +315,7 @@ def judge_unreadable(
 
 def judge_unreadable_later(
     tables: Answer, user: str, grants: Sequence[str], command: str
-) -> Iterator[Finding]:
+) -> Findings:
     """Judge unreadable tables whose values are logged: values that triggers cannot log are read
     back nevertheless.
     """
@@ -334,7 +334,7 @@ def _with_columns(tables: Answer) -> str:
     return first_of([f"{table} ({', '.join(columns)})" for table, columns in tables], 5)
 
 
-def judge_rights_to_apply(missing: Sequence[str], user: str) -> Iterator[Finding]:
+def judge_rights_to_apply(missing: Sequence[str], user: str) -> Findings:
     """Judge the rights that the user lacks to apply triggers; a publisher does not need them."""
     if missing:
         yield info(
@@ -345,9 +345,7 @@ def judge_rights_to_apply(missing: Sequence[str], user: str) -> Iterator[Finding
         )
 
 
-def judge_transactions(
-    transactions: Iterable[OpenTransaction], limits: Limits
-) -> Iterator[Finding]:
+def judge_transactions(transactions: Iterable[OpenTransaction], limits: Limits) -> Findings:
     """Judge old transactions that write, since their rows are not visible yet."""
     for transaction in transactions:
         seconds, who = transaction.seconds, transaction.who
@@ -378,7 +376,7 @@ def judge_transactions(
             )
 
 
-def judge_snapshots(snapshots: Iterable[HeldSnapshot], limits: Limits) -> Iterator[Finding]:
+def judge_snapshots(snapshots: Iterable[HeldSnapshot], limits: Limits) -> Findings:
     """Judge the database snapshots that prevent the removal of dead rows, since dead rows slow down
     reading the log.
     """
@@ -398,7 +396,7 @@ def judge_snapshots(snapshots: Iterable[HeldSnapshot], limits: Limits) -> Iterat
 
 def judge_event_time(
     newest: Answer, event_time_zone: str, limits: Limits, *, is_utc: bool
-) -> Iterator[Finding]:
+) -> Findings:
     """Judge event_time, which should not be ahead of the database's clock. With ``is_utc`` the
     option ``event_time_zone`` has no effect on the log.
     """

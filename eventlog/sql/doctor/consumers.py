@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
 
 from eventlog.errors import number_of
-from eventlog.sql.doctor import (
-    Finding,
-    Limits,
-    age,
-    error,
-    info,
-    warning,
-)
+from eventlog.sql.doctor import Findings, Limits, age, error, info, warning
 from eventlog.sql.log.pauses import Pause
 from eventlog.sql.readers.consumers import STREAM_OF_SPARK
 
 
-def judge_pause(pause: Pause | None) -> Iterator[Finding]:
+def judge_pause(pause: Pause | None) -> Findings:
     """Judge the pause of a reader, None = it is not paused."""
     if pause is not None:
         of_consumer = f" --consumer {pause.consumer}" if pause.consumer else ""
@@ -27,7 +19,7 @@ def judge_pause(pause: Pause | None) -> Iterator[Finding]:
 
 def judge_consumer(
     name: str, rows: int, seconds: float, runs: bool, limits: Limits, sink: str = ""
-) -> Iterator[Finding]:
+) -> Findings:
     """Judge a consumer that has rows to process and has made no progress for so many seconds.
     ``sink`` is that of its last start, empty if it is unknown.
     """
@@ -47,7 +39,7 @@ def judge_consumer(
         )
 
 
-def judge_beyond(name: str, top: int, following: int | None) -> Iterator[Finding]:
+def judge_beyond(name: str, top: int, following: int | None) -> Findings:
     """Judge a consumer that has done rows up to the record_id ``top``, against the numbers of the
     log.
 
@@ -63,7 +55,7 @@ def judge_beyond(name: str, top: int, following: int | None) -> Iterator[Finding
         )
 
 
-def judge_before_epoch(name: str, begun: datetime, raised: datetime | None) -> Iterator[Finding]:
+def judge_before_epoch(name: str, begun: datetime, raised: datetime | None) -> Findings:
     """Judge a consumer that was registered or reset at ``begun``.
 
     ``raised`` is the time when the log got its epoch, None = it has no epoch. Both are UTC.
@@ -79,7 +71,7 @@ def judge_before_epoch(name: str, begun: datetime, raised: datetime | None) -> I
         )
 
 
-def judge_own_consumer(name: str, known: tuple[int, bool] | None) -> Iterator[Finding]:
+def judge_own_consumer(name: str, known: tuple[int, bool] | None) -> Findings:
     """Judge the configured consumer. ``known`` has its number of rows to process and whether it
     runs; None if it is not registered.
     """

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from eventlog.sql.doctor import (
     Finding,
+    Findings,
     HeldSnapshot,
     Limits,
     TableStorage,
@@ -17,12 +18,12 @@ from eventlog.sql.doctor import (
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import Answer, LockHolder
 from eventlog.sql.port.questions import Numbering
-from eventlog.sql.port.sql_files import grouped
+from eventlog.sql.port.sql_files import Quote, grouped
 
 
 def judge_revision(
     reached: Sequence[str], newest: Sequence[str], unknown: Sequence[str], fix: str, upgrade: str
-) -> Iterator[Finding]:
+) -> Findings:
     """Judge the revisions that the log has reached against the newest ones.
 
     ``fix`` is the advice for an unknown revision, ``upgrade`` the command for an old one.
@@ -43,12 +44,12 @@ def judge_revision(
 def judge_indexes(
     columns: Answer,
     log: LogTable,
-    quote: Callable[[str], str],
+    quote: Quote,
     reading_index: Sequence[str],
     row_index: Sequence[str],
     *,
     by_expression: bool = False,
-) -> Iterator[Finding]:
+) -> Findings:
     """Judge the indexes by which the publisher reads and marks (spec/triggers.md 7), with the SQL
     that creates them.
 
@@ -93,14 +94,14 @@ _GUARD: Final = re.compile(
 )
 
 
-def _is_status_n(predicate: str, status: str, quote: Callable[[str], str]) -> bool:
+def _is_status_n(predicate: str, status: str, quote: Quote) -> bool:
     # PostgreSQL writes (status = 'N'::bpchar) or ((status)::text = 'N'::text), and the guard in a
     # log that eventlog made.
     plain = re.sub(r"::(bpchar|text|character varying)|[()\s]", "", _GUARD.sub("", predicate))
     return plain in (f"{status}='N'", f"{quote(status)}='N'")
 
 
-def judge_lock(holder: LockHolder | None, log: str) -> Iterator[Finding]:
+def judge_lock(holder: LockHolder | None, log: str) -> Findings:
     """Judge the session that has locked the log; None = no such session is known."""
     if holder is not None and holder.is_other:
         yield Finding(
@@ -114,7 +115,7 @@ def judge_lock(holder: LockHolder | None, log: str) -> Iterator[Finding]:
 
 def judge_numberings(
     numberings: Collection[Numbering], record_id: str, *, must_be_known: bool
-) -> Iterator[Finding]:
+) -> Findings:
     """Judge the sequence of record_id: later requests must get higher numbers (spec/triggers.md 7).
     ``record_id`` is the name of the column.
 
@@ -155,7 +156,7 @@ def judge_numberings(
 
 def judge_storage(
     tables: Iterable[TableStorage], snapshots: Sequence[HeldSnapshot], limits: Limits
-) -> Iterator[Finding]:
+) -> Findings:
     """Judge the dead rows of the log and of its internal tables by the database's statistics.
 
     ``snapshots`` may prevent their removal; the oldest comes first.
@@ -187,7 +188,7 @@ def judge_storage(
             )
 
 
-def judge_wake(missing: str | None, polling_interval: float, upgrade: str) -> Iterator[Finding]:
+def judge_wake(missing: str | None, polling_interval: float, upgrade: str) -> Findings:
     """Judge whether a sleeping publisher is woken (spec/triggers.md 8).
 
     ``missing`` is the reason why writers do not wake it, ``upgrade`` the command that fixes this.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final
@@ -12,14 +12,7 @@ from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.rows.checks import InvalidRow
 from eventlog.errors import RowError, first_of, number_of
 from eventlog.model import EventType, Status, unpadded
-from eventlog.sql.doctor import (
-    Finding,
-    Limits,
-    age,
-    error,
-    info,
-    warning,
-)
+from eventlog.sql.doctor import Findings, Limits, age, error, info, warning
 from eventlog.sql.port.database import Answer
 from eventlog.sql.port.log_operations import NotDue, Queue
 from eventlog.sql.port.sql_files import grouped, literal
@@ -35,7 +28,7 @@ def judge_statuses(
     column: str,
     limits: Limits,
     skipped: Mapping[int, str] = MappingProxyType({}),
-) -> Iterator[Finding]:
+) -> Findings:
     """Judge reserved statuses, and rows that failed and were not ``skipped`` (spec/event-log.md 2),
     which maps their record_ids to their status.
 
@@ -89,7 +82,7 @@ def judge_statuses(
 
 def judge_record_ids(
     rows: int, rows_checked: int, log: str, record_id: str, limits: Limits
-) -> Iterator[Finding]:
+) -> Findings:
     """Judge rows without a usable record_id (spec/event-log.md 5).
 
     ``log`` and ``record_id`` are SQL names.
@@ -111,7 +104,7 @@ def at_least(rows: int, rows_checked: int, limits: Limits) -> str:
 
 def judge_in_flight(
     events: int, rows: int, seconds: float | None, publisher_runs: bool, limits: Limits
-) -> Iterator[Finding]:
+) -> Findings:
     """Judge the in-flight entries: those of a delivery, those of parked objects, and those that a
     publisher left (spec/event-log.md 8.1, 10).
     """
@@ -141,7 +134,7 @@ def judge_in_flight(
         )
 
 
-def judge_queue(queue: Queue, publisher_runs: bool, disabled: bool) -> Iterator[Finding]:
+def judge_queue(queue: Queue, publisher_runs: bool, disabled: bool) -> Findings:
     """Judge the queue, and whether a publisher reads it (spec/event-log.md 8, 11)."""
     oldest = (
         ""
@@ -163,7 +156,7 @@ def judge_queue(queue: Queue, publisher_runs: bool, disabled: bool) -> Iterator[
         yield warning("no_publisher", f"{waiting}, and no publisher is running", "eventlog publish")
 
 
-def judge_due(waiting: NotDue, limits: Limits) -> Iterator[Finding]:
+def judge_due(waiting: NotDue, limits: Limits) -> Findings:
     """Judge rows that are not due yet (``handle_future_events``)."""
     if waiting.rows:
         when = "" if waiting.next_time is None else f"; the next one at {waiting.next_time}"
@@ -196,7 +189,7 @@ _INVALID_ROW_FIXES: Final[Mapping[str, str]] = {
 
 def judge_invalid_rows(
     invalid: Sequence[InvalidRow], checked: int, cut: bool, limits: Limits, consumer: str = ""
-) -> Iterator[Finding]:
+) -> Findings:
     """Judge rows of status N that the next cycle would mark E (spec/event-log.md 5). Each code has
     one finding.
 
@@ -277,7 +270,7 @@ def logged_objects(
     }
 
 
-def judge_gone(class_name: str, keys: Sequence[str], limits: Limits) -> Iterator[Finding]:
+def judge_gone(class_name: str, keys: Sequence[str], limits: Limits) -> Findings:
     """Judge objects that exist according to the log, but not in the table."""
     if keys:
         yield warning(
@@ -290,7 +283,7 @@ def judge_gone(class_name: str, keys: Sequence[str], limits: Limits) -> Iterator
         )
 
 
-def judge_kept(class_name: str, keys: Sequence[str], limits: Limits) -> Iterator[Finding]:
+def judge_kept(class_name: str, keys: Sequence[str], limits: Limits) -> Findings:
     """Judge objects that are deleted according to the log, but exist in the table."""
     if keys:
         yield warning(
@@ -303,7 +296,7 @@ def judge_kept(class_name: str, keys: Sequence[str], limits: Limits) -> Iterator
         )
 
 
-def judge_keys(keys: Answer, catalog: Catalog, limits: Limits) -> Iterator[Finding]:
+def judge_keys(keys: Answer, catalog: Catalog, limits: Limits) -> Findings:
     """Judge spellings of table_key that are not canonical (spec/event-log.md 4.3). There is one
     finding per class.
 

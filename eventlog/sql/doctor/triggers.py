@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 
 from eventlog.core.catalog import Catalog, Database, Table, match_name
 from eventlog.core.catalog.builder import key_columns
 from eventlog.core.options import toml
-from eventlog.sql.doctor import (
-    Finding,
-    LogTrigger,
-    error,
-    info,
-    warning,
-)
+from eventlog.sql.doctor import Findings, LogTrigger, error, info, warning
 from eventlog.sql.port.database import Answer
-from eventlog.sql.port.sql_files import grouped, qualified
+from eventlog.sql.port.sql_files import Quote, grouped, qualified
 from eventlog.sql.resync import Due
 from eventlog.sql.triggers import TriggerPlan
 from eventlog.sql.triggers.declared import LEAVES_VIEW
@@ -27,8 +21,8 @@ def judge_classes(
     listed: Collection[str] | None,
     catalog: Catalog | None,
     ignore: Collection[str],
-    quote: Callable[[str], str],
-) -> Iterator[Finding]:
+    quote: Quote,
+) -> Findings:
     """Judge unavailable classes, and tables without a key.
 
     ``listed`` are the configured classes, None = all tables with a key. ``ignore`` are the log and
@@ -59,9 +53,7 @@ def judge_classes(
             yield error("class_unavailable", text, "correct its [[watch]] in eventlog.toml")
 
 
-def _judge_key(
-    table: Table, schema: str | None, quote: Callable[[str], str], *, is_listed: bool
-) -> Iterator[Finding]:
+def _judge_key(table: Table, schema: str | None, quote: Quote, *, is_listed: bool) -> Findings:
     """Judge a table or view without a key, which is not a class: an error if it is configured."""
     sql_name = qualified(schema, table.name, quote)
     if table.kind == "view":
@@ -84,7 +76,7 @@ def _judge_key(
         )
 
 
-def judge_child_values(catalog: Catalog, format: str) -> Iterator[Finding]:
+def judge_child_values(catalog: Catalog, format: str) -> Findings:
     """Judge child tables for a format whose events are rows of one table."""
     for cls in catalog.classes:
         for child in cls.children:
@@ -106,7 +98,7 @@ def judge_child_values(catalog: Catalog, format: str) -> Iterator[Finding]:
             )
 
 
-def judge_unwritable(sentences: Iterable[str]) -> Iterator[Finding]:
+def judge_unwritable(sentences: Iterable[str]) -> Findings:
     """Judge classes that the format cannot write; each sentence names one, with the error."""
     for sentence in sentences:
         yield error(
@@ -117,7 +109,7 @@ def judge_unwritable(sentences: Iterable[str]) -> Iterator[Finding]:
         )
 
 
-def judge_deferrable(catalog: Catalog, plan: TriggerPlan | None) -> Iterator[Finding]:
+def judge_deferrable(catalog: Catalog, plan: TriggerPlan | None) -> Findings:
     """Judge deferrable keys (spec/triggers.md 7.1), unless the plan warns of them."""
     sentences = (
         [] if plan is None else [sentence for sentence in plan.warnings if "DEFERRABLE" in sentence]
@@ -133,7 +125,7 @@ def judge_deferrable(catalog: Catalog, plan: TriggerPlan | None) -> Iterator[Fin
             )
 
 
-def judge_refused(refused: Iterable[str]) -> Iterator[Finding]:
+def judge_refused(refused: Iterable[str]) -> Findings:
     """Judge watches that are impossible: no user can create triggers for them."""
     for sentence in refused:
         yield error(
@@ -141,14 +133,14 @@ def judge_refused(refused: Iterable[str]) -> Iterator[Finding]:
         )
 
 
-def judge_resyncs(due: Iterable[Due]) -> Iterator[Finding]:
+def judge_resyncs(due: Iterable[Due]) -> Findings:
     """Judge changes that no trigger has logged and no resync has sent since."""
     for one in due:
         text = f"receivers may have stale data for class {one.selection.class_name}: {one.reason}"
         yield warning("resync_due", text, one.command)
 
 
-def judge_plan(plan: TriggerPlan, installed: Iterable[LogTrigger]) -> Iterator[Finding]:
+def judge_plan(plan: TriggerPlan, installed: Iterable[LogTrigger]) -> Findings:
     """Judge the triggers against the declared ones. A disabled trigger is a separate finding."""
     disabled = grouped((one.table, one.trigger) for one in installed if not one.enabled)
     fix = ("eventlog triggers plan", "eventlog triggers apply")
@@ -191,7 +183,7 @@ def judge_plan(plan: TriggerPlan, installed: Iterable[LogTrigger]) -> Iterator[F
         yield info("not_captured", f"not captured: {sentence}")
 
 
-def judge_disabled(installed: Iterable[LogTrigger]) -> Iterator[Finding]:
+def judge_disabled(installed: Iterable[LogTrigger]) -> Findings:
     """Judge the disabled triggers of the log."""
     for trigger in installed:
         if not trigger.enabled:
@@ -205,7 +197,7 @@ def judge_disabled(installed: Iterable[LogTrigger]) -> Iterator[Finding]:
 
 def judge_without_plan(
     installed: Iterable[LogTrigger], watched: Iterable[str], reason: str
-) -> Iterator[Finding]:
+) -> Findings:
     """Judge triggers without a plan.
 
     ``watched`` are the tables, as ``schema.table``, that need triggers.
@@ -225,14 +217,14 @@ def judge_without_plan(
             )
 
 
-def judge_recorded(sentences: Iterable[str]) -> Iterator[Finding]:
+def judge_recorded(sentences: Iterable[str]) -> Findings:
     """Judge tables that have changed since `triggers apply` recorded them."""
     for sentence in sentences:
         text = f"triggers are not as declared: {sentence}"
         yield warning("trigger_drifted", text, "eventlog triggers apply")
 
 
-def judge_orphans(orphans: Answer) -> Iterator[Finding]:
+def judge_orphans(orphans: Answer) -> Findings:
     """Judge triggers whose log does not exist: they make the application's statements fail. There
     is one finding per log.
 
@@ -257,7 +249,7 @@ def judge_orphans(orphans: Answer) -> Iterator[Finding]:
         )
 
 
-def judge_broken(triggers: Answer) -> Iterator[Finding]:
+def judge_broken(triggers: Answer) -> Findings:
     """Judge triggers that refer to a missing table: they make the application's statements fail.
     There is one finding per table.
 
@@ -274,7 +266,7 @@ def judge_broken(triggers: Answer) -> Iterator[Finding]:
         )
 
 
-def judge_partitions(triggers: Answer) -> Iterator[Finding]:
+def judge_partitions(triggers: Answer) -> Findings:
     """Judge partitions whose changes are not logged, since a trigger of their table is missing
     there or disabled.
     """
@@ -287,7 +279,7 @@ def judge_partitions(triggers: Answer) -> Iterator[Finding]:
         )
 
 
-def judge_untouched(tables: Iterable[str], listed: bool) -> Iterator[Finding]:
+def judge_untouched(tables: Iterable[str], listed: bool) -> Findings:
     """Judge classes whose tables have no trigger at all."""
     finding = warning if listed else info
     for name in tables:

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from eventlog.core.rows.event_ids import attempt_of
 from eventlog.model import unpadded
 from eventlog.sql.log.internal_tables import consumers_of, has_columns
-from eventlog.sql.log.rows import FAILED, column_of, runs_of_ranges
+from eventlog.sql.log.rows import FAILED, Condition, Expression, column_of, runs_of_ranges
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.quoted_names import quoted, schema_of
@@ -184,14 +184,14 @@ class ErrorRow(NamedTuple):
     superseded_by: int | None = None
 
 
-def _is_of(log: LogTable, consumer: str) -> sa.ColumnElement[bool]:
+def _is_of(log: LogTable, consumer: str) -> Condition:
     """Return the condition that selects the error rows of a consumer since its registration; for an
     empty name, those of the publisher.
     """
     return sa.and_(_is_letter_of(log, consumer), errors_of(log).c.code != DEAD_LETTER)
 
 
-def _is_letter_of(log: LogTable, consumer: str) -> sa.ColumnElement[bool]:
+def _is_letter_of(log: LogTable, consumer: str) -> Condition:
     """Return the same condition, for error rows of dead letters, too."""
     is_consumer = _is_consumer(log, consumer)
     if not consumer:
@@ -199,7 +199,7 @@ def _is_letter_of(log: LogTable, consumer: str) -> sa.ColumnElement[bool]:
     return sa.and_(is_consumer, errors_of(log).c.error_time >= _begun(log, consumer))
 
 
-def _is_consumer(log: LogTable, name: str) -> sa.ColumnElement[bool]:
+def _is_consumer(log: LogTable, name: str) -> Condition:
     """Return the condition that selects all error rows of consumers of this name; for an empty
     name, those of the publisher.
     """
@@ -222,13 +222,13 @@ def newest_error_time(log: OpenLog, consumer: str) -> datetime | None:
     return log.connection.execute(newest).scalar()
 
 
-def _order_of_writing(log: OpenLog) -> sa.ColumnElement[Any]:
+def _order_of_writing(log: OpenLog) -> Expression:
     """Return what sorts error rows in the order in which they were written."""
     number = log.dialect.error_number
     return errors_of(log.table).c.error_time if number is None else sa.column(number)
 
 
-def _new_row(log: OpenLog) -> sa.ColumnElement[Any]:
+def _new_row(log: OpenLog) -> Expression:
     """Return the column that names the new row of a refused one, NULL in an older log."""
     return errors_of(log.table).c[_NEW_ROW] if records_new_rows(log) else sa.null().label(_NEW_ROW)
 
@@ -251,7 +251,7 @@ def refused_letters(log: OpenLog, row: int | str, consumer: str = "") -> list[Er
     return _of_row(log, row, sa.and_(_is_letter_of(log.table, consumer), is_letter))
 
 
-def _of_row(log: OpenLog, row: int | str, condition: sa.ColumnElement[bool]) -> list[ErrorRow]:
+def _of_row(log: OpenLog, row: int | str, condition: Condition) -> list[ErrorRow]:
     errors = errors_of(log.table)
     columns = (errors.c.error_time, errors.c.code, errors.c.message, sa.null(), _new_row(log))
     of_row = errors.c.record_id == row if isinstance(row, int) else errors.c.event_id == row

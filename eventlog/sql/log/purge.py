@@ -32,7 +32,7 @@ from eventlog.sql.log.internal_tables import (
     read_entries,
     unreadable,
 )
-from eventlog.sql.log.rows import APPLIED, column_of, is_in, rows_of, runs_of_ranges
+from eventlog.sql.log.rows import APPLIED, Condition, column_of, is_in, rows_of, runs_of_ranges
 from eventlog.sql.port.driver_errors import TO_THE_PRIMARY, is_refused
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.rights import Purpose
@@ -150,7 +150,7 @@ def purge_rows(
     return Purged(last, len(read), removed, for_whom, young, gone)
 
 
-def _flag(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
+def _flag(condition: Condition) -> sa.ColumnElement[int]:
     return sa.case((condition, _ONE), else_=_ZERO)
 
 
@@ -208,9 +208,7 @@ def purge_errors(
     return Purged(int(last), int(number), sum(not is_needed(int(one)) for (one,) in read))
 
 
-def _deleted(
-    conn: Connection, table: sa.TableClause, conditions: Sequence[sa.ColumnElement[bool]]
-) -> int:
+def _deleted(conn: Connection, table: sa.TableClause, conditions: Sequence[Condition]) -> int:
     return conn.execute(sa.delete(table).where(*conditions)).rowcount
 
 

@@ -24,6 +24,8 @@ from eventlog.sql.log.rows import (
     ONE,
     STATUS_NEW,
     ZERO,
+    Condition,
+    Expression,
     column_of,
     is_in,
     rows_of,
@@ -161,12 +163,12 @@ def requeue_loopback(
     if dry:
         again = judge_now()
         return Requeued(0, len(again.copied), again.refused, again.removed)
-    new: dict[str, sa.ColumnElement[Any]] = {"status": STATUS_NEW, "perpetrator": sa.null()}
+    new: dict[str, Expression] = {"status": STATUS_NEW, "perpetrator": sa.null()}
     again, copied = _copied(log, judge_now, new, force=force)
     return Requeued(0, copied, again.refused, again.removed)
 
 
-def _within(log: LogTable, ids: Ranges | None) -> list[sa.ColumnElement[bool]]:
+def _within(log: LogTable, ids: Ranges | None) -> list[Condition]:
     return [] if ids is None else [is_in(log, ids)]
 
 
@@ -188,7 +190,7 @@ class ObjectRow(NamedTuple):
 
 
 def read_logged_objects(
-    log: OpenLog, chosen: sa.ColumnElement[bool], own_user: str = "", after: int = 0
+    log: OpenLog, chosen: Condition, own_user: str = "", after: int = 0
 ) -> Iterator[list[ObjectRow]]:
     """Return all rows of each object (as table_name and table_key spell it) that has a chosen row,
     in record_id order. The names of a renamed table are one name. Rows up to record_id ``after``
@@ -223,7 +225,7 @@ def read_logged_objects(
     return _by_object(log.table, log.db.fetch_texts(wanted))
 
 
-def _present_name(log: LogTable, table_name: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+def _present_name(log: LogTable, table_name: Expression) -> Expression:
     """Return the present name of the table or view that a row names (``LogTable.present_name``)."""
     folded = sa.func.lower(table_name)
     present = [
@@ -278,7 +280,7 @@ class ResendPlan(NamedTuple):
 
 def judge_all(
     log: OpenLog,
-    chosen: sa.ColumnElement[bool],
+    chosen: Condition,
     judged: Callable[[ObjectRow], LoggedRow],
     *,
     own_user: str = "",
@@ -334,7 +336,7 @@ def plan_of(
     return ResendPlan(back, copied, in_parts, tuple(sorted(refused)), removed)
 
 
-def _as_modify(log: LogTable) -> dict[str, sa.ColumnElement[Any]]:
+def _as_modify(log: LogTable) -> dict[str, Expression]:
     """Return the values that turn an insert's row into an update's row: type 2 in place of 1, 8 in
     place of 7, and no old value, which an insert does not use.
     """
@@ -381,7 +383,7 @@ _MAY_WRITE: Final = (
 def _copied(
     log: OpenLog,
     judge_now: Callable[[], ResendPlan],
-    new: Mapping[str, sa.ColumnElement[Any]],
+    new: Mapping[str, Expression],
     *,
     force: bool,
 ) -> tuple[ResendPlan, int]:
@@ -445,7 +447,7 @@ def copy_rows(
     log: OpenLog,
     ids: Sequence[int],
     in_parts: Container[int],
-    new: Mapping[str, sa.ColumnElement[Any]],
+    new: Mapping[str, Expression],
 ) -> int:
     """Log rows of status S and W again, in their order, with the values ``new`` in some fields;
     those in ``in_parts`` become modifies. Return their number.
@@ -475,7 +477,7 @@ def copy_rows(
     return total
 
 
-_UNKNOWN: Final[sa.ColumnElement[Any]] = sa.cast(sa.null(), sa.BigInteger())
+_UNKNOWN: Final[Expression] = sa.cast(sa.null(), sa.BigInteger())
 """The transaction id of a copy: its row was written by a transaction that ended long ago
 (spec/event-log.md 1.5).
 """
@@ -483,7 +485,7 @@ _UNKNOWN: Final[sa.ColumnElement[Any]] = sa.cast(sa.null(), sa.BigInteger())
 
 def _insert_copies(
     log: OpenLog,
-    values: Mapping[str, sa.ColumnElement[Any]],
+    values: Mapping[str, Expression],
     copies: sa.Select[Any],
 ) -> sa.Insert:
     """Return the statement that logs the rows of a sorted query of these fields. It draws the next
@@ -491,9 +493,7 @@ def _insert_copies(
     """
     fields = [*values]
     if log.table.sequence is not None:
-        number: sa.ColumnElement[Any] = sa.literal_column(
-            log.dialect.next_number(*log.table.sequence)
-        )
+        number: Expression = sa.literal_column(log.dialect.next_number(*log.table.sequence))
         if log.dialect.numbers_sorted_rows:
             copies = copies.with_only_columns(number, *values.values())
         else:

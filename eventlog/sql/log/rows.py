@@ -21,9 +21,14 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.quoted_names import quoted, schema_of
 
+Condition = sa.ColumnElement[bool]
+"""A condition of a statement."""
+Expression = sa.ColumnElement[Any]
+"""A column of a statement, or an expression in its place."""
+
 STATUS_NEW: Final[sa.ColumnElement[str]] = sa.literal_column(f"'{Status.NEW}'")
 ONE, ZERO = sa.literal_column("1", sa.Integer()), sa.literal_column("0", sa.Integer())
-NEVER: Final[sa.ColumnElement[bool]] = ONE == ZERO
+NEVER: Final[Condition] = ONE == ZERO
 """A condition that is never true, in a form that every database accepts: Oracle does not accept a
 plain number as a condition.
 """
@@ -42,7 +47,7 @@ def rows_of(log: LogTable) -> sa.TableClause:
     )
 
 
-def column_of(log: LogTable, field: str) -> sa.ColumnElement[Any]:
+def column_of(log: LogTable, field: str) -> Expression:
     """Return the column of ``rows_of`` that holds a field of ``LogRow``."""
     return rows_of(log).c[log.column(field)]
 
@@ -97,7 +102,7 @@ def count_queue(log: OpenLog, most: int) -> int:
     return count(log.connection, first.subquery())
 
 
-def _queued(log: OpenLog) -> tuple[sa.ColumnElement[Any], list[sa.ColumnElement[bool]]]:
+def _queued(log: OpenLog) -> tuple[Expression, list[Condition]]:
     """Return the record_id in the form in which the queue's index contains it, and the conditions
     that select rows of status N.
     """
@@ -108,9 +113,7 @@ def _queued(log: OpenLog) -> tuple[sa.ColumnElement[Any], list[sa.ColumnElement[
     return record_id, [status == STATUS_NEW]
 
 
-def count(
-    conn: Connection, table: sa.FromClause, conditions: Iterable[sa.ColumnElement[bool]] = ()
-) -> int:
+def count(conn: Connection, table: sa.FromClause, conditions: Iterable[Condition] = ()) -> int:
     """Return the number of rows of a table."""
     return int(
         conn.execute(sa.select(sa.func.count()).select_from(table).where(*conditions)).scalar_one()
@@ -156,7 +159,7 @@ def count_newest(log: OpenLog, most: int) -> list[tuple[str | None, str, int]]:
     )
 
 
-def is_in(log: LogTable, ids: Ranges) -> sa.ColumnElement[bool]:
+def is_in(log: LogTable, ids: Ranges) -> Condition:
     """Return the condition that a row's record_id is in one of the ranges."""
     record_id = column_of(log, "record_id")
     return sa.or_(*(record_id.between(first, last) for first, last in ids)) if ids else NEVER

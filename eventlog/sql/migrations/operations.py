@@ -32,7 +32,7 @@ from eventlog.sql.connect.locate import new_log
 from eventlog.sql.migrations import downgrade, run_or_print, upgrade
 from eventlog.sql.port.dialect import Dialect
 from eventlog.sql.port.driver_errors import as_database_errors, load_dialect
-from eventlog.sql.triggers import TableSql, triggers_of
+from eventlog.sql.triggers import FactLiterals, TableSql, triggers_of
 from eventlog.sql.triggers.watch import WatchedTable
 
 _Literals = Mapping[str, Any]
@@ -60,7 +60,7 @@ class WatchDefinition:
     when the migration runs.
     """
     template_version: int = TEMPLATE_VERSION
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    facts: FactLiterals = field(default_factory=dict)
     """Further facts about the tables that the dialect's SQL depends on."""
 
     def arguments(self) -> tuple[str, dict[str, Any]]:

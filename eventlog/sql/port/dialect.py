@@ -10,7 +10,7 @@ parameters.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -27,7 +27,7 @@ from eventlog.sql.port.database import AnswerFunction, SqlDatabase, Wake
 from eventlog.sql.port.leaves import Partitioning
 from eventlog.sql.port.log_operations import Walk, Window
 from eventlog.sql.port.log_parts import LogPart
-from eventlog.sql.port.sql_files import statements
+from eventlog.sql.port.sql_files import Binds, statements
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,8 +38,6 @@ CurrentRow = dict[str, list[str | None]]
 """The current values of an object by attribute name, as log text (spec/triggers.md 6): one value
 for a single-valued column, else one for each row.
 """
-
-RowChunks = Generator[list[tuple[Any, ...]], None, None]
 
 
 class NoSuchValue(Exception):
@@ -187,7 +185,7 @@ class Dialect(SqlDatabase):
         """Return SQL of the approximate size of a text, in bytes."""
         return f"LENGTH({text})"
 
-    def window_parameters(self, window: Window) -> Mapping[str, object]:
+    def window_parameters(self, window: Window) -> Binds:
         """Return the binds of a window's statement."""
         return window.parameters(self.last_record_id)
 
@@ -289,7 +287,7 @@ class Dialect(SqlDatabase):
             f"({', '.join(refs)}) > ({', '.join(self.bind(f'k{i}') for i, _ in enumerate(refs))})"
         )
 
-    def reached_binds(self, cls: ObjectClass, reached: str | None) -> Mapping[str, object]:
+    def reached_binds(self, cls: ObjectClass, reached: str | None) -> Binds:
         """Return the values of the key reached for binding: ``k0``, ``k1``, ..., or ``position``.
         None = the walk begins.
         """

@@ -14,6 +14,7 @@ from eventlog.core.rows.checks import is_of
 from eventlog.core.values import Kind
 from eventlog.model import EventType
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.port.sql_files import Binds, PlainRow, PlainRows
 
 DuePlace = tuple[str | None, int]
 """The place of a row among due rows: event_time, as text by the log's clock, and record_id."""
@@ -214,7 +215,7 @@ UUIDS: Final[KeyOrder] = "texts of UUIDs"
 UTF_8: Final[KeyOrder] = "bytes of UTF-8"
 """The order of texts by their bytes, which is also their order in Python and SQLite."""
 
-ReadRange: TypeAlias = Callable[[KeyValues | None, KeyValues | None, int], list[tuple[Any, ...]]]
+ReadRange: TypeAlias = Callable[[KeyValues | None, KeyValues | None, int], PlainRows]
 """A function that returns the first objects of a table after a key and up to another one (None = no
 bound), in the order of their keys. Its last argument is the maximum number of objects.
 
@@ -224,7 +225,7 @@ with a NULL in its key is left out.
 """
 
 
-FindKeys: TypeAlias = Callable[[Sequence[KeyValues]], list[tuple[Any, ...]]]
+FindKeys: TypeAlias = Callable[[Sequence[KeyValues]], PlainRows]
 """A function that returns the objects with these keys that exist, in the order of the keys, as
 ``ReadRange`` does.
 """
@@ -233,7 +234,7 @@ PresentKeys: TypeAlias = Callable[[Sequence[KeyValues]], Collection[KeyValues]]
 """A function that returns those of the keys whose objects exist."""
 
 
-def range_binds(behind: KeyValues | None, last: KeyValues | None) -> dict[str, object]:
+def range_binds(behind: KeyValues | None, last: KeyValues | None) -> Binds:
     """Return the values of the bounds of a range of keys for binding: ``behind0``, ``last0``, and
     so on.
     """
@@ -260,7 +261,7 @@ class RangeReader(NamedTuple):
 def masked_ranges(reader: RangeReader, masks: Sequence[Mask | None]) -> RangeReader:
     """Return a reader of the same objects whose attributes are masked (None = not masked)."""
 
-    def masked(objects: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    def masked(objects: Sequence[PlainRow]) -> PlainRows:
         width = len(objects[0]) - len(masks) if objects else 0
         return [
             (
@@ -273,7 +274,7 @@ def masked_ranges(reader: RangeReader, masks: Sequence[Mask | None]) -> RangeRea
             for one in objects
         ]
 
-    def read(behind: KeyValues | None, last: KeyValues | None, limit: int) -> list[tuple[Any, ...]]:
+    def read(behind: KeyValues | None, last: KeyValues | None, limit: int) -> PlainRows:
         return masked(reader.read(behind, last, limit))
 
     find = reader.find

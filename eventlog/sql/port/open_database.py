@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,12 +22,21 @@ from eventlog.sql.port.dialect import CurrentRow, Dialect
 from eventlog.sql.port.log_operations import RangeReader, masked_ranges
 from eventlog.sql.port.quoted_names import quoted
 from eventlog.sql.port.snapshot_proof import SnapshotProof
-from eventlog.sql.port.sql_files import AS_ANY, fetch, fetch_chunks, run_as_it_stands
+from eventlog.sql.port.sql_files import (
+    AS_ANY,
+    Binds,
+    Options,
+    PlainRows,
+    RowChunks,
+    fetch,
+    fetch_chunks,
+    run_as_it_stands,
+)
 
 if TYPE_CHECKING:
     from eventlog.sql.port.open_log import OpenLog
 
-NO_BINDS: Final[Mapping[str, object]] = MappingProxyType({})
+NO_BINDS: Final[Binds] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,23 +154,21 @@ class OpenDatabase(ABC):
     def fetch(
         self,
         statement: str,
-        parameters: Mapping[str, object],
-        options: Mapping[str, Any] = AS_ANY,
-    ) -> list[tuple[Any, ...]]:
+        parameters: Binds,
+        options: Options = AS_ANY,
+    ) -> PlainRows:
         """Return the rows of a statement as the driver makes them.
 
         ``options`` are execution options, such as ``statements.OF_LOG``.
         """
         return fetch(self.connection, statement, parameters, options)
 
-    def scalar(self, statement: str, parameters: Mapping[str, object] = NO_BINDS) -> Any:
+    def scalar(self, statement: str, parameters: Binds = NO_BINDS) -> Any:
         """Return the only field of the only row of a statement."""
         ((value,),) = self.fetch(statement, parameters)
         return value
 
-    def fetch_chunks(
-        self, statement: str, parameters: Mapping[str, object], size: int
-    ) -> Generator[list[tuple[Any, ...]], None, None]:
+    def fetch_chunks(self, statement: str, parameters: Binds, size: int) -> RowChunks:
         """Yield the rows of a statement, all of one database snapshot, in lists of ``size``; the
         last list may be shorter.
         """
@@ -263,7 +270,7 @@ class OpenDatabase(ABC):
         self,
         statement: str,
         names: Mapping[str, str],
-        binds: Mapping[str, object],
+        binds: Binds,
     ) -> Answer:
         """Run a statement of ``doctor.sql``: ``{name}`` stands for a name, ``:name`` for a bound
         value.
@@ -275,8 +282,8 @@ class OpenDatabase(ABC):
     def fetch_texts(
         self,
         statement: sa.Executable,
-        binds: Mapping[str, object] | None = None,
-        options: Mapping[str, Any] = AS_ANY,
+        binds: Binds | None = None,
+        options: Options = AS_ANY,
     ) -> Iterable[Sequence[Any]]:
         """Return the rows of a statement, also if some have texts that cannot be read
         (spec/event-log.md 5.6): these have a lone surrogate for each byte that is no character.

@@ -9,7 +9,7 @@ are created.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +25,7 @@ from eventlog.errors import LogTableError
 from eventlog.model import LogRow, log_row
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import LockHolder
-from eventlog.sql.port.dialect import Dialect, RowChunks
+from eventlog.sql.port.dialect import Dialect
 from eventlog.sql.port.driver_errors import for_message
 from eventlog.sql.port.log_operations import (
     DuePlace,
@@ -42,6 +42,7 @@ from eventlog.sql.port.log_parts import LogPart, part_size, parts_of
 from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.rights import (
     Addition,
+    NeededRights,
     Part,
     Purpose,
     Right,
@@ -55,6 +56,9 @@ from eventlog.sql.port.sql_files import (
     NEUTRAL,
     OF_LOG,
     OF_LOG_ALONE,
+    Binds,
+    PlainRows,
+    RowChunks,
     run_many,
     without_collector,
 )
@@ -182,7 +186,7 @@ class OpenLog(ABC):
     # Rights
 
     @abstractmethod
-    def lacking(self, needed: Iterable[tuple[Part, Right]]) -> list[str]:
+    def lacking(self, needed: NeededRights) -> list[str]:
         """Return, in words, which of these rights on parts of the log this session lacks."""
 
     def grants(self, rights: Rights, user: str) -> list[str]:
@@ -248,7 +252,7 @@ class OpenLog(ABC):
     def run_statement(
         self,
         name: str,
-        parameters: Mapping[str, object],
+        parameters: Binds,
         *,
         alone: bool,
         first: str | None = None,
@@ -277,7 +281,7 @@ class OpenLog(ABC):
 
     def poll(
         self, window: Window, fields: Sequence[str], consumer: str
-    ) -> Iterator[list[tuple[Any, ...]]] | None:
+    ) -> Iterator[PlainRows] | None:
         """Return the rows of a window as ``read_fields`` does, and check in the same statement
         whether there is a request to send rows again: to the publisher, or to the named consumer.
 
@@ -292,7 +296,7 @@ class OpenLog(ABC):
         statement = self.dialect.window_statement(self.table, window, LogRow._fields)
         return self.log_rows(statement, self.dialect.window_parameters(window))
 
-    def read_fields(self, window: Window, fields: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
+    def read_fields(self, window: Window, fields: Sequence[str]) -> Iterator[PlainRows]:
         """Yield these fields of the rows of a window, as ``window_chunks`` does, in lists of the
         dialect's own size.
         """
@@ -350,7 +354,7 @@ class OpenLog(ABC):
         rows = self._timed("next_row", until, first, last)
         return next((TimedRow(int(row), bool(is_before)) for row, is_before in rows), None)
 
-    def _timed(self, name: str, until: str, first: int, last: int) -> list[tuple[Any, ...]]:
+    def _timed(self, name: str, until: str, first: int, last: int) -> PlainRows:
         parameters = {"until": until, "first": first, "last": last}
         return self.db.fetch(self.statement(name), parameters, OF_LOG_ALONE)
 
@@ -408,9 +412,7 @@ class OpenLog(ABC):
         rows = [self.log_rows(statement, {"first": first, "last": last}) for first, last in ranges]
         return sorted(chain.from_iterable(rows), key=itemgetter(0))
 
-    def read_newest(
-        self, before: int | None, most: int, fields: Sequence[str]
-    ) -> list[tuple[Any, ...]]:
+    def read_newest(self, before: int | None, most: int, fields: Sequence[str]) -> PlainRows:
         """Return these fields of the newest ``most`` rows before a record_id, the newest first.
 
         ``before`` None = the newest rows of the log.
@@ -480,13 +482,13 @@ class OpenLog(ABC):
             [{"first": first, "last": last, **values} for first, last in ranges],
         )
 
-    def log_rows(self, statement: str, parameters: Mapping[str, object]) -> list[LogRow]:
+    def log_rows(self, statement: str, parameters: Binds) -> list[LogRow]:
         """Return the rows of a statement that selects ``{fields}``."""
         self.db.choose_plans()
         with without_collector():
             return list(map(log_row, self.db.fetch(statement, parameters, OF_LOG_ALONE)))
 
-    def _chunks(self, statement: str, parameters: Mapping[str, object], size: int) -> RowChunks:
+    def _chunks(self, statement: str, parameters: Binds, size: int) -> RowChunks:
         self.db.choose_plans()
         with closing(self.db.fetch_chunks(statement, parameters, size)) as chunks:
             yield from chunks
@@ -619,7 +621,7 @@ class OpenLog(ABC):
         """
         return self.lacking(self._present(demanded(purpose, *additions)))
 
-    def _present(self, needed: Iterable[tuple[Part, Right]]) -> Iterator[tuple[Part, Right]]:
+    def _present(self, needed: NeededRights) -> Iterator[tuple[Part, Right]]:
         for part, right in needed:
             if part not in _LATER or self.may_have(name_of(self.table, part)):
                 yield part, right
@@ -637,7 +639,7 @@ class OpenLog(ABC):
         reading = [one for one in demanded(needed) if one[1] is Right.SELECT]
         self._refuse_without(reading, purpose)
 
-    def _refuse_without(self, needed: Iterable[tuple[Part, Right]], purpose: Purpose) -> None:
+    def _refuse_without(self, needed: NeededRights, purpose: Purpose) -> None:
         if missing := self.lacking(self._present(needed)):
             raise LogTableError(self._lacks(missing, purpose))
 

@@ -9,7 +9,7 @@ database whether a session has a right.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
@@ -144,6 +144,9 @@ class Addition(StrEnum):
 
 
 Rights = Mapping[Part, frozenset[Right]]
+"""Rights by part of a log."""
+NeededRights = Iterable[tuple[Part, Right]]
+"""Rights one by one, each with the part of a log that it is for."""
 
 
 def _rights(**parts: str) -> Rights:

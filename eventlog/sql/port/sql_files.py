@@ -35,6 +35,18 @@ if TYPE_CHECKING:
 K = TypeVar("K")
 V = TypeVar("V")
 
+PlainRow = tuple[Any, ...]
+"""A row as the driver makes it."""
+PlainRows = list[PlainRow]
+RowChunks = Generator[PlainRows, None, None]
+"""The rows of a statement in lists, until the iterator is closed."""
+Binds = Mapping[str, object]
+"""The values that a statement binds, by name."""
+Options = Mapping[str, Any]
+"""Execution options of a statement."""
+Quote = Callable[[str], str]
+"""A function that writes a name as an SQL identifier."""
+
 # --- text -----------------------------------------------------------------------------------------
 
 
@@ -43,7 +55,7 @@ def quote_identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def qualified(schema: str | None, name: str, quote: Callable[[str], str] = quote_identifier) -> str:
+def qualified(schema: str | None, name: str, quote: Quote = quote_identifier) -> str:
     """Return a name with its schema as SQL; a name without one is found in the session's current
     schema.
     """
@@ -71,7 +83,7 @@ def all_there(refs: Iterable[str]) -> str:
 
 
 def trigger_words(
-    log: LogTable, class_name: str, now: str, quote: Callable[[str], str] = quote_identifier
+    log: LogTable, class_name: str, now: str, quote: Quote = quote_identifier
 ) -> dict[str, str]:
     """Return the variables about the log for a template of triggers that log rows of a class at the
     time ``now``.
@@ -222,12 +234,12 @@ FIRST: Final = "eventlog_first"
 """The execution option with the text of a statement that runs first, in the same transaction, with
 the same parameters and without a result. Where the driver can, both take one round trip.
 """
-OF_LOG: Final[Mapping[str, Any]] = {KIND: StatementKind.LOG}
-OF_LOG_ALONE: Final[Mapping[str, Any]] = {KIND: StatementKind.LOG, ALONE: True}
-OF_CURSOR: Final[Mapping[str, Any]] = {KIND: StatementKind.CURSOR}
-NEUTRAL: Final[Mapping[str, Any]] = {KIND: StatementKind.NEUTRAL}
-NEUTRAL_ALONE: Final[Mapping[str, Any]] = {KIND: StatementKind.NEUTRAL, ALONE: True}
-AS_ANY: Final[Mapping[str, Any]] = {}
+OF_LOG: Final[Options] = {KIND: StatementKind.LOG}
+OF_LOG_ALONE: Final[Options] = {KIND: StatementKind.LOG, ALONE: True}
+OF_CURSOR: Final[Options] = {KIND: StatementKind.CURSOR}
+NEUTRAL: Final[Options] = {KIND: StatementKind.NEUTRAL}
+NEUTRAL_ALONE: Final[Options] = {KIND: StatementKind.NEUTRAL, ALONE: True}
+AS_ANY: Final[Options] = {}
 """The execution options of a statement of no special kind."""
 
 
@@ -239,9 +251,9 @@ def run_as_it_stands(conn: Connection, statement: str) -> None:
 def fetch(
     conn: Connection,
     statement: str,
-    parameters: Mapping[str, object] | tuple[object, ...],
-    options: Mapping[str, Any] = AS_ANY,
-) -> list[tuple[Any, ...]]:
+    parameters: Binds | tuple[object, ...],
+    options: Options = AS_ANY,
+) -> PlainRows:
     """Return the rows of a statement as the driver makes them, in half the time of SQLAlchemy's.
 
     ``options`` are execution options, such as ``OF_LOG``.
@@ -261,10 +273,10 @@ def fetch(
 def fetch_chunks(
     conn: Connection,
     statement: str,
-    parameters: Mapping[str, object],
+    parameters: Binds,
     size: int,
-    options: Mapping[str, Any] = AS_ANY,
-) -> Generator[list[tuple[Any, ...]], None, None]:
+    options: Options = AS_ANY,
+) -> RowChunks:
     """Yield the rows of a statement as ``fetch`` returns them, in lists of ``size``; the last may
     be shorter.
     """
@@ -282,7 +294,7 @@ class _Cursor(Protocol):
     def fetchmany(self, size: int, /) -> Sequence[Any]: ...
 
 
-def chunks_of(cursor: _Cursor, size: int) -> Generator[list[tuple[Any, ...]], None, None]:
+def chunks_of(cursor: _Cursor, size: int) -> RowChunks:
     """Yield the rows of a cursor of the driver in lists of ``size``; the last may be shorter."""
     is_full = True
     while is_full:
@@ -291,7 +303,7 @@ def chunks_of(cursor: _Cursor, size: int) -> Generator[list[tuple[Any, ...]], No
         yield rows
 
 
-def run_many(conn: Connection, statement: str, rows: Sequence[Mapping[str, object]]) -> int:
+def run_many(conn: Connection, statement: str, rows: Sequence[Binds]) -> int:
     """Run a statement once for each of the rows, as one array bind, and return the number of rows
     that changed in the database.
     """
@@ -349,7 +361,7 @@ def source_of(
     cls: ObjectClass,
     relation: Callable[[Table], str],
     read: Collection[Column],
-    quote: Callable[[str], str],
+    quote: Quote,
     among: str = "",
 ) -> str:
     """Return SQL of the rows of a class for a statement that reads these columns; ``relation``
@@ -386,7 +398,7 @@ def _columns_of(cls: ObjectClass) -> Sequence[Column]:
     return [column for column in cls.table.columns if column.name in names]
 
 
-def _with_flag(cls: ObjectClass, rows: str, quote: Callable[[str], str]) -> str:
+def _with_flag(cls: ObjectClass, rows: str, quote: Quote) -> str:
     """Return the statement of the rows of a class with the column of ``MATCHES``. The condition
     sees the logged columns only, under the name of the class (spec/event-log.md 15.2): other
     columns have other names within it.
@@ -413,7 +425,7 @@ def _renamed(before: str, after: str) -> str:
     return before if before == after else f"{before} AS {after}"
 
 
-def _as_type_of(column: Column, own: Column, quote: Callable[[str], str]) -> str:
+def _as_type_of(column: Column, own: Column, quote: Quote) -> str:
     """Return SQL of a key column of the main table in the type of the view's column."""
     ref = f"b.{quote(own.name)}"
     return ref if column.type.kind is own.type.kind else f"CAST({ref} AS {column.type.sql})"

@@ -54,7 +54,9 @@ from eventlog.sql.triggers.watch import WatchedTable
 NO_LONGER_WATCHED: Final = "no longer watched"
 """The reason for dropping the triggers of a table that no watch names."""
 ALL_GO: Final = "all triggers of the log are dropped"
-_NO_FACTS: Final[Mapping[str, Any]] = MappingProxyType({})
+FactLiterals = Mapping[str, Any]
+"""What the SQL of triggers depends on beyond their tables, in a form that a migration contains."""
+_NO_FACTS: Final[FactLiterals] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +183,7 @@ class Triggers(ABC):
         schema: str | None,
         log: LogTable,
         declared: Sequence[TableTriggers],
-        facts: Mapping[str, Any],
+        facts: FactLiterals,
     ) -> list[TableSql]:
         """Return the SQL of the declared triggers, table by table. Raises TriggerError for triggers
         that cannot be compiled.
@@ -224,7 +226,7 @@ class Triggers(ABC):
 
     # Methods that a database may override
 
-    def facts(self, log: OpenLog, database: Database, tables: Collection[str]) -> Mapping[str, Any]:
+    def facts(self, log: OpenLog, database: Database, tables: Collection[str]) -> FactLiterals:
         """Return, as literals for ``compile``, the facts beyond these tables that the SQL of
         ``plan`` depends on.
         """
@@ -277,7 +279,7 @@ class Triggers(ABC):
         catalog: Catalog,
         log: LogTable,
         watches: Sequence[WatchedTable],
-        facts: Mapping[str, Any] = _NO_FACTS,
+        facts: FactLiterals = _NO_FACTS,
     ) -> tuple[TableSql, ...]:
         """Return the SQL of the declared triggers, table by table, from the catalogue and ``facts``
         alone.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
@@ -20,9 +20,10 @@ from eventlog.errors import DatabaseError, LogTableError
 from eventlog.sql.log_table import LogTable, named_after
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.quoted_names import quoted, schema_of
-from eventlog.sql.port.sql_files import all_there, qualified, run_as_it_stands
+from eventlog.sql.port.sql_files import Quote, all_there, qualified, run_as_it_stands
 from eventlog.sql.triggers import (
     Action,
+    FactLiterals,
     InstalledTrigger,
     TableSql,
     TriggerPlan,
@@ -81,6 +82,10 @@ def behind_marker(text: str) -> str:
     return "" if marker is None else text[marker.end() :].rstrip()
 
 
+TriggerText = tuple[str, Callable[[str, str], str]]
+"""The operation (i, u, d) of a trigger, and a function from its name and marker to its SQL."""
+
+
 class MarkedTriggers(PlannedTriggers):
     """Triggers that contain, in a comment of their text, the hash of the compiled
     text (``MARKER``).
@@ -99,9 +104,8 @@ class MarkedTriggers(PlannedTriggers):
         log: LogTable,
         triggers: TableTriggers,
         declared: Sequence[TableTriggers],
-    ) -> Iterable[tuple[str, Callable[[str, str], str]]]:
-        """Yield the operation (i, u, d) of each trigger of a declaration, and a function from its
-        name and marker to its SQL.
+    ) -> Iterable[TriggerText]:
+        """Yield the triggers of a declaration.
 
         ``home`` is the schema of the table. Raises TriggerError for a declaration that no trigger
         of the database can implement.
@@ -248,7 +252,7 @@ class MarkedTriggers(PlannedTriggers):
         schema: str | None,
         log: LogTable,
         declared: Sequence[TableTriggers],
-        _facts: Mapping[str, Any],
+        _facts: FactLiterals,
     ) -> list[TableSql]:
         return [
             self._table_sql(of_table)
@@ -308,7 +312,7 @@ def class_words(
     triggers: ClassTriggers,
     declared: Sequence[TableTriggers],
     key_text: Callable[[Sequence[Column], Sequence[str]], str],
-    quote: Callable[[str], str],
+    quote: Quote,
 ) -> dict[str, object]:
     """Return the words of the templates of a class that need no knowledge of the database."""
     old, new = (

@@ -22,7 +22,7 @@ from sqlalchemy import Connection
 from eventlog.errors import together
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.sql_files import grouped, qualified, quote_identifier
+from eventlog.sql.port.sql_files import Quote, grouped, qualified, quote_identifier
 from eventlog.sql.triggers import (
     ALL_GO,
     NO_LONGER_WATCHED,
@@ -222,7 +222,7 @@ class PlannedTriggers(Triggers):
     """
     names_in_schema: bool = True
     """True if the names of triggers belong to the schema, and stay when a table is renamed."""
-    quote: Callable[[str], str] = staticmethod(quote_identifier)
+    quote: Quote = staticmethod(quote_identifier)
     """The function that writes a name as an SQL identifier."""
     follow_log: bool = False
     """True if the database puts the log's new name into the triggers when the log is renamed."""

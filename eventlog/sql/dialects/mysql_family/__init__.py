@@ -23,7 +23,7 @@ from eventlog.sql.dialects.mysql_family.objects import FamilyObjects, values_sta
 from eventlog.sql.dialects.mysql_family.session import FamilySessions
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.log_operations import Window
-from eventlog.sql.port.sql_files import log_statements, with_format_binds
+from eventlog.sql.port.sql_files import Binds, log_statements, with_format_binds
 
 
 def _text(length: int) -> sa.types.TypeEngine[str]:
@@ -107,7 +107,7 @@ class Family(FamilySessions, FamilyObjects):
         ]
         return {**words, "wide": "\n".join(wide)}
 
-    def window_parameters(self, window: Window) -> Mapping[str, object]:
+    def window_parameters(self, window: Window) -> Binds:
         bounds = super().window_parameters(window)
         if window.statement != "read_gaps":
             return bounds

@@ -348,6 +348,9 @@ def _refuse(one: TableTriggers, effect: Effect) -> None:
 
 # --- as SQL ---------------------------------------------------------------------------------------
 
+_Logged = tuple[int, str, str | None]
+"""The type, the key (old or new) and the attribute of a row of the log."""
+
 
 @dataclass(frozen=True, slots=True)
 class Followed:
@@ -357,8 +360,8 @@ class Followed:
     """The condition under which the trigger searches for the rows."""
     select: str
     """The statement that finds the rows, with their old and new keys."""
-    rows: tuple[tuple[int, str, str | None], ...]
-    """The type, the key (old or new) and the attribute of each row of the log."""
+    rows: tuple[_Logged, ...]
+    """The rows of the log for each of them."""
 
 
 def followed(one: CascadeTriggers, operation: str) -> list[Followed]:
@@ -398,7 +401,7 @@ def _followed(
     one: TableTriggers,
     alike: Sequence[Effect],
     several: Sequence[Effect],
-    rows: tuple[tuple[int, str, str | None], ...],
+    rows: tuple[_Logged, ...],
 ) -> Followed:
     """Return the rows of the effects ``alike``, the effects among ``several`` that are logged in
     the same way.
@@ -553,7 +556,7 @@ def _refers(link: Link, child: str, parent: str) -> str:
     )
 
 
-def _rows(one: TableTriggers, effect: Effect) -> Iterator[tuple[int, str, str | None]]:
+def _rows(one: TableTriggers, effect: Effect) -> Iterator[_Logged]:
     if isinstance(one, ChildTriggers):
         yield int(EventType.UPDATE_FIELD_QUERY_BACK), "old_key", one.attribute
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy.exc import DBAPIError
 
@@ -30,7 +30,7 @@ from eventlog.sql.port.log_operations import (
     range_binds,
 )
 from eventlog.sql.port.snapshot_proof import PROVEN, SnapshotProof
-from eventlog.sql.port.sql_files import by_relation, fetch, statements, without_collector
+from eventlog.sql.port.sql_files import PlainRows, by_relation, fetch, statements, without_collector
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.mysql_family import Family
@@ -137,9 +137,7 @@ class MySQLFamilyDatabase(KeyedDatabase):
             return None
         columns, width = tuple(one.column for one in attributes), len(cls.key)
 
-        def read(
-            behind: KeyValues | None, last: KeyValues | None, limit: int
-        ) -> list[tuple[Any, ...]]:
+        def read(behind: KeyValues | None, last: KeyValues | None, limit: int) -> PlainRows:
             statement = range_statement(
                 cls, columns, continues=behind is not None, ends=last is not None
             )

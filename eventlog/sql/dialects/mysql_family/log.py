@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from operator import itemgetter
@@ -20,8 +20,8 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import LockHolder
 from eventlog.sql.port.driver_errors import for_message
 from eventlog.sql.port.log_operations import Selection, Walk
-from eventlog.sql.port.rights import Part, Right, Rights
-from eventlog.sql.port.sql_files import fetch
+from eventlog.sql.port.rights import NeededRights, Part, Rights
+from eventlog.sql.port.sql_files import Binds, PlainRows, fetch
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.mysql_family import Family
@@ -137,7 +137,7 @@ class MySQLFamilyLog(StepwiseLog):
         seeing = writers.grants(self.dialect, user) if Part.WRITERS in rights else ()
         return [*super().grants(rights, user), *seeing]
 
-    def lacking(self, needed: Iterable[tuple[Part, Right]]) -> list[str]:
+    def lacking(self, needed: NeededRights) -> list[str]:
         needed = list(needed)
         missing = RIGHTS.lacking(self, [one for one in needed if one[0] is not Part.NUMBERS])
         if any(part is Part.NUMBERS for part, _ in needed):
@@ -148,7 +148,7 @@ class MySQLFamilyLog(StepwiseLog):
     def lacking_to_draw(self) -> list[str]:
         """Return the rights that this session lacks to draw delivery numbers, in words."""
 
-    def rights_by_trying(self, needed: Iterable[tuple[Part, Right]]) -> list[str]:
+    def rights_by_trying(self, needed: NeededRights) -> list[str]:
         """Return, in words, the rights on tables of a log that this session lacks."""
         return RIGHTS.lacking(self, needed)
 
@@ -173,8 +173,8 @@ class MySQLFamilyLog(StepwiseLog):
             rows += self.log_rows(self.statement("read_rows", ranges=condition), {})
         return sorted(rows, key=itemgetter(0))
 
-    def read_columns(self, ranges: Ranges, fields: Sequence[str]) -> list[tuple[Any, ...]]:
-        rows: list[tuple[Any, ...]] = []
+    def read_columns(self, ranges: Ranges, fields: Sequence[str]) -> PlainRows:
+        rows: PlainRows = []
         for condition in _conditions(self.table, ranges):
             statement = self.statement(
                 "read_rows",
@@ -197,7 +197,7 @@ class MySQLFamilyLog(StepwiseLog):
     def delete(self, ranges: Ranges) -> int:
         return self._change("delete", _each(self.table, ranges), {})
 
-    def _change(self, name: str, rows: Iterable[str], binds: Mapping[str, object]) -> int:
+    def _change(self, name: str, rows: Iterable[str], binds: Binds) -> int:
         key, changed = self._key_of_numbers(), 0
         for condition in rows:
             done = self.connection.exec_driver_sql(

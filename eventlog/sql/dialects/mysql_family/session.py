@@ -27,7 +27,7 @@ from eventlog.sql.port.dialect import Dialect
 from eventlog.sql.port.driver_errors import load_dialect
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.questions import Numbering
-from eventlog.sql.port.sql_files import fetch, qualified, statements
+from eventlog.sql.port.sql_files import Binds, PlainRows, fetch, qualified, statements
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.mysql_family.log import MySQLFamilyLog
@@ -301,9 +301,7 @@ RIGHTS: Final = TriedRights(
 may_run: Final = RIGHTS.may_run
 
 
-def fetch_transactions(
-    conn: Connection, statement: str, binds: Mapping[str, object]
-) -> list[tuple[Any, ...]] | None:
+def fetch_transactions(conn: Connection, statement: str, binds: Binds) -> PlainRows | None:
     """Return the rows of a SELECT that reads ``information_schema.innodb_trx``; None if the server
     cannot show it now, since a transaction runs a statement with an emoji or with raw bytes
     (MySQL).

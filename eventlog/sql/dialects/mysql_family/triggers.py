@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote
 
 from sqlalchemy import Connection
@@ -61,7 +61,7 @@ from eventlog.sql.port.sql_files import (
     template_renderer,
     trigger_words,
 )
-from eventlog.sql.triggers import TableSql, TriggerPlan, one_line
+from eventlog.sql.triggers import FactLiterals, TableSql, TriggerPlan, one_line
 from eventlog.sql.triggers.declared import (
     ChildTriggers,
     ClassTriggers,
@@ -71,6 +71,7 @@ from eventlog.sql.triggers.declared import (
 )
 from eventlog.sql.triggers.marked import (
     CommittedTriggers,
+    TriggerText,
     behind_marker,
     class_words,
     stored_trigger,
@@ -122,7 +123,7 @@ class FamilyTriggers(CommittedTriggers):
         log: LogTable,
         triggers: TableTriggers,
         declared: Sequence[TableTriggers],
-    ) -> Iterator[tuple[str, Callable[[str, str], str]]]:
+    ) -> Iterator[TriggerText]:
         if triggers.watch.trigger_level != "row":
             raise TriggerError(
                 f"watch {triggers.class_name}: {self.title} has no statement-level triggers; use "
@@ -190,7 +191,7 @@ class FamilyTriggers(CommittedTriggers):
             "its foreign keys would have changed or deleted are logged as changed or deleted",
         )
 
-    def facts(self, log: OpenLog, database: Database, tables: Collection[str]) -> Mapping[str, Any]:
+    def facts(self, log: OpenLog, database: Database, tables: Collection[str]) -> FactLiterals:
         conn = log.connection
         links = leading_to(read_links(conn), tables)
         cascading = {CASCADES: as_fact(links), _SILENCE: self.silence(conn)} if links else {}
@@ -226,7 +227,7 @@ class FamilyTriggers(CommittedTriggers):
         schema: str | None,
         log: LogTable,
         declared: Sequence[TableTriggers],
-        facts: Mapping[str, Any],
+        facts: FactLiterals,
     ) -> list[TableSql]:
         declared = _with_refusing(declared, facts.get(_REFUSING, {}))
         cascades, refused = cascades_of(

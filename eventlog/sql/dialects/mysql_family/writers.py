@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
@@ -41,7 +41,7 @@ from eventlog.sql.dialects.mysql_family.text import bindable, quote_identifier
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.driver_errors import right_advice
 from eventlog.sql.port.rights import Purpose
-from eventlog.sql.port.sql_files import fetch, statements
+from eventlog.sql.port.sql_files import PlainRows, fetch, statements
 
 _SQL: Final = statements(__package__, "writers.sql")
 TABLES: Final = tuple(
@@ -195,7 +195,7 @@ class Writers:
         except ServerUnavailable:
             return False
 
-    def _locks(self) -> list[tuple[Any, ...]]:
+    def _locks(self) -> PlainRows:
         ((schema,),) = fetch(self.conn, "SELECT DATABASE()", {})
         statement = _SQL["locks"].format(log=bindable(quote_identifier(self.log.name)))
         return fetch(self.conn, statement, {"schema": schema, "table": self.log.name})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Connection
@@ -11,11 +11,7 @@ from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import DatabaseError
 from eventlog.sql.dialects.oracle import script
 from eventlog.sql.dialects.oracle.log import INSTALLED_SQL, OracleLog
-from eventlog.sql.dialects.oracle.objects import (
-    SQL,
-    database,
-    fingerprint_statement,
-)
+from eventlog.sql.dialects.oracle.objects import SQL, database, fingerprint_statement
 from eventlog.sql.dialects.oracle.session import chunks, current_user, fetch, own_types
 from eventlog.sql.dialects.oracle.text import scn, spelled
 from eventlog.sql.dialects.oracle.triggers import shows_triggers
@@ -23,7 +19,15 @@ from eventlog.sql.dialects.stepwise import KeyedDatabase
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import Answer
 from eventlog.sql.port.snapshot_proof import PROVEN, SnapshotProof
-from eventlog.sql.port.sql_files import AS_ANY, missing_schema, run_as_it_stands
+from eventlog.sql.port.sql_files import (
+    AS_ANY,
+    Binds,
+    Options,
+    PlainRows,
+    RowChunks,
+    missing_schema,
+    run_as_it_stands,
+)
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.oracle import Oracle
@@ -62,14 +66,12 @@ class OracleDatabase(KeyedDatabase):
     def fetch(
         self,
         statement: str,
-        parameters: Mapping[str, object],
-        options: Mapping[str, Any] = AS_ANY,
-    ) -> list[tuple[Any, ...]]:
+        parameters: Binds,
+        options: Options = AS_ANY,
+    ) -> PlainRows:
         return fetch(self.connection, statement, parameters)
 
-    def fetch_chunks(
-        self, statement: str, parameters: Mapping[str, object], size: int
-    ) -> Generator[list[tuple[Any, ...]], None, None]:
+    def fetch_chunks(self, statement: str, parameters: Binds, size: int) -> RowChunks:
         with own_types(self.connection):
             yield from super().fetch_chunks(statement, parameters, size)
 
@@ -110,7 +112,7 @@ class OracleDatabase(KeyedDatabase):
         self,
         statement: str,
         names: Mapping[str, str],
-        binds: Mapping[str, object],
+        binds: Binds,
     ) -> Answer:
         return fetch(self.connection, statement.format(**names), binds)
 

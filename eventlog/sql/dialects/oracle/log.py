@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -29,7 +29,7 @@ from eventlog.sql.dialects.oracle.text import qualified
 from eventlog.sql.dialects.stepwise import StepwiseLog
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.log_operations import Walk
-from eventlog.sql.port.rights import Part, Right, Rights
+from eventlog.sql.port.rights import NeededRights, Part, Right, Rights
 from eventlog.sql.port.sql_files import statements
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class OracleLog(StepwiseLog):
             with suppress(_Refused):
                 _call_lock(self.connection, release_block(self.table))
 
-    def lacking(self, needed: Iterable[tuple[Part, Right]]) -> list[str]:
+    def lacking(self, needed: NeededRights) -> list[str]:
         needed = list(needed)
         tables = [one for one in needed if one[0] is not Part.NUMBERS]
         missing = RIGHTS.lacking(self, tables)

@@ -43,12 +43,12 @@ from eventlog.sql.dialects.oracle.text import (
 from eventlog.sql.dialects.stepwise import KeyedDialect, log_text
 from eventlog.sql.port.dialect import NoSuchValue
 from eventlog.sql.port.log_operations import Walk
-from eventlog.sql.port.sql_files import beyond, source_of, statements
+from eventlog.sql.port.sql_files import PlainRow, beyond, source_of, statements
 
 SQL: Final = statements(__package__, "reflect.sql")
 
 
-Rows = Sequence[tuple[Any, ...]]
+Rows = Sequence[PlainRow]
 
 
 class OracleObjects(KeyedDialect):

@@ -21,8 +21,8 @@ from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.questions import Numbering
 from eventlog.sql.port.rights import Part, Right
+from eventlog.sql.port.sql_files import Binds, PlainRows, literal, statements
 from eventlog.sql.port.sql_files import fetch as fetch_rows
-from eventlog.sql.port.sql_files import literal, statements
 
 _ARRAY_SIZE: Final = 1000
 """The number of rows in one round trip."""
@@ -172,9 +172,7 @@ class OracleSessions(Dialect):
 # --- statements and errors ------------------------------------------------------------------------
 
 
-def fetch(
-    conn: Connection, statement: str, parameters: Mapping[str, object] | None = None
-) -> list[tuple[Any, ...]]:
+def fetch(conn: Connection, statement: str, parameters: Binds | None = None) -> PlainRows:
     """Return the rows as the driver makes them, with large objects as text or bytes."""
     with own_types(conn):
         return fetch_rows(conn, statement, parameters or {})

@@ -8,10 +8,10 @@ Changes made by hand are found by comparing the rest of the source.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import Connection
 
@@ -53,6 +53,7 @@ from eventlog.sql.dialects.oracle.text import (
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.sql_files import (
+    PlainRows,
     grouped,
     literal,
     statements,
@@ -61,7 +62,12 @@ from eventlog.sql.port.sql_files import (
 )
 from eventlog.sql.triggers import Action, InstalledTrigger, by_table, missing_log
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableName, TableTriggers
-from eventlog.sql.triggers.marked import CommittedTriggers, behind_marker, stored_trigger
+from eventlog.sql.triggers.marked import (
+    CommittedTriggers,
+    TriggerText,
+    behind_marker,
+    stored_trigger,
+)
 from eventlog.sql.triggers.planner import Compiled, CompiledTrigger, Installed, StoredTrigger
 
 _SQL: Final = statements(__package__, "installed.sql")
@@ -100,7 +106,7 @@ class OracleTriggers(CommittedTriggers):
         log: LogTable,
         triggers: TableTriggers,
         declared: Sequence[TableTriggers],
-    ) -> Iterator[tuple[str, Callable[[str, str], str]]]:
+    ) -> Iterator[TriggerText]:
         for letter, operation in _OPERATIONS.items():
             yield letter, partial(_trigger, home, log, triggers, operation)
 
@@ -223,7 +229,7 @@ class OracleTriggers(CommittedTriggers):
         ]
 
 
-def _by_owner(conn: Connection, question: str, names: Iterable[TableName]) -> list[tuple[Any, ...]]:
+def _by_owner(conn: Connection, question: str, names: Iterable[TableName]) -> PlainRows:
     """Return the rows of a statement of installed.sql for these names, schema by schema."""
     by_owner = grouped(sorted(set(names)))
     return [

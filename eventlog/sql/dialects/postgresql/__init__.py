@@ -44,6 +44,7 @@ from eventlog.sql.port.log_parts import LogPart, arrow_schema
 from eventlog.sql.port.rights import Part, name_of
 from eventlog.sql.port.snapshot_proof import proof_of
 from eventlog.sql.port.sql_files import (
+    Binds,
     log_statements,
     qualified,
     quote_identifier,
@@ -152,7 +153,7 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
             "due_order": order,
         }
 
-    def window_parameters(self, window: Window) -> Mapping[str, object]:
+    def window_parameters(self, window: Window) -> Binds:
         parameters = super().window_parameters(window)
         return parameters if window.gaps is None else {**parameters, **bounds(window.gaps[:-1])}
 

@@ -18,11 +18,7 @@ from typing import Final
 from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
 from eventlog.errors import TriggerError
-from eventlog.sql.dialects.postgresql.installed import (
-    Facts,
-    fits_name,
-    marker_of,
-)
+from eventlog.sql.dialects.postgresql.installed import Facts, fits_name, marker_of
 from eventlog.sql.dialects.postgresql.text import (
     MAX_IDENTIFIER,
     SEARCH_PATH,

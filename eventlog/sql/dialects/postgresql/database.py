@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from operator import itemgetter
@@ -53,6 +53,11 @@ from eventlog.sql.port.sql_files import (
     NEUTRAL,
     NEUTRAL_ALONE,
     OF_CURSOR,
+    Binds,
+    Options,
+    PlainRow,
+    PlainRows,
+    RowChunks,
     by_relation,
     fetch,
     grouped,
@@ -140,8 +145,8 @@ class PostgresDatabase(OpenDatabase):
     def fetch_texts(
         self,
         statement: sa.Executable,
-        binds: Mapping[str, object] | None = None,
-        options: Mapping[str, Any] = AS_ANY,
+        binds: Binds | None = None,
+        options: Options = AS_ANY,
     ) -> Iterable[Sequence[Any]]:
         if may_be_unreadable(self.connection):
             return all_texts(self.connection, statement, binds or {})
@@ -289,7 +294,7 @@ class PostgresDatabase(OpenDatabase):
         cls: ObjectClass,
         read: tuple[Attribute, ...],
         keys: Iterable[Sequence[Any]],
-    ) -> list[tuple[Any, ...]]:
+    ) -> PlainRows:
         """Return the rows of ``objects_statement``; ``keys`` has the values of each key column."""
         usual_plans(self.connection)
         parameters = {f"k{i}": array_of(column) for i, column in enumerate(keys)}
@@ -321,15 +326,11 @@ class PostgresDatabase(OpenDatabase):
 
         width = len(cls.key)
 
-        def rows_of_range(
-            statement: str, bounds: Mapping[str, object], limit: int
-        ) -> list[tuple[Any, ...]]:
+        def rows_of_range(statement: str, bounds: Binds, limit: int) -> PlainRows:
             wanted = {**bounds, "limit": limit}
             return fetch_readable(self.connection, statement, wanted, width=width)
 
-        def read(
-            behind: KeyValues | None, last: KeyValues | None, limit: int
-        ) -> list[tuple[Any, ...]]:
+        def read(behind: KeyValues | None, last: KeyValues | None, limit: int) -> PlainRows:
             usual_plans(self.connection)
             statement = range_statement(
                 schema, cls, tuple(attributes), continues=behind is not None, ends=last is not None
@@ -365,7 +366,7 @@ class PostgresDatabase(OpenDatabase):
 
         def rows_of(
             keys: Sequence[KeyValues], read: tuple[Attribute, ...]
-        ) -> Iterator[tuple[KeyValues, tuple[Any, ...]]]:
+        ) -> Iterator[tuple[KeyValues, PlainRow]]:
             for i, limit in limits:  # a cast would refuse other integers
                 keys = [key for key in keys if -limit <= key[i] < limit]
             if not keys:
@@ -375,7 +376,7 @@ class PostgresDatabase(OpenDatabase):
             for n, *texts in sorted(found, key=itemgetter(0)):
                 yield keys[n - 1], tuple(texts)
 
-        def find(keys: Sequence[KeyValues]) -> list[tuple[Any, ...]]:
+        def find(keys: Sequence[KeyValues]) -> PlainRows:
             found = rows_of(keys, tuple(attributes))
             if not cls.is_view:
                 return [key + texts for key, texts in found]
@@ -412,8 +413,8 @@ class PostgresDatabase(OpenDatabase):
         schema: str | None,
         cls: ObjectClass,
         attributes: Sequence[Attribute],
-        rows: Sequence[tuple[Any, ...]],
-    ) -> list[tuple[Any, ...]]:
+        rows: Sequence[PlainRow],
+    ) -> PlainRows:
         """Return the objects of a view without the numbers of their rows; those with several rows
         get all of their values.
         """
@@ -435,9 +436,7 @@ class PostgresDatabase(OpenDatabase):
             for row in rows
         ]
 
-    def fetch_chunks(
-        self, statement: str, parameters: Mapping[str, object], size: int
-    ) -> Generator[list[tuple[Any, ...]], None, None]:
+    def fetch_chunks(self, statement: str, parameters: Binds, size: int) -> RowChunks:
         if not may_be_unreadable(self.connection):
             yield from self._chunks_of_cursor(statement, parameters, size)
             return
@@ -452,9 +451,7 @@ class PostgresDatabase(OpenDatabase):
                 wanted = {**parameters, "numbers": [number for (number,) in rows]}
                 yield fetch_readable(self.connection, chunk, wanted)
 
-    def _chunks_of_cursor(
-        self, statement: str, parameters: Mapping[str, object], size: int
-    ) -> Generator[list[tuple[Any, ...]], None, None]:
+    def _chunks_of_cursor(self, statement: str, parameters: Binds, size: int) -> RowChunks:
         # A server-side cursor returns later rows from the same database snapshot, and loads them
         # only when they are requested.
         self.connection.exec_driver_sql(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -34,12 +34,15 @@ from eventlog.sql.port.database import LockHolder
 from eventlog.sql.port.log_operations import ResyncBatch, Selection, Walk, WalkedKeys, Window
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.questions import Numbering, ask
-from eventlog.sql.port.rights import Part, Right, Rights, name_of
+from eventlog.sql.port.rights import NeededRights, Part, Right, Rights, name_of
 from eventlog.sql.port.sql_files import (
     NEUTRAL,
     NEUTRAL_ALONE,
     OF_LOG,
     OF_LOG_ALONE,
+    Binds,
+    PlainRows,
+    RowChunks,
     chunks_of,
     fetch,
     qualified,
@@ -189,7 +192,7 @@ class PostgresLog(OpenLog):
             )
         return max(following, default=None)
 
-    def lacking(self, needed: Iterable[tuple[Part, Right]]) -> list[str]:
+    def lacking(self, needed: NeededRights) -> list[str]:
         if self.table.schema is not None and not _has_right(
             self.connection, "schema", self.table.schema, "USAGE"
         ):
@@ -310,7 +313,7 @@ class PostgresLog(OpenLog):
                 unreadable.append((len(keys), key))
         return WalkedKeys(keys, unreadable)
 
-    def _keys_after(self, walk: Walk, reached: str | None, limit: int) -> list[tuple[Any, ...]]:
+    def _keys_after(self, walk: Walk, reached: str | None, limit: int) -> PlainRows:
         statement = self.dialect.batch_statement(walk, continues=reached is not None, writes=False)
         binds = {
             name: value
@@ -335,9 +338,7 @@ class PostgresLog(OpenLog):
         ((rows,),) = self._fetch_walk(walk, reached, "SELECT count(%(event_type)s::smallint)")
         return int(rows)
 
-    def _fetch_walk(
-        self, walk: Walk, reached: str | None, select: LiteralString
-    ) -> list[tuple[Any, ...]]:
+    def _fetch_walk(self, walk: Walk, reached: str | None, select: LiteralString) -> PlainRows:
         condition = self.dialect.walk_condition(walk, continues=reached is not None)
         return fetch(
             self.connection,
@@ -353,7 +354,7 @@ class PostgresLog(OpenLog):
         }
         self.connection.exec_driver_sql(self.statement("write_keys"), parameters)
 
-    def read_fields(self, window: Window, fields: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
+    def read_fields(self, window: Window, fields: Sequence[str]) -> Iterator[PlainRows]:
         # Rows as the driver returns them, and never more at a time than fit into the CPU's cache.
         self.db.choose_plans()
         statement = self.dialect.window_statement(self.table, window, fields)
@@ -362,9 +363,7 @@ class PostgresLog(OpenLog):
             return _in_parts(self._readable(statement, parameters, fields), _AT_ONCE)
         return fetch_fragments(self.connection, statement, parameters, _AT_ONCE, OF_LOG_ALONE)
 
-    def _readable(
-        self, statement: str, parameters: Mapping[str, object], fields: Sequence[str]
-    ) -> list[tuple[Any, ...]]:
+    def _readable(self, statement: str, parameters: Binds, fields: Sequence[str]) -> PlainRows:
         """Return the rows of a statement on the log, also those with unreadable texts; the first
         field is record_id.
         """
@@ -372,14 +371,14 @@ class PostgresLog(OpenLog):
         unsure = [place for place, name in enumerate(fields) if name == "perpetrator"]
         return fetch_readable(self.connection, statement, parameters, OF_LOG_ALONE, unsure=unsure)
 
-    def log_rows(self, statement: str, parameters: Mapping[str, object]) -> list[LogRow]:
+    def log_rows(self, statement: str, parameters: Binds) -> list[LogRow]:
         self.db.choose_plans()
         with without_collector():
             return list(map(log_row, self._readable(statement, parameters, LogRow._fields)))
 
     def poll(
         self, window: Window, fields: Sequence[str], consumer: str
-    ) -> Iterator[list[tuple[Any, ...]]] | None:
+    ) -> Iterator[PlainRows] | None:
         parameters = dict(self.dialect.window_parameters(window))
         if consumer:
             parameters["owner"] = consumer
@@ -410,7 +409,7 @@ class PostgresLog(OpenLog):
     def run_statement(
         self,
         name: str,
-        parameters: Mapping[str, object],
+        parameters: Binds,
         *,
         alone: bool,
         first: str | None = None,
@@ -442,7 +441,7 @@ class PostgresLog(OpenLog):
     def read_rows(self, ranges: Ranges) -> list[LogRow]:
         return self.log_rows(self.statement("read_rows"), bounds(ranges))
 
-    def read_columns(self, ranges: Ranges, fields: Sequence[str]) -> list[tuple[Any, ...]]:
+    def read_columns(self, ranges: Ranges, fields: Sequence[str]) -> PlainRows:
         self.db.choose_plans()
         statement = self.statement("read_rows", fields=self.dialect.log_fields(self.table, fields))
         return self._readable(statement, bounds(ranges), fields)
@@ -514,9 +513,7 @@ class PostgresLog(OpenLog):
         )
 
 
-def _in_parts(
-    rows: list[tuple[Any, ...]], size: int
-) -> Generator[list[tuple[Any, ...]], None, None]:
+def _in_parts(rows: PlainRows, size: int) -> RowChunks:
     """Yield rows in lists of ``size``; the last may be shorter."""
     yield from (rows[place : place + size] for place in range(0, len(rows), size))
 

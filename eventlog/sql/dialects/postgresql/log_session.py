@@ -27,7 +27,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from sqlalchemy import Connection, Engine, event
 
-from eventlog.sql.port.sql_files import ALONE, FIRST, KIND, StatementKind
+from eventlog.sql.port.sql_files import ALONE, FIRST, KIND, Binds, Options, StatementKind
 
 OTHER_PLANS: Final = ("enable_seqscan", "enable_bitmapscan", "enable_sort")
 """The planner's methods that are switched off: with them, the statement of a window would read and
@@ -164,7 +164,7 @@ def _run(
     cursor: psycopg.Cursor[Any],
     statement: str,
     parameters: Any,
-    options: Mapping[str, Any],
+    options: Options,
 ) -> None:
     if (error := options.get(_FAILED)) is not None:
         raise error
@@ -181,7 +181,7 @@ def _run(
 def run_alone(
     conn: Connection,
     statement: str,
-    parameters: Mapping[str, object],
+    parameters: Binds,
     first: str | None = None,
 ) -> psycopg.Cursor[Any] | None:
     """Run a statement of the log as a transaction by itself, as ``OF_LOG_ALONE`` and ``FIRST`` let

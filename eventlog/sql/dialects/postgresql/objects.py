@@ -26,7 +26,7 @@ statement is resync.sql.j2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, Final
@@ -47,7 +47,7 @@ from eventlog.sql.dialects.postgresql.text import (
 )
 from eventlog.sql.port.dialect import Dialect, NoSuchValue, child_of, log_words
 from eventlog.sql.port.log_operations import Walk
-from eventlog.sql.port.sql_files import field, quote_identifier, source_of, template_renderer
+from eventlog.sql.port.sql_files import Binds, field, quote_identifier, source_of, template_renderer
 
 _rendered: Final = template_renderer(__package__)  # all inserted text is quoted or bound
 _TEXT_KINDS: Final = (Kind.CHARACTER, Kind.FIXED)
@@ -118,14 +118,14 @@ class PostgresObjects(Dialect):
         )
         return f"ROW({', '.join(refs)}) OPERATOR(pg_catalog.>) ROW({values})"
 
-    def reached_binds(self, cls: ObjectClass, reached: str | None) -> Mapping[str, object]:
+    def reached_binds(self, cls: ObjectClass, reached: str | None) -> Binds:
         if reached is None:
             return {}
         if not _by_value(cls):
             return {"position": reached}
         return {f"k{i}": part.value for i, part in enumerate(table_key.parse(reached))}
 
-    def _binds(self, walk: Walk, reached: str | None) -> dict[str, object]:
+    def _binds(self, walk: Walk, reached: str | None) -> Binds:
         # Every statement with the operator's text has a parameter, so that the server accepts only
         # a single statement.
         return {

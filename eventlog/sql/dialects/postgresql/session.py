@@ -22,7 +22,13 @@ from eventlog.sql.log_table import INSUFFICIENT_PRIVILEGE, LogTable
 from eventlog.sql.port.database import CHANGING_POOL, KEEPALIVE, Refusal, Wake
 from eventlog.sql.port.dialect import Dialect
 from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.sql_files import NEUTRAL_ALONE, qualified, quote_identifier, statements
+from eventlog.sql.port.sql_files import (
+    NEUTRAL_ALONE,
+    Binds,
+    qualified,
+    quote_identifier,
+    statements,
+)
 
 TIMELINE: Final = "substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8)"
 """SQL of the timeline that the server writes.
@@ -205,7 +211,7 @@ def _driver(conn: Connection) -> Any:
     return conn.connection.driver_connection
 
 
-def _wake_key(log: LogTable) -> dict[str, object]:
+def _wake_key(log: LogTable) -> Binds:
     return {"class": _WAKE_CLASS, "log": _wake_words(log)["log"]}
 
 

@@ -19,7 +19,7 @@ from eventlog.core.ranges import Ranges
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.port.sql_files import key_parts, qualified, quoted_unless
+from eventlog.sql.port.sql_files import Binds, key_parts, qualified, quoted_unless
 
 MAX_IDENTIFIER: Final = 63
 """The number of bytes of the longest name."""
@@ -367,7 +367,7 @@ def shows_names(columns: Iterable[Column]) -> bool:
 _SNAPSHOT: Final = re.compile(r"[0-9A-Fa-f-]{1,64}")
 
 
-def bounds(ranges: Ranges) -> dict[str, object]:
+def bounds(ranges: Ranges) -> Binds:
     # The numbers are sent as one text, which the driver passes unchanged; in a list it would
     # inspect each number.
     return {

@@ -8,7 +8,7 @@ comparing each installed fragment with the compiled one.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -64,6 +64,7 @@ from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.sql_files import qualified, quote_identifier, run_as_it_stands
 from eventlog.sql.triggers import (
     Action,
+    FactLiterals,
     InstalledTrigger,
     TableSql,
     TriggerPlan,
@@ -102,7 +103,7 @@ class PostgresTriggers(PlannedTriggers):
     former_names = staticmethod(former_names)
     gone = staticmethod(gone_logs)
 
-    def facts(self, log: OpenLog, database: Database, tables: Collection[str]) -> Mapping[str, Any]:
+    def facts(self, log: OpenLog, database: Database, tables: Collection[str]) -> FactLiterals:
         home = log.table.schema or database.schema or ""
         log = log.db.log(replace(log.table, schema=home))
         return facts_of(log, database, tables, self.read_installed(log))
@@ -124,7 +125,7 @@ class PostgresTriggers(PlannedTriggers):
         schema: str | None,
         log: LogTable,
         declared: Sequence[TableTriggers],
-        facts: Mapping[str, Any],
+        facts: FactLiterals,
     ) -> list[TableSql]:
         home = schema or "public"
         known = from_literals(home, replace(log, schema=log.schema or home), facts)

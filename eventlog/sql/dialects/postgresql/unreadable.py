@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -25,7 +25,16 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.values import is_unicode
 from eventlog.sql.dialects.postgresql.log_session import driver_of, forget_plans, is_log_session
-from eventlog.sql.port.sql_files import ALONE, AS_ANY, NEUTRAL, fetch
+from eventlog.sql.port.sql_files import (
+    ALONE,
+    AS_ANY,
+    NEUTRAL,
+    Binds,
+    Options,
+    PlainRow,
+    PlainRows,
+    fetch,
+)
 
 _UNREADABLE: Final = frozenset({"22021", "22P05"})
 """The SQLSTATEs for bytes that are not of the encoding, and for a character that UTF-8 lacks."""
@@ -38,8 +47,6 @@ _CODECS: Final = {
 """The names of Python's codecs that differ from PostgreSQL's names of encodings."""
 _IS_EXPECTED: Final = "eventlog_unreadable"
 """A key of ``Connection.info``: the next statement that reads texts is known to fail."""
-
-_Row = tuple[Any, ...]
 
 
 def is_unreadable(error: DBAPIError) -> bool:
@@ -60,11 +67,11 @@ def expect_unreadable(conn: Connection) -> None:
 def fetch_readable(
     conn: Connection,
     statement: str,
-    parameters: Mapping[str, object],
-    options: Mapping[str, Any] = AS_ANY,
+    parameters: Binds,
+    options: Options = AS_ANY,
     width: int = 1,
     unsure: Collection[int] = (),
-) -> list[_Row]:
+) -> PlainRows:
     """Return the rows of a SELECT as ``fetch`` does, also if some have texts that cannot be
     converted.
 
@@ -83,7 +90,7 @@ def fetch_readable(
     return _Rows(conn, statement, parameters, width, unsure).read()
 
 
-def all_texts(conn: Connection, statement: Executable, binds: Mapping[str, object]) -> list[_Row]:
+def all_texts(conn: Connection, statement: Executable, binds: Binds) -> PlainRows:
     """Return the rows of a statement whose rows no column identifies. If one of them has an
     unreadable text, Python decodes all of them.
     """
@@ -131,7 +138,7 @@ def is_readable(value: object) -> bool:
     return not isinstance(value, str) or is_unicode(value)
 
 
-def enough_readable(read: Callable[[int], list[_Row]], limit: int, width: int) -> list[_Row]:
+def enough_readable(read: Callable[[int], PlainRows], limit: int, width: int) -> PlainRows:
     """Return the rows of ``read``, whose argument is the number of rows, up to the one with which
     ``limit`` of them have readable keys, or all; ``width`` is the number of key columns.
     """
@@ -149,9 +156,9 @@ def enough_readable(read: Callable[[int], list[_Row]], limit: int, width: int) -
 def fetch_within(
     conn: Connection,
     statement: str,
-    parameters: Mapping[str, object],
-    options: Mapping[str, Any] = AS_ANY,
-) -> list[_Row]:
+    parameters: Binds,
+    options: Options = AS_ANY,
+) -> PlainRows:
     """Return the rows of a statement as ``fetch`` does; the transaction continues after a text that
     cannot be converted.
     """
@@ -187,7 +194,7 @@ class _Rows:
         self,
         conn: Connection,
         statement: str,
-        parameters: Mapping[str, object],
+        parameters: Binds,
         width: int,
         unsure: Collection[int],
     ) -> None:
@@ -195,9 +202,9 @@ class _Rows:
         self._unsure = unsure
         self._names = [f"eventlog_{i}" for i in range(width)]
         self._codec = codec_of(_encoding(conn))
-        self._refused: set[_Row] = set()
+        self._refused: set[PlainRow] = set()
 
-    def read(self) -> list[_Row]:
+    def read(self) -> PlainRows:
         """Return all rows in the order of the statement."""
         raw = {row[: len(self._names)]: row for row in self._as_bytes()}
         self._refused = {
@@ -211,7 +218,7 @@ class _Rows:
             if one in readable or one in self._refused
         ]
 
-    def decoded(self) -> list[_Row]:
+    def decoded(self) -> PlainRows:
         """Return all rows as Python decodes them."""
         codec = self._codec or "ascii"
         return [
@@ -219,7 +226,7 @@ class _Rows:
             for row in self._as_bytes()
         ]
 
-    def _as_bytes(self) -> list[_Row]:
+    def _as_bytes(self) -> PlainRows:
         """Return the rows with texts as bytes in the database's encoding."""
         statement = (
             "WITH eventlog_bytes AS MATERIALIZED ("  # noqa: S608 - ours
@@ -234,7 +241,7 @@ class _Rows:
             if not self._conn.invalidated:
                 _undo(self._conn)
 
-    def _again(self, wanted: Sequence[_Row]) -> dict[_Row, _Row]:
+    def _again(self, wanted: Sequence[PlainRow]) -> dict[PlainRow, PlainRow]:
         """Return the rows with these identities that can be read, and add the others to
         ``_refused``.
         """
@@ -251,7 +258,7 @@ class _Rows:
         half = len(wanted) // 2
         return self._again(wanted[:half]) | self._again(wanted[half:])
 
-    def _only(self, wanted: Sequence[_Row]) -> dict[_Row, _Row]:
+    def _only(self, wanted: Sequence[PlainRow]) -> dict[PlainRow, PlainRow]:
         """Return the rows of the statement with these identities, by identity."""
         refs, raw, binds = [], [], dict(self._parameters)
         for name, values in zip(self._names, zip(*wanted, strict=True), strict=True):
@@ -281,7 +288,7 @@ class _Rows:
         return {row[:width]: row[width:] for row in rows}
 
     @staticmethod
-    def _is_text(row: _Row, codec: str) -> bool:
+    def _is_text(row: PlainRow, codec: str) -> bool:
         try:
             for value in row:
                 _decoded(value, codec, "strict")
@@ -289,7 +296,7 @@ class _Rows:
             return False
         return True
 
-    def _escaped(self, row: _Row) -> _Row:
+    def _escaped(self, row: PlainRow) -> PlainRow:
         """Return an unreadable row with its texts. A text has at least one lone surrogate if the
         server refuses it, also if Python's codec does not.
         """

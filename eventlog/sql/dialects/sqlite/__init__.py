@@ -19,7 +19,7 @@ from eventlog.sql.dialects.sqlite.triggers import TRIGGERS, broken_triggers
 from eventlog.sql.dialects.stepwise import trigger_answers
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.log_operations import Window
-from eventlog.sql.port.sql_files import log_statements
+from eventlog.sql.port.sql_files import Binds, log_statements
 
 
 class SQLite(SQLiteSessions, SQLiteObjects):
@@ -79,7 +79,7 @@ class SQLite(SQLiteSessions, SQLiteObjects):
             "after": instant(":after_time"),
         }
 
-    def window_parameters(self, window: Window) -> Mapping[str, object]:
+    def window_parameters(self, window: Window) -> Binds:
         bounds = super().window_parameters(window)
         return (
             bounds

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -23,8 +23,8 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import WRITES
 from eventlog.sql.port.log_operations import Walk
 from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.rights import Part, Right, Rights
-from eventlog.sql.port.sql_files import fetch
+from eventlog.sql.port.rights import NeededRights, Rights
+from eventlog.sql.port.sql_files import PlainRows, fetch
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.sqlite import SQLite
@@ -138,7 +138,7 @@ class SQLiteLog(StepwiseLog):
         file = file_of(self.connection)
         return [] if file is None else [f"chmod u+rw {file} && chmod u+rwx {file.parent}"]
 
-    def lacking(self, needed: Iterable[tuple[Part, Right]]) -> list[str]:
+    def lacking(self, needed: NeededRights) -> list[str]:
         file = file_of(self.connection)
         if file is None:
             return []
@@ -171,7 +171,7 @@ class SQLiteLog(StepwiseLog):
         parameters = {"ranges": json.dumps(list(map(list, ranges)))}
         return self.log_rows(self.statement("read_rows"), parameters)
 
-    def read_columns(self, ranges: Ranges, fields: Sequence[str]) -> list[tuple[Any, ...]]:
+    def read_columns(self, ranges: Ranges, fields: Sequence[str]) -> PlainRows:
         parameters = {"ranges": json.dumps(list(map(list, ranges)))}
         return self.db.fetch(
             self.statement("read_rows", fields=self.dialect.log_fields(self.table, fields)),

@@ -33,7 +33,14 @@ from eventlog.errors import BadValue
 from eventlog.sql.dialects.sqlite.text import key_text, value_text
 from eventlog.sql.dialects.stepwise import StepwiseDialect
 from eventlog.sql.port.log_operations import Walk
-from eventlog.sql.port.sql_files import fetch, field, grouped, quote_identifier, source_of
+from eventlog.sql.port.sql_files import (
+    PlainRows,
+    fetch,
+    field,
+    grouped,
+    quote_identifier,
+    source_of,
+)
 
 
 class SQLiteObjects(StepwiseDialect):
@@ -219,7 +226,7 @@ def fetch_objects(
     columns: tuple[Column, ...],
     number: int,
     binds: tuple[Any, ...],
-) -> list[tuple[Any, ...]]:
+) -> PlainRows:
     """Return the rows of ``_statement``. Raises BadValue for child rows whose owner only the
     application can determine.
     """

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -46,13 +46,8 @@ from eventlog.sql.port.sql_files import (
     trigger_words,
 )
 from eventlog.sql.triggers import TriggerPlan, one_line
-from eventlog.sql.triggers.declared import (
-    ChildTriggers,
-    ClassTriggers,
-    TableName,
-    TableTriggers,
-)
-from eventlog.sql.triggers.marked import MarkedTriggers, class_words, stored_trigger
+from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableName, TableTriggers
+from eventlog.sql.triggers.marked import MarkedTriggers, TriggerText, class_words, stored_trigger
 from eventlog.sql.triggers.planner import Compiled, Installed, StoredTrigger
 
 _SQL: Final = statements(__package__, "installed.sql")
@@ -71,7 +66,7 @@ class SQLiteTriggers(MarkedTriggers):
         log: LogTable,
         triggers: TableTriggers,
         declared: Sequence[TableTriggers],
-    ) -> Iterator[tuple[str, Callable[[str, str], str]]]:
+    ) -> Iterator[TriggerText]:
         if triggers.watch.trigger_level != "row":
             raise TriggerError(
                 f"watch {triggers.class_name}: SQLite has no statement-level triggers; use "

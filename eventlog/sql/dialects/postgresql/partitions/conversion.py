@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
@@ -36,10 +36,7 @@ from eventlog.sql.dialects.postgresql.partitions.leaf_sql import (
 from eventlog.sql.dialects.postgresql.session import WAKE
 from eventlog.sql.log_table import LogTable, cut_name
 from eventlog.sql.port.leaves import Leaf
-from eventlog.sql.port.sql_files import (
-    literal,
-    quote_identifier,
-)
+from eventlog.sql.port.sql_files import PlainRow, literal, quote_identifier
 
 if TYPE_CHECKING:
     from eventlog.sql.port.open_log import OpenLog
@@ -225,7 +222,7 @@ def _take_identity(log: OpenLog, column: str) -> _Identity:
     return identity
 
 
-def _rename_away(log: OpenLog, table: str, leaf: str, names: Sequence[tuple[Any, ...]]) -> None:
+def _rename_away(log: OpenLog, table: str, leaf: str, names: Sequence[PlainRow]) -> None:
     """Rename the table of a log and its indexes to those of a leaf, and drop its trigger."""
     trigger = quote_identifier(log.table.own_name("_tgr_{}_i_1"))
     run(log, f"DROP TRIGGER IF EXISTS {trigger} ON {table}")
@@ -237,7 +234,7 @@ def _rename_away(log: OpenLog, table: str, leaf: str, names: Sequence[tuple[Any,
     deny_others(log, "TABLE", sibling(log.table, leaf))
 
 
-def _rename_parents(log: OpenLog, leaf: str, names: Sequence[tuple[Any, ...]]) -> None:
+def _rename_parents(log: OpenLog, leaf: str, names: Sequence[PlainRow]) -> None:
     """Give the log's indexes the names that the indexes of its first leaf had; first others,
     since one index may have the name that the next one gets.
     """

@@ -56,9 +56,7 @@ from eventlog.sql.log.internal_tables import (
 )
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.leaves import MAX_MOVED, Leaf, Partitioning, UnrecordedLeaf
-from eventlog.sql.port.sql_files import (
-    literal,
-)
+from eventlog.sql.port.sql_files import literal
 
 if TYPE_CHECKING:
     from eventlog.sql.port.open_log import OpenLog
