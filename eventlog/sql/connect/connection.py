@@ -35,6 +35,7 @@ from eventlog.core.clock import monotonic
 from eventlog.core.extras import install_command
 from eventlog.errors import ConfigError, DatabaseError, DatabaseUnavailable, without_secrets
 from eventlog.sql import SUPPORTED, embedded
+from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import CHANGING_POOL, WRITES
 from eventlog.sql.port.dialect import Dialect
 from eventlog.sql.port.driver_errors import (
@@ -46,6 +47,7 @@ from eventlog.sql.port.driver_errors import (
     set_purpose,
     unavailable,
 )
+from eventlog.sql.port.log_parts import LogPart
 from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.rights import Purpose
 
@@ -217,21 +219,12 @@ def _reason(error: SQLAlchemyError) -> str:
 def _log_statements(engine: Engine) -> None:
     """Log each statement with its time and the number of its rows, and never a value."""
 
-    @event.listens_for(engine, "before_cursor_execute")
-    def begin(
-        _conn: object,
-        _cursor: object,
-        _statement: str,
-        _parameters: object,
-        context: Any,
-        _many: bool,
-    ) -> None:
+    @event.listens_for(engine, "before_cursor_execute", named=True)
+    def begin(context: Any, **_: object) -> None:
         context.begun = monotonic()
 
-    @event.listens_for(engine, "after_cursor_execute")
-    def end(
-        _conn: object, cursor: Any, statement: str, _parameters: object, context: Any, _many: bool
-    ) -> None:
+    @event.listens_for(engine, "after_cursor_execute", named=True)
+    def end(cursor: Any, statement: str, context: Any, **_: object) -> None:
         seconds = monotonic() - context.begun
         _statements.debug(
             "%.4f s, %s rows: %s", seconds, cursor.rowcount, " ".join(statement.split())
@@ -339,6 +332,12 @@ def reason_of(error: object, url: URL) -> str:
     """Return the text of a driver's error on one line, without the password of the URL."""
     secrets = [str(url.password)] if url.password else []
     return " ".join(without_secrets(str(error), secrets).split())
+
+
+def unreadable_part(log: LogTable, part: LogPart, url: URL, error: object) -> DatabaseError:
+    """Return the error of a part of a log that no driver here can read."""
+    rows = f"rows {part.first} to {part.last} of the log {log}"
+    return DatabaseError(f"{rows} cannot be read from {describe(url)}: {reason_of(error, url)}")
 
 
 def not_connected(dialect: Dialect, url: URL, error: BaseException, secret: str) -> DatabaseError:

@@ -25,7 +25,7 @@ from eventlog.sql.port.log_operations import ResyncBatch, Walk
 from eventlog.sql.port.log_parts import LogPart, arrow_batch
 from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.open_log import OpenLog
-from eventlog.sql.port.sql_files import qualified
+from eventlog.sql.port.sql_files import PlainRow, qualified
 from eventlog.sql.triggers.marked import MarkedTriggers
 from eventlog.sql.triggers.planner import StoredTrigger
 
@@ -61,6 +61,31 @@ class StepwiseDialect(Dialect):
             for rows in part.only_own(db.fetch_chunks(statement, {}, BATCH_ROWS)):
                 if rows:
                     yield arrow_batch(fields, rows)
+
+    # The keys after the key reached
+
+    def keys_statement(self, walk: Walk, *, continues: bool) -> str:
+        """Return the statement that reads ``:limit`` keys in the order of a walk, from its
+        beginning or, if it ``continues``, after the key reached.
+        """
+        refs = self.walk_key(walk)
+        distinct, order = ("DISTINCT ", "1") if walk.cls.is_view else ("", ", ".join(refs))
+        return (
+            f"SELECT {distinct}{self.walked(walk, refs)} FROM {self.walk_rows(walk)}"  # noqa: S608 - quoted names
+            f" WHERE {self.walk_condition(walk, continues=continues)}"
+            f" ORDER BY {order} LIMIT {self.bind('limit')}"
+        )
+
+    def walked(self, walk: Walk, refs: Sequence[str]) -> str:
+        """Return SQL of the canonical key of a row, ordered by its bytes. ``refs`` are SQL of the
+        columns of the key.
+        """
+        raise NotImplementedError
+
+    def key_of(self, walk: Walk, row: PlainRow) -> str:
+        """Return the canonical key in a row of ``keys_statement``."""
+        key: str = row[0]
+        return key
 
 
 class KeyedDialect(StepwiseDialect):
@@ -141,6 +166,13 @@ class StepwiseDatabase(OpenDatabase):
 
 class StepwiseLog(OpenLog):
     """A log whose objects are read by their keys before rows are written for them."""
+
+    dialect: StepwiseDialect
+
+    def keys_after(self, walk: Walk, reached: str | None, limit: int) -> list[str]:
+        statement = self.dialect.keys_statement(walk, continues=reached is not None)
+        binds = {**self.dialect.reached_binds(walk.cls, reached), "limit": limit}
+        return [self.dialect.key_of(walk, row) for row in self.db.fetch(statement, binds)]
 
     def write_batch(self, walk: Walk, reached: str | None, limit: int) -> ResyncBatch:
         keys = self.keys_after(walk, reached, limit)

@@ -17,10 +17,18 @@ import sqlalchemy as sa
 from eventlog.core.rows.event_ids import attempt_of
 from eventlog.model import unpadded
 from eventlog.sql.log.internal_tables import consumers_of, has_columns
-from eventlog.sql.log.rows import FAILED, Condition, Expression, column_of, runs_of_ranges
+from eventlog.sql.log.rows import (
+    FAILED,
+    Condition,
+    Expression,
+    column_of,
+    is_within,
+    runs_of_ranges,
+)
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.quoted_names import quoted, schema_of
+from eventlog.sql.port.sql_files import in_parts
 
 PUT_BACK: Final = "requeued"
 """The code of an error row which means that its log row or object is no longer refused."""
@@ -75,22 +83,20 @@ def add_errors(
     record_id, the event-ids for sending rows again, where they differ from the first ones;
     ``new_rows`` the rows that count in their place.
     """
-    if entries:
-        time = _error_time(log, consumer, sorted({record_id for record_id, _, _ in entries}))
-        whose = {"consumer": consumer} if consumer else {}
-        rows = [
+    _add(
+        log,
+        [
             {
-                "error_time": time,
                 "record_id": record_id,
                 "code": code,
-                "message": log.db.storable(message),
-                **whose,
+                "message": message,
                 **({"event_id": event_ids.get(record_id)} if event_ids else {}),
                 **({_NEW_ROW: new_rows.get(record_id)} if new_rows else {}),
             }
             for record_id, code, message in entries
-        ]
-        log.connection.execute(sa.insert(errors_of(log.table)), rows)
+        ],
+        consumer,
+    )
 
 
 def add_object_errors(
@@ -102,21 +108,29 @@ def add_object_errors(
     """Write error rows (event_id, code, message) of objects of a consumer's snapshot; they have the
     record_id 0. ``new_rows`` has, by event_id, the rows that count in their place.
     """
-    if entries:
-        time = _error_time(log, consumer, [0])
-        rows = [
+    _add(
+        log,
+        [
             {
-                "error_time": time,
                 "record_id": 0,
                 "code": code,
-                "message": log.db.storable(message),
-                "consumer": consumer,
+                "message": message,
                 "event_id": event_id,
                 **({_NEW_ROW: new_rows.get(event_id)} if new_rows else {}),
             }
             for event_id, code, message in entries
-        ]
-        log.connection.execute(sa.insert(errors_of(log.table)), rows)
+        ],
+        consumer,
+    )
+
+
+def _add(log: OpenLog, rows: Sequence[dict[str, Any]], consumer: str) -> None:
+    """Write rows to ``<log>_error``, all with the same time."""
+    if rows:
+        time = _error_time(log, consumer, sorted({row["record_id"] for row in rows}))
+        same = {"error_time": time, **({"consumer": consumer} if consumer else {})}
+        written = [{**row, **same, "message": log.db.storable(row["message"])} for row in rows]
+        log.connection.execute(sa.insert(errors_of(log.table)), written)
 
 
 def _error_time(log: OpenLog, consumer: str, ids: Sequence[int]) -> datetime:
@@ -131,7 +145,7 @@ def _error_time(log: OpenLog, consumer: str, ids: Sequence[int]) -> datetime:
     begun = [_begun(log.table, consumer)] if consumer else []
     moments: list[datetime] = []
     for ranges in runs_of_ranges(ids):
-        of_rows = sa.or_(*(errors.c.record_id.between(*pair) for pair in ranges))
+        of_rows = is_within(errors.c.record_id, ranges)
         newest = sa.select(sa.func.max(errors.c.error_time)).where(
             of_rows, _is_consumer(log.table, consumer)
         )
@@ -157,10 +171,7 @@ def read_attempts(
     parts = (
         [named]
         if ids is None
-        else [
-            named.where(sa.or_(*(errors.c.record_id.between(*pair) for pair in ranges)))
-            for ranges in runs_of_ranges(ids)
-        ]
+        else [named.where(is_within(errors.c.record_id, ranges)) for ranges in runs_of_ranges(ids)]
     )
     attempts: dict[int, int] = {}
     for part in parts:
@@ -273,12 +284,12 @@ def count_refusals(
     of_reader = _is_consumer(log.table, consumer), errors.c.code.not_in(_NO_REFUSAL)
     counted: dict[int | str, int] = {}
     for ranges in runs_of_ranges(ids):
-        of_rows = sa.or_(*(errors.c.record_id.between(*pair) for pair in ranges))
+        of_rows = is_within(errors.c.record_id, ranges)
         by_row = sa.select(errors.c.record_id, sa.func.count()).where(of_rows, *of_reader)
         rows = log.connection.execute(by_row.group_by(errors.c.record_id))
         counted |= {int(row): int(number) for row, number in rows}
-    for start in range(0, len(objects), _OBJECTS_AT_ONCE):
-        some = errors.c.event_id.in_(objects[start : start + _OBJECTS_AT_ONCE])
+    for event_ids in in_parts(objects, _OBJECTS_AT_ONCE):
+        some = errors.c.event_id.in_(event_ids)
         by_object = sa.select(errors.c.event_id, sa.func.count()).where(
             errors.c.record_id == 0, some, *of_reader
         )

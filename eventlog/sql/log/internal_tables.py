@@ -99,6 +99,15 @@ def consumers_of(log: LogTable) -> sa.TableClause:
     return sa.table(quoted(log.consumer_table), *columns, schema=schema_of(log))
 
 
+def update_consumer(
+    log: OpenLog, name: str, values: Mapping[str, Any], *conditions: sa.ColumnElement[bool]
+) -> bool:
+    """Change the row of a consumer if it meets the conditions. Return True if it does."""
+    table = consumers_of(log.table)
+    changed = sa.update(table).where(table.c.name == name, *conditions).values(values)
+    return log.connection.execute(changed).rowcount > 0
+
+
 def has_columns(log: OpenLog, table: str, columns: Sequence[str]) -> bool:
     """Return True if an internal table has these columns, which a later revision has added. Return
     True, too, for a table that is hidden from this role: the statement that reads it names the

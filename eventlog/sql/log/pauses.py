@@ -22,6 +22,7 @@ from eventlog.sql.log.internal_tables import (
     next_number,
     read_entries,
     unreadable,
+    update_consumer,
 )
 from eventlog.sql.log.requests import ResendRequest, ask_again, consumer_gone
 from eventlog.sql.port.open_log import OpenLog
@@ -112,9 +113,8 @@ def pause(log: OpenLog, consumer: str, reason: str, by: str) -> Pause:
     now = log.db.utc_now()
     asked = Pause(reason, by, now.replace(tzinfo=UTC, microsecond=0), consumer)
     if consumer:
-        table = consumers_of(log.table)
-        free = sa.update(table).where(table.c.name == consumer, table.c.paused.is_(None))
-        is_done = log.connection.execute(free.values(paused=asked.encode())).rowcount > 0
+        is_free = consumers_of(log.table).c.paused.is_(None)
+        is_done = update_consumer(log, consumer, {"paused": asked.encode()}, is_free)
     else:
         log.lock_requeuing()
         is_done = read_pause(log) is None
@@ -139,9 +139,7 @@ def resume(log: OpenLog, consumer: str = "") -> Pause | None:
         return None
     if consumer:
         ask_again(log, ResendRequest(), consumer)
-        table = consumers_of(log.table)
-        own = sa.update(table).where(table.c.name == consumer)
-        log.connection.execute(own.values(paused=None))
+        update_consumer(log, consumer, {"paused": None})
     for entry in () if consumer else read_entries(log, EntryKind.PAUSED):
         delete_entry(log, EntryKind.PAUSED, entry.number)
     return ended

@@ -32,12 +32,19 @@ from eventlog.sql.log.internal_tables import (
     read_entries,
     unreadable,
 )
-from eventlog.sql.log.rows import APPLIED, Condition, column_of, is_in, rows_of, runs_of_ranges
+from eventlog.sql.log.rows import (
+    APPLIED,
+    Condition,
+    column_of,
+    flag,
+    is_in,
+    rows_of,
+    runs_of_ranges,
+)
 from eventlog.sql.port.driver_errors import TO_THE_PRIMARY, is_refused
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.rights import Purpose
 
-_ONE, _ZERO = (sa.literal_column(number, sa.Integer()) for number in ("1", "0"))
 _MAX_PURGED: Final = 1000
 """The maximum number of ranges in the entry. The next purge reads further ranges again."""
 
@@ -121,7 +128,7 @@ def purge_rows(
     is_old = column_of(log.table, "event_time") < older_than
     is_done = column_of(log.table, "status").in_(APPLIED)
     read = log.connection.execute(
-        sa.select(record_id, _flag(is_old), _flag(sa.and_(is_old, is_done)))
+        sa.select(record_id, flag(is_old), flag(sa.and_(is_old, is_done)))
         .where(record_id.between(*between))
         .order_by(record_id)
         .limit(size)
@@ -148,10 +155,6 @@ def purge_rows(
     stayed = sorted({int(row[0]) for row in read}.difference(old))
     gone = _holding(old, between[0], last, stayed) if removed == len(old) else ()
     return Purged(last, len(read), removed, for_whom, young, gone)
-
-
-def _flag(condition: Condition) -> sa.ColumnElement[int]:
-    return sa.case((condition, _ONE), else_=_ZERO)
 
 
 def _holding(removed: Sequence[int], first: int, last: int, stayed: Sequence[int]) -> list[Range]:

@@ -24,6 +24,7 @@ from eventlog.sql.log.internal_tables import (
     next_number,
     read_entries,
     unreadable,
+    update_consumer,
 )
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.driver_errors import is_refused
@@ -82,9 +83,7 @@ def ask_again(log: OpenLog, asked: ResendRequest, consumer: str = "") -> bool:
     """
     if consumer:
         before = ResendRequest.decode(_requested(log, consumer, is_locked=True))
-        table = consumers_of(log.table)
-        asks = sa.update(table).where(table.c.name == consumer)
-        log.connection.execute(asks.values(requeued=before.joined(asked).encode()))
+        update_consumer(log, consumer, {"requeued": before.joined(asked).encode()})
         return True
     if "consumers" not in log.dialect.capabilities:
         return True
@@ -106,11 +105,10 @@ def take_requests(log: OpenLog, consumer: str = "") -> ResendRequest:
     """
     if consumer:
         requested = _requested(log, consumer)
-        table = consumers_of(log.table)
         # A request that is made in the meantime is read next time.
-        taken = sa.update(table).where(table.c.name == consumer, table.c.requeued == requested)
-        is_taken = (
-            requested is not None and log.connection.execute(taken.values(requeued=None)).rowcount
+        is_same = consumers_of(log.table).c.requeued == requested
+        is_taken = requested is not None and update_consumer(
+            log, consumer, {"requeued": None}, is_same
         )
         return ResendRequest.decode(requested if is_taken else None)
     log.db.choose_plans()  # the window that is read next is in the same transaction

@@ -27,6 +27,7 @@ from eventlog.sql.log.rows import (
     Condition,
     Expression,
     column_of,
+    flag,
     is_in,
     rows_of,
     runs_of_ranges,
@@ -205,8 +206,8 @@ def read_logged_objects(
     # A window function reads and sorts the log once. The plan of a self-join would depend on
     # statistics, which may show the log as empty. Before version 23, Oracle does not accept a
     # condition as a column.
-    is_chosen = sa.case((chosen, ONE), else_=ZERO)
-    is_own = sa.case((sa.func.rtrim(perpetrator) == own_user, ONE), else_=ZERO)
+    is_chosen = flag(chosen)
+    is_own = flag(sa.func.rtrim(perpetrator) == own_user)
     names = [_present_name(log.table, table_name), table_key]
     addressed = column_of(log.table, "record_id") > after
     columns = (

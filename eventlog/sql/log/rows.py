@@ -20,6 +20,7 @@ from eventlog.model import Status, unpadded
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.quoted_names import quoted, schema_of
+from eventlog.sql.port.sql_files import in_parts
 
 Condition = sa.ColumnElement[bool]
 """A condition of a statement."""
@@ -161,8 +162,17 @@ def count_newest(log: OpenLog, most: int) -> list[tuple[str | None, str, int]]:
 
 def is_in(log: LogTable, ids: Ranges) -> Condition:
     """Return the condition that a row's record_id is in one of the ranges."""
-    record_id = column_of(log, "record_id")
-    return sa.or_(*(record_id.between(first, last) for first, last in ids)) if ids else NEVER
+    return is_within(column_of(log, "record_id"), ids) if ids else NEVER
+
+
+def is_within(column: Expression, ranges: Ranges) -> Condition:
+    """Return the condition that a column is in one of at least one ranges."""
+    return sa.or_(*(column.between(first, last) for first, last in ranges))
+
+
+def flag(condition: Condition) -> sa.ColumnElement[int]:
+    """Return a condition as a column, 1 or 0: Oracle before 23 does not accept it as it is."""
+    return sa.case((condition, ONE), else_=ZERO)
 
 
 MAX_RANGES: Final = 500
@@ -171,13 +181,11 @@ thousand parts.
 """
 
 
-def runs_of_ranges(ids: Sequence[int]) -> Iterator[list[tuple[int, int]]]:
-    """Yield lists of ranges from ascending record_ids, each list as long as one
+def runs_of_ranges(ids: Sequence[int]) -> Iterator[Ranges]:
+    """Return lists of ranges from ascending record_ids, each list as long as one
     statement accepts.
     """
-    ranges = to_ranges(ids)
-    for start in range(0, len(ranges), MAX_RANGES):
-        yield ranges[start : start + MAX_RANGES]
+    return in_parts(to_ranges(ids), MAX_RANGES)
 
 
 def newest_failed_rows(log: OpenLog, most: int, after: int = 0) -> list[int]:

@@ -184,7 +184,7 @@ def drops_log(reached: Iterable[str], revision: str) -> bool:
 
 def unknown(reached: Iterable[str]) -> tuple[str, ...]:
     """Return the reached revisions that this version of eventlog does not support."""
-    known = {script.revision for script in ScriptDirectory(_SCRIPTS).walk_revisions()}
+    known = _revisions_of(_LOG_BRANCH) | _revisions_of(_INTERNAL_BRANCH)
     return tuple(sorted(set(reached) - known))
 
 
@@ -313,17 +313,21 @@ def _check_before_upgrade(conn: Connection, log: LogTable, existing_log: bool) -
         )
 
 
+def _revisions_of(branch: str) -> set[str]:
+    """Return all revisions of a branch."""
+    scripts = ScriptDirectory(_SCRIPTS).walk_revisions("base", f"{branch}@head")
+    return {script.revision for script in scripts}
+
+
 def _newest(branch: str, reached: Iterable[str]) -> str:
     """Return the reached revision of a branch, or its newest revision if none was reached."""
-    scripts = ScriptDirectory(_SCRIPTS).walk_revisions("base", f"{branch}@head")
-    of_branch = {script.revision for script in scripts}
+    of_branch = _revisions_of(branch)
     return next((one for one in reached if one in of_branch), f"{branch}@head")
 
 
 def _is_ours(reached: Iterable[str]) -> bool:
     """Return True if eventlog's migrations made the log itself."""
-    scripts = ScriptDirectory(_SCRIPTS).walk_revisions("base", f"{_LOG_BRANCH}@head")
-    return not {script.revision for script in scripts}.isdisjoint(reached)
+    return not _revisions_of(_LOG_BRANCH).isdisjoint(reached)
 
 
 def _heads(conn: Connection, log: LogTable) -> tuple[str, ...]:
@@ -407,6 +411,23 @@ def log_and_dialect() -> tuple[LogTable, Dialect]:
 def execute(statements: Iterable[str]) -> None:
     """Run or print statements in the running migration by ``run_or_print``."""
     run_or_print(op.get_context(), statements)
+
+
+NewColumn = tuple[str, str, bool, str]
+"""The name of a column, its type, True if it may be NULL, and its comment."""
+
+
+def new_columns(dialect: Dialect, *columns: NewColumn) -> Iterator[sa.Column[Any]]:
+    """Yield columns. A time that cannot be NULL is by default the present one."""
+    for name, kind, nullable, comment in columns:
+        is_now = kind in ("time", "event_time") and not nullable
+        yield sa.Column(
+            name,
+            dialect.column_types[kind],
+            nullable=nullable,
+            server_default=sa.text(dialect.utc_now) if is_now else None,
+            comment=comment,
+        )
 
 
 def add_columns(part: Part, columns: Mapping[str, tuple[str, str]]) -> None:

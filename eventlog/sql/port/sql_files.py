@@ -329,6 +329,12 @@ def without_collector() -> Iterator[None]:
             gc.enable()
 
 
+def in_parts(values: Sequence[V], size: int) -> Iterator[Sequence[V]]:
+    """Yield values in sequences of ``size``; the last may be shorter."""
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
+
+
 def grouped(pairs: Iterable[tuple[K, V]]) -> defaultdict[K, list[V]]:
     """Return the second parts of pairs by the first ones, in their order."""
     found: defaultdict[K, list[V]] = defaultdict(list)
@@ -384,8 +390,8 @@ def source_of(
     )
     others = f"SELECT {columns}, 2 FROM {relation(main.table)} b"  # noqa: S608
     if among:
-        of_class += f" WHERE {_tuple(quote(column.name) for column in cls.key)} {among}"
-        others += f" WHERE {_tuple(f'b.{quote(column.name)}' for column in main.key)} {among}"
+        of_class += f" WHERE {row_value(quote(column.name) for column in cls.key)} {among}"
+        others += f" WHERE {row_value(f'b.{quote(column.name)}' for column in main.key)} {among}"
     return f"({of_class} UNION ALL {others})"
 
 
@@ -431,10 +437,15 @@ def _as_type_of(column: Column, own: Column, quote: Quote) -> str:
     return ref if column.type.kind is own.type.kind else f"CAST({ref} AS {column.type.sql})"
 
 
-def _tuple(parts: Iterable[str]) -> str:
+def row_value(parts: Iterable[str]) -> str:
     """Return a row of SQL, or its only part."""
     texts = list(parts)
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
+
+
+def equal(refs: Iterable[str], others: Iterable[str]) -> str:
+    """Return an SQL condition that is true if each of these columns equals the other one."""
+    return " AND ".join(f"{ref} = {other}" for ref, other in zip(refs, others, strict=True))
 
 
 def beyond(refs: Sequence[str], bounds: Sequence[str], operator: str = ">") -> str:

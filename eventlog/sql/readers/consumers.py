@@ -47,6 +47,7 @@ from eventlog.sql.log.internal_tables import (
     next_number,
     read_entries,
     unreadable,
+    update_consumer,
 )
 from eventlog.sql.log.next_record_id import next_unused
 from eventlog.sql.log.pauses import Pause, decode_of
@@ -57,7 +58,7 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.log_operations import Window
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.questions import Numbering, ask
-from eventlog.sql.port.sql_files import OF_LOG, OF_LOG_ALONE
+from eventlog.sql.port.sql_files import OF_LOG, OF_LOG_ALONE, in_parts
 from eventlog.sql.readers.start_time import first_row_from
 
 _log = logging.getLogger("eventlog.publisher")
@@ -540,9 +541,7 @@ def record_start(log: OpenLog, name: str, start: ConsumerStart) -> ConsumerStart
         raise consumer_gone(log.table, name)
     if entry.start == start:
         return None
-    table = consumers_of(log.table)
-    changed = sa.update(table).where(table.c.name == name).values(_start_values(start))
-    log.connection.execute(changed)
+    update_consumer(log, name, _start_values(start))
     return entry.start
 
 
@@ -637,14 +636,11 @@ def loading(log: OpenLog, name: str) -> tuple[datetime, dict[str, Any]] | None:
 
 def write_loaded(log: OpenLog, name: str, loaded: dict[str, Any] | None) -> None:
     """Write the progress of a consumer's snapshot; None = it is complete."""
-    table = consumers_of(log.table)
     values: dict[str, Any] = {
         "loaded": None if loaded is None else json.dumps(loaded),
         "moved": sa.literal_column(log.dialect.utc_now),
     }
-    if not log.connection.execute(
-        sa.update(table).where(table.c.name == name).values(values)
-    ).rowcount:
+    if not update_consumer(log, name, values):
         raise consumer_gone(log.table, name)
 
 
@@ -703,8 +699,8 @@ def requeue_for(
     judged = judged_by_set(entry, RecordSet(0, ids), failed=failed, in_flight=in_flight)
     resent, refused = set[int](), set[RefusedRow]()
     removed = 0
-    for start in range(0, len(ids), MAX_RANGES):
-        is_chosen = is_in(log.table, ids[start : start + MAX_RANGES])
+    for some in in_parts(ids, MAX_RANGES):
+        is_chosen = is_in(log.table, some)
         part = judge_all(log, is_chosen, judged, whole=True, force=force)
         resent.update(part.back)
         refused.update(part.refused)

@@ -157,23 +157,21 @@ def as_captured(
     ``schema`` is that of the classes; ``digests`` are the hashes of the installed triggers;
     ``former`` has the earlier names of classes and their child tables, by class.
     """
-    tables, none = [], frozenset[str]()
+    tables = []
     for of_table in declared:
         first = of_table[0]
         place = (first.schema or schema or "", first.table.name)
         logged: dict[str, str] = {}
-        columns: dict[tuple[str, bool], dict[str, str]] = {}
-        keys: dict[tuple[str, bool], tuple[str, ...]] = {}
-        deciding: dict[tuple[str, bool], frozenset[str]] = {}
+        classes: dict[tuple[str, bool], CapturedClass] = {}
         for one in of_table:
-            is_object = isinstance(one, ClassTriggers)
             logged |= one.logged_columns()
-            names = {one.names.get(name, name): name for name in one.logged_columns()}
-            columns.setdefault((one.class_name, is_object), {}).update(names)
-            key = tuple(column.name for column in one.log_key) if is_object else ()
-            keys[one.class_name, is_object] = key
+            which = one.class_name, isinstance(one, ClassTriggers)
+            names = dict(classes[which].columns) if which in classes else {}
+            names |= {one.names.get(name, name): name for name in one.logged_columns()}
+            classes[which] = CapturedClass(one.class_name, names)
             if isinstance(one, ClassTriggers):
-                deciding[one.class_name, is_object] = one.deciding
+                key = tuple(column.name for column in one.log_key)
+                classes[which] = CapturedClass(one.class_name, names, key, one.deciding)
         tables.append(
             CapturedTable(
                 place,
@@ -182,13 +180,9 @@ def as_captured(
                     for column in first.table.columns
                     if column.name in logged
                 },
-                tuple(
-                    CapturedClass(name, of_class, keys[name, is_object], deciding.get(which, none))
-                    for which, of_class in columns.items()
-                    for name, is_object in (which,)
-                ),
+                tuple(classes.values()),
                 identity=identities.get(place),
-                former=tuple(chain.from_iterable(former.get(name, ()) for name, _ in columns)),
+                former=tuple(chain.from_iterable(former.get(name, ()) for name, _ in classes)),
             )
         )
     return tuple(replace(table, digest=digests.get(table.name)) for table in tables)

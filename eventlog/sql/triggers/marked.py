@@ -16,11 +16,11 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.catalog import Column
-from eventlog.errors import DatabaseError, LogTableError
+from eventlog.errors import DatabaseError, LogTableError, TriggerError
 from eventlog.sql.log_table import LogTable, named_after
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.quoted_names import quoted, schema_of
-from eventlog.sql.port.sql_files import Quote, all_there, qualified, run_as_it_stands
+from eventlog.sql.port.sql_files import Quote, all_there, equal, qualified, run_as_it_stands
 from eventlog.sql.triggers import (
     Action,
     FactLiterals,
@@ -94,6 +94,8 @@ class MarkedTriggers(PlannedTriggers):
     that they do not capture.
     """
 
+    only_by_row: str = ""
+    """The name, for people, of a database without statement-level triggers."""
     blank_digest: str = ""
     """The placeholder for the hash in the text that is hashed."""
 
@@ -237,6 +239,11 @@ class MarkedTriggers(PlannedTriggers):
         compiled = []
         for one in declared:
             home = one.schema or schema
+            if self.only_by_row and one.watch.trigger_level != "row":
+                raise TriggerError(
+                    f"watch {one.class_name}: {self.only_by_row} has no statement-level triggers; "
+                    "use trigger_level = row"
+                )
             triggers = []
             for operation, text in self.texts(home, log, one, declared):
                 name = free_name(home or "", one.table.name, operation)
@@ -318,9 +325,7 @@ def class_words(
     old, new = (
         [f"{row}.{quote(column.name)}" for column in triggers.key] for row in ("OLD", "NEW")
     )
-    another = " AND ".join(
-        f"t.{quote(column.name)} = {ref}" for column, ref in zip(triggers.key, old, strict=True)
-    )
+    another = equal((f"t.{quote(column.name)}" for column in triggers.key), old)
     return {
         "columns": triggers.columns,
         "names": triggers.log_names,

@@ -168,13 +168,17 @@ class Installed:
 
     def functions(self) -> dict[TableName, StoredTrigger]:
         """Return our functions, by schema and name."""
-        called = (one.helper for one in self.every() if one.helper is not None)
-        return {one.key: one for one in (*called, *self.unused)}
+        return called_by(self.every()) | {one.key: one for one in self.unused}
 
 
 def by_place(triggers: Iterable[StoredTrigger]) -> dict[TableName, list[StoredTrigger]]:
     """Return triggers by their tables, in the order of these."""
     return dict(sorted(grouped((one.table, one) for one in triggers).items()))
+
+
+def called_by(triggers: Iterable[StoredTrigger]) -> dict[TableName, StoredTrigger]:
+    """Return our functions that triggers call, by schema and name."""
+    return {one.helper.key: one.helper for one in triggers if one.helper is not None}
 
 
 def records_of(triggers: Iterable[StoredTrigger]) -> dict[TableName, StoredTrigger]:
@@ -451,7 +455,7 @@ class PlannedTriggers(Triggers):
             if one.digest is not None and one.key not in kept
         ]
         for place, several in reversed(doomed.items()):
-            called = {one.helper.key: one.helper for one in several if one.helper is not None}
+            called = called_by(several)
             functions = [called[key] for key in sorted(called.keys() - kept)]
             kept |= called.keys()
             statements = self._dropped([*several, *functions])
@@ -506,7 +510,7 @@ class PlannedTriggers(Triggers):
             statements = [*create, *enable, *self._dropped(gone)]
         else:
             dropped = [one for one in old if claims.get(one.key, place) == place]
-            called = {one.helper.key: one.helper for one in old if one.helper is not None}
+            called = called_by(old)
             gone = [called[key] for key in sorted(called.keys() - every.functions)]
             statements = [
                 *self.at_once(place, [*self._dropped([*dropped, *of_partitions]), *create]),

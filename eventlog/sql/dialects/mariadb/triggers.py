@@ -18,7 +18,7 @@ from eventlog.sql.triggers.declared import ClassTriggers, TableTriggers
 class MariaDBTriggers(FamilyTriggers):
     """Triggers that are replaced by CREATE OR REPLACE."""
 
-    title = "MariaDB"
+    only_by_row = "MariaDB"
     replaces = True
     fires_for_refused = True
     script_head = script_head("mariadb")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from eventlog.sql.dialects.mysql_family import text
 from eventlog.sql.dialects.mysql_family.database import MySQLFamilyDatabase
 from eventlog.sql.dialects.mysql_family.log import MySQLFamilyLog
-from eventlog.sql.dialects.mysql_family.session import grants_of
+from eventlog.sql.dialects.mysql_family.session import RIGHTS, grants_of
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.rights import Part, Right
 from eventlog.sql.port.sql_files import fetch
@@ -63,7 +63,7 @@ class MySQLLog(MySQLFamilyLog):
 
     def lacking_to_draw(self) -> list[str]:
         rights = (Right(right) for right in self.dialect.drawing.split(", "))
-        return self.rights_by_trying((Part.NUMBERS, right) for right in rights)
+        return RIGHTS.lacking(self, ((Part.NUMBERS, right) for right in rights))
 
     def next_number(self) -> int:
         table = text.bindable(self.dialect.quote(self.table.number_sequence))

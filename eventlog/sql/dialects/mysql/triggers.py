@@ -27,7 +27,7 @@ _END: Final = ("UNLOCK TABLES", "SET SESSION sql_mode = @eventlog_sql_mode")
 class MySQLTriggers(FamilyTriggers):
     """Triggers by DROP and CREATE under LOCK TABLES."""
 
-    title = "MySQL"
+    only_by_row = "MySQL"
     replace_keeps_children = True
     script_head = script_head("mysql")
     render = family_renderer(__package__)

@@ -21,8 +21,8 @@ from eventlog.core.catalog import Column, Table
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import TriggerError
 from eventlog.model import EventType
-from eventlog.sql.dialects.mysql_family.text import field, fields, key_text, quote_identifier
-from eventlog.sql.port.sql_files import fetch, grouped, statements
+from eventlog.sql.dialects.mysql_family.text import fields, key_text, quote_identifier
+from eventlog.sql.port.sql_files import equal, fetch, grouped, statements
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers
 
 _SQL: Final = statements(__package__, "reflect.sql")
@@ -442,10 +442,7 @@ def _condition(effect: Effect) -> str | None:
 def _keys(one: TableTriggers, effect: Effect, several: Sequence[Effect]) -> tuple[str, str, str]:
     """Return SQL of a row's key, of its new key, and of the join that the key needs."""
     if isinstance(one, ChildTriggers):
-        owned = " AND ".join(
-            f"{field('o', key)} = {field('t0', own)}"
-            for key, own in zip(one.key, one.owner_columns, strict=True)
-        )
+        owned = equal(fields("o", one.key), fields("t0", one.owner_columns))
         text = key_text(one.log_key, fields("o", one.key))
         return text, "NULL", f" JOIN {quote_identifier(one.owner.name)} AS o ON {owned}"
     changed = {column for column, _ in effect.changed}

@@ -19,9 +19,9 @@ from eventlog.sql.dialects.stepwise import StepwiseLog
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import LockHolder
 from eventlog.sql.port.driver_errors import for_message
-from eventlog.sql.port.log_operations import Selection, Walk
+from eventlog.sql.port.log_operations import Selection
 from eventlog.sql.port.rights import NeededRights, Part, Rights
-from eventlog.sql.port.sql_files import Binds, PlainRows, fetch
+from eventlog.sql.port.sql_files import Binds, PlainRows, fetch, in_parts
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.mysql_family import Family
@@ -148,22 +148,6 @@ class MySQLFamilyLog(StepwiseLog):
     def lacking_to_draw(self) -> list[str]:
         """Return the rights that this session lacks to draw delivery numbers, in words."""
 
-    def rights_by_trying(self, needed: NeededRights) -> list[str]:
-        """Return, in words, the rights on tables of a log that this session lacks."""
-        return RIGHTS.lacking(self, needed)
-
-    def keys_after(self, walk: Walk, reached: str | None, limit: int) -> list[str]:
-        refs = self.dialect.walk_key(walk)
-        distinct, order = ("DISTINCT ", "1") if walk.cls.is_view else ("", ", ".join(refs))
-        statement = (
-            f"SELECT {distinct}{self.dialect.walked(walk, refs)}"  # noqa: S608 - quoted names
-            f" FROM {self.dialect.walk_rows(walk)}"
-            f" WHERE {self.dialect.walk_condition(walk, continues=reached is not None)}"
-            f" ORDER BY {order} LIMIT %(limit)s"
-        )
-        binds = {**self.dialect.reached_binds(walk.cls, reached), "limit": limit}
-        return [str(key) for (key,) in fetch(self.connection, statement, binds)]
-
     # There are no array binds. Ranges of record_ids, of which there may be thousands, are written
     # into the text of a few statements.
 
@@ -220,8 +204,7 @@ class MySQLFamilyLog(StepwiseLog):
 
     def write_keys(self, selection: Selection, keys: Sequence[str]) -> None:
         head, _, row = self.statement("write_key").partition("\nVALUES ")
-        for start in range(0, len(keys), _KEYS):
-            chunk = keys[start : start + _KEYS]
+        for chunk in in_parts(keys, _KEYS):
             rows = ", ".join(row.replace("%(table_key)s", f"%(key{n})s") for n in range(len(chunk)))
             binds = {f"key{n}": key for n, key in enumerate(chunk)}
             named = {"event_type": int(selection.event_type), "class_name": selection.class_name}
@@ -261,6 +244,4 @@ def _conditions(log: LogTable, ranges: Ranges) -> list[str]:
     """Return SQL conditions for the rows of these record_ids, each for a part of the ranges."""
     record_id = _record_id(log)
     single = [f"{record_id} BETWEEN {first:d} AND {last:d}" for first, last in ranges]
-    return [
-        " OR ".join(single[start : start + _RANGES]) for start in range(0, len(single), _RANGES)
-    ]
+    return [" OR ".join(some) for some in in_parts(single, _RANGES)]

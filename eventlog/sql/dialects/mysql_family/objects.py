@@ -20,7 +20,7 @@ import struct
 from base64 import b64decode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, ClassVar, Final, TypeVar
@@ -32,6 +32,7 @@ from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.sql.dialects.mysql_family.text import (
     bindable,
     field,
+    fields,
     key_text,
     key_value,
     quote_identifier,
@@ -40,19 +41,13 @@ from eventlog.sql.dialects.mysql_family.text import (
 from eventlog.sql.dialects.stepwise import KeyedDialect
 from eventlog.sql.port.dialect import NoSuchValue
 from eventlog.sql.port.log_operations import Walk
-from eventlog.sql.port.sql_files import beyond, source_of
+from eventlog.sql.port.sql_files import beyond, equal, in_parts, row_value, source_of
 
 T = TypeVar("T")
 
 
 _KEYS: Final = 500
 """The number of keys in one statement."""
-
-
-def _chunks(keys: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield the keys in chunks, one for each statement."""
-    for start in range(0, len(keys), _KEYS):
-        yield keys[start : start + _KEYS]
 
 
 class FamilyObjects(KeyedDialect):
@@ -70,7 +65,7 @@ class FamilyObjects(KeyedDialect):
 
     walks_views_by_text = True
 
-    key_chunks = staticmethod(_chunks)
+    key_chunks = staticmethod(partial(in_parts, size=_KEYS))
 
     def key_column_reader(self, column: Column) -> Callable[[str], object]:
         match column.type.kind:
@@ -100,7 +95,6 @@ class FamilyObjects(KeyedDialect):
         return beyond(refs, [self.bind(f"k{i}") for i in range(len(refs))])
 
     def walked(self, walk: Walk, refs: Sequence[str]) -> str:
-        """Return SQL of the canonical key of a row, ordered by its bytes."""
         key = key_text(walk.cls.key, refs)
         return f"CONVERT({key} USING utf8mb4) COLLATE {self.byte_collation}"
 
@@ -228,16 +222,14 @@ def values_statement(
     if child is not None:
         # The columns are compared by their collation, as the foreign key does. The text of the key
         # is the owner's.
-        owned = " AND ".join(
-            f"p.{quote_identifier(key.name)} = c.{quote_identifier(owner)}"
-            for key, owner in zip(cls.key, child.owner_columns, strict=True)
-        )
+        owners = [f"c.{quote_identifier(owner)}" for owner in child.owner_columns]
+        owned = equal(fields("p", cls.key), owners)
         row, source = "c", f"{source}\nJOIN {quote_identifier(child.table.name)} AS c ON {owned}"
-    keys = [field("p", column) for column in cls.key]
+    keys = fields("p", cls.key)
     texts = [_selected(column, ref, is_key=True) for column, ref in zip(cls.key, keys, strict=True)]
     texts += [_selected(column, field(row, column), is_key=False) for column in values]
-    statement = bindable(f"SELECT {', '.join(texts)}\nFROM {source}\nWHERE {_row(keys)} IN ")
-    wanted = ", ".join(_row([f"%(k{n}_{i})s" for i in range(len(keys))]) for n in range(size))
+    statement = bindable(f"SELECT {', '.join(texts)}\nFROM {source}\nWHERE {row_value(keys)} IN ")
+    wanted = ", ".join(row_value([f"%(k{n}_{i})s" for i in range(len(keys))]) for n in range(size))
     return f"{statement}({wanted})"
 
 
@@ -257,18 +249,13 @@ def range_statement(
         conditions.append(beyond(refs, [f"%(behind{i})s" for i in range(len(refs))]))
     if ends:
         lasts = [f"%(last{i})s" for i in range(len(refs))]
-        equal = " AND ".join(f"{ref} = {last}" for ref, last in zip(refs, lasts, strict=True))
-        conditions.append(f"({beyond(refs, lasts, '<')} OR ({equal}))")
+        conditions.append(f"({beyond(refs, lasts, '<')} OR ({equal(refs, lasts)}))")
     return (
         f"SELECT {', '.join([*refs, *texts])}\n"
         f"FROM {bindable(quote_identifier(cls.table.name))} AS p\n"
         f"WHERE {' AND '.join(conditions) or '1 = 1'}\nORDER BY {', '.join(refs)}\n"
         "LIMIT %(limit)s"
     )
-
-
-def _row(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
 
 
 def _selected(column: Column, ref: str, *, is_key: bool) -> str:

@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 
 from eventlog.core.catalog import Column, Database, Table
 from eventlog.core.values import ColumnType, Kind
-from eventlog.errors import DatabaseError, TriggerError, together
+from eventlog.errors import DatabaseError, together
 from eventlog.model import EventType
 from eventlog.sql.dialects.mysql_family.cascades import FACT as CASCADES
 from eventlog.sql.dialects.mysql_family.cascades import (
@@ -56,6 +56,7 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.sql_files import (
     all_there,
+    equal,
     fetch,
     statements,
     template_renderer,
@@ -100,11 +101,9 @@ _Body = tuple[str, str, str]
 class FamilyTriggers(CommittedTriggers):
     """Triggers without functions, in the database of their log.
 
-    ``title`` is the name of the database for people. ``render`` returns the text of a template
-    (``family_renderer``).
+    ``render`` returns the text of a template (``family_renderer``).
     """
 
-    title: str
     replace_keeps_children: bool = False
     """True if a REPLACE of a row with the same key leaves the rows that refer to it."""
     fires_for_refused: bool = False
@@ -124,11 +123,6 @@ class FamilyTriggers(CommittedTriggers):
         triggers: TableTriggers,
         declared: Sequence[TableTriggers],
     ) -> Iterator[TriggerText]:
-        if triggers.watch.trigger_level != "row":
-            raise TriggerError(
-                f"watch {triggers.class_name}: {self.title} has no statement-level triggers; use "
-                "trigger_level = row"
-            )
         if isinstance(triggers, CascadeTriggers):
             bodies = self._cascade_bodies(log, triggers)
         elif isinstance(triggers, ClassTriggers):
@@ -371,10 +365,7 @@ class FamilyTriggers(CommittedTriggers):
 
     def _has_rows(self, triggers: ClassTriggers, child: ChildTriggers) -> str:
         """Return an SQL condition that is true if rows of a child table belong to a new row."""
-        owned = " AND ".join(
-            f"{field('c', own)} = {field('NEW', key)}"
-            for key, own in zip(triggers.key, child.owner_columns, strict=True)
-        )
+        owned = equal(fields("c", child.owner_columns), fields("NEW", triggers.key))
         return f"EXISTS (SELECT 1 FROM {quote_identifier(child.table.name)} AS c WHERE {owned})"  # noqa: S608
 
     def _cascade_bodies(self, log: LogTable, triggers: CascadeTriggers) -> Iterator[_Body]:
@@ -403,10 +394,7 @@ class FamilyTriggers(CommittedTriggers):
             return fields(row, triggers.owner_columns)
 
         def owner_column(row: str, lock: str = "") -> str:
-            owned = " AND ".join(
-                f"{field('o', column)} = {ref}"
-                for column, ref in zip(triggers.key, refs(row), strict=True)
-            )
+            owned = equal(fields("o", triggers.key), refs(row))
             return f"(SELECT {owner_text} FROM {owner} AS o WHERE {owned} LIMIT 1{lock})"  # noqa: S608 - quoted names
 
         def key_of(row: str, lock: str = "") -> str:

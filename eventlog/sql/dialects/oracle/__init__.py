@@ -18,8 +18,8 @@ from sqlalchemy.types import TypeEngine
 from eventlog.core.catalog import Column
 from eventlog.core.extras import install_command
 from eventlog.core.values import ColumnType, Kind
-from eventlog.errors import ConfigError, DatabaseError
-from eventlog.sql.connect.connection import describe, reason_of
+from eventlog.errors import ConfigError
+from eventlog.sql.connect.connection import unreadable_part
 from eventlog.sql.dialects.oracle import script, text
 from eventlog.sql.dialects.oracle.database import OracleDatabase
 from eventlog.sql.dialects.oracle.objects import OracleObjects, values_statement
@@ -199,10 +199,7 @@ class Oracle(OracleSessions, OracleObjects):
                     yield from typed(pa.table(frame), schema).to_batches()
         except (oracledb.Error, OSError) as error:
             # OSError is included because the thin mode passes on errors of the socket.
-            rows = f"rows {part.first} to {part.last} of the log {log}"
-            raise DatabaseError(
-                f"{rows} cannot be read from {describe(url)}: {reason_of(error, url)}"
-            ) from None
+            raise unreadable_part(log, part, url, error) from None
 
     def part_as_of(
         self, log: LogTable, snapshot: str | None, status: str | None, fields: Sequence[str]

@@ -15,7 +15,6 @@ from eventlog.core.ranges import Ranges
 from eventlog.errors import DatabaseError
 from eventlog.model import LogRow
 from eventlog.sql.dialects.oracle import text
-from eventlog.sql.dialects.oracle.objects import key_text
 from eventlog.sql.dialects.oracle.session import (
     RIGHTS,
     call,
@@ -28,7 +27,6 @@ from eventlog.sql.dialects.oracle.session import (
 from eventlog.sql.dialects.oracle.text import qualified
 from eventlog.sql.dialects.stepwise import StepwiseLog
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.port.log_operations import Walk
 from eventlog.sql.port.rights import NeededRights, Part, Right, Rights
 from eventlog.sql.port.sql_files import statements
 
@@ -149,15 +147,6 @@ class OracleLog(StepwiseLog):
         if part is Part.RECORD_IDS:
             return [numbering.name for numbering in numberings(self)]
         return super()._granted_on(part)
-
-    def keys_after(self, walk: Walk, reached: str | None, limit: int) -> list[str]:
-        statement = self.dialect.keys_statement(walk, continues=reached is not None)
-        rows = fetch(
-            self.connection,
-            statement,
-            {**self.dialect.reached_binds(walk.cls, reached), "limit": limit},
-        )
-        return [key_text(walk.cls, row) for row in rows]
 
     def read_rows(self, ranges: Ranges) -> list[LogRow]:
         # There may be thousands of short ranges: their ids are read by IN lists.

@@ -24,7 +24,7 @@ from decimal import Decimal
 from functools import lru_cache, partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final
+from typing import Final
 
 from eventlog.core import table_key
 from eventlog.core.catalog import ChildTable, Column, Database, ForeignKey, ObjectClass, Table
@@ -43,7 +43,7 @@ from eventlog.sql.dialects.oracle.text import (
 from eventlog.sql.dialects.stepwise import KeyedDialect, log_text
 from eventlog.sql.port.dialect import NoSuchValue
 from eventlog.sql.port.log_operations import Walk
-from eventlog.sql.port.sql_files import PlainRow, beyond, source_of, statements
+from eventlog.sql.port.sql_files import PlainRow, beyond, row_value, source_of, statements
 
 SQL: Final = statements(__package__, "reflect.sql")
 
@@ -89,7 +89,6 @@ class OracleObjects(KeyedDialect):
                 return _character
 
     def keys_statement(self, walk: Walk, *, continues: bool) -> str:
-        """Return the statement of ``keys_after``."""
         texts = [
             f"{_selected(column, ref, is_key=True)} AS t{i}"
             for i, (column, ref) in enumerate(zip(walk.cls.key, self.walk_key(walk), strict=True))
@@ -103,6 +102,12 @@ class OracleObjects(KeyedDialect):
             f" FROM {self.walk_rows(walk)}"
             f" WHERE {self.walk_condition(walk, continues=continues)}"
             f" ORDER BY {places}) WHERE ROWNUM <= :limit"
+        )
+
+    def key_of(self, walk: Walk, row: PlainRow) -> str:
+        return "+".join(
+            f"{table_key.quote(column.name)}={table_key.quote(log_text(value) or '')}"
+            for column, value in zip(walk.cls.key, row, strict=True)
         )
 
     def walk_rows(self, walk: Walk) -> str:
@@ -278,9 +283,8 @@ def values_statement(
         _selected(column, f"p.{quote_identifier(column.name)}", is_key=False) for column in values
     ]
     compared = [_compared(column, ref) for column, ref in zip(columns, refs, strict=True)]
-    wanted = ", ".join(
-        _row([bound(column, f":k{n}_{i}") for i, column in enumerate(columns)]) for n in range(size)
-    )
+    keys = ([bound(column, f":k{n}_{i}") for i, column in enumerate(columns)] for n in range(size))
+    wanted = f"{row_value(compared)} IN ({', '.join(map(row_value, keys))})"
     table = cls.table if child is None else child.table
     relation = source_of(
         cls,
@@ -288,11 +292,7 @@ def values_statement(
         values,
         quote_identifier,
     )
-    return f"SELECT {', '.join(texts)}\nFROM {relation} p\nWHERE {_row(compared)} IN ({wanted})"
-
-
-def _row(parts: Sequence[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
+    return f"SELECT {', '.join(texts)}\nFROM {relation} p\nWHERE {wanted}"
 
 
 def _selected(column: Column, ref: str, *, is_key: bool) -> str:
@@ -339,15 +339,6 @@ def bound(column: Column, bind: str) -> str:
             return f"FROM_TZ(TO_TIMESTAMP({bind}, 'YYYY-MM-DD HH24:MI:SS.FF9'), 'UTC')"
         case _:
             return bind
-
-
-def key_text(cls: ObjectClass, row: Sequence[Any]) -> str:
-    """Return the canonical key of a row that ``keys_statement`` reads."""
-    pairs = zip(cls.key, row, strict=True)
-    return "+".join(
-        f"{table_key.quote(column.name)}={table_key.quote(log_text(value) or '')}"
-        for column, value in pairs
-    )
 
 
 # --- bound values ---------------------------------------------------------------------------------

@@ -26,8 +26,8 @@ from sqlalchemy import URL, Connection
 
 from eventlog.core.extras import install_command
 from eventlog.core.values import ColumnType
-from eventlog.errors import ConfigError, DatabaseError
-from eventlog.sql.connect.connection import describe, reason_of
+from eventlog.errors import ConfigError
+from eventlog.sql.connect.connection import unreadable_part
 from eventlog.sql.dialects.postgresql import text, transaction_ids
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.dialects.postgresql.database import PROOF, PostgresDatabase
@@ -263,10 +263,7 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
                 cursor.execute(PROOF)
                 proof_of(cursor.fetchall()).refuse_changed()
         except Error as error:
-            rows = f"rows {part.first} to {part.last} of the log {log}"
-            raise DatabaseError(
-                f"{rows} cannot be read from {describe(url)}: {reason_of(error, url)}"
-            ) from None
+            raise unreadable_part(log, part, url, error) from None
 
 
 # --- the statements that create the log

@@ -80,6 +80,7 @@ from eventlog.sql.triggers.planner import (
     Installed,
     PlannedTriggers,
     StoredTrigger,
+    called_by,
     refuse_own_tables,
 )
 from eventlog.sql.triggers.uncaptured import NEW_TO_CLASS
@@ -187,7 +188,7 @@ class PostgresTriggers(PlannedTriggers):
         superfluous: Collection[StoredTrigger],
     ) -> Iterable[str]:
         functions = cast("Sequence[CompiledFunction]", compiled)
-        called = {one.helper.key: one.helper for one in old if one.helper is not None}
+        called = called_by(old)
         for one in functions:
             checking, name = called[one.place[0], one.function.name].helper, one.fits_function[1]
             if checking is None:

@@ -16,15 +16,13 @@ from eventlog.core.ranges import Ranges
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.model import LogRow
 from eventlog.sql.dialects.sqlite.session import file_of, opened_file
-from eventlog.sql.dialects.sqlite.text import key_text
 from eventlog.sql.dialects.stepwise import StepwiseLog
 from eventlog.sql.log.epoch import read_epoch, write_epoch
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.database import WRITES
-from eventlog.sql.port.log_operations import Walk
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.rights import NeededRights, Rights
-from eventlog.sql.port.sql_files import PlainRows, fetch
+from eventlog.sql.port.sql_files import PlainRows
 
 if TYPE_CHECKING:
     from eventlog.sql.dialects.sqlite import SQLite
@@ -148,23 +146,6 @@ class SQLiteLog(StepwiseLog):
             f"write access to {str(path)!r}"
             for path in (file, file.parent)
             if not os.access(path, os.W_OK)
-        ]
-
-    def keys_after(self, walk: Walk, reached: str | None, limit: int) -> list[str]:
-        refs = self.dialect.walk_key(walk)
-        distinct, order = ("DISTINCT ", "1") if walk.cls.is_view else ("", ", ".join(refs))
-        statement = (
-            f"SELECT {distinct}{key_text(walk.cls.key, refs)} FROM {self.dialect.walk_rows(walk)}"  # noqa: S608 - quoted names
-            f" WHERE {self.dialect.walk_condition(walk, continues=reached is not None)}"
-            f" ORDER BY {order} LIMIT :limit"
-        )
-        return [
-            key
-            for (key,) in fetch(
-                self.connection,
-                statement,
-                {**self.dialect.reached_binds(walk.cls, reached), "limit": limit},
-            )
         ]
 
     def read_rows(self, ranges: Ranges) -> list[LogRow]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
@@ -35,8 +35,10 @@ from eventlog.sql.dialects.stepwise import StepwiseDialect
 from eventlog.sql.port.log_operations import Walk
 from eventlog.sql.port.sql_files import (
     PlainRows,
+    equal,
     fetch,
     field,
+    fields,
     grouped,
     quote_identifier,
     source_of,
@@ -68,11 +70,12 @@ class SQLiteObjects(StepwiseDialect):
                 return str
 
     def behind(self, walk: Walk) -> str:
-        return (
-            f"{key_text(walk.cls.key, self.walk_key(walk))} > :position"
-            if walk.cls.is_view
-            else super().behind(walk)
-        )
+        if walk.cls.is_view:
+            return f"{self.walked(walk, self.walk_key(walk))} > :position"
+        return super().behind(walk)
+
+    def walked(self, walk: Walk, refs: Sequence[str]) -> str:
+        return key_text(walk.cls.key, refs)
 
 
 # --- the catalogue --------------------------------------------------------------------------------
@@ -273,10 +276,8 @@ def _statement(
     row, join = "p", ""
     if child is not None:
         # The owner's column comes first, since a foreign key compares by the owner's collation.
-        owned = " AND ".join(
-            f"{field('p', key)} = c.{quote_identifier(owner)}"
-            for key, owner in zip(cls.key, child.owner_columns, strict=True)
-        )
+        owners = [f"c.{quote_identifier(owner)}" for owner in child.owner_columns]
+        owned = equal(fields("p", cls.key), owners)
         row, join = "c", f"\nJOIN {quote_identifier(child.table.name)} AS c ON {owned}"
     selected = ", ".join(["k.n", *(_selected(row, column) for column in columns)])
     is_key = " AND ".join(_is_key(column, i) for i, column in enumerate(cls.key))

@@ -22,7 +22,6 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
-from eventlog.errors import TriggerError
 from eventlog.model import EventType
 from eventlog.sql.dialects.sqlite.objects import guessed_type, lacks_collation
 from eventlog.sql.dialects.sqlite.text import (
@@ -36,9 +35,11 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.sql_files import (
     all_there,
+    equal,
     field,
     fields,
     grouped,
+    in_parts,
     literal,
     quote_identifier,
     statements,
@@ -56,6 +57,7 @@ _SQL: Final = statements(__package__, "installed.sql")
 class SQLiteTriggers(MarkedTriggers):
     """Triggers without functions, users and schemas."""
 
+    only_by_row = "SQLite"
     follow_log = True
     by_hand = "was changed by hand, or something that it refers to was renamed"
     script_head = ("-- sqlite3 -bail FILE < this script", "BEGIN IMMEDIATE;")
@@ -67,11 +69,6 @@ class SQLiteTriggers(MarkedTriggers):
         triggers: TableTriggers,
         declared: Sequence[TableTriggers],
     ) -> Iterator[TriggerText]:
-        if triggers.watch.trigger_level != "row":
-            raise TriggerError(
-                f"watch {triggers.class_name}: SQLite has no statement-level triggers; use "
-                "trigger_level = row"
-            )
         if isinstance(triggers, ClassTriggers):
             bodies = _class_bodies(log, triggers, declared)
         else:
@@ -278,8 +275,7 @@ and each condition adds one.
 def _chain(word: str, conditions: Sequence[str]) -> str:
     if len(conditions) <= _CHAINED:
         return word.join(conditions)
-    parts = [conditions[first : first + _CHAINED] for first in range(0, len(conditions), _CHAINED)]
-    return word.join(f"({word.join(part)})" for part in parts)
+    return word.join(f"({word.join(part)})" for part in in_parts(conditions, _CHAINED))
 
 
 def _child_bodies(log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:
@@ -293,10 +289,7 @@ def _child_bodies(log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:
 
     def owned(row: str) -> str:
         # The owner's column comes first, since a foreign key compares by the owner's collation.
-        return " AND ".join(
-            f"{field('o', column)} = {ref}"
-            for column, ref in zip(triggers.key, refs(row), strict=True)
-        )
+        return equal(fields("o", triggers.key), refs(row))
 
     def key_of(row: str) -> str:
         text = key_text(triggers.own_key, refs(row))

@@ -12,14 +12,14 @@ trigger, for the owner to run.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import sqlalchemy as sa
 from alembic import context, op
 
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.migrations import execute, log_and_dialect
+from eventlog.sql.migrations import execute, log_and_dialect, new_columns
 from eventlog.sql.port.database import Wake
 from eventlog.sql.port.dialect import Dialect
 from eventlog.sql.port.quoted_names import quoted, schema_of
@@ -31,16 +31,12 @@ branch_labels = ("internal",)
 depends_on = None
 
 
-_Column = tuple[str, str, bool, str]
-"""The name of a column, its type, True if it may be NULL, and its comment."""
-
-
 def upgrade() -> None:
     log, dialect = log_and_dialect()
     _create(
         log,
         log.error_table,
-        _columns(
+        new_columns(
             dialect,
             ("record_id", "integer", False, "The row of the log that failed"),
             ("error_time", "time", False, "When it failed, in UTC"),
@@ -104,16 +100,6 @@ def _create_index(log: LogTable, index: str, table: str, columns: list[str]) -> 
     op.create_index(quoted(index), quoted(table), columns, unique=True, schema=schema_of(log))
 
 
-def _columns(dialect: Dialect, *columns: _Column) -> Iterator[sa.Column[Any]]:
-    """Yield columns. A time that cannot be NULL is by default the present one."""
-    types, now = dialect.column_types, sa.text(dialect.utc_now)
-    for name, kind, nullable, comment in columns:
-        default = now if kind == "time" and not nullable else None
-        yield sa.Column(
-            name, types[kind], nullable=nullable, server_default=default, comment=comment
-        )
-
-
 def _entry_columns(dialect: Dialect, *, is_key: bool) -> list[sa.Column[Any]]:
     """Return the columns of a table of entries (``eventlog.sql.log.internal_tables``)."""
     return [
@@ -125,7 +111,7 @@ def _entry_columns(dialect: Dialect, *, is_key: bool) -> list[sa.Column[Any]]:
             autoincrement=False,
             comment="Number of the entry, never reused",
         ),
-        *_columns(
+        *new_columns(
             dialect,
             ("owner", "code", True, "Consumer; NULL: the publisher, or a command"),
             ("kind", "code", False, "Purpose of the entry"),
@@ -156,7 +142,7 @@ def _create_resync(log: LogTable, dialect: Dialect) -> None:
     _create(
         log,
         log.resync_table,
-        _columns(
+        new_columns(
             dialect,
             ("digest", "digest", False, "SHA-256 of what is written again"),
             ("class_name", "name", False, "Class whose objects are written again"),
@@ -181,7 +167,7 @@ def _create_epoch(log: LogTable, dialect: Dialect) -> None:
     _create(
         log,
         log.epoch_table,
-        _columns(
+        new_columns(
             dialect,
             ("epoch", "code", True, "Part of new event-ids after the record_id; NULL: none"),
             ("server", "text", True, "JSON: identity of the server, such as its timeline"),
@@ -227,7 +213,7 @@ def _create_consumers(log: LogTable, dialect: Dialect) -> None:
     _create(
         log,
         log.consumer_table,
-        _columns(
+        new_columns(
             dialect,
             ("name", "code", False, "Name of the consumer"),
             ("begun", "time", False, "When it was registered, in UTC"),
@@ -257,7 +243,7 @@ def _create_captured(log: LogTable, dialect: Dialect) -> None:
     _create(
         log,
         log.captured_table,
-        _columns(
+        new_columns(
             dialect,
             ("schema_name", "name", True, "Schema of the table; NULL: there is none"),
             ("table_name", "name", False, "Name of the table"),

@@ -14,7 +14,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import context, op
 
-from eventlog.sql.migrations import execute, log_and_dialect
+from eventlog.sql.migrations import execute, log_and_dialect, new_columns
 from eventlog.sql.port.quoted_names import quoted, schema_of
 
 revision = "log_1"
@@ -25,63 +25,48 @@ depends_on = None
 
 def upgrade() -> None:
     log, dialect = log_and_dialect()
-    types = dialect.column_types
     execute(dialect.before_log(log))
     op.create_table(
         quoted(log.name),
         dialect.record_id(log, "Place in the queue: ascending, with gaps"),
         sa.Column(
             "status",
-            types["status"],
+            dialect.column_types["status"],
             nullable=False,
             server_default=sa.text("'N'"),
             comment="N new, S success, W warning, E error, F fatal; any other letter: left alone",
         ),
-        sa.Column(
-            "event_type",
-            types["event_type"],
-            nullable=False,
-            comment=(
-                "1 insert field, 2 update field, 3 update field (remove all values), 4 delete "
-                "row; read back: 5 insert row, 6 update row, 7 insert field, 8 update field"
+        *new_columns(
+            dialect,
+            (
+                "event_type",
+                "event_type",
+                False,
+                "1 insert field, 2 update field, 3 update field (remove all values), 4 delete row; "
+                "read back: 5 insert row, 6 update row, 7 insert field, 8 update field",
             ),
-        ),
-        sa.Column(
-            "event_time",
-            types["event_time"],
-            nullable=False,
-            server_default=sa.text(dialect.utc_now),
-            comment="When the change was made, in UTC",
-        ),
-        sa.Column(
-            "perpetrator",
-            types["name"],
-            comment="Database user who made the change; NULL: somebody else",
-        ),
-        sa.Column(
-            "table_name",
-            types["name"],
-            nullable=False,
-            comment="Table or view whose object changed",
-        ),
-        sa.Column(
-            "table_key",
-            types["key"],
-            nullable=False,
-            comment="Key of the object: column=value+column=value",
-        ),
-        sa.Column(
-            "column_name", types["name"], comment="Column that changed, for types 1, 2, 3, 7 and 8"
-        ),
-        sa.Column(
-            "old_value",
-            types["value"],
-            comment="Value before, for types 1 to 3; binary values are base64",
-        ),
-        sa.Column(
-            "new_value",
-            types["value"],
-            comment="Value after, for types 1 to 3; binary values are base64",
+            ("event_time", "event_time", False, "When the change was made, in UTC"),
+            (
+                "perpetrator",
+                "name",
+                True,
+                "Database user who made the change; NULL: somebody else",
+            ),
+            ("table_name", "name", False, "Table or view whose object changed"),
+            ("table_key", "key", False, "Key of the object: column=value+column=value"),
+            ("column_name", "name", True, "Column that changed, for types 1, 2, 3, 7 and 8"),
+            (
+                "old_value",
+                "value",
+                True,
+                "Value before, for types 1 to 3; binary values are base64",
+            ),
+            (
+                "new_value",
+                "value",
+                True,
+                "Value after, for types 1 to 3; binary values are base64",
+            ),
         ),
         *map(sa.CheckConstraint, dialect.log_checks()),
         schema=schema_of(log),
