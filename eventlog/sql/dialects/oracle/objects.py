@@ -43,7 +43,7 @@ from eventlog.sql.dialects.oracle.text import (
 from eventlog.sql.dialects.stepwise import KeyedDialect, log_text
 from eventlog.sql.port.dialect import NoSuchValue
 from eventlog.sql.port.log_operations import Walk
-from eventlog.sql.port.sql_files import PlainRow, beyond, row_value, source_of, statements
+from eventlog.sql.port.sql_files import PlainRow, beyond, grouped, row_value, source_of, statements
 
 SQL: Final = statements(__package__, "reflect.sql")
 
@@ -230,10 +230,7 @@ def database(
 
 def _grouped(rows: Rows) -> defaultdict[str, list[Rows]]:
     """Group rows by table, and by the key that they are parts of: the first two fields."""
-    by_table: defaultdict[str, list[Rows]] = defaultdict(list)
-    for (table, _), of_key in groupby(rows, itemgetter(0, 1)):
-        by_table[table].append(list(of_key))
-    return by_table
+    return grouped((table, list(key)) for (table, _), key in groupby(rows, itemgetter(0, 1)))
 
 
 def _within(keys: Sequence[Rows], field: int, names: Collection[str]) -> list[Rows]:
