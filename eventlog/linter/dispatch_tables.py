@@ -68,7 +68,7 @@ def decode_oper_date(value: bytes) -> datetime:
 
 
 def encode_oper_date(local: datetime) -> bytes:
-    """Return the six bytes of a local time, naive.
+    """Return the six bytes of a local time, naive: the fraction half up, at most 65535/65536 s.
 
     Raises NotExpressible outside 1990-01-01 to 2126-02-07.
     """
