@@ -271,9 +271,10 @@ def _text_of(schema: _Schema) -> str:
 
 
 def id_of_schema(table: MessageTable, schema: str) -> str:
-    """Return the id of a schema of a table (formats/qlik.md 5.1): the first 16 bytes of SHA-256 over
-    the table's schema (empty if there is none), name and version and the Avro schema, with NUL
-    between them, as upper-case hex digits.
+    """Return the id of an Avro schema of a table (formats/qlik.md 5.1).
+
+    It is the upper-case hex of the first 16 bytes of SHA-256 over the table's schema (empty if
+    there is none), name and version and the Avro schema, with NUL between them.
     """
     # loads OpenSSL, which is slow, while every command loads the options above
     import hashlib
