@@ -102,7 +102,7 @@ def test_the_position_of_a_source_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"sqlite:///{tmp_path}/position.db"
-    monkeypatch.setattr("eventlog.publisher.stream.position.LOCK_WAIT", 0.2)
+    monkeypatch.setattr(ledger, "LOCK_WAIT", 0.2)
     with (
         position_table(url, "eventlog_position", "gbase"),
         pytest.raises(PublisherAlreadyRunning, match="is locked"),

@@ -10,12 +10,13 @@ use it. No method but ``lock`` ends a transaction.
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime
 from itertools import chain
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, NamedTuple
 
 from eventlog.core.clock import monotonic, sleep
 from eventlog.core.ranges import Ranges, RecordSet, length, to_ranges
@@ -87,22 +88,27 @@ class Unmarked(NamedTuple):
     """
 
 
-class Ledger(Protocol):
-    """The done rows of a log.
+@dataclass(slots=True, eq=False)
+class Ledger(ABC):
+    """The done rows of a log."""
 
-    ``consumer`` is the owner of the in-flight entries that belong to the ledger, empty = the
-    publisher. ``statuses`` are the statuses of rows that may still have to be processed.
+    log: OpenLog
+    consumer: str = ""
+    """The owner of the in-flight entries that belong to the ledger, empty = the publisher."""
+    _: KW_ONLY
+    durable_marks: bool = True
+    """If False, the marks that end a delivery do not wait for the disk (spec/event-log.md 8.4)."""
+    has_taken_requests: bool = False
+    """True if the last scan began with rows that were queued again."""
+
+    statuses: ClassVar[frozenset[str]]
+    """The statuses of rows that may still have to be processed."""
+    purpose: ClassVar[Purpose]
+    """The purpose that determines which rights are needed to work with the ledger
+    (spec/event-log.md 11.1).
     """
 
-    @property
-    def log(self) -> OpenLog: ...
-
-    @property
-    def consumer(self) -> str: ...
-
-    @property
-    def statuses(self) -> frozenset[str]: ...
-
+    @abstractmethod
     def lock(self, lost: LockHolder | None = None) -> LockHolder | None:
         """Lock this ledger until the session ends. Ends the transaction.
 
@@ -110,56 +116,44 @@ class Ledger(Protocol):
         None if the database does not show it. Raises LostSession if ``lost`` has the lock, and
         PublisherAlreadyRunning if another session has it.
         """
-        ...
 
-    @property
-    def purpose(self) -> Purpose:
-        """The purpose that determines which rights are needed to work with the ledger
-        (spec/event-log.md 11.1).
-        """
-        ...
-
-    def check_possible(self) -> None:
+    def check_possible(self) -> None:  # noqa: B027 - every database has statuses
         """Raise ConfigError if the database has no such ledger."""
-        ...
 
+    @abstractmethod
     def recover(self) -> None:
         """Read the done rows, after a connection was opened or to replace what is in memory."""
-        ...
 
     def loading(self) -> tuple[datetime, dict[str, Any]] | None:
         """Return the time when the consumer was registered with a snapshot, and the progress of the
         snapshot. None = no snapshot must be sent before the log is read.
         """
-        ...
-
-    has_taken_requests: bool
-    """True if the last scan began with rows that were queued again."""
+        return None
 
     def is_requested(self) -> bool:
         """Return True if rows must be sent again before the rest of the present window, or if the
         reader is paused. For a consumer no other session requests this until the transaction ends.
         """
-        ...
+        return is_requested(self.log, self.consumer) or self.read_pause() is not None
 
     def read_pause(self) -> Pause | None:
         """Return why nothing may be sent now, None = the reader is not paused."""
-        ...
+        return read_pause(self.log, self.consumer)
 
-    def pass_requests(self) -> None:
+    def pass_requests(self) -> None:  # noqa: B027 - a consumer remembers its done rows
         """Delete the requests of a publisher that remembers no done rows: each of its scans reads
         all rows with status N.
         """
-        ...
 
+    @abstractmethod
     def begin_scan(self, *, is_long: bool) -> QueueScan | None:
         """Return a scan that begins at the head of the queue; None if there is nothing to do, or if
         a snapshot (``loading``) comes first.
 
         ``is_long`` means that the scan needs more than one window.
         """
-        ...
 
+    @abstractmethod
     def poll(self, window: Window, fields: Sequence[str]) -> QueueScan | None:
         """Return a scan that begins at the head of the queue, with the rows of its first window,
         which one statement reads. None if one statement is not enough, or if the reader is paused:
@@ -167,8 +161,16 @@ class Ledger(Protocol):
 
         ``window`` has the bounds of the first window, and ``fields`` are those to read.
         """
-        ...
 
+    def _polled(
+        self, followed: FollowedSet, window: Window, fields: Sequence[str]
+    ) -> QueueScan | None:
+        """Return the scan of ``poll`` by a set of done rows that has no gaps."""
+        followed.poll(self.log)  # without gaps this runs no statement
+        rows = self.log.poll(self.undone(window), fields, self.consumer)
+        return None if rows is None else QueueScan(1, followed.done.top, frozenset(), rows=rows)
+
+    @abstractmethod
     def record(
         self, content: str, number: int | None = None, above: int = 0, *, alone: bool
     ) -> int | None:
@@ -177,30 +179,30 @@ class Ledger(Protocol):
         Returns None, and records nothing, if there is a request (``is_requested``), or if the
         number is not above ``above``. ``alone`` is true if nothing else belongs to the transaction.
         """
-        ...
 
+    @abstractmethod
     def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
         """Return the rest of a scan whose next window would begin at ``next_first``."""
-        ...
 
+    @abstractmethod
     def leave_out(self, scan: QueueScan, shown: Sequence[int]) -> frozenset[int]:
         """Let the rest of a scan leave out rows that stay undone. Return the rows that the caller
         must leave out itself.
 
         ``shown`` are the rows of the previous window, ascending. Nothing is written.
         """
-        ...
 
+    @abstractmethod
     def undone(self, window: Window) -> Window:
         """Return the window, limited to rows that are not done."""
-        ...
 
     def tail(self) -> int | None:
         """Return the highest record_id that may still have to be processed, None if
         there is none.
         """
-        ...
+        return consumers.highest_row(self.log)
 
+    @abstractmethod
     def write(
         self,
         statuses: Mapping[Status, Sequence[int]],
@@ -217,7 +219,6 @@ class Ledger(Protocol):
         become S. ``ended`` is the number of a delivery that is done; its entry is deleted.
         ``alone`` is true if nothing else belongs to the transaction.
         """
-        ...
 
 
 def refused_lock(
@@ -293,11 +294,11 @@ def lock_within(
         sleep(_LOCK_POLL)
 
 
-def try_within(try_lock: Callable[[], bool], log: OpenLog, seconds: float) -> bool:
-    """Take a lock of a log for this session, and try again for some seconds while another session
-    has it; True if this session has it now. Ends the transaction.
+def try_within(try_lock: Callable[[], bool], log: OpenLog) -> bool:
+    """Take a lock of a log for this session, and try again for ``LOCK_WAIT`` seconds while another
+    session has it; True if this session has it now. Ends the transaction.
     """
-    end = monotonic() + seconds
+    end = monotonic() + LOCK_WAIT
     while not (is_ours := try_lock()) and monotonic() < end:
         log.commit()
         sleep(_LOCK_POLL)
@@ -306,14 +307,13 @@ def try_within(try_lock: Callable[[], bool], log: OpenLog, seconds: float) -> bo
 
 
 @dataclass(slots=True, eq=False)
-class StatusLedger:
+class StatusLedger(Ledger):
     """The publisher's ledger: the statuses of the rows. A row with status N is not done.
 
     If a publisher reads rows ``by_number`` and has ``locked`` the log, it remembers which rows are
     done, so that no statement has to pass over them (spec/event-log.md 8.1).
     """
 
-    log: OpenLog
     by_number: bool = False
     skipped_user: str | None = None
     """The perpetrator whose rows count as done."""
@@ -330,13 +330,9 @@ class StatusLedger:
     highest: int = 0
     """The highest record_id at the last search, 0 = this ledger has deleted rows since."""
     locked: bool = False
-    durable_marks: bool = True
-    """If False, the marks that end a delivery do not wait for the disk (spec/event-log.md 8.4)."""
-    has_taken_requests: bool = False
 
-    consumer = ""
     statuses = frozenset({Status.NEW.value})
-    ranges = None
+    purpose = Purpose.PUBLISHER
 
     def lock(self, lost: LockHolder | None = None) -> LockHolder | None:
         log = self.log
@@ -353,13 +349,6 @@ class StatusLedger:
         )
         raise refused_lock(f"the log {log}", "is already being published", way_out, holder, lost)
 
-    @property
-    def purpose(self) -> Purpose:
-        return Purpose.PUBLISHER
-
-    def check_possible(self) -> None:
-        """Do nothing: every database has statuses."""
-
     def recover(self) -> None:
         # What this object remembers may be wrong: a rollback or a failover loses marks.
         self.followed = None
@@ -371,15 +360,9 @@ class StatusLedger:
             self.followed = FollowedSet(top=top, rows=Window(1, None, None, self.skipped_user))
             self.search_at, self.highest = monotonic() + _rest(self.log.dialect), top
 
-    def loading(self) -> tuple[datetime, dict[str, Any]] | None:
-        return None
-
     def is_requested(self) -> bool:
         is_asked = self.followed is not None and is_requested(self.log)
         return is_asked or self.read_pause() is not None
-
-    def read_pause(self) -> Pause | None:
-        return read_pause(self.log)
 
     def pass_requests(self) -> None:
         if self.locked and "consumers" in self.log.dialect.capabilities:
@@ -415,10 +398,8 @@ class StatusLedger:
         followed = self.followed
         if followed is None or followed.has_gaps or monotonic() >= self.search_at:
             return None
-        followed.poll(self.log)  # without gaps this runs no statement
         self.writers = None
-        rows = self.log.poll(self.undone(window), fields, self.consumer)
-        return None if rows is None else QueueScan(1, followed.done.top, frozenset(), rows=rows)
+        return self._polled(followed, window, fields)
 
     def record(
         self, content: str, number: int | None = None, above: int = 0, *, alone: bool
@@ -551,11 +532,9 @@ SMALL: Final = 1_000
 
 
 @dataclass(slots=True)
-class SetLedger:
+class SetLedger(Ledger):
     """A consumer's ledger: a set of record_ids, in memory and in entries of the consumer."""
 
-    log: OpenLog
-    consumer: str
     begins: str = consumers.LATEST
     """The place where a new consumer begins."""
     event_time_zone: str = "utc"
@@ -567,14 +546,11 @@ class SetLedger:
     """
     is_changed: bool = False
     """True if there was any other change of the set."""
-    has_taken_requests: bool = False
     entries: tuple[int, ...] = ()
     """The numbers of the entries that contain the set."""
 
-    durable_marks: bool = True
-    """See ``StatusLedger``."""
-
     statuses = frozenset(status.value for status in Status)
+    purpose = Purpose.CONSUMER
 
     def lock(self, lost: LockHolder | None = None) -> LockHolder | None:
         log = self.log
@@ -591,10 +567,6 @@ class SetLedger:
             consumers.register(log, self.consumer, self.begins, self.event_time_zone)
         log.commit()
         return holder
-
-    @property
-    def purpose(self) -> Purpose:
-        return Purpose.CONSUMER
 
     def check_possible(self) -> None:
         consumers.check_possible(self.log)
@@ -613,15 +585,6 @@ class SetLedger:
 
     def loading(self) -> tuple[datetime, dict[str, Any]] | None:
         return consumers.loading(self.log, self.consumer)
-
-    def is_requested(self) -> bool:
-        return is_requested(self.log, self.consumer) or self.read_pause() is not None
-
-    def read_pause(self) -> Pause | None:
-        return read_pause(self.log, self.consumer)
-
-    def pass_requests(self) -> None:
-        """Do nothing: a consumer remembers its done rows."""
 
     def begin_scan(self, *, is_long: bool) -> QueueScan | None:
         again = take_requests(self.log, self.consumer)
@@ -647,12 +610,7 @@ class SetLedger:
         return QueueScan(1, self.followed.done.top, self.followed.writers, passes=True)
 
     def poll(self, window: Window, fields: Sequence[str]) -> QueueScan | None:
-        if self.followed.has_gaps:
-            return None
-        self.followed.poll(self.log)  # without gaps this runs no statement
-        rows = self.log.poll(self.undone(window), fields, self.consumer)
-        top = self.followed.done.top
-        return None if rows is None else QueueScan(1, top, frozenset(), rows=rows)
+        return None if self.followed.has_gaps else self._polled(self.followed, window, fields)
 
     def record(
         self, content: str, number: int | None = None, above: int = 0, *, alone: bool
@@ -672,9 +630,6 @@ class SetLedger:
     def undone(self, window: Window) -> Window:
         last = Dialect.last_record_id if window.last is None else window.last
         return replace(window, first=1, any_status=True).outside(self.followed.passed, last)
-
-    def tail(self) -> int | None:
-        return consumers.highest_row(self.log)
 
     def write(
         self,
@@ -731,7 +686,9 @@ def ledger_of(
     """
     if consumer is not None:
         return SetLedger(log, consumer, begins, event_time_zone, durable_marks=durable_marks)
-    return StatusLedger(log, by_number, skipped_user, durable_marks=durable_marks)
+    return StatusLedger(
+        log, by_number=by_number, skipped_user=skipped_user, durable_marks=durable_marks
+    )
 
 
 # --- reports about a ledger ---------------------------------------------------------------------

@@ -73,7 +73,7 @@ from eventlog.publisher.stream.pending_event import (
     PendingEvent,
     ReadPosition,
 )
-from eventlog.publisher.stream.position import OpenPosition, Position
+from eventlog.publisher.stream.position import OpenPosition, TablePosition
 from eventlog.publisher.stream.recorded import decode
 from eventlog.publisher.stream.source_feed import SourceFeed
 from eventlog.registry import as_plugin_errors, plugin_error
@@ -106,9 +106,9 @@ def follow(
     open_position: OpenPosition,
     open_sink: Callable[[], Sink],
     stop: Stop,
-    *,
     once: bool = False,
     observer: Observer = SILENT,
+    *,
     standby: bool = False,
     open_letters: Callable[[], SecondSink] | None = None,
 ) -> None:
@@ -179,7 +179,7 @@ class Run:
     def __init__(
         self,
         following: Following,
-        position: Position,
+        position: TablePosition,
         sink: Sink,
         stop: Stop,
         once: bool,

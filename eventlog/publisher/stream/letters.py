@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from eventlog.publisher.stream import Failure
 from eventlog.publisher.stream.failures import FailedEvent
 from eventlog.publisher.stream.output import StreamOutput
 from eventlog.publisher.stream.pending_event import BEFORE_ALL, PendingEvent
-from eventlog.publisher.stream.position import LetterEntry, Position
+from eventlog.publisher.stream.position import TablePosition, moment_of
 from eventlog.publisher.stream.recorded import RecordedDocument, RecordedEvent, decode, encode
 from eventlog.sql.log.errors import DEAD_LETTER
 
@@ -50,12 +50,12 @@ class SourceLetters:
     letters uses it.
     """
 
-    def __init__(self, position: Position, form: LetterForm, output: StreamOutput) -> None:
+    def __init__(self, position: TablePosition, form: LetterForm, output: StreamOutput) -> None:
         self._position, self._form, self._output = position, form, output
 
     def read(self, most: int) -> Sequence[ReadyLetter]:
         """Return the first letters. Raises DatabaseError, DatabaseUnavailable."""
-        return [self._ready(entry) for entry in self._position.letters(most)]
+        return [self._ready(*entry) for entry in self._position.letters(most).items()]
 
     def remove(self, sent: Sequence[ReadyLetter], refused: Refused) -> None:
         """Remove letters; those that were refused are failures. Errors as for ``read``."""
@@ -70,10 +70,10 @@ class SourceLetters:
         """Return how many letters wait. Errors as for ``read``."""
         return self._position.waiting_letters().entries
 
-    def _ready(self, entry: LetterEntry) -> ReadyLetter:
+    def _ready(self, number: int, text: str) -> ReadyLetter:
         try:
-            content = json.loads(entry.content)
-            refuse_newer(entry.number, content)
+            content = json.loads(text)
+            refuse_newer(number, content)
             letter: Mapping[str, Any] = content["letter"]
             facts = LetterFacts(
                 f"{letter['event_id']}/1",
@@ -82,31 +82,29 @@ class SourceLetters:
                 str(letter["message"]),
                 "",
                 int(letter["attempts"]),
-                moment_text(entry.moment),
+                moment_text(moment_of(number)),
             )
         except (TypeError, ValueError, KeyError) as error:
             raise DatabaseError(
-                f"the entry {entry.number} of a dead letter cannot be read ({error}). If it was "
+                f"the entry {number} of a dead letter cannot be read ({error}). If it was "
                 "changed by hand, restore its content"
             ) from None
-        write: Callable[[tuple[int, int]], Document]
+        recorded, rows = None, _rows_of(letter.get("content"))
         if "events" in content:
-            (event,) = decode(entry.number, entry.content).events
-            write = partial(self._of_event, facts, event)
-        else:
-            write = partial(self._of_content, facts, letter.get("content"))
-        return ReadyLetter(entry.number, facts.key, facts.event_id, 0, write)
+            (recorded,) = decode(number, text).events
+            rows = [json.loads(change_json.dumps(recorded.change))]
+        write = partial(self._document, facts, recorded, rows)
+        return ReadyLetter(number, facts.key, facts.event_id, 0, write)
 
-    def _of_event(
-        self, facts: LetterFacts, recorded: RecordedEvent, place: tuple[int, int]
+    def _document(
+        self,
+        facts: LetterFacts,
+        recorded: RecordedEvent | None,
+        rows: Sequence[Mapping[str, object]],
+        place: tuple[int, int],
     ) -> Document:
-        rows = [json.loads(change_json.dumps(recorded.change))]
-        return letter_document(self._form, facts, self._written(recorded), rows, place)
-
-    def _of_content(
-        self, facts: LetterFacts, content: str | None, place: tuple[int, int]
-    ) -> Document:
-        return letter_document(self._form, facts, None, _rows_of(content), place)
+        event = None if recorded is None else self._written(recorded)
+        return letter_document(self._form, facts, event, rows, place)
 
     def _written(self, recorded: RecordedEvent) -> Document | None:
         """Return the document of an event alone, None if the format cannot write it."""

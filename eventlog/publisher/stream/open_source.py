@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import cache, partial
@@ -37,20 +37,18 @@ from eventlog.publisher.inspect.explanation import Explanation
 from eventlog.publisher.inspect.skipping import Skipped
 from eventlog.publisher.run.waiting import Stop
 from eventlog.publisher.sinks import Owner, Sink
-from eventlog.publisher.stream import BadToken, Failure, Gives, Source, Stream
+from eventlog.publisher.stream import BadToken, Gives, Source, Stream
 from eventlog.publisher.stream.checked import CheckedStream
 from eventlog.publisher.stream.explaining import explain_event, explain_key
 from eventlog.publisher.stream.follow import Following, follow
 from eventlog.publisher.stream.output import StreamOutput
 from eventlog.publisher.stream.position import (
-    Entries,
     FailureGroup,
-    LetterEntry,
     OpenPosition,
-    Position,
-    Saved,
     SourceRecords,
     SourceStatus,
+    TablePosition,
+    UnmovedPosition,
     failures_in_table,
     position_table,
     records_in_table,
@@ -67,7 +65,6 @@ from eventlog.registry import (
     writer_of,
 )
 from eventlog.sql.connect.connection import describe, parse_url
-from eventlog.sql.log.internal_tables import NONE_WAIT, Waiting
 
 
 def source_publisher(
@@ -82,22 +79,9 @@ def source_publisher(
     letters = None if is_dry else config.of_letters
     open_letters = None
     if letters is not None:
-        writer = _open_writer(letters)
-        open_letters = partial(_open_letters, letters, writer)
-
-    def publish(open_sink: Callable[[], Sink], stop: Stop, once: bool, observer: Observer) -> None:
-        follow(
-            source,
-            position,
-            open_sink,
-            stop,
-            once=once,
-            observer=observer,
-            standby=config.publisher.standby,
-            open_letters=open_letters,
-        )
-
-    return publish
+        open_letters = partial(_open_letters, letters, _open_writer(letters))
+    standby = config.publisher.standby
+    return partial(follow, source, position, standby=standby, open_letters=open_letters)
 
 
 def _open_letters(letters: Config, open_writer: Callable[[], EventWriter[Any]]) -> SecondSink:
@@ -178,9 +162,7 @@ def _catalog(config: Config) -> Catalog | None:
 def source_status(config: Config) -> SourceStatus:
     """Return the progress of the source in ``[source]``. Raises ConfigError, DatabaseError."""
     settings = config.source
-    status = status_in_table(
-        _position_url(settings), settings.options.position_table, settings.type
-    )
+    status = status_in_table(*_position_at(settings))
     try:
         with as_plugin_errors():
             behind = source_of(settings, Report()).backlog(status.position.token)
@@ -194,10 +176,7 @@ def source_failures(config: Config, most: int) -> list[FailureGroup]:
 
     Raises ConfigError, DatabaseError.
     """
-    settings = config.source
-    return failures_in_table(
-        _position_url(settings), settings.options.position_table, settings.type, most
-    )
+    return failures_in_table(*_position_at(config.source), most)
 
 
 def explained_events(
@@ -208,9 +187,8 @@ def explained_events(
 
     Raises ConfigError, DatabaseError.
     """
-    settings = config.source
-    source, table = settings.type, settings.options.position_table
-    records = records_in_table(_position_url(settings), table, source, event_id)
+    source = config.source.type
+    records = records_in_table(*_position_at(config.source), event_id)
     records = records._replace(max_attempts=config.publisher.max_attempts)
     with ExitStack() as opened:
 
@@ -234,9 +212,7 @@ def skip_in_source(config: Config, event_ids: Iterable[str], why: str) -> list[S
     Raises ConfigError if there is no such event, PublisherAlreadyRunning, DatabaseError; then none
     is given up.
     """
-    settings = config.source
-    table = settings.options.position_table
-    with position_table(_position_url(settings), table, settings.type) as position:
+    with position_table(*_position_at(config.source)) as position:
         return skip_recorded(position, event_ids, why)
 
 
@@ -244,10 +220,7 @@ def parked_in_source(config: Config) -> list[str]:
     """Return the event-ids of the events of the source in ``[source]`` that are parked, or that the
     receiver fails for, by the attempts that its position records.
     """
-    settings = config.source
-    status = status_in_table(
-        _position_url(settings), settings.options.position_table, settings.type
-    )
+    status = status_in_table(*_position_at(config.source))
     return [one.event_id for one in status.waiting if one.attempts]
 
 
@@ -301,15 +274,15 @@ def position_of(config: Config, *, is_dry: bool = False) -> OpenPosition:
     With ``is_dry`` the position does not move, and the sink's place is not written. Raises
     ConfigError unless exactly one database for the position is named.
     """
-    settings = config.source
-    source, table, url = settings.type, settings.options.position_table, _position_url(settings)
+    url, table, source = _position_at(config.source)
+    kind = UnmovedPosition if is_dry else TablePosition
 
     @contextmanager
-    def opened() -> Iterator[Position]:
+    def opened() -> Iterator[TablePosition]:
         try:
-            with position_table(url, table, source) as position:
+            with position_table(url, table, source, kind) as position:
                 if is_dry:
-                    yield _Unmoved(position)
+                    yield position
                     return
                 place = f"{table} of {describe(parse_url(url))}"
                 owner = Owner(
@@ -330,10 +303,10 @@ def position_of(config: Config, *, is_dry: bool = False) -> OpenPosition:
     return opened
 
 
-def _position_url(settings: SourceSettings) -> str:
-    """Return the URL of the position's database.
+def _position_at(settings: SourceSettings) -> tuple[str, str, str]:
+    """Return the URL of the position's database, the table there, and the name of the source.
 
-    Raises ConfigError unless one is named.
+    Raises ConfigError unless a database is named.
     """
     options = settings.options
     if options.position_url is None:
@@ -341,35 +314,7 @@ def _position_url(settings: SourceSettings) -> str:
             "the source needs a place for its position: set source.position_url to a database, "
             'such as a SQLite file: position_url = "sqlite:////var/lib/eventlog/position.db"'
         )
-    return str(options.position_url)
-
-
-class _Unmoved:
-    """A position that is read and never saved."""
-
-    def __init__(self, position: Position) -> None:
-        self.load, self.entries, self.clock = position.load, position.entries, position.clock
-
-    def save(
-        self,
-        saved: Saved,
-        failures: Sequence[Failure] = (),
-        entries: Entries | None = None,
-        answered: Collection[str] = (),
-        letters: Sequence[str] = (),
-    ) -> None:
-        """Save nothing."""
-
-    def letters(self, most: int) -> Sequence[LetterEntry]:
-        """Return no letters: nothing is sent."""
-        return ()
-
-    def remove_letters(self, numbers: Sequence[int], failures: Sequence[Failure]) -> None:
-        """Remove nothing."""
-
-    def waiting_letters(self) -> Waiting:
-        """Return that no letter waits."""
-        return NONE_WAIT
+    return str(options.position_url), options.position_table, settings.type
 
 
 # --- the options that have an effect --------------------------------------------------------------

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.mysql import LONGTEXT
@@ -24,7 +24,7 @@ from eventlog.changes.json_form import value_to_json
 from eventlog.core.clock import unix_time, utc_now
 from eventlog.errors import DatabaseError
 from eventlog.model import Change, full_name
-from eventlog.publisher.ledger.ledger import LOCK_WAIT, refused_lock, try_within
+from eventlog.publisher.ledger.ledger import refused_lock, try_within
 from eventlog.publisher.send.database_clock import DatabaseClock
 from eventlog.publisher.stream import Backlog, Failure
 from eventlog.publisher.stream.recorded import RecordedDocument, decode
@@ -55,69 +55,6 @@ class Saved(NamedTuple):
 
 Entries: TypeAlias = Mapping[int, str]
 """The documents without an answer that a position has passed (``recorded``), by their numbers."""
-
-
-class LetterEntry(NamedTuple):
-    """The entry of a dead letter (spec/event-log.md 8.7)."""
-
-    number: int
-    content: str
-    moment: datetime
-    """When its event became a failure, UTC."""
-
-
-class Position(Protocol):
-    """The saved position of the source, locked by this publisher.
-
-    Raises DatabaseError, DatabaseUnavailable.
-    """
-
-    @property
-    def clock(self) -> DatabaseClock:
-        """The clock of the position's database."""
-        ...
-
-    def load(self) -> Saved: ...
-
-    def entries(self) -> Entries:
-        """Return the entries, in their order."""
-        ...
-
-    def save(
-        self,
-        saved: Saved,
-        failures: Sequence[Failure] = (),
-        entries: Entries | None = None,
-        answered: Collection[str] = (),
-        letters: Sequence[str] = (),
-    ) -> None:
-        """Make durable a position, the failures up to it, and its entries. With None the entries
-        stay unchanged. ``letters`` are the contents of entries of new dead letters.
-
-        ``answered`` are the event-ids of the events that were answered since the last save: a
-        failure that an earlier run recorded of one of them is settled.
-        """
-        ...
-
-    def letters(self, most: int) -> Sequence[LetterEntry]:
-        """Return the first dead letters, at most ``most``."""
-        ...
-
-    def remove_letters(self, numbers: Sequence[int], failures: Sequence[Failure]) -> None:
-        """Delete the entries of dead letters, and write the failures of those that were refused
-        themselves.
-        """
-        ...
-
-    def waiting_letters(self) -> Waiting:
-        """Return how many dead letters wait, and for how long the first one has."""
-        ...
-
-
-OpenPosition = Callable[[], AbstractContextManager[Position]]
-"""A function that opens the position and locks out other publishers. Raises
-PublisherAlreadyRunning, ConfigError, DatabaseError.
-"""
 
 
 class _Tables(NamedTuple):
@@ -228,25 +165,16 @@ documents takes them for one.
 """
 
 
-def _moment_of(number: int) -> datetime:
-    """Return the time of a letter's number, UTC."""
+def moment_of(number: int) -> datetime:
+    """Return the time when the event of the dead letter with this number became a failure, UTC."""
     return datetime.fromtimestamp(number / 1_000_000, UTC)
 
 
 class TablePosition:
-    """The position of a source in a table, locked by a session against other publishers."""
+    """The position of a source in a table, locked by a session against other publishers.
 
-    __slots__ = (
-        "_connection",
-        "_entries",
-        "_failed",
-        "_last_letter",
-        "_of_letters",
-        "_source",
-        "_tables",
-        "_token",
-        "clock",
-    )
+    ``clock`` is the clock of its database. Raises DatabaseError, DatabaseUnavailable.
+    """
 
     def __init__(
         self, connection: sa.Connection, dialect: Dialect, tables: _Tables, source: str
@@ -260,21 +188,26 @@ class TablePosition:
         self.clock = DatabaseClock(connection, dialect)
 
     def entries(self) -> Entries:
-        """Return the entries, in their order. Raises DatabaseError, DatabaseUnavailable."""
-        table = self._tables.inflight
+        """Return the entries, in their order."""
         with as_database_errors(self._connection):
             self.clock.start()
-            rows = self._connection.execute(
-                sa.select(table.c.entry_no, table.c.content)
-                .where(table.c.source == self._source)
-                .order_by(table.c.entry_no)
-            )
-            self._entries = {int(entry_no): content for entry_no, content in rows}
+            self._entries = self._read_entries(self._source)
             self._connection.commit()
         return dict(self._entries)
 
+    def _read_entries(self, source: str, most: int | None = None) -> dict[int, str]:
+        """Return the first entries of a source, at most ``most``, in their order."""
+        table = self._tables.inflight
+        rows = self._connection.execute(
+            sa.select(table.c.entry_no, table.c.content)
+            .where(table.c.source == source)
+            .order_by(table.c.entry_no)
+            .limit(most)
+        )
+        return {int(entry_no): content for entry_no, content in rows}
+
     def load(self) -> Saved:
-        """Return the last saved values. Raises DatabaseError, DatabaseUnavailable."""
+        """Return the last saved values."""
         table, failed = self._tables.position, self._tables.failures.c
         with as_database_errors(self._connection):
             kept = sa.select(table.c.token, table.c.delivery_no, table.c.numbered)
@@ -306,10 +239,13 @@ class TablePosition:
         answered: Collection[str] = (),
         letters: Sequence[str] = (),
     ) -> None:
-        """Write the position, the failures up to it and its entries in one transaction. An event
-        has one failure: that of its last answer, none if it was accepted.
+        """Make durable a position, the failures up to it, and its entries, in one transaction. With
+        None the entries stay unchanged. ``letters`` are the contents of entries of new dead
+        letters.
 
-        Raises DatabaseError, DatabaseUnavailable.
+        ``answered`` are the event-ids of the events that were answered since the last save: a
+        failure that an earlier run recorded of one of them is settled. An event has one failure:
+        that of its last answer, none if it was accepted.
         """
         with as_database_errors(self._connection):
             rows = [self._storable(failure) for failure in failures]
@@ -330,22 +266,28 @@ class TablePosition:
 
     def _write_entries(self, entries: Entries) -> None:
         """Write the entries that differ from those in the table."""
-        table, before = self._tables.inflight, self._entries
-        changed = [one for one, content in entries.items() if before.get(one) != content]
-        gone = [one for one in before if one not in entries or one in changed]
-        of_entry = sa.and_(
-            table.c.source == self._source, table.c.entry_no == sa.bindparam("of_entry")
+        before = self._entries
+        changed = {one: text for one, text in entries.items() if before.get(one) != text}
+        self._delete_entries(
+            self._source, [one for one in before if one not in entries or one in changed]
         )
-        if gone:
+        self._add_entries(self._source, changed)
+
+    def _delete_entries(self, source: str, numbers: Collection[int]) -> None:
+        table = self._tables.inflight
+        of_entry = sa.and_(table.c.source == source, table.c.entry_no == sa.bindparam("of_entry"))
+        if numbers:
             self._connection.execute(
-                sa.delete(table).where(of_entry), [{"of_entry": one} for one in gone]
+                sa.delete(table).where(of_entry), [{"of_entry": one} for one in numbers]
             )
-        if changed:
+
+    def _add_entries(self, source: str, entries: Entries) -> None:
+        if entries:
             self._connection.execute(
-                sa.insert(table),
+                sa.insert(self._tables.inflight),
                 [
-                    {"source": self._source, "entry_no": one, "content": entries[one]}
-                    for one in changed
+                    {"source": source, "entry_no": number, "content": content}
+                    for number, content in entries.items()
                 ],
             )
 
@@ -358,39 +300,27 @@ class TablePosition:
         newest = sa.select(sa.func.max(table.c.entry_no)).where(table.c.source == self._of_letters)
         last = self._connection.scalar(newest) or 0
         first = max(last + 1, self._last_letter + 1, int(unix_time() * 1_000_000))
-        rows = [
-            {"source": self._of_letters, "entry_no": number, "content": content}
-            for number, content in enumerate(letters, first)
-        ]
-        self._connection.execute(sa.insert(table), rows)
-        self._last_letter = first + len(rows) - 1
+        self._add_entries(self._of_letters, dict(enumerate(letters, first)))
+        self._last_letter = first + len(letters) - 1
 
-    def letters(self, most: int) -> Sequence[LetterEntry]:
-        table = self._tables.inflight
+    def letters(self, most: int) -> Entries:
+        """Return the first dead letters, at most ``most``."""
         with as_database_errors(self._connection):
-            rows = self._connection.execute(
-                sa.select(table.c.entry_no, table.c.content)
-                .where(table.c.source == self._of_letters)
-                .order_by(table.c.entry_no)
-                .limit(most)
-            ).all()
+            found = self._read_entries(self._of_letters, most)
             self._connection.commit()
-        return [LetterEntry(int(no), content, _moment_of(int(no))) for no, content in rows]
+        return found
 
     def remove_letters(self, numbers: Sequence[int], failures: Sequence[Failure]) -> None:
-        table = self._tables.inflight
-        of_letter = sa.and_(
-            table.c.source == self._of_letters, table.c.entry_no == sa.bindparam("of_letter")
-        )
+        """Delete the entries of dead letters, and write the failures of those that were refused
+        themselves.
+        """
         with as_database_errors(self._connection):
             self._write_failures([self._storable(failure) for failure in failures], ())
-            if numbers:
-                self._connection.execute(
-                    sa.delete(table).where(of_letter), [{"of_letter": one} for one in numbers]
-                )
+            self._delete_entries(self._of_letters, numbers)
             self._connection.commit()
 
     def waiting_letters(self) -> Waiting:
+        """Return how many dead letters wait, and for how long the first one has."""
         table = self._tables.inflight
         statement = sa.select(sa.func.count(), sa.func.min(table.c.entry_no))
         with as_database_errors(self._connection):
@@ -444,6 +374,29 @@ class TablePosition:
         return {**texts, "event_id": _storable_id(self._connection, failure.event_id)}
 
 
+class UnmovedPosition(TablePosition):
+    """A position that is read and never saved, for a dry run, which has no dead letters."""
+
+    def save(
+        self,
+        saved: Saved,
+        failures: Sequence[Failure] = (),
+        entries: Entries | None = None,
+        answered: Collection[str] = (),
+        letters: Sequence[str] = (),
+    ) -> None:
+        """Save nothing."""
+
+    def waiting_letters(self) -> Waiting:
+        return NONE_WAIT
+
+
+OpenPosition = Callable[[], AbstractContextManager[TablePosition]]
+"""A function that opens the position and locks out other publishers. Raises
+PublisherAlreadyRunning, ConfigError, DatabaseError.
+"""
+
+
 def url_with_password(url: str, password: str | None) -> str:
     """Return a URL with its password from the settings. Raises ConfigError."""
     parsed = parse_url(url)
@@ -457,8 +410,11 @@ POSITION_SECRET: Final = "source.position_url_file"  # noqa: S105 - where it bel
 
 
 @contextmanager
-def position_table(url: str | sa.URL, name: str, source: str) -> Iterator[TablePosition]:
-    """Open the position of ``source`` in the table ``name``. Missing tables are created.
+def position_table(
+    url: str | sa.URL, name: str, source: str, kind: type[TablePosition] = TablePosition
+) -> Iterator[TablePosition]:
+    """Open the position of ``source`` in the table ``name``, as this ``kind``. Missing tables are
+    created.
 
     The table is locked against a second publisher until the block ends. Raises ConfigError,
     DatabaseError, PublisherAlreadyRunning.
@@ -476,7 +432,7 @@ def position_table(url: str | sa.URL, name: str, source: str) -> Iterator[TableP
             connection.commit()
             table = LogTable(position.schema, position.name, ())
             log = dialect.open(connection).log(table)
-            if not try_within(log.try_lock, log, LOCK_WAIT):
+            if not try_within(log.try_lock, log):
                 what = f"the position in {position.fullname}"
                 way_out = (
                     "stop that publisher, wait for it with [publisher] standby = true (without "
@@ -485,7 +441,7 @@ def position_table(url: str | sa.URL, name: str, source: str) -> Iterator[TableP
                 raise refused_lock(what, "is locked", way_out, log.lock_holder())
             connection.commit()
             refuse_pooling(connection, dialect, describe(engine.url))
-            yield TablePosition(connection, dialect, source_tables, source)
+            yield kind(connection, dialect, source_tables, source)
     finally:
         engine.dispose()
 
@@ -596,7 +552,7 @@ def failures_in_table(url: str, table: str, source: str, most: int) -> list[Fail
 
     Raises DatabaseError.
     """
-    with _reading(url, table) as reading:
+    with _reading(url, table, source) as reading:
         if reading is None:
             return []
         rows = reading.connection.execute(_failures_of(reading.tables.failures, source).limit(most))
@@ -615,15 +571,13 @@ class _Reading(NamedTuple):
     connection: sa.Connection
     dialect: Dialect
     tables: _Tables
+    position: TablePosition
 
     def has(self, table: sa.Table) -> bool:
         return sa.inspect(self.connection).has_table(table.name, table.schema)
 
-    def of(self, source: str) -> TablePosition:
-        return TablePosition(self.connection, self.dialect, self.tables, source)
-
-    def entries_of(self, source: str) -> Entries:
-        return self.of(source).entries() if self.has(self.tables.inflight) else {}
+    def entries(self) -> Entries:
+        return self.position.entries() if self.has(self.tables.inflight) else {}
 
     def is_locked(self) -> bool:
         """Return True if a publisher runs."""
@@ -633,8 +587,9 @@ class _Reading(NamedTuple):
 
 
 @contextmanager
-def _reading(url: str, name: str) -> Iterator[_Reading | None]:
-    """Open the position in the table ``name`` without its lock; None if it does not exist yet.
+def _reading(url: str, name: str, source: str) -> Iterator[_Reading | None]:
+    """Open the position of ``source`` in the table ``name`` without its lock; None if the table
+    does not exist yet.
 
     Raises ConfigError, DatabaseError.
     """
@@ -646,7 +601,8 @@ def _reading(url: str, name: str) -> Iterator[_Reading | None]:
         as_database_errors(engine := connect(url, secret=POSITION_SECRET)),
         engine.connect() as connection,
     ):
-        reading = _Reading(connection, dialect, tables)
+        position = TablePosition(connection, dialect, tables, source)
+        reading = _Reading(connection, dialect, tables, position)
         yield reading if reading.has(tables.position) else None
 
 
@@ -655,15 +611,14 @@ def records_in_table(url: str, table: str, source: str, event_id: str | None) ->
 
     Raises ConfigError, DatabaseError.
     """
-    with _reading(url, table) as reading:
+    with _reading(url, table, source) as reading:
         if reading is None:
             place = position_tables(table).position.fullname
             return SourceRecords(place, Saved(), False, {}, ())
         position, _, failures = reading.tables
-        runs, saved = reading.is_locked(), reading.of(source).load()
+        runs, saved = reading.is_locked(), reading.position.load()
         documents = {
-            number: decode(number, content)
-            for number, content in reading.entries_of(source).items()
+            number: decode(number, content) for number, content in reading.entries().items()
         }
         rows: Sequence[Any] = ()
         if event_id is not None:
@@ -694,15 +649,15 @@ def status_in_table(url: str, table: str, source: str) -> SourceStatus:
 
     Raises ConfigError, DatabaseError.
     """
-    with _reading(url, table) as reading:
+    with _reading(url, table, source) as reading:
         if reading is None:
             return SourceStatus(source, position_tables(table).position.fullname, Saved())
         connection, (position, _, failures) = reading.connection, reading.tables
-        runs, saved = reading.is_locked(), reading.of(source).load()
-        waiting = waiting_events(reading.entries_of(source))
+        runs, saved = reading.is_locked(), reading.position.load()
+        waiting = waiting_events(reading.entries())
         letters = NONE_WAIT
         if reading.has(reading.tables.inflight):
-            letters = reading.of(source).waiting_letters()
+            letters = reading.position.waiting_letters()
         moved = connection.scalar(sa.select(position.c.saved).where(position.c.source == source))
         number = connection.execute(
             sa.select(sa.func.count()).select_from(failures).where(failures.c.source == source)

@@ -11,12 +11,12 @@ from eventlog.errors import ConfigError, first_of
 from eventlog.publisher.inspect.skipping import Skipped
 from eventlog.publisher.ledger.delivery import Tried, is_part
 from eventlog.publisher.stream import Failure
-from eventlog.publisher.stream.position import Position
+from eventlog.publisher.stream.position import TablePosition
 from eventlog.publisher.stream.recorded import RecordedDocument, decode, encode
 from eventlog.sql.log.errors import SKIPPED
 
 
-def skip_recorded(position: Position, event_ids: Iterable[str], why: str) -> list[Skipped]:
+def skip_recorded(position: TablePosition, event_ids: Iterable[str], why: str) -> list[Skipped]:
     """Give up events without an answer that the position has passed: each becomes a failure that
     shows ``why``, and the later events of its object are sent. The caller has the position's lock,
     so that no publisher runs.

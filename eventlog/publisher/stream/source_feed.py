@@ -30,7 +30,7 @@ from eventlog.publisher.stream.failures import Failures
 from eventlog.publisher.stream.letters import encode_letter
 from eventlog.publisher.stream.output import StreamOutput
 from eventlog.publisher.stream.pending_event import STEP, PendingEvent, ReadPosition
-from eventlog.publisher.stream.position import Position, Saved
+from eventlog.publisher.stream.position import Saved, TablePosition
 from eventlog.publisher.stream.recorded import RecordedDocument, RecordedEvent, encode
 
 _log = logging.getLogger("eventlog.publisher")
@@ -50,7 +50,7 @@ class SourceFeed:
 
     def __init__(
         self,
-        position: Position,
+        position: TablePosition,
         sink: Sink,
         output: StreamOutput,
         options: PublisherOptions,

@@ -228,7 +228,7 @@ def lock_all_readers(log: OpenLog) -> None:
     """
     lock_within(ledger_of(log), LOCK_WAIT)
     for consumer in read_consumers(log):
-        if not try_within(partial(log.try_consumer_lock, consumer.name), log, LOCK_WAIT):
+        if not try_within(partial(log.try_consumer_lock, consumer.name), log):
             holder = log.consumer_holder(consumer.name)
             by = f" as {holder}" if holder else ""
             raise ConsumerRuns(

@@ -23,7 +23,7 @@ from eventlog.config.kinds import BEGIN
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError, ConsumerRuns
 from eventlog.publisher.inspect import consumer_statuses
-from eventlog.publisher.ledger import LOCK_WAIT, try_within
+from eventlog.publisher.ledger import try_within
 from eventlog.sql.doctor import age
 from eventlog.sql.log import delete_entries_of
 from eventlog.sql.port import OpenLog, Purpose
@@ -116,6 +116,6 @@ def _take(log: OpenLog, name: str) -> None:
     registered.check_possible(log)
     if registered.read_consumer(log, name) is None:
         raise registered.unknown_consumer(log, name)
-    is_ours = try_within(partial(log.try_consumer_lock, name), log, LOCK_WAIT)
+    is_ours = try_within(partial(log.try_consumer_lock, name), log)
     if not is_ours:
         raise ConsumerRuns(f"consumer {name!r} of the log {log} is running; stop it first")
