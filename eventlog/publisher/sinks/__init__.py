@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, NamedTuple, TextIO
 
 from eventlog.changes.format import Format
 from eventlog.config.kinds import SECRET
-from eventlog.core.options import TEXT, WEB_URL, Option, choice, number
+from eventlog.core.options import PATH, TEXT, WEB_URL, Option, choice, number
 from eventlog.errors import ReceiverUnavailable
 from eventlog.model import Answer, Document, EventResult
 
@@ -42,6 +42,16 @@ ACCESS_KEY: Final = Option(
     None, SECRET, "access key; default: found like AWS's own tools do", secret=True
 )
 SECRET_KEY: Final = Option(None, SECRET, "its secret", secret=True)
+CA_FILE: Final = Option(
+    None, PATH, "certificates to trust in place of the system's", example="/etc/ssl/receiver-ca.pem"
+)
+CLIENT_CERTIFICATE: Final = Option(
+    None, PATH, "client certificate", example="/etc/ssl/publisher.pem"
+)
+CLIENT_KEY: Final = Option(
+    None, PATH, "key of the certificate, if it is not in the same file",
+    example="/etc/ssl/publisher.key",
+)  # fmt: skip
 """Options that several sinks declare."""
 
 

@@ -35,7 +35,6 @@ from eventlog.core.clock import unix_time
 from eventlog.core.oauth import OAUTH, OAuthOptions, client_secret
 from eventlog.core.options import (
     MANY,
-    PATH,
     TEXT,
     WEB_URL,
     OptionKind,
@@ -48,7 +47,16 @@ from eventlog.core.secrets import referenced_secret
 from eventlog.errors import ConfigError, ReceiverUnavailable, Reply
 from eventlog.files.compression import COMPRESSIONS
 from eventlog.model import LEVELS, Answer, Document, EventResult, Level, answer_of, max_statuses
-from eventlog.publisher.sinks import FILE_LAYOUT, TIMEOUT, TOKEN, Opening, Sink
+from eventlog.publisher.sinks import (
+    CA_FILE,
+    CLIENT_CERTIFICATE,
+    CLIENT_KEY,
+    FILE_LAYOUT,
+    TIMEOUT,
+    TOKEN,
+    Opening,
+    Sink,
+)
 from eventlog.registry import format_named
 
 if TYPE_CHECKING:
@@ -154,21 +162,9 @@ class HttpOptions:
         secret=True,
     )
     timeout: float = shared(TIMEOUT)
-    ca_file: Path | None = option(
-        None,
-        PATH,
-        "certificates to trust in place of the system's",
-        example="/etc/ssl/receiver-ca.pem",
-    )
-    client_certificate: Path | None = option(
-        None, PATH, "client certificate", example="/etc/ssl/publisher.pem"
-    )
-    client_key: Path | None = option(
-        None,
-        PATH,
-        "key of the certificate, if it is not in the same file",
-        example="/etc/ssl/publisher.key",
-    )
+    ca_file: Path | None = shared(CA_FILE)
+    client_certificate: Path | None = shared(CLIENT_CERTIFICATE)
+    client_key: Path | None = shared(CLIENT_KEY)
     max_response_bytes: int = option(
         16 * 1024 * 1024, integer(1024, MANY), "largest answer that is read, bytes"
     )
@@ -337,9 +333,7 @@ class HttpSink(Sink):
                     is_suspicious=True,
                     advice=_CHECK_FORM,
                 ) from None
-        from http.client import responses
-
-        in_short = f"the receiver answers {status} {responses.get(status, '')}".rstrip()
+        in_short = f"the receiver answers {_named(status)}"
         why = self._refusal(response, in_short)
         if status in _BUSY:
             return Answer(
@@ -362,8 +356,7 @@ class HttpSink(Sink):
 
     def _reply(self, response: Response) -> Reply:
         status, _, body = response
-        named = f"{status} {_PHRASES.get(status, '')}".rstrip()
-        return Reply(named, body[:_KILOBYTE], self._shown_reply)
+        return Reply(_named(status), body[:_KILOBYTE], self._shown_reply)
 
     def _shown_reply(self, body: bytes) -> str:
         return self.client.excerpt(body, most=_KILOBYTE, cut_at=_KILOBYTE)
@@ -442,6 +435,10 @@ class HttpSink(Sink):
         if 300 <= status <= 399:
             return _FINAL_ADDRESS
         return _ADVICE.get(status, "").format(credentials=self._credentials)
+
+
+def _named(status: int) -> str:
+    return f"{status} {_PHRASES.get(status, '')}".rstrip()
 
 
 # --- answers --------------------------------------------------------------------------------------

@@ -7,31 +7,19 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from contextlib import closing
+from typing import Any, Final, NamedTuple, Self
 from urllib.parse import SplitResult, quote, urlsplit
 
 from eventlog.core.extras import install_command
-from eventlog.core.options import PATH, Option
 from eventlog.errors import ConfigError, ReceiverUnavailable, Reply
 from eventlog.model import Answer, Document, EventResult, KafkaRecord, Level
-from eventlog.publisher.sinks import Sink
+from eventlog.publisher.sinks import Opening, Sink
 
 _OPTION: Final = re.compile(r"\b(sink\.[a-z_]+|EVENTLOG_SINK_)")
 DEFAULT_PLACE: Final = "eventlog"
 """The stream, subject or routing key of messages if none is configured and the format names none.
 """
-
-CA_FILE: Final = Option(
-    None, PATH, "certificates to trust in place of the system's", example="/etc/ssl/receiver-ca.pem"
-)
-CLIENT_CERTIFICATE: Final = Option(
-    None, PATH, "client certificate", example="/etc/ssl/publisher.pem"
-)
-CLIENT_KEY: Final = Option(
-    None, PATH, "key of the certificate, if it is not in the same file",
-    example="/etc/ssl/publisher.key",
-)  # fmt: skip
-"""Options that the clients of TLS share."""
 
 
 _OF_TLS: Final = ("ca_file", "client_certificate", "client_key")
@@ -157,10 +145,30 @@ class MessageSink(Sink):
     takes_records = True
     span_kind = "PRODUCER"
 
+    @abstractmethod
+    def __init__(self, options: Any) -> None:
+        """Prepare the client. Raises ConfigError without it."""
+
+    @classmethod
+    def open(cls, options: Any, opening: Opening) -> Self:
+        return cls(options)
+
     @classmethod
     def answer_timeout(cls, options: Any) -> float:
         timeout: float = options.timeout
         return timeout
+
+    @classmethod
+    def try_out(cls, options: Any, opening: Opening) -> str:
+        """Connect, and ask for the place of the messages."""
+        with closing(cls(options)) as sink:
+            return sink.found()
+
+    @abstractmethod
+    def found(self) -> str:
+        """Return what the server answers about the place of the messages, in words. Raises
+        ReceiverUnavailable.
+        """
 
     @abstractmethod
     def limit(self) -> tuple[int, str]:
@@ -207,6 +215,11 @@ class MessageSink(Sink):
             else:
                 accepted += messages
         return Answer(refused | dict(self.deliver(accepted)))
+
+
+def in_one_line(text: object) -> str:
+    """Return the beginning of a text of a server or a client, without line breaks."""
+    return " ".join(str(text).split())[:200]
 
 
 def header_text(value: bytes) -> str:

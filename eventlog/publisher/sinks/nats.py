@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -18,17 +18,15 @@ from eventlog.core.clock import start_thread
 from eventlog.core.options import PATH, TEXT, WEB_URL, option, shared
 from eventlog.errors import ConfigError, ReceiverUnavailable, Reply
 from eventlog.model import EventResult
-from eventlog.publisher.sinks import TIMEOUT, TOKEN, Opening
+from eventlog.publisher.sinks import CA_FILE, CLIENT_CERTIFICATE, CLIENT_KEY, TIMEOUT, TOKEN
 from eventlog.publisher.sinks.messages import (
-    CA_FILE,
-    CLIENT_CERTIFICATE,
-    CLIENT_KEY,
     DEFAULT_PLACE,
     Message,
     MessageSink,
     Refused,
     ServerUrl,
     header_text,
+    in_one_line,
     lacks_client,
     rounds,
     too_large,
@@ -107,10 +105,6 @@ class NatsSink(MessageSink):
     address = ("nats_url", "subject")
 
     @classmethod
-    def open(cls, options: NatsOptions, opening: Opening) -> NatsSink:
-        return cls(options)
-
-    @classmethod
     def contradictions(cls, options: NatsOptions, source_of: Callable[[str], str]) -> Iterator[str]:
         yield from super().contradictions(options, source_of)
         if (options.user is None) != (options.password is None):
@@ -123,13 +117,6 @@ class NatsSink(MessageSink):
             )
         urls = [] if options.nats_url is None else _servers(options.nats_url)
         yield from _URL.contradictions(options, urls, source_of)
-
-    @classmethod
-    def try_out(cls, options: NatsOptions, opening: Opening) -> str:
-        """Connect, and find the stream that takes the subject."""
-        with closing(cls.open(options, opening)) as sink:
-            found = sink._run(sink._stream_of(options.subject or DEFAULT_PLACE))
-            return f"{sink._shown} answers; {found}"
 
     def __init__(self, options: NatsOptions) -> None:
         """Prepare the client. Raises ConfigError without it, and for files of TLS."""
@@ -164,6 +151,10 @@ class NatsSink(MessageSink):
         self._client: Any = None  # None = not connected
         self._failed: asyncio.Future[None] | None = None
         """The failure of the connection, which no answer reports."""
+
+    def found(self) -> str:
+        stream = self._run(self._stream_of(self._options.subject or DEFAULT_PLACE))
+        return f"{self._shown} answers; {stream}"
 
     def limit(self) -> tuple[int, str]:
         return self._run(self._connected()).max_payload, "max_payload"
@@ -360,5 +351,4 @@ def _headers(message: Message) -> dict[str, str]:
 
 
 def _words(error: BaseException | None) -> str:
-    text = " ".join(str(error or "").split())[:200]
-    return text or type(error).__name__
+    return in_one_line(error or "") or type(error).__name__

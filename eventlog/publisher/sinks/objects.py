@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from eventlog.core.clock import utc_now
-from eventlog.core.extras import install_command
 from eventlog.core.options import NAMES, TEXT, OptionKind, option, parse_names, shared
 from eventlog.errors import ConfigError, ReceiverUnavailable, Reply
 from eventlog.model import Answer, Document
@@ -34,6 +33,7 @@ from eventlog.publisher.sinks import (
     Owner,
     Sink,
 )
+from eventlog.publisher.sinks.messages import lacks_client
 from eventlog.publisher.sinks.names import (
     OpenName,
     refuse_another_owner,
@@ -323,9 +323,7 @@ class ObjectStore:
             # A late import, since Arrow takes half a second to load.
             from pyarrow import fs
         except ModuleNotFoundError:
-            raise ConfigError(
-                f"sink objects needs the package pyarrow: {install_command('objects')}"
-            ) from None
+            raise lacks_client("objects", "pyarrow") from None
         with self._refused("cannot be used"):
             if options.bucket_url.startswith("s3://"):
                 bucket = options.bucket_url.removeprefix("s3://")

@@ -11,7 +11,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,16 +22,14 @@ from eventlog.core.clock import start_thread
 from eventlog.core.options import MANY, TEXT, WEB_URL, integer, option, shared
 from eventlog.errors import ReceiverUnavailable, Reply
 from eventlog.model import EventResult
-from eventlog.publisher.sinks import TIMEOUT, Opening
+from eventlog.publisher.sinks import CA_FILE, CLIENT_CERTIFICATE, CLIENT_KEY, TIMEOUT
 from eventlog.publisher.sinks.messages import (
-    CA_FILE,
-    CLIENT_CERTIFICATE,
-    CLIENT_KEY,
     DEFAULT_PLACE,
     Message,
     MessageSink,
     Refused,
     ServerUrl,
+    in_one_line,
     lacks_client,
     rounds,
     too_large,
@@ -106,10 +104,6 @@ class RabbitSink(MessageSink):
     address = ("amqp_url", "exchange", "routing_key")
 
     @classmethod
-    def open(cls, options: RabbitOptions, opening: Opening) -> RabbitSink:
-        return cls(options)
-
-    @classmethod
     def contradictions(
         cls, options: RabbitOptions, source_of: Callable[[str], str]
     ) -> Iterator[str]:
@@ -118,12 +112,6 @@ class RabbitSink(MessageSink):
             yield "set both EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD, or neither"
         if options.amqp_url is not None:
             yield from _URL.contradictions(options, [options.amqp_url], source_of)
-
-    @classmethod
-    def try_out(cls, options: RabbitOptions, opening: Opening) -> str:
-        """Connect, and find the exchange, or without one the queue."""
-        with closing(cls.open(options, opening)) as sink:
-            return f"{sink._shown} answers; {sink._declared()}"
 
     def __init__(self, options: RabbitOptions) -> None:
         """Prepare the connection. Raises ConfigError without the client, and for files of TLS."""
@@ -161,6 +149,9 @@ class RabbitSink(MessageSink):
         )
         self._most = options.max_message_bytes
         self._session: _Session | None = None
+
+    def found(self) -> str:
+        return f"{self._shown} answers; {self._declared()}"
 
     def limit(self) -> tuple[int, str]:
         return self._most, "max_message_size; sink.max_message_bytes"
@@ -265,7 +256,7 @@ class RabbitSink(MessageSink):
     ) -> ReceiverUnavailable:
         """Return the error for one of the client."""
         found = _innermost(error)
-        code, text = getattr(found, "reply_code", 0), " ".join(str(found).split())[:200]
+        code, text = getattr(found, "reply_code", 0), in_one_line(found)
         text = str(getattr(found, "reply_text", text))
         reply = Reply.in_words(f"{code} {''.join(_NAME.findall(text))}", text) if code else None
         vhost, user = self._parameters.virtual_host, self._options.user or "guest"

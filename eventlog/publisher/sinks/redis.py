@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -13,11 +13,8 @@ from eventlog.config.kafka import PASSWORD, USER
 from eventlog.core.options import BOOLEAN, MANY, TEXT, WEB_URL, integer, option, shared
 from eventlog.errors import ReceiverUnavailable, Reply
 from eventlog.model import EventResult
-from eventlog.publisher.sinks import TIMEOUT, Opening
+from eventlog.publisher.sinks import CA_FILE, CLIENT_CERTIFICATE, CLIENT_KEY, TIMEOUT
 from eventlog.publisher.sinks.messages import (
-    CA_FILE,
-    CLIENT_CERTIFICATE,
-    CLIENT_KEY,
     DEFAULT_PLACE,
     Message,
     MessageSink,
@@ -120,10 +117,6 @@ class RedisSink(MessageSink):
     address = ("redis_url", "stream")
 
     @classmethod
-    def open(cls, options: RedisOptions, opening: Opening) -> RedisSink:
-        return cls(options)
-
-    @classmethod
     def contradictions(
         cls, options: RedisOptions, source_of: Callable[[str], str]
     ) -> Iterator[str]:
@@ -132,19 +125,6 @@ class RedisSink(MessageSink):
             yield "set EVENTLOG_SINK_PASSWORD too, or leave EVENTLOG_SINK_USER out"
         if options.redis_url is not None:
             yield from _URL.contradictions(options, [options.redis_url], source_of)
-
-    @classmethod
-    def try_out(cls, options: RedisOptions, opening: Opening) -> str:
-        """Connect, and count the entries of the stream."""
-        with closing(cls.open(options, opening)) as sink:
-            stream = options.stream or DEFAULT_PLACE
-            with sink._failing():
-                sink._client.ping()
-                try:
-                    length = sink._client.xlen(stream)
-                except sink._redis.exceptions.NoPermissionError:
-                    return f"{sink._shown} answers; the user may not read stream {stream}"
-            return f"{sink._shown} answers; stream {stream} has {length} entries"
 
     def __init__(self, options: RedisOptions) -> None:
         """Prepare the connection. Raises ConfigError without the client."""
@@ -187,6 +167,16 @@ class RedisSink(MessageSink):
         # The connection of the entries since the last flush, 0 = there are none.
         self._written_on = 0
         self._limit = 0
+
+    def found(self) -> str:
+        stream = self._options.stream or DEFAULT_PLACE
+        with self._failing():
+            self._client.ping()
+            try:
+                length = self._client.xlen(stream)
+            except self._redis.exceptions.NoPermissionError:
+                return f"{self._shown} answers; the user may not read stream {stream}"
+        return f"{self._shown} answers; stream {stream} has {length} entries"
 
     def limit(self) -> tuple[int, str]:
         if not self._limit:

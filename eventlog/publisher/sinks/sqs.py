@@ -6,7 +6,7 @@ import hashlib
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,18 +18,18 @@ from eventlog.errors import ConfigError, Reply
 from eventlog.model import EventResult, Level
 from eventlog.publisher.sinks import (
     ACCESS_KEY,
+    CA_FILE,
     ENDPOINT,
     REGION,
     SECRET_KEY,
     TIMEOUT,
-    Opening,
 )
 from eventlog.publisher.sinks.messages import (
-    CA_FILE,
     Message,
     MessageSink,
     Refused,
     header_text,
+    in_one_line,
     lacks_client,
     rounds,
     too_large,
@@ -111,10 +111,6 @@ class SqsSink(MessageSink):
     address = ("queue_url", "endpoint")
 
     @classmethod
-    def open(cls, options: SqsOptions, opening: Opening) -> SqsSink:
-        return cls(options)
-
-    @classmethod
     def contradictions(cls, options: SqsOptions, source_of: Callable[[str], str]) -> Iterator[str]:
         yield from super().contradictions(options, source_of)
         if (options.access_key is None) != (options.secret_key is None):
@@ -124,18 +120,6 @@ class SqsSink(MessageSink):
                 f"{source_of('queue_url')} is not a FIFO queue, which alone keeps the order of an "
                 "object; its URL ends in .fifo"
             )
-
-    @classmethod
-    def try_out(cls, options: SqsOptions, opening: Opening) -> str:
-        """Count the messages of the queue."""
-        with closing(cls.open(options, opening)) as sink:
-            try:
-                count = sink._attribute("ApproximateNumberOfMessages")
-            except Refused as refused:
-                if "sqs:GetQueueAttributes" not in refused.in_short:
-                    raise
-                return f"{sink._shown} answers; the user may not read its attributes"
-            return f"{sink._shown} has about {count} messages"
 
     def __init__(self, options: SqsOptions) -> None:
         """Prepare the client. Raises ConfigError without it, and without a region."""
@@ -168,14 +152,15 @@ class SqsSink(MessageSink):
             raise ConfigError(f"sink sqs: {error}; check sink.region and sink.endpoint") from None
         self._limit = 0
 
+    def found(self) -> str:
+        count = self._attribute("ApproximateNumberOfMessages")
+        if count is None:
+            return f"{self._shown} answers; the user may not read its attributes"
+        return f"{self._shown} has about {count} messages"
+
     def limit(self) -> tuple[int, str]:
         if not self._limit:
-            try:
-                self._limit = int(self._attribute("MaximumMessageSize"))
-            except Refused as refused:
-                if "sqs:GetQueueAttributes" not in refused.in_short:
-                    raise
-                self._limit = _MAX_BYTES
+            self._limit = int(self._attribute("MaximumMessageSize") or _MAX_BYTES)
         return self._limit, "MaximumMessageSize of the queue"
 
     def size(self, message: Message) -> int:
@@ -216,10 +201,19 @@ class SqsSink(MessageSink):
             sleep(pause or 0.0)
         return refused
 
-    def _attribute(self, name: str) -> str:
-        """Return an attribute of the queue. Raises ReceiverUnavailable."""
-        with self._failing():
-            answer = self._client.get_queue_attributes(QueueUrl=self._url, AttributeNames=[name])
+    def _attribute(self, name: str) -> str | None:
+        """Return an attribute of the queue, None if the user may not read it. Raises
+        ReceiverUnavailable.
+        """
+        try:
+            with self._failing():
+                answer = self._client.get_queue_attributes(
+                    QueueUrl=self._url, AttributeNames=[name]
+                )
+        except Refused as refused:
+            if "sqs:GetQueueAttributes" not in refused.in_short:
+                raise
+            return None
         return str(answer["Attributes"][name])
 
     @contextmanager
@@ -233,17 +227,15 @@ class SqsSink(MessageSink):
         except self._errors.NoCredentialsError:
             raise self._error("InvalidClientTokenId", "there are no credentials") from None
         except self._errors.SSLError as error:
-            text = " ".join(str(error).split())[:200]
-            raise unreachable(self._shown, text, "queue_url") from None
+            raise unreachable(self._shown, in_one_line(error), "queue_url") from None
         except self._errors.BotoCoreError as error:
-            text = " ".join(str(error).split())[:200]
             advice = "check sink.queue_url, sink.endpoint and sink.region, and the network"
-            raise unavailable(self._shown, text, advice) from None
+            raise unavailable(self._shown, in_one_line(error), advice) from None
 
     def _error(self, code: str, text: str) -> Exception:
         """Return the error for an error code of AWS."""
         name = self._url.rpartition("/")[2]
-        words, reply = f"{code}: {' '.join(text.split())[:200]}", Reply.in_words(code, text)
+        words, reply = f"{code}: {in_one_line(text)}", Reply.in_words(code, text)
         for parts, advice in _ADVICE:
             if any(part in words for part in parts):
                 return unavailable(self._shown, words, advice.format(name=name), Refused, reply)
@@ -252,7 +244,7 @@ class SqsSink(MessageSink):
 
 def _refusal(failed: Mapping[str, Any]) -> EventResult | None:
     """Return the error if a message itself is refused, None if the reason is another one."""
-    code, text = str(failed.get("Code")), " ".join(str(failed.get("Message", "")).split())[:200]
+    code, text = str(failed.get("Code")), in_one_line(failed.get("Message", ""))
     if "must be shorter than" in text or "TooLong" in code:
         return too_large(f"the queue refuses the message: {text}")
     if "InvalidMessageContents" in code:
