@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from eventlog.config.kinds import named_tokens
@@ -140,6 +140,11 @@ class Guard:
         session = self._sessions[user]
         response.set_cookie(_COOKIE, session, httponly=True, samesite="strict", secure=is_tls)
         return response
+
+
+def json_answer(content: object, status: int = 200) -> JSONResponse:
+    """Return a response of JSON."""
+    return JSONResponse(content, status, HEADERS)
 
 
 def _equal(text: str, expected: str) -> bool:

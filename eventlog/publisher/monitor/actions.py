@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from eventlog.config.load import Config, connection_url, with_current_secrets
@@ -42,7 +42,7 @@ from eventlog.publisher.inspect.sending_again import (
     write_objects,
 )
 from eventlog.publisher.inspect.skipping import given_up, ledger_to_skip, skip, skip_refused
-from eventlog.publisher.monitor.access import HEADERS, USER
+from eventlog.publisher.monitor.access import USER, json_answer
 from eventlog.sql.connect.connection import open_session
 from eventlog.sql.port.log_operations import Selection
 from eventlog.sql.port.open_log import OpenLog
@@ -278,7 +278,7 @@ class ActionPages:
         user = request.scope.get(USER, "")
         names = [] if self._actions is None or not user else [*self._actions.names]
         token = self._forgery.setdefault(user, secrets.token_urlsafe(32)) if names else None
-        return self._json({"user": user or None, "actions": names, "forgery_token": token})
+        return json_answer({"user": user or None, "actions": names, "forgery_token": token})
 
     async def act(self, request: Request) -> Response:
         """Do what a client asks for, or refuse it."""
@@ -313,7 +313,7 @@ class ActionPages:
             return self._refused(409, str(error), error.code)
         finally:
             self._acting.release()
-        return self._json(
+        return json_answer(
             {"done": done.sentence, "notes": [*done.notes], "commands": [*done.commands]}
         )
 
@@ -336,7 +336,4 @@ class ActionPages:
         return ""
 
     def _refused(self, status: int, why: str, code: str | None = None) -> Response:
-        return self._json({"error": why, "code": code}, status)
-
-    def _json(self, content: dict[str, Any], status: int = 200) -> Response:
-        return JSONResponse(content, status, HEADERS)
+        return json_answer({"error": why, "code": code}, status)

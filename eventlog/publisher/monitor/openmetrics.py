@@ -122,16 +122,6 @@ def _counter(
     return family
 
 
-def _counters_by(
-    name: str, text: str, labels: _Labels, label: str, numbers: Mapping[str, float]
-) -> Metric:
-    """Return a counter with one more label, by the values of that label."""
-    family = CounterMetricFamily(name, text, labels=[*labels, label])
-    for value, number in numbers.items():
-        family.add_metric([*labels.values(), value], number)
-    return family
-
-
 def _gauge(name: str, text: str, labels: _Labels, number: float) -> Metric:
     """Return a gauge, whose number goes up and down."""
     family = GaugeMetricFamily(name, text, labels=list(labels), unit=_unit_of(name))
@@ -139,24 +129,24 @@ def _gauge(name: str, text: str, labels: _Labels, number: float) -> Metric:
     return family
 
 
-def _gauges_by(
-    name: str, text: str, labels: _Labels, label: str, numbers: Mapping[str, float]
+def _numbers_by(
+    kind: type[CounterMetricFamily] | type[GaugeMetricFamily],
+    name: str,
+    text: str,
+    labels: _Labels,
+    label: str,
+    numbers: Mapping[str, float],
 ) -> Metric:
-    """Return a gauge with one more label, by the values of that label."""
-    family = GaugeMetricFamily(name, text, labels=[*labels, label], unit=_unit_of(name))
+    """Return counters or gauges with one more label, by the values of that label."""
+    family = kind(name, text, labels=[*labels, label], unit=_unit_of(name))
     for value, number in numbers.items():
         family.add_metric([*labels.values(), value], number)
     return family
 
 
-def _state(
-    name: str, text: str, labels: _Labels, label: str, states: Iterable[str], now: str
-) -> Metric:
-    """Return a gauge for each of some states: 1 for the present one, 0 for the others."""
-    family = GaugeMetricFamily(name, text, labels=[*labels, label])
-    for each in states:
-        family.add_metric([*labels.values(), each], float(each == now))
-    return family
+def _one_of(states: Iterable[str], now: str) -> dict[str, float]:
+    """Return a number for each of some states: 1 for the present one, 0 for the others."""
+    return {each: float(each == now) for each in states}
 
 
 def _unit_of(name: str) -> str:
@@ -190,18 +180,21 @@ class PublisherMetrics(Collector):
         for field, name, text in _COUNTERS:
             yield _counter(name, text, labels, getattr(activity.counters, field), activity.started)
         answers = {level: getattr(activity.counters, f"answers_{level}") for level in _LEVELS}
-        yield _counters_by(
-            "eventlog_answers", "Answers to events, by level.", labels, "level", answers
-        )
+        text = "Answers to events, by level."
+        yield _numbers_by(CounterMetricFamily, "eventlog_answers", text, labels, "level", answers)
         rows = {
             level: getattr(activity.counters, f"rows_{level}")
             for level in _LEVELS
             if level != "retry"
         }
         text = "Rows of events with a final answer, by its level."
-        yield _counters_by("eventlog_rows_answered", text, labels, "level", rows)
+        yield _numbers_by(
+            CounterMetricFamily, "eventlog_rows_answered", text, labels, "level", rows
+        )
         text = "Waits before another attempt, by what the publisher waits for."
-        yield _counters_by("eventlog_backoffs", text, labels, "target", activity.backoffs)
+        yield _numbers_by(
+            CounterMetricFamily, "eventlog_backoffs", text, labels, "target", activity.backoffs
+        )
         text = "How often the publisher connected to the database again."
         yield _counter("eventlog_reconnects", text, labels, activity.reconnects)
         yield from _health(activity.health(), labels, KINDS)
@@ -221,16 +214,11 @@ class PublisherMetrics(Collector):
                 ),
             ):
                 if numbers:
-                    yield _gauges_by(name, text, labels, "table", numbers)
+                    yield _numbers_by(GaugeMetricFamily, name, text, labels, "table", numbers)
             yield from self._verified(activity.measurement.verified)
-        yield _state(
-            "eventlog_state",
-            "1 for the publisher's present state, 0 for all others.",
-            labels,
-            "state",
-            Doing,
-            activity.state.doing,
-        )
+        text = "1 for the publisher's present state, 0 for all others."
+        states = _one_of(Doing, activity.state.doing)
+        yield _numbers_by(GaugeMetricFamily, "eventlog_state", text, labels, "state", states)
         text = "Time to read and fold a window of the queue."
         yield self._histogram("eventlog_window_seconds", text, activity.windows)
         text = "Time from sending a document to its answer."
@@ -272,7 +260,7 @@ class PublisherMetrics(Collector):
                 {one.target: float(one.differences) for one in verified},
             ),
         ):
-            yield _gauges_by(name, text, self._labels, "target", numbers)
+            yield _numbers_by(GaugeMetricFamily, name, text, self._labels, "target", numbers)
 
     def _gauges(self) -> Iterator[tuple[str, str, float]]:
         activity = self._activity
@@ -394,13 +382,10 @@ class JobMetrics(Collector):
             ),
         ):
             yield _counter(name, text, labels, number, activity.started)
-        yield _state(
-            "eventlog_backlog_stage",
-            "1 for the job's present stage, 0 for all others.",
-            labels,
-            "stage",
-            STAGES,
-            activity.stage,
+        text = "1 for the job's present stage, 0 for all others."
+        states = _one_of(STAGES, activity.stage)
+        yield _numbers_by(
+            GaugeMetricFamily, "eventlog_backlog_stage", text, labels, "stage", states
         )
         for name, text, figure in (
             (

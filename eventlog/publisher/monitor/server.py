@@ -23,7 +23,7 @@ from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
@@ -33,7 +33,7 @@ from eventlog.core.rows.event_ids import row_or_object
 from eventlog.errors import ConfigError, EventlogError, visible
 from eventlog.publisher.context.observer import Seen
 from eventlog.publisher.inspect.listing import Wanted
-from eventlog.publisher.monitor.access import HEADERS, MAY_READ, Guard, page_file
+from eventlog.publisher.monitor.access import HEADERS, MAY_READ, Guard, json_answer, page_file
 from eventlog.publisher.monitor.actions import ActionPages, Actions
 from eventlog.publisher.monitor.activity import Monitored
 from eventlog.publisher.monitor.connections import Connections
@@ -137,20 +137,20 @@ class _Pages:
         return Response(text, 200, {**HEADERS, "Vary": "Accept", "Content-Type": media_type})
 
     async def status(self, _: Request) -> Response:
-        return JSONResponse(self._monitor.status(), 200, HEADERS)
+        return json_answer(self._monitor.status())
 
     async def history(self, request: Request) -> Response:
         try:
             since = float(request.query_params.get("since", "0"))
         except ValueError:
-            return JSONResponse({"error": "since is not a number"}, 400, HEADERS)
+            return json_answer({"error": "since is not a number"}, 400)
         activity = self._activity
         samples = [
             {**sample._asdict(), "consumers": dict(sample.consumers)}
             for sample in list(activity.history)
             if sample.at > since
         ]
-        return JSONResponse({"interval": activity.interval, "samples": samples}, 200, HEADERS)
+        return json_answer({"interval": activity.interval, "samples": samples})
 
     async def question(self, request: Request) -> Response:
         """Answer the question of the database that the path names."""
@@ -162,14 +162,14 @@ class _Pages:
     async def seen(self, request: Request) -> Response:
         """Answer what the process has seen of an event, without a question of the database."""
         seen = self._monitor.seen(request.path_params["event"])
-        return JSONResponse(seen.as_data(), 200, HEADERS)
+        return json_answer(seen.as_data())
 
     async def rows(self, request: Request) -> Response:
         """Answer a page of the rows of the log."""
         asked = request.query_params
         before = asked.get("before", "")
         if before and row_or_object(before) is None:
-            return JSONResponse({"error": "before is not a record_id"}, 400, HEADERS)
+            return json_answer({"error": "before is not a record_id"}, 400)
         name, status, since, until = (
             asked.get(one, "") for one in ("class", "status", "since", "until")
         )
@@ -181,9 +181,9 @@ class _Pages:
         try:
             before = float(request.query_params.get("before", "inf"))
         except ValueError:
-            return JSONResponse({"error": "before is not a number"}, 400, HEADERS)
+            return json_answer({"error": "before is not a number"}, 400)
         found = self._monitor.documents(request.query_params.get("answer", ""), before)
-        return JSONResponse(found, 200, HEADERS)
+        return json_answer(found)
 
     async def search(self, request: Request) -> Response:
         return await self._ask("search", request.query_params.get("key", ""))
@@ -197,9 +197,7 @@ class _Pages:
         try:
             await asyncio.wait_for(self._asking.acquire(), _QUEUED_SECONDS)
         except TimeoutError:
-            return JSONResponse(
-                {"error": "other questions are being answered: ask again"}, 503, HEADERS
-            )
+            return json_answer({"error": "other questions are being answered: ask again"}, 503)
         try:
             return await run_in_threadpool(self._answer, name, *asked)
         finally:
@@ -212,11 +210,11 @@ class _Pages:
                 raise ConfigError(
                     "this publisher follows a source and has no log; run `eventlog status --from`"
                 )
-            return JSONResponse(ask(*asked), 200, HEADERS)
+            return json_answer(ask(*asked))
         except BadQuestion as error:
-            return JSONResponse({"error": str(error)}, 400, HEADERS)
+            return json_answer({"error": str(error)}, 400)
         except EventlogError as error:
-            return JSONResponse({"error": str(error), "code": error.code}, 502, HEADERS)
+            return json_answer({"error": str(error), "code": error.code}, 502)
 
 
 _ROUTES: Final[Mapping[str, Callable[[_Pages, Request], Awaitable[Response]]]] = {
