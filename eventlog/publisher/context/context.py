@@ -7,13 +7,16 @@ loopback rows (8.3).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from datetime import time as day_time
 from itertools import islice
 from threading import Lock
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
+
+from sqlalchemy import Connection
 
 from eventlog.changes.publishing import EventWriter
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
@@ -27,6 +30,7 @@ from eventlog.publisher.context.observer import SILENT, Measured, Observer
 from eventlog.publisher.context.used_ids import Published
 from eventlog.publisher.ledger.ledger import Ledger
 from eventlog.sql.port.database import LockHolder
+from eventlog.sql.port.driver_errors import as_database_errors
 from eventlog.sql.port.filtered import read_for_reader
 from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.open_log import OpenLog
@@ -481,8 +485,9 @@ class Context:
         return {key: row for key, row in rows.items() if exists_for_reader(row)}
 
 
-class CatalogCheck(Protocol):
-    """The checks that the owner of the catalogue makes before a window relies on it.
+class CatalogCheck:
+    """The checks that the owner of the catalogue makes before a window relies on it. This one does
+    nothing.
 
     Both methods raise an error, which ends the cycle, if the tables no longer match the catalogue.
     Nothing about the window's rows is recorded before.
@@ -495,16 +500,17 @@ class CatalogCheck(Protocol):
         """Check after rows are read and before the first values are read back for them."""
 
 
-class _Unchecked:
-    def before_invalid(self) -> None:
-        pass
-
-    def before_read_back(self) -> None:
-        pass
-
-
-UNCHECKED: Final[CatalogCheck] = _Unchecked()
+UNCHECKED: Final = CatalogCheck()
 """A check that does nothing, for callers that record nothing or have just read the catalogue."""
+
+
+@contextmanager
+def in_savepoint(connection: Connection) -> Iterator[None]:
+    """Run the block in a savepoint, so that the transaction goes on after a statement that the
+    database refuses. Raises DatabaseError, DatabaseUnavailable for errors of the driver.
+    """
+    with as_database_errors(connection), connection.begin_nested():
+        yield
 
 
 # --- warnings at the start ------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from sqlalchemy.exc import DBAPIError
 from eventlog.core.catalog import Attribute, Catalog, LogName, ObjectClass, Table
 from eventlog.core.clock import monotonic
 from eventlog.errors import EventlogError
-from eventlog.publisher.context.context import Context, unavailable_in_words
+from eventlog.publisher.context.context import CatalogCheck, Context, unavailable_in_words
 from eventlog.publisher.send.unwritable import UnwritableClasses
 from eventlog.sql.port.driver_errors import is_refused
 from eventlog.sql.triggers.uncaptured import column_changes, key_change
@@ -39,7 +39,7 @@ class CatalogDrifted(Exception):
     """
 
 
-class CatalogWatcher:
+class CatalogWatcher(CatalogCheck):
     """Keeps the publisher's present ``context`` and its catalogue up to date."""
 
     __slots__ = (

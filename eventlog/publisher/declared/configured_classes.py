@@ -27,8 +27,8 @@ from eventlog.core.catalog.masks import MaskedColumns
 from eventlog.core.options import names_hint, same_fields
 from eventlog.core.values import ValueOptions
 from eventlog.errors import ConfigError, EventlogError, TriggerError, first_of, together
+from eventlog.publisher.context.context import in_savepoint
 from eventlog.sql.log_table import LogTable, split_name
-from eventlog.sql.port.driver_errors import as_database_errors
 from eventlog.sql.port.filtered import may_read_main_table, why_refused
 from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.open_log import OpenLog
@@ -102,7 +102,7 @@ def _with_main_table(cls: ObjectClass, main: MainTable | None) -> ObjectClass:
 def catalog_if_readable(log: OpenLog, config: Config) -> Catalog | None:
     """Return the classes, None if they cannot be read: objects are then named as the log does."""
     try:
-        with as_database_errors(log.connection), log.connection.begin_nested():
+        with in_savepoint(log.connection):
             return read_catalog(log, config)
     except EventlogError:
         if log.connection.invalidated:

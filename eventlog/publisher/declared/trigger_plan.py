@@ -13,6 +13,7 @@ from typing import NamedTuple
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import DatabaseUnavailable, EventlogError, first_of, together
+from eventlog.publisher.context.context import in_savepoint
 from eventlog.publisher.context.observer import Differences
 from eventlog.publisher.declared.configured_classes import (
     available_catalog,
@@ -24,7 +25,6 @@ from eventlog.publisher.declared.configured_classes import (
 from eventlog.publisher.declared.opening import find_log
 from eventlog.sql.connect.locate import new_log
 from eventlog.sql.log_table import LogTable, split_name
-from eventlog.sql.port.driver_errors import as_database_errors
 from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.triggers import TriggerPlan, triggers_of, warnings_of_missing_log
@@ -44,16 +44,19 @@ class _Declared(NamedTuple):
     """The errors of tables that cannot be classes, and of tables whose watches are doubtful."""
 
 
-def _declared(log: LogTable, config: Config, database: Database) -> _Declared:
+def _declared(
+    db: OpenDatabase, log: LogTable, config: Config, database: Database | None = None
+) -> _Declared:
+    """Return the declarations for a log in a database. ``database`` None = its tables are read
+    now.
+    """
+    if database is None:
+        database = db.reflect(class_schema(config))
     # Triggers log what readers mask, and objects that do not exist for them.
     declared = declared_tables(replace(config, masks=(), filters=()), database, log)
     catalog = available_catalog(declared, database, log)
     refused = {**catalog.unavailable, **declared.doubtful}
     return _Declared(declared.config, database, catalog, declared_watches(declared.config), refused)
-
-
-def _reflected(db: OpenDatabase, config: Config) -> Database:
-    return db.reflect(class_schema(config))
 
 
 def planned_triggers(db: OpenDatabase, config: Config) -> TriggerPlan:
@@ -67,7 +70,7 @@ def refused_watches(log: OpenLog, config: Config) -> tuple[str, ...]:
     """Return the errors of watches that no user can apply, because their tables or columns are
     missing.
     """
-    declared = _declared(log.table, config, _reflected(log.db, config))
+    declared = _declared(log.db, log.table, config)
     reflect = log.db.reflect
     return declared_triggers(
         declared.database, declared.catalog, declared.watches, reflect, declared.refused
@@ -76,20 +79,18 @@ def refused_watches(log: OpenLog, config: Config) -> tuple[str, ...]:
 
 def plan_triggers(log: OpenLog, config: Config) -> tuple[TriggerPlan, Catalog]:
     """Return the plan for the triggers of a log, and the classes."""
-    _, database, catalog, watches, refused = declared = _declared(
-        log.table, config, _reflected(log.db, config)
-    )
+    _, database, catalog, watches, refused = declared = _declared(log.db, log.table, config)
     planned = triggers_of(log.dialect).plan(log, database, catalog, watches, refused)
     return _with_warnings(planned, declared, config, log.db, log.table), catalog
 
 
 def plan_for_new_log(db: OpenDatabase, config: Config) -> tuple[TriggerPlan, Catalog]:
     """Return the plan for the triggers of a log that does not exist yet, and the classes."""
-    database, triggers = _reflected(db, config), triggers_of(db.dialect)
+    database, triggers = db.reflect(class_schema(config)), triggers_of(db.dialect)
     schema, name = split_name(config.database.log_table)
     schema = schema or config.database.schema_name or database.schema
     log = new_log(db.dialect, schema, name)
-    declared = _declared(log, config, database)
+    declared = _declared(db, log, config, database)
     if declared.refused:
         raise together(list(declared.refused.values()))
     catalog = declared.catalog
@@ -166,7 +167,7 @@ def differences(db: OpenDatabase, config: Config) -> Differences:
     if not config.watches:
         return Differences()
     try:
-        with as_database_errors(db.connection), db.connection.begin_nested():
+        with in_savepoint(db.connection):
             planned = planned_triggers(db, config)
     except DatabaseUnavailable:
         raise
@@ -175,14 +176,12 @@ def differences(db: OpenDatabase, config: Config) -> Differences:
         recorded: tuple[str, ...] = ()
         with (
             suppress(EventlogError),
-            as_database_errors(db.connection),
-            db.connection.begin_nested(),
+            in_savepoint(db.connection),
         ):
             refused = refused_watches(find_log(db, config), config)
         with (
             suppress(EventlogError),
-            as_database_errors(db.connection),
-            db.connection.begin_nested(),
+            in_savepoint(db.connection),
         ):
             recorded = unlike_recorded(find_log(db, config), config)
         return Differences(recorded, refused, recorded)
@@ -203,9 +202,7 @@ def unlike_recorded(log: OpenLog, config: Config) -> tuple[str, ...]:
     """Return sentences on watched tables that differ from the record of `eventlog triggers apply`,
     for a role that sees no triggers.
     """
-    _, database, catalog, watches, refused = _declared(
-        log.table, config, _reflected(log.db, config)
-    )
+    _, database, catalog, watches, refused = _declared(log.db, log.table, config)
     return triggers_of(log.dialect).unlike_recorded(log, database, catalog, watches, refused)
 
 

@@ -36,6 +36,7 @@ from eventlog.publisher.context.context import (
     LOOPBACK_WAYS_OUT,
     NO_RETENTION,
     PublisherOptions,
+    in_savepoint,
     loopback_of_tables,
     owned_tables,
     utc_anyway,
@@ -182,7 +183,7 @@ class Case:
         """Run checks. If a check fails, that is a finding, and the other checks are still run."""
         for subject, find in checks.items():
             try:
-                with as_database_errors(self.connection), self.connection.begin_nested():
+                with in_savepoint(self.connection):
                     self.findings += find(self)
             except EventlogError as error:
                 if self.connection.invalidated:
@@ -289,7 +290,7 @@ def _find_log(case: Case) -> bool:
     """Find the log, and return True if it exists; otherwise add a finding."""
     dialect, config = case.dialect, case.config
     try:
-        with as_database_errors(case.connection), case.connection.begin_nested():
+        with in_savepoint(case.connection):
             case.log = find_log(case.db, config)
     except EventlogError as error:
         _, name = split_name(config.database.log_table)
@@ -317,8 +318,7 @@ def _rights_on_unseen(case: Case) -> None:
     settings = case.config.database
     with (
         suppress(EventlogError),
-        as_database_errors(case.connection),
-        case.connection.begin_nested(),
+        in_savepoint(case.connection),
     ):
         schema, name = split_name(settings.log_table)
         table = new_log(case.dialect, schema or settings.schema_name, name)
@@ -353,7 +353,7 @@ def _rights(case: Case) -> Iterator[Finding]:
 def _revision(case: Case) -> Iterator[Finding]:
     settings = case.config.database
     try:
-        with as_database_errors(case.connection), case.connection.begin_nested():
+        with in_savepoint(case.connection):
             reached = migrations.current(
                 case.connection, log_table=settings.log_table, schema=settings.schema_name
             )
@@ -400,7 +400,7 @@ def _classes(case: Case) -> Iterator[Finding]:
     """Read the classes, without tables that cannot be classes, so that later checks can run."""
     listed: Sequence[str] | None = None
     try:
-        with as_database_errors(case.connection), case.connection.begin_nested():
+        with in_savepoint(case.connection):
             case.database = database = case.db.reflect(class_schema(case.config))
             before = len(case.config.warnings)
             declared = declared_tables(case.config, database, case.log.table)
@@ -509,7 +509,7 @@ def _plan(case: Case) -> Iterator[Finding]:
         return
     reason = ""
     try:
-        with as_database_errors(case.connection), case.connection.begin_nested():
+        with in_savepoint(case.connection):
             case.plan = case.compare(case.db, case.config)
     except EventlogError as error:
         reason = str(error)
@@ -525,8 +525,7 @@ def _plan(case: Case) -> Iterator[Finding]:
         yield from judge_without_plan(installed, watched, reason)
         with (
             suppress(EventlogError),
-            as_database_errors(case.connection),
-            case.connection.begin_nested(),
+            in_savepoint(case.connection),
         ):
             recorded = unlike_recorded(case.log, case.config)
             yield from judge_recorded(recorded)

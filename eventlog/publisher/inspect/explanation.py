@@ -31,12 +31,17 @@ from eventlog.core.rows.events import (
 from eventlog.core.rows.fold import first_id, fold, object_of, reach, reach_of_span
 from eventlog.errors import BadTableKey, DatabaseError, LogTableError
 from eventlog.model import QUEUE_FIELDS, LogRow, Status, origins_of, queue_rows, unpadded
-from eventlog.publisher.context.context import Context, remark_in_words, unavailable_in_words
+from eventlog.publisher.context.context import (
+    Context,
+    in_savepoint,
+    remark_in_words,
+    unavailable_in_words,
+)
 from eventlog.publisher.context.observer import Seen
 from eventlog.publisher.feeds.snapshot import Present, read_object
 from eventlog.publisher.inspect.remedies import Remedy, remedies_of, skipping
 from eventlog.publisher.ledger.delivery import Delivery
-from eventlog.publisher.ledger.in_flight import BacklogClaim, read_recorded
+from eventlog.publisher.ledger.in_flight import BacklogClaim, placed_events, read_recorded
 from eventlog.publisher.ledger.ledger import is_at_work, status_of
 from eventlog.publisher.send.cycle import preview, recorded_ids
 from eventlog.publisher.send.log_feed import build_recorded
@@ -48,7 +53,6 @@ from eventlog.sql.log.errors import (
     read_errors,
     refused_letters,
 )
-from eventlog.sql.port.driver_errors import as_database_errors
 
 _SECONDS: Final = 60
 """The time-out of one statement, in seconds."""
@@ -152,16 +156,12 @@ class Explanation:
 
 def explanation_data(explanation: Explanation) -> dict[str, Any]:
     """Return the explanation as data for JSON: named tuples become objects."""
-    return {
-        **{name: getattr(explanation, name) for name in Explanation.__dataclass_fields__},
-        "row": None if explanation.row is None else explanation.row._asdict(),
-        "problem": None if explanation.problem is None else explanation.problem._asdict(),
-        "in_flight": None if explanation.in_flight is None else explanation.in_flight._asdict(),
-        "members": [member._asdict() for member in explanation.members],
-        "errors": [entry._asdict() for entry in explanation.errors],
-        "remedies": [one._asdict() for one in explanation.remedies],
-        "seen": None if explanation.seen is None else explanation.seen.as_data(),
-    }
+    data = {name: getattr(explanation, name) for name in Explanation.__dataclass_fields__}
+    for name in ("row", "problem", "in_flight"):
+        data[name] = data[name] and data[name]._asdict()
+    for name in ("members", "errors", "remedies"):
+        data[name] = [one._asdict() for one in data[name]]
+    return {**data, "seen": None if explanation.seen is None else explanation.seen.as_data()}
 
 
 class _Known(NamedTuple):
@@ -313,7 +313,7 @@ def _group_of(context: Context, known: _Known, notes: list[str]) -> _Built | Non
     """Return the group of a row with its event, None if the row is in no group."""
     row, object_id = known.row, known.object_id
     try:
-        with as_database_errors(context.log.connection), context.log.connection.begin_nested():
+        with in_savepoint(context.log.connection):
             if known.place is not None:
                 return _recorded(context, *known.place[1:])
             if object_id is None or _is_loopback(context, row):
@@ -371,7 +371,7 @@ def explain_object(context: Context, event_id: str, seconds: int = _SECONDS) -> 
 def _present(context: Context, event_id: str, notes: list[str]) -> Present | None:
     """Return the object of a snapshot as it is now, None if it cannot be read."""
     try:
-        with as_database_errors(context.log.connection), context.log.connection.begin_nested():
+        with in_savepoint(context.log.connection):
             return read_object(context, event_id)
     except (DatabaseError, BadTableKey) as error:
         notes.append(f"the object could not be read: {error}")
@@ -394,7 +394,7 @@ def _state_of_object(context: Context, errors: Sequence[ErrorRow]) -> str:
 def _errors(context: Context, row: int | str, notes: list[str]) -> list[ErrorRow]:
     conn = context.log.connection
     try:
-        with as_database_errors(conn), conn.begin_nested():
+        with in_savepoint(conn):
             consumer = context.ledger.consumer
             notes += [one.message for one in refused_letters(context.log, row, consumer)]
             return read_errors(context.log, row, consumer)
@@ -418,12 +418,9 @@ def _status(context: Context, row: LogRow, errors: Sequence[ErrorRow]) -> str:
 def _place(
     context: Context, deliveries: Iterable[Delivery], record_id: int
 ) -> tuple[InFlight, Outgoing, Delivery] | None:
-    for delivery in deliveries:
-        for document_no, events in delivery.documents.items():
-            for event in events:
-                if record_id in event.ids:
-                    place = in_flight_at(context, delivery, document_no, event)
-                    return place, event, delivery
+    for delivery, document_no, event in placed_events(deliveries):
+        if record_id in event.ids:
+            return in_flight_at(context, delivery, document_no, event), event, delivery
     return None
 
 
@@ -562,9 +559,7 @@ def _event_ahead(
     """Return the event in flight for the same object, None if there is none."""
     by_first = {
         event.ids[0]: in_flight_at(context, delivery, document_no, event)
-        for delivery in deliveries
-        for document_no, events in delivery.documents.items()
-        for event in events
+        for delivery, document_no, event in placed_events(deliveries)
         if event.ids
     }
     rows = context.log.read_rows([(first, first) for first in sorted(by_first)])

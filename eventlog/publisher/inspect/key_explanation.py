@@ -16,10 +16,16 @@ from eventlog.core.ranges import to_ranges
 from eventlog.core.rows.events import LEFT_VIEW, exists_for_reader
 from eventlog.errors import ConfigError, EventlogError, RowError, number_of
 from eventlog.model import LogRow, Status, queue_rows
-from eventlog.publisher.context.context import Context, Counters, unavailable_in_words
+from eventlog.publisher.context.context import (
+    Context,
+    Counters,
+    in_savepoint,
+    unavailable_in_words,
+)
 from eventlog.publisher.declared.opening import for_consumer, open_unlocked
 from eventlog.publisher.inspect.doctor import Compare
 from eventlog.publisher.inspect.explanation import explain_as_read
+from eventlog.publisher.inspect.listing import FIELDS
 from eventlog.publisher.ledger.ledger import status_of
 from eventlog.sql import doctor
 from eventlog.sql.log.database_snapshots import DatabaseSnapshots
@@ -37,15 +43,6 @@ _SECONDS: Final = 60
 _PATIENCE: Final = 10.0
 """The seconds to spend on reading again while a table is altered."""
 _TRANSACTIONS: Final = 100
-_FIELDS: Final = (
-    "record_id",
-    "status",
-    "table_name",
-    "table_key",
-    "event_type",
-    "column_name",
-    "event_time",
-)
 _MAX_SHOWN: Final = 100
 
 
@@ -180,7 +177,7 @@ def rows_of(context: Context, object_id: ObjectId) -> Found:
             searched += f", and the first {_ROWS:,} rows that wait"
     found: dict[int, FoundRow] = {}
     for ranges in parts:
-        rows = log.read_columns(ranges, _FIELDS) if ranges else []
+        rows = log.read_columns(ranges, FIELDS) if ranges else []
         for record_id, status, table_name, table_key, *more in rows:
             if _is_of(context.catalog, object_id, table_name, table_key):
                 now = status_of(ledger, record_id, status)
@@ -256,7 +253,7 @@ def _without_row(
     elif not exists_for_reader(there):
         yield "the object does not match the [[filter]] of its class, or its condition fails"
     try:
-        with as_database_errors(conn), conn.begin_nested():
+        with in_savepoint(conn):
             plan = compare(context.log.db, config)
     except EventlogError as error:
         yield f"its triggers could not be checked: {error}"

@@ -22,7 +22,7 @@ _BLOCK: Final = 1000
 _MAX_REFUSED: Final = 1500
 _BLOCK_REFUSED: Final = 250
 """The same for refused rows, which are read with their error rows."""
-_FIELDS: Final = (
+FIELDS: Final = (
     "record_id",
     "status",
     "table_name",
@@ -114,7 +114,7 @@ def list_rows(context: Context, wanted: Wanted, most: int = 50) -> Listed:
 
 def _newest(context: Context, before: int | None) -> list[ListedRow]:
     """Return a block of the newest rows before a record_id."""
-    return list(_listed(context, context.log.read_newest(before, _BLOCK, _FIELDS)))
+    return list(_listed(context, context.log.read_newest(before, _BLOCK, FIELDS)))
 
 
 def _refused(context: Context, before: int | None) -> list[ListedRow]:
@@ -124,7 +124,7 @@ def _refused(context: Context, before: int | None) -> list[ListedRow]:
     log, consumer = context.log, context.ledger.consumer
     ids = log.refused_ids(before, _BLOCK_REFUSED, consumer)
     entries = newest_errors_of(log, sorted(ids), consumer)
-    rows = log.read_columns(to_ranges(sorted(ids)), _FIELDS) if ids else []
+    rows = log.read_columns(to_ranges(sorted(ids)), FIELDS) if ids else []
     found = [_with_error(row, entries, consumer) for row in _listed(context, rows)]
     # A row that was purged stays in the block, so that the next one begins before it.
     gone = set(ids).difference(row.record_id for row in found)

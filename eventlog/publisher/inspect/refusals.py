@@ -23,6 +23,7 @@ from eventlog.core.rows.event_ids import object_text
 from eventlog.errors import DatabaseError, RowError
 from eventlog.model import EventType, LogRow, Status, unpadded
 from eventlog.publisher.context.conditions import LINES_READ
+from eventlog.publisher.context.context import in_savepoint
 from eventlog.publisher.ledger.in_flight import read_recorded, sent_ids
 from eventlog.sql import resync
 from eventlog.sql.log.epoch import read_removed
@@ -43,7 +44,6 @@ from eventlog.sql.log.requeue import (
     read_logged_objects,
 )
 from eventlog.sql.log.rows import column_of, extent, is_in, newest_failed_rows, runs_of_ranges
-from eventlog.sql.port.driver_errors import as_database_errors
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.readers.consumers import judged_by_set, read_consumer
 from eventlog.sql.readers.superseded import waiting_rows
@@ -243,7 +243,7 @@ def _newest_failed(log: OpenLog, most: int, after: int) -> list[int]:
     """Return the newest rows E and F after a record_id; none if they cannot be read in time."""
     conn = log.connection
     try:
-        with as_database_errors(conn), conn.begin_nested():
+        with in_savepoint(conn):
             return newest_failed_rows(log, most, after)
     except DatabaseError:
         if conn.invalidated:
@@ -395,7 +395,7 @@ def _judge(
     conn = log.connection
     ids = sorted(row for row in refused.rows if row > begin)
     try:
-        with as_database_errors(conn), conn.begin_nested():
+        with in_savepoint(conn):
             in_flight = sent_ids(log, consumer)
             _, claim = read_recorded(log, consumer)
             objects: dict[int, Sequence[ObjectRow]] = {}
@@ -541,7 +541,7 @@ def _missing(
         return set()
     conn, keys = log.connection, [key for key in keys if cls.has_key(key)]
     try:
-        with as_database_errors(conn), conn.begin_nested():
+        with in_savepoint(conn):
             _, missing = resync.existing(conn, log.dialect, catalog.schema, cls, keys)
     except (DatabaseError, RowError):
         if conn.invalidated:

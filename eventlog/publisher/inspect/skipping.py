@@ -14,7 +14,7 @@ from eventlog.errors import ConfigError, first_of
 from eventlog.model import Status, unpadded
 from eventlog.publisher.inspect.refusals import read_refused
 from eventlog.publisher.ledger.delivery import Delivery, encode, rest_of
-from eventlog.publisher.ledger.in_flight import read_recorded
+from eventlog.publisher.ledger.in_flight import placed_events, read_recorded
 from eventlog.publisher.ledger.ledger import LOCK_WAIT, Ledger, ledger_of, lock_within
 from eventlog.sql.log.errors import SKIPPED, ErrorRow, add_errors, add_object_errors
 from eventlog.sql.log.internal_tables import EntryKind, delete_entry, replace_content
@@ -104,9 +104,7 @@ def parked_events(
     deliveries, _ = read_recorded(log, ledger.consumer)
     parked = [
         event
-        for delivery in deliveries
-        for number, events in delivery.documents.items()
-        for event in events
+        for delivery, number, event in placed_events(deliveries)
         if number in delivery.parts() or event.event_id in delivery.parked
     ]
     if class_name is None:
@@ -188,17 +186,13 @@ def _found(deliveries: list[Delivery], event_id: str) -> tuple[Delivery, int, Ou
     """Return the event in flight with this id, its document and its delivery. Raises
     ConfigError.
     """
-    for delivery in deliveries:
-        for document_no, events in delivery.documents.items():
-            for event in events:
-                if event_id in (event.sent_id, event.event_id):
-                    return delivery, document_no, event
-    known = [
-        event.sent_id
-        for delivery in deliveries
-        for number in delivery.parts()
-        for event in delivery.documents.get(number, ())
-    ]
+    known = []
+    for place in placed_events(deliveries):
+        delivery, document_no, event = place
+        if event_id in (event.sent_id, event.event_id):
+            return place
+        if document_no in delivery.parts():
+            known.append(event.sent_id)
     there = f"the receiver fails for {first_of(known, 10)}" if known else "see `eventlog status`"
     raise ConfigError(f"no event {event_id} is in flight; {there}")
 

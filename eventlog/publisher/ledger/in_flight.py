@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from eventlog.core.catalog import ObjectId
 from eventlog.core.ranges import RecordSet, to_ranges
+from eventlog.core.rows.events import Outgoing
 from eventlog.errors import number_of
 from eventlog.publisher.ledger.delivery import ENTRY_FORMAT, Delivery, decode, refuse_newer
 from eventlog.publisher.ledger.ledger import Writers
@@ -124,6 +126,16 @@ def remove_marked_claims(log: OpenLog) -> None:
             for delivery in claim.deliveries:
                 delete_entry(log, EntryKind.DELIVERY, delivery)
             delete_entry(log, EntryKind.CLAIM, claim.number)
+
+
+def placed_events(deliveries: Iterable[Delivery]) -> Iterator[tuple[Delivery, int, Outgoing]]:
+    """Yield the events of deliveries in their order, each with its delivery and the number of its
+    document.
+    """
+    for delivery in deliveries:
+        for document_no, events in delivery.documents.items():
+            for event in events:
+                yield delivery, document_no, event
 
 
 def sent_ids(log: OpenLog, consumer: str = "") -> RecordSet:
