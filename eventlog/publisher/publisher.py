@@ -137,7 +137,7 @@ class Publisher:
                     open_to_publish(config, counters, self._used, LOCK_WAIT, target) as context,
                     closing(self._open_sink()) as sink,
                 ):
-                    letters = letters_of(config, sys.stdout)
+                    letters = letters_of(config)
                     compare = comparison(config)
                     publish_once(context, sink, stop, compare=compare, open_letters=letters)
             else:

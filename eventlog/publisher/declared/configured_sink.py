@@ -5,6 +5,7 @@ secrets change.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -68,24 +69,24 @@ def try_receiver(config: Config, stream: TextIO) -> str | None:
     return answered
 
 
-def letters_of(config: Config, stream: TextIO) -> Callable[[LogTable], SecondSink] | None:
+def letters_of(config: Config) -> Callable[[LogTable], SecondSink] | None:
     """Return a function that opens the sink of dead letters of a log, None if there is none.
 
-    ``stream`` is standard output. The function raises ConfigError.
+    The function raises ConfigError.
     """
     letters = config.of_letters
     if letters is None:
         return None
-    return lambda log: second_sink(letters, stream, event_writer(letters, log))
+    return lambda log: second_sink(letters, event_writer(letters, log))
 
 
-def second_sink(letters: Config, stream: TextIO, writer: EventWriter[Any]) -> SecondSink:
+def second_sink(letters: Config, writer: EventWriter[Any]) -> SecondSink:
     """Open the sink of dead letters. ``letters`` is ``Config.of_letters``, and ``writer`` writes
     their events. Raises ConfigError.
     """
     kind: type[Sink] = sink_named(letters.sink.type)
     # Lines of JSON, and over HTTP an answer by the status alone.
-    sink = open_sink(letters, stream, format_named("jsonl"))
+    sink = open_sink(letters, sys.stdout, format_named("jsonl"))
     return SecondSink(sink, LetterForm(kind, writer, letters.dead_letter.chat_member))
 
 

@@ -95,43 +95,38 @@ class Refused(NamedTuple):
     """The newest error row of each object of a consumer's snapshot, by event-id."""
 
 
-class _Plan(NamedTuple):
-    """What ``requeue`` is given to decide about rows."""
+class _Judged(NamedTuple):
+    """The objects that have refused rows, and what ``requeue`` is given to decide about these
+    rows.
+    """
 
     log: OpenLog
     consumer: str
+    objects: Sequence[Sequence[ObjectRow]]
+    after: int
+    """Only rows with greater record_ids were judged."""
     failed: Collection[int]
     in_flight: RecordSet
     claimed_to: int
     removed: int
 
-    def of(self, objects: Sequence[Sequence[ObjectRow]], ids: Collection[int]) -> ResendPlan:
-        """Return what ``requeue`` would do with these rows."""
-        if not self.consumer:
-            judged = judged_by_status(self.in_flight)
-            return plan_of(objects, self.removed, judged, claimed_to=self.claimed_to)
-        entry = read_consumer(self.log, self.consumer)
-        if entry is None:
-            return ResendPlan([], [], set(), (), self.removed)
-        judged = judged_by_set(entry, ids, failed=self.failed, in_flight=self.in_flight)
-        return plan_of(objects, self.removed, judged, whole=True)
-
-
-class _Judged(NamedTuple):
-    """The objects that have refused rows, and what decides about these rows."""
-
-    objects: Sequence[Sequence[ObjectRow]]
-    plan: _Plan
-    after: int
-    """Only rows with greater record_ids were judged."""
-
-    def of(self, ids: Collection[int]) -> Sequence[Sequence[ObjectRow]]:
-        """Return the objects that have one of these rows, which alone are chosen."""
-        return [
+    def of(self, ids: Collection[int]) -> tuple[Sequence[Sequence[ObjectRow]], ResendPlan]:
+        """Return the objects that have one of these rows, which alone are chosen, and what
+        ``requeue`` would do with them.
+        """
+        objects = [
             [row._replace(is_chosen=row.record_id in ids) for row in rows]
             for rows in self.objects
             if any(row.record_id in ids for row in rows)
         ]
+        if not self.consumer:
+            judged = judged_by_status(self.in_flight)
+            return objects, plan_of(objects, self.removed, judged, claimed_to=self.claimed_to)
+        entry = read_consumer(self.log, self.consumer)
+        if entry is None:
+            return objects, ResendPlan([], [], set(), (), self.removed)
+        judged = judged_by_set(entry, ids, failed=self.failed, in_flight=self.in_flight)
+        return objects, plan_of(objects, self.removed, judged, whole=True)
 
 
 def read_refusals(
@@ -158,7 +153,7 @@ def read_refusals(
     refused = read_refused(log, most, consumer, after)
     judged = _judge(log, refused, consumer, own_user, after)
     groups = [
-        _refused_rows(log, kind, reason, ids, refused, judged, consumer, catalog)
+        _refused_rows(kind, reason, ids, refused, judged, consumer, catalog)
         for kind, reason, ids in _by_reason(refused, consumer)
     ]
     by_class: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -236,7 +231,7 @@ def commands_for(
     alone = Refused({row.record_id: row}, entries, {})
     ((kind, reason, _),) = _by_reason(alone, consumer)
     judged = _judge(log, alone, consumer, own_user, _begin_of(log, within))
-    return _refused_rows(log, kind, reason, ids, alone, judged, consumer, catalog).commands
+    return _refused_rows(kind, reason, ids, alone, judged, consumer, catalog).commands
 
 
 def _newest_failed(log: OpenLog, most: int, after: int) -> list[int]:
@@ -339,7 +334,6 @@ def _reason(entry: ErrorRow) -> str:
 
 
 def _refused_rows(
-    log: OpenLog,
     kind: _Kind,
     reason: str,
     ids: list[int],
@@ -357,7 +351,7 @@ def _refused_rows(
         commands = (
             [f"{_requeue(status, consumer, ids)} --dry-run"]
             if judged is None or min(ids) <= judged.after
-            else _commands(log, kind, ids, judged, consumer, catalog)
+            else _commands(kind, ids, judged, catalog)
         )
     return Refusals(code, table_name, status, len(ids), time, newest, reason, tuple(commands))
 
@@ -411,9 +405,8 @@ def _judge(
             raise
         return None
     claimed_to = 0 if claim is None else claim.last
-    failed = set(refused.row_errors)
-    plan = _Plan(log, consumer, failed, in_flight, claimed_to, removed)
-    return _Judged([*objects.values()], plan, begin)
+    failed, found = set(refused.row_errors), [*objects.values()]
+    return _Judged(log, consumer, found, begin, failed, in_flight, claimed_to, removed)
 
 
 def _conditions(
@@ -430,23 +423,14 @@ def _conditions(
         yield sa.and_(has_failed, column_of(log.table, "record_id").between(ids[0], ids[-1]))
 
 
-def _commands(
-    log: OpenLog,
-    kind: _Kind,
-    ids: list[int],
-    judged: _Judged,
-    consumer: str,
-    catalog: Catalog | None,
-) -> list[str]:
+def _commands(kind: _Kind, ids: list[int], judged: _Judged, catalog: Catalog | None) -> list[str]:
     """Return the commands that send the objects of these refused rows again: ``requeue`` for the
     rows that it accepts, ``resync`` for the objects of the others. An object whose deletion was
     logged since needs neither, and its rows can be skipped. So can rows that a resync does not
     settle, because they have no error row.
     """
-    code, _, status = kind
-    chosen = frozenset(ids)
-    objects = judged.of(chosen)
-    plan = judged.plan.of(objects, chosen)
+    (code, _, status), log, consumer = kind, judged.log, judged.consumer
+    objects, plan = judged.of(frozenset(ids))
     commands = []
     if accepted := sorted({*plan.back, *plan.copied}):
         commands.append(_requeue(status, consumer, accepted))

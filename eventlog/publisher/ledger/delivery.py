@@ -358,9 +358,7 @@ def decode(number: int, content: str) -> Delivery:
         suffix = epoch_suffix(epoch)
         begun = entry.get("snapshot")
         documents = {
-            int(document["number"]): _read(document, suffix)
-            if begun is None
-            else _read_objects(document, str(begun))
+            int(document["number"]): _read(document, suffix, begun)
             for document in entry["documents"]
         }
         return Delivery(
@@ -388,49 +386,38 @@ def decode(number: int, content: str) -> Delivery:
         ) from None
 
 
-def _read(document: Mapping[str, Any], suffix: str) -> list[Outgoing]:
-    ids = _ids(document["rows"])
-    place = document.get("place", 0)
+def _read(document: Mapping[str, Any], suffix: str, begun: Any) -> list[Outgoing]:
+    """Return the events of a document of rows, or of objects of a snapshot that was ``begun``."""
     special = document.get("events", {})
+    place = document.get("place", 0)
     events: list[Outgoing] = []
+    named = (
+        _rows_of(document, suffix)
+        if begun is None
+        else ((object_id_of(str(begun), str(text)), ()) for text in document["objects"])
+    )
+    for index, (event_id, ids) in enumerate(named):
+        what = special.get(str(index), {})
+        place = what.get("place", place)
+        event_id, dropped = str(what.get("id", event_id)), tuple(_ids(what.get("dropped", ())))
+        attempts = int(what.get("attempts", 1))
+        events.append(
+            Outgoing(event_id, ids, None, None, None, None, dropped, attempts, int(place))
+        )
+        place += "place" in document
+    return events
+
+
+def _rows_of(document: Mapping[str, Any], suffix: str) -> Iterator[tuple[str, Sequence[int]]]:
+    """Yield the usual event-id and the rows of each event. Raises ValueError."""
+    ids = _ids(document["rows"])
     for index, size in enumerate(document["counts"]):
         row_ids = list(islice(ids, size))
         if not row_ids or len(row_ids) != size:
             raise ValueError(f"event {index} of document {document['number']} lacks rows")
-        what = special.get(str(index), {})
-        place, event_id = what.get("place", place), what.get("id", f"{row_ids[0]}{suffix}")
-        events.append(
-            _recorded(event_id, row_ids, what.get("dropped", ()), what.get("attempts", 1), place)
-        )
-        place += "place" in document
+        yield f"{row_ids[0]}{suffix}", row_ids
     if next(ids, None) is not None:
         raise ValueError(f"document {document['number']} has more rows than its events")
-    return events
-
-
-def _read_objects(document: Mapping[str, Any], begun: str) -> list[Outgoing]:
-    special = document.get("events", {})
-    place = document.get("place", 0)
-    events = []
-    for index, text in enumerate(document["objects"]):
-        what = special.get(str(index), {})
-        place = what.get("place", place)
-        event_id = object_id_of(begun, str(text))
-        events.append(_recorded(event_id, (), (), what.get("attempts", 1), place))
-        place += "place" in document
-    return events
-
-
-def _recorded(
-    event_id: Any,
-    ids: Sequence[int],
-    dropped: Iterable[Sequence[int]] = (),
-    attempts: int = 1,
-    place: int = 0,
-) -> Outgoing:
-    return Outgoing(
-        str(event_id), ids, None, None, None, None, tuple(_ids(dropped)), int(attempts), int(place)
-    )
 
 
 def _ids(ranges: Iterable[Sequence[int]]) -> Iterator[int]:

@@ -598,12 +598,11 @@ class SetLedger(Ledger):
         if again.objects:
             if again.classes:  # these come next
                 ask_again(self.log, again._replace(rows=(), objects=()), self.consumer)
-            consumers.write_loaded(self.log, self.consumer, {"again": again.objects})
-            self.write({})
-            return None
-        if again.classes:
-            whole = {"classes": again.classes, "begun": again.begun}
-            consumers.write_loaded(self.log, self.consumer, whole)
+            loaded: dict[str, Any] = {"again": again.objects}
+        else:
+            loaded = {"classes": again.classes, "begun": again.begun}
+        if again.objects or again.classes:
+            consumers.write_loaded(self.log, self.consumer, loaded)
             self.write({})
             return None
         self.is_changed = self.followed.poll(self.log) or self.is_changed

@@ -98,9 +98,9 @@ def remove_letters(log: OpenLog, numbers: Sequence[int]) -> None:
         delete_entry(log, EntryKind.DEAD_LETTER, number)
 
 
-def waiting_letters(log: OpenLog, consumer: str, most: int = COUNTED) -> Waiting:
-    """Return how many letters wait, at most ``most``, and for how long the first one has."""
-    return count_waiting(log, EntryKind.DEAD_LETTER, consumer, most)
+def waiting_letters(log: OpenLog, consumer: str) -> Waiting:
+    """Return how many letters wait, at most ``COUNTED``, and for how long the first one has."""
+    return count_waiting(log, EntryKind.DEAD_LETTER, consumer, COUNTED)
 
 
 def encode(letter: Letter) -> str:

@@ -308,44 +308,56 @@ class PublisherMetrics(Collector):
         lag = SOURCE_LAG.get(measured.behind_unit or "")
         if lag is not None and measured.behind is not None:
             yield (*lag, measured.behind)
-        text = "Rows that the receiver has refused for good, as `eventlog errors` lists them."
-        yield "eventlog_refused_rows", text, measured.refused_rows
-        text = "Rows that failed a check, as `eventlog errors` lists them."
-        yield "eventlog_invalid_rows", text, measured.invalid_rows
-        text = "Dead letters that wait for the sink of [dead_letter]."
-        yield "eventlog_dead_letters_waiting", text, measured.letters
-        yield (
-            "eventlog_oldest_dead_letter_age_seconds",
-            "Age of the oldest dead letter; 0 if there is none.",
-            measured.oldest_letter_seconds or 0.0,
-        )
-        yield (
-            "eventlog_objects_parked",
-            "Objects whose event the receiver asked for later.",
-            len(measured.parked),
-        )
-        yield (
-            "eventlog_in_flight_rows",
-            "Rows that are recorded in flight.",
-            sum(delivery.rows for delivery, _ in activity.deliveries.values()),
-        )
-        yield (
-            "eventlog_oldest_delivery_age_seconds",
-            "Age of the oldest delivery that is not done; 0 if there is none.",
-            max(
-                (activity.clock() - since for _, since in activity.deliveries.values()), default=0.0
+        yield from (
+            (
+                "eventlog_refused_rows",
+                "Rows that the receiver has refused for good, as `eventlog errors` lists them.",
+                measured.refused_rows,
             ),
-        )
-        yield (
-            "eventlog_oldest_open_transaction_age_seconds",
-            "Age of the oldest open transaction that has written the log; 0 if there is none.",
-            measured.oldest_open_transaction_age_seconds or 0.0,
-        )
-        yield (
-            "eventlog_oldest_snapshot_age_seconds",
-            "Age of the oldest database snapshot that keeps dead rows of the log from being "
-            "removed; 0 if there is none.",
-            activity.oldest_snapshot_age_seconds or 0.0,
+            (
+                "eventlog_invalid_rows",
+                "Rows that failed a check, as `eventlog errors` lists them.",
+                measured.invalid_rows,
+            ),
+            (
+                "eventlog_dead_letters_waiting",
+                "Dead letters that wait for the sink of [dead_letter].",
+                measured.letters,
+            ),
+            (
+                "eventlog_oldest_dead_letter_age_seconds",
+                "Age of the oldest dead letter; 0 if there is none.",
+                measured.oldest_letter_seconds or 0.0,
+            ),
+            (
+                "eventlog_objects_parked",
+                "Objects whose event the receiver asked for later.",
+                len(measured.parked),
+            ),
+            (
+                "eventlog_in_flight_rows",
+                "Rows that are recorded in flight.",
+                sum(delivery.rows for delivery, _ in activity.deliveries.values()),
+            ),
+            (
+                "eventlog_oldest_delivery_age_seconds",
+                "Age of the oldest delivery that is not done; 0 if there is none.",
+                max(
+                    (activity.clock() - since for _, since in activity.deliveries.values()),
+                    default=0.0,
+                ),
+            ),
+            (
+                "eventlog_oldest_open_transaction_age_seconds",
+                "Age of the oldest open transaction that has written the log; 0 if there is none.",
+                measured.oldest_open_transaction_age_seconds or 0.0,
+            ),
+            (
+                "eventlog_oldest_snapshot_age_seconds",
+                "Age of the oldest database snapshot that keeps dead rows of the log from being "
+                "removed; 0 if there is none.",
+                activity.oldest_snapshot_age_seconds or 0.0,
+            ),
         )
 
     def _histogram(self, name: str, text: str, histogram: Histogram) -> Metric:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
@@ -178,7 +177,7 @@ def publish_log(
         (config.publisher.retry_initial, config.publisher.retry_max),
         comparison(config),
         config.publisher.standby,
-        letters_of(config, sys.stdout),
+        letters_of(config),
     )
 
 
@@ -305,7 +304,8 @@ def _serve(
     options = context.options
     idle = begin_idle(context)
     watcher = CatalogWatcher(context)
-    session = _begin_session(watcher, sink, stop, letters, idle)
+    begin_session = partial(_begin_session, watcher, sink, stop, letters, idle)
+    session = begin_session()
     heartbeat = _heartbeat_timer(context)
     while not stop.is_set():
         context.observer.does(Doing.PUBLISHING)
@@ -313,14 +313,14 @@ def _serve(
             _beat(context, sink)
             heartbeat.last = monotonic()
         if watcher.refresh_if_due():
-            session = _begin_session(watcher, sink, stop, letters, idle)
+            session = begin_session()
         captures.compare_if_due(watcher.context)
         started = _local_time(context)
         is_due = started is None or timetable.is_due(options.time_of_day, started)
         sent_before, was_paused = context.counters.documents_sent, session.state.pause is not None
         cycle = _cycle(run_cycle if is_due else send_in_flight, session, watcher)
         if cycle is None:
-            session = _begin_session(watcher, sink, stop, letters, idle)
+            session = begin_session()
             continue
         state = session.state
         if was_paused is not (state.pause is not None):

@@ -21,7 +21,6 @@ from eventlog.model import Document, EventResult, Level
 from eventlog.publisher.context.context import Context, Counters, PublisherOptions
 from eventlog.publisher.feeds.letters import BuiltLetter, build_letters
 from eventlog.publisher.ledger.letters import (
-    COUNTED,
     read_letters,
     remove_letters,
     waiting_letters,
@@ -297,7 +296,7 @@ class LogLetters:
 
     def left(self) -> int:
         log = self._context.log
-        found = waiting_letters(log, self._context.ledger.consumer, COUNTED).entries
+        found = waiting_letters(log, self._context.ledger.consumer).entries
         log.commit()
         return found
 

@@ -183,6 +183,15 @@ class Sink(ABC):
         return None  # noqa: RET501 - an empty body would be abstract
 
 
+class NetworkSink(Sink):
+    """A sink whose receiver must answer within its option ``timeout``."""
+
+    @classmethod
+    def answer_timeout(cls, options: Any) -> float:
+        timeout: float = options.timeout
+        return timeout
+
+
 @contextmanager
 def as_receiver_unavailable(path: Path | str) -> Iterator[None]:
     """Turn the OSError of a failed write into ReceiverUnavailable."""

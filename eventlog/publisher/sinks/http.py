@@ -54,8 +54,8 @@ from eventlog.publisher.sinks import (
     FILE_LAYOUT,
     TIMEOUT,
     TOKEN,
+    NetworkSink,
     Opening,
-    Sink,
 )
 from eventlog.registry import format_named
 
@@ -174,7 +174,7 @@ class HttpOptions:
     password: str | None = shared(PASSWORD)
 
 
-class HttpSink(Sink):
+class HttpSink(NetworkSink):
     """A sink that posts documents to one URL. ``send`` may be called from several threads.
 
     A document may be sent twice, with the same event-ids (spec/event-log.md 12).
@@ -191,10 +191,6 @@ class HttpSink(Sink):
     @classmethod
     def open(cls, options: HttpOptions, opening: Opening) -> HttpSink:
         return cls(options, answer_form(options.response_format or opening.format.response_format))
-
-    @classmethod
-    def answer_timeout(cls, options: HttpOptions) -> float:
-        return options.timeout
 
     @classmethod
     def try_out(cls, options: HttpOptions, opening: Opening) -> str:

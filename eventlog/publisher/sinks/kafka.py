@@ -27,7 +27,7 @@ from eventlog.config.kafka import (
 from eventlog.core.options import TEXT, option, shared, toml
 from eventlog.errors import ReceiverUnavailable, Reply, number_of
 from eventlog.model import Answer, Document, EventResult, KafkaRecord, Level
-from eventlog.publisher.sinks import TIMEOUT, Opening, Sink
+from eventlog.publisher.sinks import TIMEOUT, NetworkSink, Opening
 
 if TYPE_CHECKING:
     from eventlog.transport.kafka import KafkaUnavailable
@@ -62,7 +62,7 @@ class KafkaSinkOptions:
     password: str | None = shared(PASSWORD)
 
 
-class KafkaSink(Sink):
+class KafkaSink(NetworkSink):
     """A sink that sends records with an idempotent producer; ``flush`` waits for all of them.
 
     ``brokers`` is ``host:port``, comma-separated. ``topic`` is the topic of XDS documents.
@@ -112,10 +112,6 @@ class KafkaSink(Sink):
             else f"there is no topic {sink._topic} yet"
         )
         return f"{options.brokers}: {number_of(brokers, 'broker')} known; {topic}"
-
-    @classmethod
-    def answer_timeout(cls, options: KafkaSinkOptions) -> float:
-        return options.timeout
 
     def __init__(
         self,

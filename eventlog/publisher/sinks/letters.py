@@ -90,26 +90,17 @@ def letter_document(
             None, facts.key.encode(), record.value, (*facts.attributes(), *record.headers)
         )
         return Document(*place, (facts.key,), b"", [(letter,)], make_events)
+    body, media_type = of_rows, _JSON
+    headers = tuple(facts.headers()) if form.sink.has_headers else ()
     if not form.sink.has_headers:
         content: dict[str, object] = facts._asdict()
         content |= {"rows": rows} if event is None else _member(form.writer, event.body)
-        line = json.dumps(content, default=str).encode() + b"\n"
-        return Document(*place, (facts.key,), line, (), make_events, _JSON)
-    headers = tuple(facts.headers())
-    if form.chat_member is not None:
+        body = json.dumps(content, default=str).encode() + b"\n"
+    elif form.chat_member is not None:
         body = json.dumps({form.chat_member: facts.in_words}).encode()
-        return Document(*place, (facts.key,), body, (), make_events, _JSON, headers)
-    if event is None:
-        return Document(*place, (facts.key,), of_rows, (), make_events, _JSON, headers)
-    return Document(
-        *place,
-        (facts.key,),
-        event.body,
-        (),
-        make_events,
-        event.media_type,
-        (*headers, *event.headers),
-    )
+    elif event is not None:
+        body, media_type, headers = event.body, event.media_type, (*headers, *event.headers)
+    return Document(*place, (facts.key,), body, (), make_events, media_type, headers)
 
 
 def _is_refused(event: Document) -> bool:

@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, quote, urlsplit
 from eventlog.core.extras import install_command
 from eventlog.errors import ConfigError, ReceiverUnavailable, Reply
 from eventlog.model import Answer, Document, EventResult, KafkaRecord, Level
-from eventlog.publisher.sinks import Opening, Sink
+from eventlog.publisher.sinks import NetworkSink, Opening
 
 _OPTION: Final = re.compile(r"\b(sink\.[a-z_]+|EVENTLOG_SINK_)")
 DEFAULT_PLACE: Final = "eventlog"
@@ -135,7 +135,7 @@ def rounds(messages: Iterable[Message], most: int = 1000) -> Iterator[list[Messa
         yield together
 
 
-class MessageSink(Sink):
+class MessageSink(NetworkSink):
     """A sink that sends each record of an event as a message, and waits until the server has
     confirmed it. A message that is larger than the server takes is not sent: its event is an error.
     """
@@ -152,11 +152,6 @@ class MessageSink(Sink):
     @classmethod
     def open(cls, options: Any, opening: Opening) -> Self:
         return cls(options)
-
-    @classmethod
-    def answer_timeout(cls, options: Any) -> float:
-        timeout: float = options.timeout
-        return timeout
 
     @classmethod
     def try_out(cls, options: Any, opening: Opening) -> str:

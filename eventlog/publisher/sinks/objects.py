@@ -29,9 +29,9 @@ from eventlog.publisher.sinks import (
     REGION,
     SECRET_KEY,
     TIMEOUT,
+    NetworkSink,
     Opening,
     Owner,
-    Sink,
 )
 from eventlog.publisher.sinks.messages import lacks_client
 from eventlog.publisher.sinks.names import (
@@ -105,7 +105,7 @@ class ObjectOptions:
     timeout: float = shared(TIMEOUT)
 
 
-class ObjectsSink(Sink):
+class ObjectsSink(NetworkSink):
     """A sink that puts the documents of a delivery as one object, or as one for each class."""
 
     name = "objects"
@@ -137,10 +137,6 @@ class ObjectsSink(Sink):
     @classmethod
     def divided_by(cls, options: ObjectOptions) -> str | None:
         return "partition_by" if "class" in options.partition_by else None
-
-    @classmethod
-    def answer_timeout(cls, options: ObjectOptions) -> float:
-        return options.timeout
 
     @classmethod
     def try_out(cls, options: ObjectOptions, opening: Opening) -> str:

@@ -197,10 +197,10 @@ class Run:
         self.sender = Sender(self.outbox, self.feed, options, self.counters, self._halted)
         self.heartbeat = HeartbeatTimer(options.heartbeat_interval, monotonic())
         self._position, self._sink = position, sink
-        self._sender, self._letters = sender, None
+        self._letters: tuple[LetterSender, SourceLetters] | None = None
         if sender is not None:
             output = StreamOutput(sender.form.writer, following.catalog, following.values)
-            self._letters = SourceLetters(position, sender.form, output)
+            self._letters = sender, SourceLetters(position, sender.form, output)
         self.feed.after_save = self.send_letters
         self._back_off = BackOff(options.retry_initial, options.retry_max, observer)
 
@@ -249,14 +249,14 @@ class Run:
                 # a stream has no requeue: the position stays before the refused event
                 self.save_now()
                 raise FatalAnswer(f"the receiver answered fatal: {ended.reason}")
-            self._wait_until(self.outbox.resume_at, ended)
+            self._wait_until_resumed(ended)
             if self.outbox.in_doubt and not self.once and not self.feed.is_enough:
                 return  # the next event of the source may be the one that makes the decision
 
     def _halted(self) -> Delivered | None:
         return STOPPED if self.stop.is_set() else None
 
-    def _wait_until(self, until: float, why: Delivered) -> None:
+    def _wait_until_resumed(self, why: Delivered) -> None:
         """Wait after a stop. With ``once`` raise ReceiverUnavailable instead, unless the document
         may be the cause, which further attempts show.
         """
@@ -264,7 +264,7 @@ class Run:
             self.save_now()
             raise ReceiverUnavailable(f"the rest of the source was not published: {why.reason}")
         more = self.measure, why.in_short, why.advice, self.send_letters
-        wait_until(until, self.stop, why.reason, self.observer, *more)
+        wait_until(self.outbox.resume_at, self.stop, why.reason, self.observer, *more)
 
     def _piece(self, change: Change, event_id: str, object_class: ObjectClass | None) -> Any:
         """Return the format's piece of a change, None if the format writes nothing for it; wait
@@ -310,24 +310,26 @@ class Run:
             except ReceiverUnavailable as lost:
                 self.outbox.put_back()
                 self.outbox.pause(monotonic())
-                self._wait_until(self.outbox.resume_at, Delivered.unavailable(lost))
+                self._wait_until_resumed(Delivered.unavailable(lost))
 
     def send_letters(self) -> float | None:
         """Do what can be done now about dead letters, and return the seconds until there is more to
         do, None = only a new letter changes anything.
         """
-        if self._sender is None or self._letters is None:
+        if self._letters is None:
             return None
-        self._sender.step(self._letters)
-        return self._sender.due_in()
+        sender, letters = self._letters
+        sender.step(letters)
+        return sender.due_in()
 
     def finish_letters(self) -> None:
         """End the sending of letters; with ``once`` send them until none is left or one fails."""
-        if self._sender is None or self._letters is None:
+        if self._letters is None:
             return
+        sender, letters = self._letters
         if self.once:
-            self._sender.drain(self._letters, self.stop.is_set)
-        self._sender.finish(self._letters)
+            sender.drain(letters, self.stop.is_set)
+        sender.finish(letters)
 
     def send_heartbeat(self) -> None:
         """Send the heartbeat. Raises FatalAnswer."""

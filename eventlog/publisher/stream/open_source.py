@@ -5,7 +5,6 @@ writer of its changes. Also read the status of a source for ``eventlog status --
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
@@ -85,7 +84,7 @@ def source_publisher(
 
 
 def _open_letters(letters: Config, open_writer: Callable[[], EventWriter[Any]]) -> SecondSink:
-    return second_sink(letters, sys.stdout, open_writer())
+    return second_sink(letters, open_writer())
 
 
 def _open_writer(config: Config) -> Callable[[], EventWriter[Any]]:

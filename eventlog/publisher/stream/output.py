@@ -117,17 +117,17 @@ class StreamOutput:
     ) -> Document:
         """Return the document of events."""
         writer, ids = self.writer, [each.sent_id for each in events]
+        pieces = [each.piece for each in events]
         make_events = partial(_public_events, self._catalog, events)
         if writer.in_records:
             catalog = self._catalog
             records = writer.records_of(
-                [each.piece for each in events],
+                pieces,
                 lambda: [
                     _record_key(each, class_of_change(catalog, each.change)) for each in events
                 ],
             )
             return Document(delivery_no, document_no, ids, b"", records, make_events)
-        pieces = [each.piece for each in events]
         media_type, headers = writer.media_type_of(pieces), writer.headers_of(pieces)
         return Document(
             delivery_no,

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from eventlog.changes.json_form import database_from_json, database_to_json
 from eventlog.core.catalog import Database
@@ -132,27 +132,42 @@ _OP = Change._fields.index("op")
 # --- values, with their types ---------------------------------------------------------------------
 
 
+class _Kind(NamedTuple):
+    """A type of values, and the functions that make a text of a value and a value of the text."""
+
+    type: type
+    to_text: Callable[[Any], str]
+    from_text: Callable[[str], Any]
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+_KINDS: Final = {
+    "float": _Kind(float, repr, float),
+    "decimal": _Kind(Decimal, str, Decimal),
+    "lob": _Kind(Lob, lambda lob: _base64(lob.data), lambda text: Lob(base64.b64decode(text))),
+    "bytes": _Kind(bytes, _base64, base64.b64decode),
+    "datetime": _Kind(datetime, datetime.isoformat, datetime.fromisoformat),
+    "date": _Kind(date, date.isoformat, date.fromisoformat),
+    "time": _Kind(time, time.isoformat, time.fromisoformat),
+}
+"""The kinds of values that are kept as a text, by their names. A Lob is a tuple, and a datetime is
+a date, too: the first kind counts.
+"""
+
+
 def _to_json(value: Any) -> Any:
     """Return the JSON of a field of a change, from which ``_from_json`` makes an equal value of the
     same type. The JSON form of changes (spec/change-model.md 1.1) does not distinguish all types.
     """
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    for name, kind in _KINDS.items():
+        if isinstance(value, kind.type):
+            return {name: kind.to_text(value)}
     match value:
-        case None | bool() | int() | str():
-            return value
-        case float():
-            return {"float": repr(value)}
-        case Decimal():
-            return {"decimal": str(value)}
-        case Lob(data):
-            return {"lob": base64.b64encode(data).decode()}
-        case bytes():
-            return {"bytes": base64.b64encode(value).decode()}
-        case datetime():
-            return {"datetime": value.isoformat()}
-        case date():
-            return {"date": value.isoformat()}
-        case time():
-            return {"time": value.isoformat()}
         case tuple():
             return {"tuple": [_to_json(part) for part in value]}
         case list():
@@ -171,21 +186,9 @@ def _from_json(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     ((kind, content),) = value.items()
+    if kind in _KINDS:
+        return _KINDS[kind].from_text(content)
     match kind:
-        case "float":
-            return float(content)
-        case "decimal":
-            return Decimal(content)
-        case "lob":
-            return Lob(base64.b64decode(content))
-        case "bytes":
-            return base64.b64decode(content)
-        case "datetime":
-            return datetime.fromisoformat(content)
-        case "date":
-            return date.fromisoformat(content)
-        case "time":
-            return time.fromisoformat(content)
         case "tuple":
             return tuple(_from_json(part) for part in content)
         case "set":

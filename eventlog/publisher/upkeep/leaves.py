@@ -225,9 +225,9 @@ def _judge(log: OpenLog, leaf: Leaf, older_than: datetime | None) -> _Content | 
     status = column_of(log.table, "status")
     is_inside = record_id.between(*_range_of(leaf))
     is_young = sa.false() if older_than is None else event_time >= older_than
-    newest = log.connection.execute(
+    newest = log.connection.scalar(
         sa.select(is_young).where(is_inside).order_by(record_id.desc()).limit(1)
-    ).scalar()
+    )
     if newest:
         return LeafPurge(leaf, why_kept="its newest row is younger")
     if why := _why_needed(log, leaf, _undone(log, leaf)):
@@ -251,9 +251,7 @@ def _judge(log: OpenLog, leaf: Leaf, older_than: datetime | None) -> _Content | 
             by_rows=True,
         )  # fmt: skip
     stay = (
-        log.connection.execute(
-            sa.select(record_id).where(is_inside, ~is_done).order_by(record_id)
-        ).scalars()
+        log.connection.scalars(sa.select(record_id).where(is_inside, ~is_done).order_by(record_id))
         if others
         else ()
     )
@@ -306,9 +304,7 @@ def _why_needed(log: OpenLog, leaf: Leaf, undone: Mapping[str, Ranges]) -> str:
     record_id, status = (column_of(log.table, one) for one in ("record_id", "status"))
     first, last = _range_of(leaf)
     is_new = sa.and_(status == Status.NEW, record_id.between(first, last))
-    waiting = log.connection.execute(
-        sa.select(record_id).where(is_new).order_by(record_id).limit(1)
-    ).scalar()
+    waiting = log.connection.scalar(sa.select(record_id).where(is_new).order_by(record_id).limit(1))
     if waiting is not None:
         return f"row {_dated(log, waiting)} is not published"
     deliveries, claim = read_recorded(log)
@@ -332,7 +328,7 @@ def _why_undone(log: OpenLog, table: LogTable, undone: Mapping[str, Ranges]) -> 
                 "fill"
             )
         first = sa.select(sa.func.min(column_of(table, "record_id"))).where(is_in(table, gaps))
-        row = log.connection.execute(first).scalar()
+        row = log.connection.scalar(first)
         if row is not None:
             return f"consumer {name} has not processed row {_dated(log, row, table)}"
     return ""
@@ -345,7 +341,7 @@ def _dated(log: OpenLog, row: int, table: LogTable | None = None) -> str:
     record_id, event_time = (
         column_of(table or log.table, one) for one in ("record_id", "event_time")
     )
-    time = log.connection.execute(sa.select(event_time).where(record_id == row)).scalar()
+    time = log.connection.scalar(sa.select(event_time).where(record_id == row))
     return str(row) if time is None else f"{row} of {time:%Y-%m-%d %H:%M}"
 
 

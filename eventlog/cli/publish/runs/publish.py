@@ -110,7 +110,7 @@ def run_publish(context: CommandContext, request: Publish, config: Config) -> Ex
                 _snapshot_bar(config, quiet=quiet) as bar,
             ):
                 observer = join_observers(liveness, monitor, tracing, bar, ended)
-                letters = letters_of(config, sys.stdout)
+                letters = letters_of(config)
                 compare = comparison(config)
                 unavailable = publish_once(opened, sink, stop, observer, compare, letters)
                 unpublished += filter(opened.wants, unavailable)
