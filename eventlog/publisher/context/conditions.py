@@ -14,7 +14,7 @@ LINES_READ: Final = 10_000
 
 
 class Severity(StrEnum):
-    """How bad a condition is, as in ``doctor``."""
+    """How bad a condition is, as in ``doctor``, the best first."""
 
     OK = "ok"
     WARNING = "warning"
@@ -25,10 +25,7 @@ class Severity(StrEnum):
     @property
     def level(self) -> int:
         """0, 1 or 2, for a metric and for comparisons."""
-        return _LEVELS[self]
-
-
-_LEVELS: Final = {Severity.OK: 0, Severity.WARNING: 1, Severity.ERROR: 2}
+        return list(Severity).index(self)
 
 
 class Kind(NamedTuple):

@@ -17,7 +17,7 @@ from eventlog.core.table_key import key_text
 from eventlog.core.values import Kind
 from eventlog.errors import ConfigError, EventlogError
 from eventlog.model import EventResult, Operation, Origins
-from eventlog.publisher.declared.configured_classes import wanted_classes
+from eventlog.publisher.declared.configured_classes import classes_to_read
 from eventlog.publisher.declared.configured_writer import publishing_of
 from eventlog.publisher.ledger.delivery import Delivery
 from eventlog.publisher.send.unwritable import error_of
@@ -51,12 +51,10 @@ def unwritable_classes(config: Config, catalog: Catalog, log: LogTable) -> Itera
     with suppress(ConfigError):
         options = format.offline(publish_options(config))
         with closing(writer_of(format, options, publishing_of(config, log))) as writer:
-            wanted = wanted_classes(config, catalog)
-            for cls in catalog.classes:
-                if wanted is None or cls.name in wanted:
-                    error = _error_of(writer, catalog, cls)
-                    if error is not None:
-                        yield f"{cls.name} cannot be written as {format.name}: {error}"
+            for cls in classes_to_read(config, catalog):
+                error = _error_of(writer, catalog, cls)
+                if error is not None:
+                    yield f"{cls.name} cannot be written as {format.name}: {error}"
 
 
 def _error_of(writer: EventWriter[Any], catalog: Catalog, cls: ObjectClass) -> EventlogError | None:

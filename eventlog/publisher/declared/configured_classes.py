@@ -389,21 +389,23 @@ def captured_tables(config: Config, catalog: Catalog) -> tuple[str, ...]:
     """Return the tables whose triggers fill the log: the watched tables, or the tables of all
     classes without a watch.
     """
-    watched = [catalog.log_name(watch.table) for watch in config.watches if watch.table is not None]
-    classes = [
-        log_name.object_class
-        for log_name in watched
-        if log_name is not None and log_name.child is None
-    ]
+    classes = watched_classes(config, catalog)
     if not config.watches or any(watch.tables is not None for watch in config.watches):
         classes = [cls for cls in catalog.classes if not cls.is_view]
     bases = [table for watch in config.watches for table in watch.base or ()]
-    tables = [
-        table
-        for cls in classes
-        for table in (cls.name, *(child.table.name for child in cls.children))
-    ]
+    tables = [table for cls in classes for table in tables_of(cls)]
     return tuple(dict.fromkeys([*tables, *bases]))
+
+
+def watched_classes(config: Config, catalog: Catalog) -> list[ObjectClass]:
+    """Return the classes of the watches that name their table."""
+    watched = [catalog.log_name(watch.table) for watch in config.watches if watch.table is not None]
+    return [one.object_class for one in watched if one is not None and one.child is None]
+
+
+def tables_of(cls: ObjectClass) -> tuple[str, ...]:
+    """Return the names of a class's table and of its child tables."""
+    return cls.name, *(child.table.name for child in cls.children)
 
 
 def declared_watches(config: Config) -> tuple[WatchedTable, ...]:
@@ -412,6 +414,12 @@ def declared_watches(config: Config) -> tuple[WatchedTable, ...]:
         WatchedTable(**{**same_fields(watch, WatchedTable), "table": watch.name})
         for watch in config.watches
     )
+
+
+def classes_to_read(config: Config, catalog: Catalog) -> list[ObjectClass]:
+    """Return the classes that the reader wants (``wanted_classes``). Raises ConfigError."""
+    wanted = wanted_classes(config, catalog)
+    return [cls for cls in catalog.classes if wanted is None or cls.name in wanted]
 
 
 def wanted_classes(config: Config, catalog: Catalog) -> frozenset[str] | None:

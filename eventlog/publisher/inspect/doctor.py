@@ -48,9 +48,11 @@ from eventlog.publisher.declared.configured_classes import (
     captured_tables,
     class_names,
     class_schema,
+    classes_to_read,
     declared_tables,
     declared_watches,
-    wanted_classes,
+    tables_of,
+    watched_classes,
     with_tried_conditions,
 )
 from eventlog.publisher.declared.configured_writer import event_writer
@@ -63,7 +65,7 @@ from eventlog.publisher.declared.opening import (
 )
 from eventlog.publisher.declared.trigger_plan import unlike_recorded
 from eventlog.publisher.inspect.consumer_status import consumer_statuses
-from eventlog.publisher.inspect.grants import command_of, grants_to_read
+from eventlog.publisher.inspect.grants import grants_to_read
 from eventlog.publisher.inspect.refusals import refused, superseded
 from eventlog.publisher.ledger.delivery import Delivery
 from eventlog.publisher.ledger.in_flight import CLAIM_WAYS_OUT, read_recorded
@@ -220,7 +222,12 @@ class Case:
     @property
     def grants(self) -> str:
         """The command that prints all grants of the connected user, as a line of a fix."""
-        return command_of(self.user, self.consumer)
+        return grants_advice(self.user, self.purpose)
+
+    @property
+    def purpose(self) -> Purpose:
+        """The purpose of the configured reader."""
+        return Purpose.PUBLISHER if self.consumer is None else Purpose.CONSUMER
 
     def grants_of(self, purpose: Purpose, *additions: Addition) -> Sequence[str]:
         """Return the statements that grant the connected user the rights of a purpose."""
@@ -331,7 +338,7 @@ def _rights_on_unseen(case: Case) -> None:
 
 
 def _rights(case: Case) -> Iterator[Finding]:
-    purpose = Purpose.PUBLISHER if case.consumer is None else Purpose.CONSUMER
+    purpose = case.purpose
     additions = additions_of(case.config)
     case.missing_rights = case.log.missing_rights(purpose, *additions)
     grants = case.grants_of(purpose, *additions) if case.missing_rights else ()
@@ -431,8 +438,7 @@ def _unreadable(case: Case) -> Iterator[Finding]:
     if case.catalog is None:
         return
     whole_rows = Need.WHOLE_ROWS in event_writer(case.config, case.log.table).needs
-    wanted = wanted_classes(case.config, case.catalog)
-    classes = [cls for cls in case.catalog.classes if wanted is None or cls.name in wanted]
+    classes = classes_to_read(case.config, case.catalog)
     needed = {pair for cls in classes for pair in _columns_read_back(case, cls, whole_rows)}
     perhaps: set[tuple[str, str]] = set()
     if "altered_tables" in case.dialect.capabilities:
@@ -564,19 +570,10 @@ def _sees_triggers(case: Case) -> bool:
 
 def _watched(case: Case) -> list[str]:
     """Return the tables of the watches that are classes, and their child tables."""
-    tables: list[str] = []
-    for watch in case.config.watches:
-        name = (
-            None
-            if watch.table is None or case.catalog is None
-            else case.catalog.log_name(watch.table)
-        )
-        if name is not None and name.child is None:
-            tables += [
-                name.object_class.name,
-                *(child.table.name for child in name.object_class.children),
-            ]
-    return tables
+    if case.catalog is None:
+        return []
+    watched = watched_classes(case.config, case.catalog)
+    return [table for cls in watched for table in tables_of(cls)]
 
 
 def _deferrable(case: Case) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ done rows it is a reconstruction, since their events are not recorded.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
@@ -67,10 +67,6 @@ _DONE: Final = (*_REFUSED, *_PUBLISHED)
 Kind = Literal["row", "object", "event"]
 """A row of the log, an object of a consumer's snapshot, or an event of a followed source."""
 Source = Literal["in_flight", "queue", "reconstructed", "nearby"]
-_Read = Callable[[int, int], list[LogRow]]
-"""A function that returns the rows that may be in the group, from one record_id to another, in
-queue order.
-"""
 
 
 class InFlight(NamedTuple):
@@ -246,7 +242,7 @@ def explain_as_read(context: Context, record_id: int) -> Explanation:
         source=source,
         members=()
         if built is None
-        else _members_shown(context, built, are_known=source != "nearby"),
+        else tuple(_members(context, built, are_known=source != "nearby")),
         read_back=_read_back(built) if source != "nearby" else None,
         event_id=None if event is None else event.sent_id,
         operation=None if event is None else event.operation,
@@ -319,10 +315,12 @@ def _group_of(context: Context, known: _Known, notes: list[str]) -> _Built | Non
             if object_id is None or _is_loopback(context, row):
                 return None
             if known.status == Status.NEW and _is_due(context, row):
-                in_flight = recorded_ids(known.deliveries)
-                return _waiting(context, row.record_id, object_id, in_flight)
+                return _folded(context, "queue", known, object_id, (Status.NEW,))
             if known.status in _DONE:
-                return _reconstructed(context, row.record_id, object_id, known.status)
+                alike: Sequence[str] = _REFUSED if known.status in _REFUSED else _PUBLISHED
+                if context.ledger.consumer:  # its set does not show which rows were refused
+                    alike = _DONE
+                return _folded(context, "reconstructed", known, object_id, alike)
     except DatabaseError as error:
         notes.append(f"its group could not be built: {error}")
     return None
@@ -585,27 +583,6 @@ def _recorded(context: Context, recorded: Outgoing, delivery: Delivery) -> _Buil
     return _Built("in_flight", rows, decision, rebuilt.events[0], delivery)
 
 
-def _waiting(
-    context: Context, record_id: int, object_id: ObjectId, in_flight: Collection[int]
-) -> _Built | None:
-    """Return the group that the next cycle would make of the row (spec/event-log.md 6)."""
-    options = context.options
-
-    def read(first: int, last: int) -> list[LogRow]:
-        rows = _rows_of_object(context, object_id, first, last)
-        is_new = {
-            row.record_id: status_of(context.ledger, row.record_id, row.status) == Status.NEW
-            for row in rows
-        }
-        rows = [row for row in rows if is_new[row.record_id] and row.record_id not in in_flight]
-        if options.handle_future_events:
-            by_id = {row.record_id: row for row in rows}
-            return [by_id[due] for due in _due_ids(context, first, last) if due in by_id]
-        return rows
-
-    return _folded(context, "queue", record_id, object_id, read)
-
-
 def _rows_of_object(context: Context, object_id: ObjectId, first: int, last: int) -> list[LogRow]:
     """Return the rows of an object from one record_id to another, with any status.
 
@@ -618,35 +595,45 @@ def _rows_of_object(context: Context, object_id: ObjectId, first: int, last: int
     return context.log.read_rows(to_ranges(ids))
 
 
-def _reconstructed(
-    context: Context, record_id: int, object_id: ObjectId, status: str
-) -> _Built | None:
-    """Return the group of the row if all rows of its kind around it were folded together: those
-    that were refused, or those that were published.
+def _rows_alike(
+    context: Context,
+    known: _Known,
+    object_id: ObjectId,
+    alike: Collection[str],
+    first: int,
+    last: int,
+) -> list[LogRow]:
+    """Return the rows of an object from one record_id to another that may be in one group with a
+    known row, in queue order: the rows of an ``alike`` status, without waiting rows that are in
+    flight or not due.
     """
-    alike: Sequence[str] = _REFUSED if status in _REFUSED else _PUBLISHED
-    if context.ledger.consumer:  # its set does not show which rows were refused
-        alike = _DONE
-
-    def read(first: int, last: int) -> list[LogRow]:
-        rows = _rows_of_object(context, object_id, first, last)
-        return [
-            row for row in rows if status_of(context.ledger, row.record_id, row.status) in alike
-        ]
-
-    return _folded(context, "reconstructed", record_id, object_id, read)
+    rows = [
+        row
+        for row in _rows_of_object(context, object_id, first, last)
+        if status_of(context.ledger, row.record_id, row.status) in alike
+    ]
+    if Status.NEW not in alike:
+        return rows
+    in_flight = recorded_ids(known.deliveries)
+    by_id = {row.record_id: row for row in rows if row.record_id not in in_flight}
+    if context.options.handle_future_events:
+        return [by_id[due] for due in _due_ids(context, first, last) if due in by_id]
+    return [*by_id.values()]
 
 
 def _folded(
-    context: Context, source: Source, record_id: int, object_id: ObjectId, read: _Read
+    context: Context, source: Source, known: _Known, object_id: ObjectId, alike: Collection[str]
 ) -> _Built | None:
-    options = context.options
+    """Return the group of the row if all rows of an ``alike`` status around it are folded together.
+    For a waiting row this is the group that the next cycle would make (spec/event-log.md 6).
+    """
+    options, record_id = context.options, known.row.record_id
     span = min(reach_of_span(options.fold_span) or _MAX_REACH, _MAX_REACH)
     first, last = max(1, record_id - span), record_id + span
     rows: list[LogRow] = []
     mine: list[CheckedRow] = []
     for _ in range(_MAX_STEPS):
-        rows = read(first, last)
+        rows = _rows_alike(context, known, object_id, alike, first, last)
         good = check_rows(queue_rows(rows), context.catalog, options.driver_user).valid
         mine = [row for row in good for _, _, other, _, _, _ in (row,) if other == object_id]
         # The beginning of a group depends on the end of the previous group, so go back to a gap
@@ -669,15 +656,9 @@ def _folded(
 # -------------------------------------------------------------------------
 
 
-def _members_shown(context: Context, built: _Built, *, are_known: bool) -> tuple[Member, ...]:
-    """Return the rows of the group, their values masked as for the reader."""
-    rows = [shown_row(row, context.catalog) for row in built.rows]
-    return tuple(_members(built._replace(rows=rows), are_known=are_known))
-
-
-def _members(built: _Built, *, are_known: bool) -> Iterable[Member]:
-    """Yield the rows of the group. Unless they ``are_known`` to be one, their outcome is their
-    status.
+def _members(context: Context, built: _Built, *, are_known: bool) -> Iterable[Member]:
+    """Yield the rows of the group, their values masked as for the reader. Unless they ``are_known``
+    to be one, their outcome is their status.
     """
     outcomes: dict[int, str] = dict.fromkeys(built.event.contributed, "makes the event")
     for dropped in built.decision.dropped:
@@ -690,7 +671,7 @@ def _members(built: _Built, *, are_known: bool) -> Iterable[Member]:
             row.record_id: f"invalid ({row.code}): {row.message}"
             for row in built.event.outcomes.invalid
         }
-    for row in built.rows:
+    for row in (shown_row(one, context.catalog) for one in built.rows):
         status = unpadded(row.status)
         done = f"done: status {status}"
         outcome = outcomes.get(row.record_id, done) if are_known else done

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog
 from eventlog.errors import ConfigError
-from eventlog.publisher.declared.configured_classes import read_catalog, wanted_classes
+from eventlog.publisher.declared.configured_classes import classes_to_read, read_catalog
 from eventlog.publisher.declared.opening import additions_of, find_log
 from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.port.questions import repairs
-from eventlog.sql.port.rights import Addition, Part, Purpose, grants_advice, rights_for
+from eventlog.sql.port.rights import Addition, Part, Purpose, rights_for
 
 
 def grants_for(db: OpenDatabase, config: Config, role: str, purpose: Purpose) -> list[str]:
@@ -46,11 +46,9 @@ def grants_for(db: OpenDatabase, config: Config, role: str, purpose: Purpose) ->
 
 def _tables(config: Config, catalog: Catalog, *, with_children: bool) -> list[str]:
     """Return the tables and views that are read."""
-    wanted = wanted_classes(config, catalog)
-    classes = [cls for cls in catalog.classes if wanted is None or cls.name in wanted]
     tables = [
         table
-        for cls in classes
+        for cls in classes_to_read(config, catalog)
         for table in (
             cls.table,
             *(child.table for child in cls.children if with_children),
@@ -77,8 +75,3 @@ def grants_to_read(
         for one in lists
         for sql in repairs(log, "read_grants", user=user, classes=classes, tables=one)
     )
-
-
-def command_of(role: str, consumer: str | None) -> str:
-    """Return the sentence that leads to all grants of a publisher's or a consumer's role."""
-    return grants_advice(role, Purpose.PUBLISHER if consumer is None else Purpose.CONSUMER)

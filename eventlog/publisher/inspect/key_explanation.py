@@ -22,6 +22,7 @@ from eventlog.publisher.context.context import (
     in_savepoint,
     unavailable_in_words,
 )
+from eventlog.publisher.declared.configured_classes import tables_of
 from eventlog.publisher.declared.opening import for_consumer, open_unlocked
 from eventlog.publisher.inspect.doctor import Compare
 from eventlog.publisher.inspect.explanation import explain_as_read
@@ -258,7 +259,7 @@ def _without_row(
     except EventlogError as error:
         yield f"its triggers could not be checked: {error}"
         return
-    tables = {cls.name, *(child.table.name for child in cls.children)}
+    tables = tables_of(cls)
     for action in plan.faults:
         if action.table.rpartition(".")[2] in tables:
             why = action.reason

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from eventlog.changes import json_form as change_json
@@ -31,13 +32,12 @@ class FailedEvent(NamedTuple):
     """How often the event was sent."""
 
 
+@dataclass(frozen=True, slots=True)
 class _Entry:
     """Events of an entry, and the numbers under which they were read, None = not again yet."""
 
-    __slots__ = ("content", "numbers")
-
-    def __init__(self, content: str, numbers: dict[SettledEvent, int | None]) -> None:
-        self.content, self.numbers = content, numbers
+    content: str
+    numbers: dict[SettledEvent, int | None]
 
     def is_passed(self, passed: int) -> bool:
         return all(number is not None and number < passed for number in self.numbers.values())

@@ -474,24 +474,14 @@ def key_in_words(change: Change) -> str:
     return ",".join(f"{name}={value_to_json(value)}" for name, value in change.key or ())
 
 
-def waiting_events(entries: Entries) -> list[WaitingEvent]:
-    """Return the events of entries. Raises DatabaseError."""
-    waiting = []
-    for entry_no, content in entries.items():
-        document = decode(entry_no, content)
-        tried = document.tried
-        for event in document.events:
-            waiting.append(
-                WaitingEvent(
-                    entry_no,
-                    event.sent_id,
-                    full_name(event.change.schema, event.change.table),
-                    key_in_words(event.change),
-                    None if tried is None else tried.tries,
-                    None if tried is None else tried.answer,
-                )
-            )
-    return waiting
+def _waiting_events(documents: Mapping[int, RecordedDocument]) -> Iterator[WaitingEvent]:
+    """Yield the events of the documents of entries."""
+    for number, (events, tried, _) in documents.items():
+        attempts = (None, None) if tried is None else (tried.tries, tried.answer)
+        for event in events:
+            table = full_name(event.change.schema, event.change.table)
+            key = key_in_words(event.change)
+            yield WaitingEvent(number, event.sent_id, table, key, *attempts)
 
 
 class SourceRecords(NamedTuple):
@@ -576,8 +566,10 @@ class _Reading(NamedTuple):
     def has(self, table: sa.Table) -> bool:
         return sa.inspect(self.connection).has_table(table.name, table.schema)
 
-    def entries(self) -> Entries:
-        return self.position.entries() if self.has(self.tables.inflight) else {}
+    def documents(self) -> dict[int, RecordedDocument]:
+        """Return the documents of the entries, by their numbers. Raises DatabaseError."""
+        entries = self.position.entries() if self.has(self.tables.inflight) else {}
+        return {number: decode(number, content) for number, content in entries.items()}
 
     def is_locked(self) -> bool:
         """Return True if a publisher runs."""
@@ -617,9 +609,7 @@ def records_in_table(url: str, table: str, source: str, event_id: str | None) ->
             return SourceRecords(place, Saved(), False, {}, ())
         position, _, failures = reading.tables
         runs, saved = reading.is_locked(), reading.position.load()
-        documents = {
-            number: decode(number, content) for number, content in reading.entries().items()
-        }
+        documents = reading.documents()
         rows: Sequence[Any] = ()
         if event_id is not None:
             stored_id = _storable_id(reading.connection, event_id)
@@ -654,7 +644,7 @@ def status_in_table(url: str, table: str, source: str) -> SourceStatus:
             return SourceStatus(source, position_tables(table).position.fullname, Saved())
         connection, (position, _, failures) = reading.connection, reading.tables
         runs, saved = reading.is_locked(), reading.position.load()
-        waiting = waiting_events(reading.entries())
+        waiting = [*_waiting_events(reading.documents())]
         letters = NONE_WAIT
         if reading.has(reading.tables.inflight):
             letters = reading.position.waiting_letters()

@@ -68,14 +68,10 @@ def log_size(log: OpenLog, tables: Sequence[TableStorage]) -> LogSize:
     if known and log.dialect.partitioning is not None:
         sizes = log.dialect.partitioning.sizes(log)
         del sizes[known[0].name]
-    record_id, event_time = (column_of(log.table, one) for one in ("record_id", "event_time"))
     first = 1 if not known or known[0].end is None else known[0].end
-    times = sa.select(event_time).where(record_id >= first).limit(1)
-    oldest, newest = (
-        log.connection.execute(times.order_by(order)).scalar()
-        for order in (record_id, record_id.desc())
-    )
-    if not isinstance(oldest, datetime) or not isinstance(newest, datetime):
+    oldest = _time_at(log, first, None, is_last=False)
+    newest = _time_at(log, first, None, is_last=True)
+    if oldest is None or newest is None:
         return LogSize(whole, len(known), None)
     span = newest - oldest
     grown = (sum(sizes.values()) if known else whole) / max(span, _MIN_SPAN).total_seconds()
@@ -107,13 +103,13 @@ def overdue_purge(
         return OverduePurge()
     half = timedelta(days=retention.keep_days / 2)
     leaf, head = known[1], known[-1]
-    newest = _time_at(log, leaf, is_last=True) if leaf is not head else None
+    newest = _time_at(log, leaf.first, leaf.end, is_last=True) if leaf is not head else None
     cutoff, _ = purge_cutoff(log, event_time_zone, 3 * half)
     is_passed = leaf.end is not None and leaf.end <= highest_id(log)
     if is_passed and newest is not None and newest < cutoff:
         what = f"leaf {leaf.name} has only rows up to {newest:%Y-%m-%d %H:%M}"
         return OverduePurge(what, why_kept(log, leaf) or _transaction(measured))
-    oldest = _time_at(log, head, is_last=False)
+    oldest = _time_at(log, head.first, head.end, is_last=False)
     cutoff, _ = purge_cutoff(log, event_time_zone, half)
     if oldest is not None and oldest < cutoff:
         what = f"the open leaf {head.name} has had rows since {oldest:%Y-%m-%d %H:%M}"
@@ -126,16 +122,18 @@ def _leaves(log: OpenLog) -> list[Leaf]:
     return means.leaves(log) if means is not None and log.table.is_partitioned else []
 
 
-def _time_at(log: OpenLog, leaf: Leaf, *, is_last: bool) -> datetime | None:
-    """Return the event_time of the first or the last row of a leaf, None if it has no row."""
+def _time_at(log: OpenLog, first: int | None, end: int | None, *, is_last: bool) -> datetime | None:
+    """Return the event_time of the first or the last row from the record_id ``first`` to before
+    ``end``, None = without this bound; None if there is no row.
+    """
     record_id, event_time = (column_of(log.table, one) for one in ("record_id", "event_time"))
     order = record_id.desc() if is_last else record_id
     statement = sa.select(event_time).order_by(order).limit(1)
-    if leaf.first is not None:
-        statement = statement.where(record_id >= leaf.first)
-    if leaf.end is not None:
-        statement = statement.where(record_id < leaf.end)
-    time = log.connection.execute(statement).scalar()
+    if first is not None:
+        statement = statement.where(record_id >= first)
+    if end is not None:
+        statement = statement.where(record_id < end)
+    time = log.connection.scalar(statement)
     return time if isinstance(time, datetime) else None
 
 
