@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from itertools import accumulate
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -138,11 +139,8 @@ class Histogram:
 
     def buckets(self) -> list[tuple[str, float]]:
         """Return the bounds with the number of times up to each, ``+Inf`` last."""
-        reached, buckets = 0, []
-        for bound, count in zip((*self.bounds, float("inf")), self.counts, strict=True):
-            reached += count
-            buckets.append(("+Inf" if bound == float("inf") else f"{bound:g}", float(reached)))
-        return buckets
+        names = [*(f"{bound:g}" for bound in self.bounds), "+Inf"]
+        return [*zip(names, map(float, accumulate(self.counts)), strict=True)]
 
 
 _SHORT: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
