@@ -12,16 +12,17 @@ from __future__ import annotations
 import difflib
 import logging
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from eventlog.changes.format import PARTICIPLES, Format
 from eventlog.changes.losses import Loss
 from eventlog.changes.publishing import EventWriter, Need, Publishing
+from eventlog.core.arguments import NAME, Kind
 from eventlog.core.options import nearest, options_of
 from eventlog.errors import (
     ConfigError,
@@ -407,17 +408,6 @@ def _lacking(group: str, found: Any) -> frozenset[str]:
     return lacking
 
 
-class _Attribute(NamedTuple):
-    """What an attribute of a package's plug-in has to be."""
-
-    holds: Callable[[Any], bool]
-    in_words: str
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
 def _is_options(value: object) -> bool:
     return isinstance(value, type) and is_dataclass(value)
 
@@ -426,36 +416,31 @@ def _are_options(value: object) -> bool:
     return isinstance(value, tuple) and all(map(_is_options, value))
 
 
-_TITLE: Final = _Attribute(_is_text, "a text")
-_OPTIONS: Final = _Attribute(
-    lambda value: value is None or _is_options(value), "a dataclass of options"
-)
-_SEVERAL: Final = _Attribute(_are_options, "a tuple of dataclasses of options")
+_OPTIONS: Final = Kind(lambda value: value is None or _is_options(value), "a dataclass of options")
+_SEVERAL: Final = Kind(_are_options, "a tuple of dataclasses of options")
 
-_ATTRIBUTES: Final[Mapping[str, Mapping[str, _Attribute]]] = {
+_ATTRIBUTES: Final[Mapping[str, Mapping[str, Kind]]] = {
     FORMATS: {
-        "title": _TITLE,
-        "endings": _Attribute(
+        "title": NAME,
+        "endings": Kind(
             lambda value: isinstance(value, Mapping) and {"lines", "documents"} <= value.keys(),
             "a mapping with lines and documents",
         ),
         "reader_options": _SEVERAL,
         "writer_options": _SEVERAL,
         "publish_options": _OPTIONS,
-        "loses": _Attribute(
-            lambda value: _are(value, Loss), "a set of eventlog.changes.losses.Loss"
-        ),
+        "loses": Kind(lambda value: _are(value, Loss), "a set of eventlog.changes.losses.Loss"),
     },
     SINKS: {
-        "title": _TITLE,
-        "needs": _Attribute(
-            lambda value: isinstance(value, Mapping) and all(map(_is_text, value)),
+        "title": NAME,
+        "needs": Kind(
+            lambda value: isinstance(value, Mapping) and all(map(NAME.holds, value)),
             "a mapping of options to texts",
         ),
     },
     SOURCES: {
-        "title": _TITLE,
-        "gives": _Attribute(
+        "title": NAME,
+        "gives": Kind(
             lambda value: _are(value, _at("eventlog.publisher.stream:Gives")),
             "a set of eventlog.publisher.stream.Gives",
         ),

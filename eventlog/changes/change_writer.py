@@ -5,9 +5,10 @@ write a new format.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache, partial
 from typing import Generic
 
-from eventlog.changes.events import ReadOutgoing, outgoing_reader
+from eventlog.changes.events import outgoing_reader
 from eventlog.changes.publishing import (
     DeliveryState,
     EventWriter,
@@ -35,16 +36,13 @@ class ChangeWriter(EventWriter[P], Generic[P]):
 
     def __init__(self, publishing: Publishing) -> None:
         self.in_records = publishing.in_records
-        self._values = publishing.values
         self._time_of = time_reader(publishing.values.time_zone)
-        self._of_catalog: tuple[Catalog, ReadOutgoing] | None = None
+        self._reader_of = lru_cache(maxsize=1)(partial(outgoing_reader, values=publishing.values))
 
     def write(
         self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]
     ) -> list[P | EventResult]:
-        if self._of_catalog is None or self._of_catalog[0] is not catalog:
-            self._of_catalog = catalog, outgoing_reader(catalog, self._values)
-        _, read = self._of_catalog
+        read = self._reader_of(catalog)
         times, users, transactions = delivery.origins
         written: list[P | EventResult] = []
         for event in events:

@@ -45,14 +45,19 @@ def _parse_source(value: Any) -> str:
     return text
 
 
-def _parse_event_type(value: Any) -> str:
+def _template(value: Any) -> tuple[str, list[tuple[str, str | None, str | None, str | None]]]:
+    """Return a text with names in braces, and its parts that are such a name."""
     text: str = TEXT.parse(value)
     try:
-        parts = list(Formatter().parse(text))
+        return text, [part for part in Formatter().parse(text) if part[1] is not None]
     except ValueError as error:
         raise ValueError(f"{error}: write {{{{ and }}}} for braces") from None
+
+
+def _parse_event_type(value: Any) -> str:
+    text, parts = _template(value)
     for _, name, spec, conversion in parts:
-        if name is not None and (name not in NAMES_IN_TYPE or spec or conversion):
+        if name not in NAMES_IN_TYPE or spec or conversion:
             raise ValueError(
                 f"{{{name}}} is not one of {', '.join(f'{{{one}}}' for one in NAMES_IN_TYPE)}"
             )
@@ -91,12 +96,8 @@ NESTED_VALUES: Final = Option(
 
 
 def _parse_dataschema(value: Any) -> str:
-    text: str = TEXT.parse(value)
-    try:
-        names = [name for _, name, _, _ in Formatter().parse(text) if name is not None]
-    except ValueError as error:
-        raise ValueError(f"{error}: write {{{{ and }}}} for braces") from None
-    for name in names:
+    text, parts = _template(value)
+    for _, name, _, _ in parts:
         if name not in ("schema", "class"):
             raise ValueError(f"{{{name}}} is neither {{schema}} nor {{class}}")
     plain = text.format(**{"schema": "s", "class": "c"})

@@ -5,8 +5,9 @@ Kafka (formats/cloudevents.md 2, 3).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from typing import Final
 from urllib.parse import quote
 
 from eventlog.changes.publishing import (
@@ -68,24 +69,19 @@ class CloudEventWriter(EventWriter[CloudEvent]):
         chosen = options.mode if isinstance(options, PublishOptions) else STRUCTURED
         self.mode, self.in_records = mode_of(chosen, publishing), publishing.in_records
         self.is_single = publishing.in_messages and self.mode != BATCHED
-        self._encoding = JsonEncoding(options.integers, options.nested_values)
+        encoding = JsonEncoding(options.integers, options.nested_values)
         source = options.source or source_of(publishing)
         self._with_data = attribute_writer(source, options.event_type, options.dataschema)
-        self._event_of = event_writer(
-            source, options.event_type, self._encoding, options.dataschema
-        )
-        self._values = publishing.values
+        self._event_of = event_writer(source, options.event_type, encoding, options.dataschema)
         self._time_of = time_reader(publishing.values.time_zone)
-        self._of_catalog: (
-            tuple[Catalog, Callable[[Outgoing, str | None, str | None], Any]] | None
-        ) = None
+        self._reader_of = lru_cache(maxsize=1)(
+            partial(data_reader, values=publishing.values, encoding=encoding)
+        )
 
     def write(
         self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]
     ) -> list[CloudEvent | EventResult]:
-        if self._of_catalog is None or self._of_catalog[0] is not catalog:
-            self._of_catalog = catalog, data_reader(catalog, self._values, self._encoding)
-        _, data_of_event = self._of_catalog
+        data_of_event = self._reader_of(catalog)
         times, users, transactions = delivery.origins
         written: list[CloudEvent | EventResult] = []
         for event in events:

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 
-from eventlog.changes.events import ReadOutgoing, attribute_reader, outgoing_reader
+from eventlog.changes.events import attribute_reader, outgoing_reader
 from eventlog.changes.publishing import (
     DeliveryState,
     EventWriter,
@@ -22,7 +22,6 @@ from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.options import same_fields
 from eventlog.core.rows.events import CurrentRow, Outgoing
 from eventlog.core.rows.transaction_ids import transaction_of
-from eventlog.core.values import ValueOptions
 from eventlog.core.values.typed_values import ReadValue
 from eventlog.debezium.records import line_of
 from eventlog.debezium.writer import EnvelopeWriter, Logged, PublishOptions, WriteOptions
@@ -55,12 +54,13 @@ class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
             if options.missing_columns == "read_back"
             else {Need.TIMES}
         )
-        self._options, self._values = write_options(options, publishing), publishing.values
-        self._utc_now, self._count = publishing.utc_now, publishing.count
+        self._options = write_options(options, publishing)
         values_alone = not self.in_records and not isinstance(options, WriteOptions)
         self._lines = "values" if values_alone else self._options.lines
-        self._records: EventRecords | None = None
-        self._changes = EnvelopeWriter(self._options, publishing.catalog, count=self._count)
+        self._records_of = lru_cache(maxsize=1)(
+            partial(EventRecords, options=self._options, publishing=publishing)
+        )
+        self._changes = EnvelopeWriter(self._options, publishing.catalog, count=publishing.count)
 
     def piece_of(
         self, change: Change, event_id: str, object_class: ObjectClass | None
@@ -70,10 +70,7 @@ class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
     def write(
         self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]
     ) -> list[tuple[KafkaRecord, ...] | EventResult]:
-        records, current_rows = self._records, delivery.current_rows
-        if records is None or records.catalog is not catalog:
-            writer = EnvelopeWriter(self._options, catalog, self._utc_now, self._count)
-            records = self._records = EventRecords(writer, catalog, self._values)
+        records, current_rows = self._records_of(catalog), delivery.current_rows
         time_of, (times, _, transactions) = records.time_of, delivery.origins
         return [
             records.write(
@@ -97,15 +94,13 @@ class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
 class EventRecords:
     """A writer of events as records. For an event that the format cannot hold it returns a result
     of level error.
-
-    ``values`` are the options with which the events were written.
     """
 
-    def __init__(self, writer: EnvelopeWriter, catalog: Catalog, values: ValueOptions) -> None:
-        self.catalog = catalog
-        self._writer, self._values = writer, values
-        self._read_change: ReadOutgoing = outgoing_reader(catalog, values)
-        self.time_of = time_reader(values.time_zone)
+    def __init__(self, catalog: Catalog, options: WriteOptions, publishing: Publishing) -> None:
+        self._writer = EnvelopeWriter(options, catalog, publishing.utc_now, publishing.count)
+        self._values = publishing.values
+        self._read_change = outgoing_reader(catalog, self._values)
+        self.time_of = time_reader(self._values.time_zone)
         self._readers: dict[ObjectClass, dict[str, tuple[ReadValue, Callable[[str], str]]]] = {}
 
     def write(

@@ -27,6 +27,7 @@ from eventlog.core.catalog.filters import Filter, filtered_class, refuse_unknown
 from eventlog.core.catalog.masks import MaskedColumns, masked_class, refuse_impossible
 from eventlog.core.values import (
     ColumnType,
+    Converter,
     Kind,
     ValueOptions,
     character_check,
@@ -354,25 +355,25 @@ class _Builder:
             )
         attributes += [child.attribute for child in child_tables]
         self._check_names(table, attributes)
-        return ObjectClass(
+        built = ObjectClass(
             name=table.name,
             table=table,
             key=key,
             attributes=tuple(attributes),
             children=tuple(child_tables),
-            canonical_key=table_key.canonicalizer([(column.name, column.type) for column in key]),
+            canonical_key=_canonicalizer(key),
             check_characters=character_check(self.values),
             association_tail=self._association_tail(table.name),
-            former=self._former(table, key),
             captured=captured,
         )
+        return replace(built, former=self._former(built))
 
-    def _former(self, table: Table, key: Sequence[Column]) -> ObjectClass | None:
+    def _former(self, cls: ObjectClass) -> ObjectClass | None:
         """Return the class with its former key, or None if that is unknown or equals the present
         key.
         """
-        watch = match_name(table.name, self.previous_key)
-        present = {column.name: column for column in table.columns}
+        watch = match_name(cls.name, self.previous_key)
+        present = {column.name: column for column in cls.table.columns}
         named = () if watch is None else self.previous_key[watch]
         # A dropped column has an unknown type, so its value is text.
         columns = tuple(
@@ -381,20 +382,11 @@ class _Builder:
             else present[match]
             for name in named
         )
-        if not columns or {column.name for column in columns} == {column.name for column in key}:
+        names = {column.name for column in columns}
+        if not columns or names == {column.name for column in cls.key}:
             return None
-        return ObjectClass(
-            name=table.name,
-            table=table,
-            key=columns,
-            attributes=(),
-            children=(),
-            canonical_key=table_key.canonicalizer(
-                [(column.name, column.type) for column in columns]
-            ),
-            check_characters=character_check(self.values),
-            association_tail=self._association_tail(table.name),
-        )
+        key = _canonicalizer(columns)
+        return replace(cls, key=columns, attributes=(), children=(), captured=(), canonical_key=key)
 
     def _check_names(self, table: Table, attributes: Sequence[Attribute]) -> None:
         """Raise ConfigError for names that clash or that documents cannot carry."""
@@ -428,30 +420,17 @@ class _Builder:
         multi_valued: bool = False,
         is_key: bool = False,
     ) -> Attribute:
-        # No output uses the value, so it is not converted (spec/event-log.md 5).
-        if is_key and not self.emit_keys:
-            value_type = xds_type(column.type, self.values)
-            return Attribute(
-                name,
-                table.name,
-                column,
-                multi_valued,
-                is_key,
-                value_type,
-                convert=str,
-                is_written=False,
-            )
+        value_type, is_written = xds_type(column.type, self.values), self.emit_keys or not is_key
         target = self._reference(table, column) if self.referential == "dn" else None
+        if not is_written:
+            # No output uses the value, so it is not converted (spec/event-log.md 5).
+            convert: Converter = str
+        elif target is None:
+            convert = converter(column.type, self.values)
+        else:
+            value_type, convert = "dn", self._association_of(target)
         return Attribute(
-            name=name,
-            table=table.name,
-            column=column,
-            multi_valued=multi_valued,
-            is_key=is_key,
-            value_type=xds_type(column.type, self.values) if target is None else "dn",
-            convert=converter(column.type, self.values)
-            if target is None
-            else self._association_of(target),
+            name, table.name, column, multi_valued, is_key, value_type, convert, is_written
         )
 
     def _reference(self, table: Table, column: Column) -> Table | None:
@@ -495,6 +474,10 @@ class _Builder:
                 raise ConfigError(f"key column {match!r} of {table.name!r} cannot be excluded")
             excluded.add(match)
         return frozenset(excluded)
+
+
+def _canonicalizer(key: Sequence[Column]) -> Callable[[str | None], str]:
+    return table_key.canonicalizer([(column.name, column.type) for column in key])
 
 
 _VIEW_KEY = re.compile(r"pk_(?:sv_)?(?:[0-9]+_)?(?:_(?:.+?)__)?(.+)", re.IGNORECASE | re.DOTALL)

@@ -486,17 +486,6 @@ def _integer(bits: int) -> Converter:
     return convert
 
 
-_WHOLE_NORMAL = re.compile(integer_pattern(0))
-_whole: Final = _integer(0)
-
-
-def _whole_or_word(text: str) -> str:
-    if _WHOLE_NORMAL.fullmatch(text):
-        return text
-    word = _EXACT_WORDS.get(text.strip(_BLANKS).lower())
-    return _whole(text) if word is None else word
-
-
 _EXACT_NORMAL = re.compile(r"(?:0|-?[1-9][0-9]*)(?:\.[0-9]+)?")
 _NUMBER = re.compile(r"([+-]?)(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))(?:[eE]([+-]?)([0-9]+))?")
 _MAX_EXPONENT: Final = 400
@@ -534,11 +523,20 @@ EXACT_WORDS: Final = frozenset(_EXACT_WORDS.values())
 """The words that are values of PostgreSQL's exact numbers (spec/xds.md 6.1)."""
 
 
-def _exact_or_word(text: str) -> str:
-    if _EXACT_NORMAL.fullmatch(text):
-        return text
-    word = _EXACT_WORDS.get(text.strip(_BLANKS).lower())
-    return _exact(text) if word is None else word
+def _or_word(is_normal: Callable[[str], object], convert: Converter) -> Converter:
+    """Return a converter of numbers that also takes these words."""
+
+    def convert_any(text: str) -> str:
+        if is_normal(text):
+            return text
+        word = _EXACT_WORDS.get(text.strip(_BLANKS).lower())
+        return convert(text) if word is None else word
+
+    return convert_any
+
+
+_whole_or_word: Final = _or_word(re.compile(integer_pattern(0)).fullmatch, _integer(0))
+_exact_or_word: Final = _or_word(_EXACT_NORMAL.fullmatch, _exact)
 
 
 _FLOAT_WORDS: Final = {

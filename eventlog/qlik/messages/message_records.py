@@ -219,14 +219,19 @@ class TableRecords:
         of the change in it, and whether the change is the last. Raises NotExpressible.
         """
         data, before, known, changed = images
+        transaction_id, number, is_last = transaction
+        of_masks: tuple[str | None, str | None]
         if op is _REFRESH:
             if not self.is_whole:
                 data = {field: value for field, value in data.items() if field in known}
-            body = self._encoding.body({**self._names, "data": data, "beforeData": None})
-            return Draft(self, self._key_of(data, known), body, self._refresh_headers(), False)
+            # It belongs to no transaction, and has no masks.
+            timestamp = stream_position = transaction_id = ""
+            before = number = is_last = None
+            of_masks, schema_id = (None, None), dict.fromkeys(self._schema_id)
+        else:
+            of_masks, schema_id = self._masks(op, known, changed), self._schema_id
         body = self._encoding.body({**self._names, "data": data, "beforeData": before})
-        change_mask, column_mask = self._masks(op, known, changed)
-        transaction_id, number, is_last = transaction
+        change_mask, column_mask = of_masks
         headers = {
             **self._header_names,
             "operation": _OPERATIONS[op],
@@ -236,7 +241,7 @@ class TableRecords:
             "transactionId": transaction_id,
             "changeMask": change_mask,
             "columnMask": column_mask,
-            **self._schema_id,
+            **schema_id,
             "transactionEventCounter": number,
             "transactionLastEvent": is_last,
         }
@@ -259,20 +264,6 @@ class TableRecords:
             if field not in known:
                 return None
         return self._encoding.key(data)
-
-    def _refresh_headers(self) -> dict[str, Any]:
-        """Return the headers of a REFRESH, which belongs to no transaction."""
-        texts = dict.fromkeys(
-            ("changeSequence", "timestamp", "streamPosition", "transactionId"), ""
-        )
-        others = (
-            "changeMask",
-            "columnMask",
-            *self._schema_id,
-            "transactionEventCounter",
-            "transactionLastEvent",
-        )
-        return {**self._header_names, "operation": "REFRESH", **texts, **dict.fromkeys(others)}
 
     def _masks_of(
         self, op: ChangeOp, known_fields: tuple[str, ...], changed_fields: tuple[str, ...] | None

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, TypeAlias
 
 from eventlog.changes.events import OPERATIONS, ReadOutgoing, attribute_reader, outgoing_reader
@@ -78,12 +78,14 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
         options: PublishOptions,
         publishing: Publishing,
     ) -> None:
-        self._values, self._utc_now = publishing.values, publishing.utc_now
+        self._utc_now = publishing.utc_now
         chosen = write_options(options, publishing)
         self._writer = MessageWriter(
             chosen, registry=registry_of_writer(chosen), utc_now=publishing.utc_now
         )
-        self._messages: EventMessages | None = None
+        self._messages_of = lru_cache(maxsize=1)(
+            partial(EventMessages, self._writer, values=publishing.values)
+        )
         self._described: dict[str, ObjectClass] = {}
 
     def piece_of(
@@ -147,9 +149,7 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
         """Return the records of each event, or the error result of an event that the format cannot
         hold.
         """
-        if self._messages is None or catalog is not self._messages.catalog:
-            self._messages = EventMessages(self._writer, catalog, self._values)
-        draft_of = self._messages.draft
+        draft_of = self._messages_of(catalog).draft
         records_of = self._writer.records
         sequence_of = sequences(first)
         event_times, _, transactions = origins
