@@ -33,7 +33,13 @@ from eventlog.changes.keys import class_of_change, with_key
 from eventlog.changes.publishing import Publishing
 from eventlog.core.arguments import NAME, OPTIONS, PATH_OR_URL, check_arguments, instance_of_type
 from eventlog.core.catalog import Catalog
-from eventlog.core.options import BATCH_SIZE, CheckedOptions, parse_all_options, shared
+from eventlog.core.options import (
+    BATCH_SIZE,
+    CheckedOptions,
+    GivenOptions,
+    parse_all_options,
+    shared,
+)
 from eventlog.errors import ConfigError, DatabaseError, FormatError, kind_of, with_location
 from eventlog.files.atomic import check_parent, whole_file
 from eventlog.files.text import numbered_lines, text_of
@@ -159,9 +165,7 @@ def read_changes(
     return _read(reader, str(source), named, report if report is not None else Report())
 
 
-def _read(
-    format: Format, source: str, options: Mapping[str, Any], report: Report
-) -> Iterator[Change]:
+def _read(format: Format, source: str, options: GivenOptions, report: Report) -> Iterator[Change]:
     """Return the changes of a source, ``zoned`` by the catalogue among the options. Raises
     ConfigError immediately.
     """
@@ -171,7 +175,7 @@ def _read(
 
 
 def read_texts(
-    format: Format, source: Path, report: Report, options: Mapping[str, Any]
+    format: Format, source: Path, report: Report, options: GivenOptions
 ) -> Iterator[Change | RowTexts]:
     """Return the changes of a file, as ``read_changes`` does; some of them may be texts only."""
     catalog = catalog_of(options.get("catalog"))
@@ -238,7 +242,7 @@ def write(
     format: Format,
     changes: Iterable[Change],
     target: str,
-    options: Mapping[str, Any],
+    options: GivenOptions,
     report: Report,
 ) -> None:
     """Write changes to a target by the format's ``write``.
@@ -289,7 +293,7 @@ def _followed(
             progress(report)
 
 
-def read_map(path: Path) -> Mapping[str, Any]:
+def read_map(path: Path) -> GivenOptions:
     """Return the content of a file of options, TOML or JSON by its name. Raises ConfigError."""
     try:
         content = path.read_bytes()
@@ -309,7 +313,7 @@ def read_map(path: Path) -> Mapping[str, Any]:
     return value
 
 
-def read_options(map: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def read_options(map: GivenOptions) -> dict[str, GivenOptions]:
     """Return the options of ``reader`` and ``writer`` from a map: ``{"reader": {...}, "writer":
     {...}, "catalog": PATH}``, or the reader's options at the top level.
 
@@ -337,7 +341,7 @@ def read_options(map: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return sides
 
 
-def _with_catalog(options: Mapping[str, Any]) -> Mapping[str, Any]:
+def _with_catalog(options: GivenOptions) -> GivenOptions:
     path = options.get("catalog")
     if not isinstance(path, str):
         return options
@@ -349,7 +353,7 @@ def _with_catalog(options: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**options, "catalog": content}
 
 
-def in_own_options(format: str, side: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+def in_own_options(format: str, side: str, options: GivenOptions) -> GivenOptions:
     """Return the options of a side (``reader`` or ``writer``) with ``catalog`` translated for a
     format that has no such option: into the columns of Qlik messages, or the keys of a CDC stream.
     """

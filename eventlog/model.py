@@ -245,13 +245,27 @@ Row: TypeAlias = Mapping[str, Value]
 """An image of a row: exactly its known columns."""
 
 
+RowDict: TypeAlias = dict[str, Value]
+"""A row as a dict, to which columns may be added."""
+Key: TypeAlias = tuple[tuple[str, Value], ...]
+"""The names and values of a row's key columns."""
+TableName: TypeAlias = tuple[str | None, str]
+"""The schema of a table, None if it is unknown, and the table's name."""
+Names: TypeAlias = tuple[str, ...]
+"""Names, such as those of columns, in their order."""
+JsonObject: TypeAlias = Mapping[str, Any]
+"""A JSON object, or a record of Avro or of a database that has the same form."""
+JsonDict: TypeAlias = dict[str, Any]
+"""A JSON object as a dict, to which members may be added."""
+
+
 class _ChangeFields(NamedTuple):
     schema: str | None
     """The schema or owner at the source."""
     table: str
     """The table or view, in the database's own case."""
     op: ChangeOp
-    key: tuple[tuple[str, Value], ...] | None
+    key: Key | None
     """The primary key in key order, of the new row, for DELETE of the old row; None also = no key.
     A value of None is NULL.
     """
@@ -278,7 +292,7 @@ class _ChangeFields(NamedTuple):
     """
 
 
-_NO_EXTRAS: Final[Mapping[str, Any]] = {}
+NO_EXTRAS: Final[Mapping[str, Any]] = {}
 
 
 def _check_delete(
@@ -316,7 +330,7 @@ class Change(_ChangeFields):
         schema: str | None,
         table: str,
         op: ChangeOp,
-        key: tuple[tuple[str, Value], ...] | None = None,
+        key: Key | None = None,
         before: Row | None = None,
         after: Row | None = None,
         changed: frozenset[str] | None = None,
@@ -326,7 +340,7 @@ class Change(_ChangeFields):
         last_in_transaction: bool | None = None,
         commit_time: datetime | None = None,
         user: str | None = None,
-        extras: Mapping[str, Any] = _NO_EXTRAS,
+        extras: Mapping[str, Any] = NO_EXTRAS,
     ) -> Self:
         if op is not _UPDATE and changed is not None:
             raise InvalidChange(
@@ -389,7 +403,7 @@ def column_name(change: Change, column: str) -> str:
     return f"{full_name(change.schema, change.table)}.{column}"
 
 
-def old_key(change: Change) -> tuple[tuple[str, Value], ...] | None:
+def old_key(change: Change) -> Key | None:
     """Return the key before the change: from ``before`` if that has the key's columns, otherwise
     ``key`` itself.
     """
@@ -436,6 +450,10 @@ class KafkaRecord(NamedTuple):
     headers: tuple[tuple[str, bytes], ...] = ()
 
 
+KafkaRecords: TypeAlias = tuple[KafkaRecord, ...]
+"""The records of an event."""
+
+
 class Level(IntEnum):
     """The level of an answer.
 
@@ -472,7 +490,7 @@ class Document(NamedTuple):
     """The event-ids of the document's events; a heartbeat has none."""
     body: bytes
     """The body; empty in a format of records."""
-    records: Sequence[tuple[KafkaRecord, ...] | EventResult] = ()
+    records: Sequence[KafkaRecords | EventResult] = ()
     """In a format of records: per event its records, or its result if it has none because the
     format cannot hold it.
     """

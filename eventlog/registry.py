@@ -32,6 +32,7 @@ from eventlog.errors import (
     called,
     check_result,
 )
+from eventlog.model import Names
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution, EntryPoint
@@ -155,12 +156,12 @@ def is_own(group: str, name: str) -> bool:
     return name in BUILT_IN[group]
 
 
-def own_names(group: str) -> tuple[str, ...]:
+def own_names(group: str) -> Names:
     """Return the built-in names of a group."""
     return tuple(BUILT_IN[group])
 
 
-def names(group: str) -> tuple[str, ...]:
+def names(group: str) -> Names:
     """Return the names of a group: the built-in names, then those of packages."""
     return (*BUILT_IN[group], *installed_entries(group))
 

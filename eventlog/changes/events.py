@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
-from eventlog.changes.keys import Key, class_of, key_reader, typed_key
+from eventlog.changes.keys import class_of, key_reader, typed_key
 from eventlog.changes.net_effect import Net, net_of_many, net_of_rows
 from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
@@ -17,7 +17,19 @@ from eventlog.core.rows.events import Outgoing, association_of, rows_by_attribut
 from eventlog.core.values import ValueOptions
 from eventlog.core.values.typed_values import ReadValue, xds_value_reader
 from eventlog.errors import BadTableKey, BadValue, FormatError, shown
-from eventlog.model import AttributeSteps, Change, ChangeOp, Event, Op, Operation, Step, Value
+from eventlog.model import (
+    NO_EXTRAS,
+    AttributeSteps,
+    Change,
+    ChangeOp,
+    Event,
+    Key,
+    Op,
+    Operation,
+    RowDict,
+    Step,
+    Value,
+)
 
 OPERATIONS: Final = {
     Operation.ADD: ChangeOp.INSERT,
@@ -30,7 +42,6 @@ _MAX_ATTRIBUTES: Final = 4096
 _ADD, _REMOVE = Op.ADD, Op.REMOVE
 _IS_ADD, _IS_DELETE = Operation.ADD, Operation.DELETE
 _new: Final = tuple.__new__  # makes a NamedTuple from its fields in less than half the time
-_NO_EXTRAS: Final[Mapping[str, Any]] = {}
 
 
 def event_to_change(
@@ -71,7 +82,7 @@ def _event_reader(catalog: Catalog | None, values: ValueOptions) -> Callable[[Ev
             Change,
             (names.get("schema"), class_name, OPERATIONS[operation], key, before, after, changed,
              event_id or None, None, None, None, None, None,
-             {"event_id": event_id} if event_id else _NO_EXTRAS),
+             {"event_id": event_id} if event_id else NO_EXTRAS),
         )  # fmt: skip
 
     return read
@@ -127,7 +138,7 @@ def outgoing_reader(catalog: Catalog, values: ValueOptions) -> ReadOutgoing:
         return _new(
             Change,
             (schema, object_class.name, operation_of(event), key, before, after, changed,
-             event.event_id, transaction, None, None, commit_time, user, _NO_EXTRAS),
+             event.event_id, transaction, None, None, commit_time, user, NO_EXTRAS),
         )  # fmt: skip
 
     return read
@@ -194,7 +205,7 @@ def _named_parts(text: str) -> dict[str, str] | int:
     }
 
 
-_Images: TypeAlias = tuple[dict[str, Value] | None, dict[str, Value] | None, frozenset[str] | None]
+_Images: TypeAlias = tuple[RowDict | None, RowDict | None, frozenset[str] | None]
 
 
 class _ClassReader:
@@ -217,7 +228,7 @@ class _ClassReader:
         self, operation: Operation, key: Key, attributes: Sequence[AttributeSteps]
     ) -> _Images:
         """Return the rows before and after, and the names of the changed columns."""
-        after: dict[str, Value] = dict(key)
+        after: RowDict = dict(key)
         if operation == _IS_DELETE:
             return after, None, None
         before = after.copy()
@@ -247,7 +258,7 @@ class _ClassReader:
 
     def images_of(self, event: Outgoing, key: Key) -> _Images:
         """Return the same as ``images`` for an event of a log."""
-        after: dict[str, Value] = dict(key)
+        after: RowDict = dict(key)
         if event.operation == _IS_DELETE:
             return after, None, None
         before = after.copy()

@@ -16,7 +16,7 @@ from eventlog.changes.answers import AnswerForm
 from eventlog.changes.losses import NO_LOSS, Loss, in_words, loss_counter
 from eventlog.changes.publishing import EventWriter, Publishing
 from eventlog.core.catalog import Database
-from eventlog.core.options import parse_all_options
+from eventlog.core.options import GivenOptions, parse_all_options
 from eventlog.core.values import ValueOptions
 from eventlog.errors import (
     ConfigError,
@@ -170,6 +170,10 @@ Block: TypeAlias = Callable[[Change], Iterable[str]]
 """A function that returns the lines that show a change to people."""
 
 
+Refusal: TypeAlias = tuple[str, str]
+"""The name of an option, and why it cannot be set or has no effect."""
+
+
 class Format:
     """One format: its names, options and methods. Each format extends this class in its own package
     and overrides what differs.
@@ -280,20 +284,20 @@ class Format:
         """
         return options
 
-    def refusal(self, options: Any, publishing: Publishing) -> tuple[str, str] | None:
+    def refusal(self, options: Any, publishing: Publishing) -> Refusal | None:
         """Return an option that cannot be combined with the target in ``publishing``, and the
         reason; None if the target accepts the documents. The option is ``type`` if the format
         itself is refused.
         """
         return None
 
-    def ignored(self, options: Any, publishing: Publishing) -> tuple[str, str] | None:
+    def ignored(self, options: Any, publishing: Publishing) -> Refusal | None:
         """Return an option that is set but has no effect on the target in ``publishing``, and the
         reason; None if there is no such option.
         """
         return None
 
-    def options_of_catalog(self, side: str, database: Database) -> Mapping[str, Any] | None:
+    def options_of_catalog(self, side: str, database: Database) -> GivenOptions | None:
         """Return the options that replace a catalogue on a ``side``, reader or writer, of a format
         without the option ``catalog``. These options hold an entry for each table. It is None if
         the format has the option ``catalog``.
@@ -301,7 +305,7 @@ class Format:
         return None
 
     def lines(
-        self, source: str, options: Mapping[str, Any], report: Report, block: Block
+        self, source: str, options: GivenOptions, report: Report, block: Block
     ) -> Iterator[str]:
         """Return the lines of text that show a source to people; ``block`` returns the lines for
         one change. Raises as ``read`` does.
@@ -311,20 +315,20 @@ class Format:
             yield ""
 
     def texts(
-        self, source: str, options: Mapping[str, Any], report: Report
+        self, source: str, options: GivenOptions, report: Report
     ) -> Iterator[Change | RowTexts]:
         """Return the changes of a source as ``read`` does. A change may be RowTexts, if its format
         has texts anyway.
         """
         return self.read(source, options, report)
 
-    def is_one_source(self, place: Path, options: Mapping[str, Any]) -> bool | None:
+    def is_one_source(self, place: Path, options: GivenOptions) -> bool | None:
         """Return True if a directory is one source with all files and directories in it, False if
         each file or directory in it is a source, None if it has no file of the format.
         """
         return False
 
-    def is_sorted_first(self, options: Mapping[str, Any]) -> bool:
+    def is_sorted_first(self, options: GivenOptions) -> bool:
         """Return True if rows are sorted before they become changes, so that large inputs are
         sorted in bulk.
         """
@@ -334,7 +338,7 @@ class Format:
         """Return True if a file describes the other files in its directory."""
         return False
 
-    def output_place(self, name: str, options: Mapping[str, Any]) -> str:
+    def output_place(self, name: str, options: GivenOptions) -> str:
         """Return the path of the output for a source of this name, within a directory of such
         outputs: a file, a file in a directory, or a directory for several files. Raises ConfigError
         for an option that names one place.
@@ -351,7 +355,7 @@ class Format:
         """Return the error for a method that the format lacks."""
         return ConfigError(f"the format {self.name} ({self.title}) cannot be {PARTICIPLES[method]}")
 
-    def read(self, source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
+    def read(self, source: str, options: GivenOptions, report: Report) -> Iterator[Change]:
         """Return the changes of a source, counted, with the reader's options of ``--options``.
         Raises ConfigError for wrong options.
         """
@@ -361,7 +365,7 @@ class Format:
         return counted(changes, report, self.read_changes)
 
     def write(
-        self, changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report
+        self, changes: Iterable[Change], target: str, options: GivenOptions, report: Report
     ) -> None:
         """Write changes to a target, with the writer's options of ``--options``.
 

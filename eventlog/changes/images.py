@@ -4,16 +4,26 @@ refused or filled in, and the changes of a transaction (spec/change-model.md 4).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from eventlog.changes.keys import Key
 from eventlog.core.catalog import ObjectClass
-from eventlog.core.values import ColumnType, Kind
+from eventlog.core.values import ColumnType, ColumnTypes, Kind
 from eventlog.core.values.typed_values import typed_by
 from eventlog.errors import FormatError, NotExpressible, RowError
-from eventlog.model import Change, ChangeOp, Row, Value, column_name, differing, full_name, old_key
+from eventlog.model import (
+    Change,
+    ChangeOp,
+    Key,
+    Row,
+    RowDict,
+    Value,
+    column_name,
+    differing,
+    full_name,
+    old_key,
+)
 
 
 def refuse_without_row(change: Change) -> None:
@@ -39,12 +49,12 @@ def refuse_without_row(change: Change) -> None:
 
 
 @lru_cache(maxsize=1024)
-def _columns_with_zone(object_class: ObjectClass) -> Mapping[str, ColumnType]:
+def _columns_with_zone(object_class: ObjectClass) -> ColumnTypes:
     types = column_types(object_class)
     return {name: type for name, type in types.items() if type.kind is Kind.TIMESTAMPTZ}
 
 
-def column_types(object_class: ObjectClass) -> Mapping[str, ColumnType]:
+def column_types(object_class: ObjectClass) -> ColumnTypes:
     """Return the types of the columns and attributes of a class, by name."""
     types = {column.name: column.type for column in object_class.table.columns}
     return types | {one.name: one.column.type for one in object_class.attributes}
@@ -109,6 +119,9 @@ Complete: TypeAlias = Callable[[str | None, str, Key | None], Row | None]
 """
 
 
+Count: TypeAlias = Callable[[str], None]
+"""A function that is called with a reason, or with the name of a column, to count it."""
+
 FILLED: Final = "filled_null"
 """The reason under which an unknown column is counted if its format writes it as NULL."""
 
@@ -119,8 +132,8 @@ def whole_images(
     complete: Complete | None,
     *,
     needs_before: bool,
-    count: Callable[[str], None],
-) -> list[dict[str, Value]]:
+    count: Count,
+) -> list[RowDict]:
     """Return the rows of a change in a format of whole rows (spec/change-model.md 4); an UPDATE has
     the old and the new row.
 
@@ -147,7 +160,7 @@ def whole_images(
     return _completed(change, names, images, complete)
 
 
-def _known_images(change: Change, needs_before: bool) -> list[dict[str, Value]]:
+def _known_images(change: Change, needs_before: bool) -> list[RowDict]:
     """Return the rows of ``whole_images`` with the known columns of the change."""
     row = change.before if change.op is ChangeOp.DELETE else change.after
     images = [{**dict(change.key or ()), **(row or {})}]
@@ -170,7 +183,7 @@ def _refuse_columns_beyond(names: frozenset[str], change: Change, images: Iterab
 
 def _completed(
     change: Change, names: frozenset[str], images: Iterable[Row], complete: Complete | None
-) -> list[dict[str, Value]]:
+) -> list[RowDict]:
     """Return the rows with their missing columns filled in from the whole row that ``complete``
     returns. Raises FormatError if there is no row, and NotExpressible for columns that the whole
     row lacks.

@@ -33,17 +33,24 @@ from eventlog.core.options import (
     parse_name,
     parse_options,
 )
-from eventlog.core.values import TYPE_NAMES, ColumnType, float_or_special, is_money, parse_type
+from eventlog.core.values import (
+    TYPE_NAMES,
+    ColumnType,
+    ColumnTypes,
+    float_or_special,
+    is_money,
+    parse_type,
+)
 from eventlog.core.values.json_bytes import json_value
 from eventlog.core.values.moments import aware_utc, without_zeros
 from eventlog.core.values.typed_values import decimal_text, typed_by
 from eventlog.errors import ConfigError, FormatError, RowError, kind_of, number_of, with_location
-from eventlog.model import Change, ChangeOp, Lob, Row, Value
+from eventlog.model import Change, ChangeOp, JsonDict, JsonObject, Lob, Names, Row, RowDict, Value
 
 Of = TypeVar("Of")
 
 
-def to_json(change: Change) -> dict[str, Any]:
+def to_json(change: Change) -> JsonDict:
     """Return the JSON object of a change: all its fields in order, with text for values without a
     type in JSON.
     """
@@ -72,7 +79,7 @@ def dumps(change: Change) -> str:
     return json.dumps(to_json(change), ensure_ascii=False, separators=(",", ":"))
 
 
-def from_json(value: Mapping[str, Any]) -> Change:
+def from_json(value: JsonObject) -> Change:
     """Return the change of a JSON object. Missing members are None, unknown members are ignored.
 
     Text stays text: JSON does not distinguish dates and decimals from text. Raises FormatError.
@@ -143,11 +150,11 @@ def typed_change(change: Change, catalog: Catalog | None) -> Change:
         ) from error
 
 
-def _image(types: Mapping[str, ColumnType], row: Mapping[str, Value]) -> dict[str, Value]:
+def _image(types: ColumnTypes, row: Row) -> RowDict:
     return {name: _typed(types, name, value) for name, value in row.items()}
 
 
-def _typed(types: Mapping[str, ColumnType], name: str, value: Value) -> Value:
+def _typed(types: ColumnTypes, name: str, value: Value) -> Value:
     type = types.get(name)
     return value if type is None else typed_by(type, value)
 
@@ -190,7 +197,7 @@ def value_from_json(value: Any) -> Value:
     return plain
 
 
-def member(value: Mapping[str, Any], name: str, kind: type[Of]) -> Of | None:
+def member(value: JsonObject, name: str, kind: type[Of]) -> Of | None:
     """Return the member, None if it is missing or null. Raises TypeError if it has another type
     than ``kind``.
     """
@@ -206,11 +213,11 @@ def _key_part(part: Any) -> tuple[str, Value]:
     return part[0], value_from_json(part[1])
 
 
-def _row_to_json(row: Row | None) -> dict[str, Any] | None:
+def _row_to_json(row: Row | None) -> JsonDict | None:
     return None if row is None else {name: value_to_json(value) for name, value in row.items()}
 
 
-def _row_from_json(row: Mapping[str, Any] | None) -> Row | None:
+def _row_from_json(row: JsonObject | None) -> Row | None:
     return None if row is None else {name: value_from_json(value) for name, value in row.items()}
 
 
@@ -239,7 +246,7 @@ def utc_text(moment: datetime) -> str:
 
 # --- catalogues -----------------------------------------------------------------------------------
 
-CatalogOption: TypeAlias = str | Database | Mapping[str, Any] | None
+CatalogOption: TypeAlias = str | Database | JsonObject | None
 """A JSON catalogue: its path, its content (in the form of the ``database`` member of spec/xds.md
 9), or the parsed Database.
 """
@@ -277,7 +284,7 @@ def catalog_of(option: CatalogOption, **building: Any) -> Catalog | None:
     return None if database is None else complete_catalog(build_catalog(database, **building))
 
 
-def read_catalog(path: Path) -> Mapping[str, Any]:
+def read_catalog(path: Path) -> JsonObject:
     """Return the content of a catalogue file, or of its member ``database``. Raises ConfigError."""
     try:
         value = json.loads(path.read_bytes())
@@ -287,18 +294,18 @@ def read_catalog(path: Path) -> Mapping[str, Any]:
         raise ConfigError(f"the catalog {path} is not JSON: {error}") from None
     if not isinstance(value, dict) or not isinstance(value.get("database", value), dict):
         raise ConfigError(f"the catalog {path} is not a JSON object")
-    content: Mapping[str, Any] = value.get("database", value)
+    content: JsonObject = value.get("database", value)
     return content
 
 
-def _parse_name_list(value: Any) -> tuple[str, ...]:
+def _parse_name_list(value: Any) -> Names:
     names = tuple(map(parse_name, instance_of(list, tuple)(value)))
     if not names:
         raise ValueError
     return names
 
 
-def _parse_name_lists(value: Any) -> tuple[tuple[str, ...], ...]:
+def _parse_name_lists(value: Any) -> tuple[Names, ...]:
     return tuple(map(_parse_name_list, instance_of(list, tuple)(value)))
 
 
@@ -325,9 +332,9 @@ class _ColumnForm(CheckedOptions):
 class _ForeignKeyForm(CheckedOptions):
     """A foreign key in JSON."""
 
-    columns: tuple[str, ...] = option(REQUIRED, _NAME_LIST, "its columns")
+    columns: Names = option(REQUIRED, _NAME_LIST, "its columns")
     table: str = option(REQUIRED, _NAME, "referenced table")
-    ref_columns: tuple[str, ...] = option(REQUIRED, _NAME_LIST, "referenced columns")
+    ref_columns: Names = option(REQUIRED, _NAME_LIST, "referenced columns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,13 +344,11 @@ class _TableForm(CheckedOptions):
     name: str = option(REQUIRED, _NAME, "name of the table")
     kind: Literal["table", "view"] = option(REQUIRED, choice("table", "view"), "table or view")
     columns: tuple[_ColumnForm, ...] = option(REQUIRED, list_of(_ColumnForm, "column"), "columns")
-    primary_key: tuple[str, ...] = option(
-        (), _optional_names(_NAME_LIST), "columns of the primary key"
-    )
+    primary_key: Names = option((), _optional_names(_NAME_LIST), "columns of the primary key")
     foreign_keys: tuple[_ForeignKeyForm, ...] = option(
         (), _optional_names(list_of(_ForeignKeyForm, "foreign key")), "foreign keys"
     )
-    unique_keys: tuple[tuple[str, ...], ...] = option(
+    unique_keys: tuple[Names, ...] = option(
         (), _optional_names(_NAME_LISTS), "columns of each unique key"
     )
 
@@ -359,7 +364,7 @@ class _DatabaseForm(CheckedOptions):
     tables: tuple[_TableForm, ...] = option(REQUIRED, list_of(_TableForm, "table"), "tables")
 
 
-def database_from_json(value: Mapping[str, Any]) -> Database:
+def database_from_json(value: JsonObject) -> Database:
     """Return a database from its JSON form: the member ``database`` of the ``xds/`` cases
     (spec/xds.md 9).
 
@@ -371,7 +376,7 @@ def database_from_json(value: Mapping[str, Any]) -> Database:
     return Database(form.dialect, form.schema, tables)
 
 
-def database_to_json(database: Database) -> dict[str, Any]:
+def database_to_json(database: Database) -> JsonDict:
     """Return a database in the form that ``database_from_json`` reads.
 
     A type that its name does not determine, such as an enumeration, gets a name of its kind.
@@ -381,7 +386,7 @@ def database_to_json(database: Database) -> dict[str, Any]:
     return {"dialect": database.dialect, **schema, "tables": tables}
 
 
-def _table_to_json(table: Table, dialect: str) -> dict[str, Any]:
+def _table_to_json(table: Table, dialect: str) -> JsonDict:
     keys = [list(key) for key in table.unique_keys if key != table.primary_key]
     foreign_keys = [
         {"columns": list(key.columns), "table": key.table, "ref_columns": list(key.ref_columns)}

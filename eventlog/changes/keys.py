@@ -14,7 +14,7 @@ from eventlog.core.options import ANY, Option
 from eventlog.core.values import key_normalizer
 from eventlog.core.values.typed_values import to_text, type_of, value_reader
 from eventlog.errors import ConfigError, NotExpressible, RowError
-from eventlog.model import Change, ChangeOp, Value, old_key
+from eventlog.model import Change, ChangeOp, Key, Value, old_key
 
 
 def class_of(catalog: Catalog | None, table: str) -> ObjectClass | None:
@@ -33,10 +33,6 @@ def class_of_change(catalog: Catalog | None, change: Change) -> ObjectClass | No
     if catalog is None or not may_be_one(change.schema, catalog.schema):
         return None
     return class_of(catalog, change.table)
-
-
-Key: TypeAlias = tuple[tuple[str, Value], ...]
-"""Key columns with their values, in key order."""
 
 
 def typed_key(text: str, object_class: ObjectClass | None) -> Key:

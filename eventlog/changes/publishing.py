@@ -28,7 +28,15 @@ from eventlog.core.rows.events import (
 from eventlog.core.values import ValueOptions
 from eventlog.core.values.typed_values import moment_reader
 from eventlog.errors import BadValue, WrongResult, check_result
-from eventlog.model import Change, Document, EventResult, KafkaRecord, Operation, Origins
+from eventlog.model import (
+    Change,
+    Document,
+    EventResult,
+    KafkaRecord,
+    KafkaRecords,
+    Operation,
+    Origins,
+)
 
 CurrentRows = Mapping[ObjectId, CurrentRow]
 """The current rows of objects, by object."""
@@ -161,18 +169,18 @@ class EventWriter(ABC, Generic[P]):
             )
         return written
 
-    def records(self, key: bytes, piece: P) -> tuple[KafkaRecord, ...]:
+    def records(self, key: bytes, piece: P) -> KafkaRecords:
         """Return the records of an event. ``key`` is its association."""
         return (KafkaRecord(None, key, self.body_of([piece]).rstrip(b"\n")),)
 
     def records_of(
         self, pieces: Sequence[P | EventResult], keys: Callable[[], Iterable[bytes]]
-    ) -> Sequence[tuple[KafkaRecord, ...] | EventResult]:
+    ) -> Sequence[KafkaRecords | EventResult]:
         """Return the records of each event, or its error result. ``keys`` returns the associations
         and is called only if they are needed.
         """
         if self.pieces_are_records:
-            return cast("Sequence[tuple[KafkaRecord, ...] | EventResult]", pieces)
+            return cast("Sequence[KafkaRecords | EventResult]", pieces)
         return [
             piece if isinstance(piece, EventResult) else self.records(key, piece)
             for key, piece in zip(keys(), pieces, strict=True)

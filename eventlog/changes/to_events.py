@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, time
 from functools import partial
 from typing import Final
 
-from eventlog.changes.images import refuse_without_row, refused_column, written_columns
+from eventlog.changes.images import Count, refuse_without_row, refused_column, written_columns
 from eventlog.changes.keys import (
     ExistingKeys,
-    Key,
     class_of_change,
     existing_keys,
     key_text,
@@ -24,6 +23,7 @@ from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.values import (
     EXACT_WORDS,
     TEMPORAL,
+    Converter,
     ValueOptions,
     check_xml,
     converter,
@@ -38,6 +38,7 @@ from eventlog.model import (
     Change,
     ChangeOp,
     Event,
+    Key,
     Op,
     Operation,
     Step,
@@ -58,15 +59,15 @@ class EventWriting:
     insert_query_back: str = "modify"
     existing_keys: ExistingKeys | None = None
     """A function that returns the keys that a TRUNCATE deletes; None = a TRUNCATE is refused."""
-    truncated: Callable[[str], None] | None = None
+    truncated: Count | None = None
     """A function that is called with each column (``schema.table.column``) that loses fractions of
     a second.
     """
-    null_unchanged: Callable[[str], None] | None = None
+    null_unchanged: Count | None = None
     """A function that is called with each column that is marked as changed but is NULL before and
     after, which a modify cannot express.
     """
-    old_unreadable: Callable[[str], None] | None = None
+    old_unreadable: Count | None = None
     """A function that is called with each column whose old value XML cannot hold, so that it was
     never sent.
     """
@@ -237,7 +238,7 @@ def _attribute(
     return AttributeSteps(name, value_type, written)
 
 
-def _written(steps: Sequence[ValueStep], write: Callable[[str], str]) -> tuple[Step, ...]:
+def _written(steps: Sequence[ValueStep], write: Converter) -> tuple[Step, ...]:
     """Return the steps with their values as text."""
     return tuple(
         Step(op, tuple(write(to_text(value)) for value in several)) for op, several in steps
@@ -253,7 +254,7 @@ def _has_exact_word(steps: Iterable[Step]) -> bool:
 
 def _value_writer(
     attribute: Attribute | None, values: Sequence[Value], options: ValueOptions
-) -> tuple[str, Callable[[str], str]]:
+) -> tuple[str, Converter]:
     """Return the XDS type of an attribute's values, and the function from log text to written text.
     The column determines the type; without an attribute the values do.
     """

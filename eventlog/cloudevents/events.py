@@ -11,7 +11,7 @@ from its fields by position.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import lru_cache
 from itertools import islice
@@ -22,7 +22,7 @@ from eventlog.changes.events import attribute_reader, operation_of, parse_associ
 from eventlog.changes.format import Report, written
 from eventlog.changes.images import refuse_without_row, written_columns
 from eventlog.changes.json_form import catalog_of, utc_text
-from eventlog.changes.keys import Key, class_of_change, key_reader, with_key
+from eventlog.changes.keys import class_of_change, key_reader, with_key
 from eventlog.changes.net_effect import net_of_rows
 from eventlog.changes.to_events import association_text
 from eventlog.cloudevents.options import BATCHED, WriteOptions, is_text
@@ -36,18 +36,18 @@ from eventlog.cloudevents.values import (
 from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.rows.events import Outgoing, rows_by_attribute
-from eventlog.core.values import ColumnType, ValueOptions
+from eventlog.core.values import ColumnTypes, ValueOptions
 from eventlog.core.values.json_bytes import escaped_json_bytes
 from eventlog.core.values.typed_values import ReadValue, is_multi_valued
 from eventlog.errors import BadValue, NotExpressible, shown
 from eventlog.files.atomic import whole_file
-from eventlog.model import Change, ChangeOp, Operation, Row, Value
+from eventlog.model import Change, ChangeOp, JsonDict, JsonObject, Key, Operation, Row, Value
 
 SPECVERSION: Final = "1.0"
 DATA_TYPE: Final = "application/json"
 
 _new: Final = tuple.__new__
-_NOTHING: Final[Mapping[str, Value]] = {}
+_NOTHING: Final[Row] = {}
 _UPDATE, _TRUNCATE = ChangeOp.UPDATE, ChangeOp.TRUNCATE
 
 
@@ -59,7 +59,7 @@ class CloudEvent(NamedTuple):
     type: str
     subject: str | None
     time: str | None
-    data: Mapping[str, Any]
+    data: JsonObject
     dataschema: str | None = None
 
     def attributes(self) -> dict[str, str]:
@@ -79,9 +79,9 @@ class CloudEvent(NamedTuple):
             written["time"] = time
         return written
 
-    def whole(self) -> dict[str, Any]:
+    def whole(self) -> JsonDict:
         """Return the whole event in the JSON format (JSON format 1.0.2, 3)."""
-        whole: dict[str, Any] = self.attributes()
+        whole: JsonDict = self.attributes()
         whole["datacontenttype"], whole["data"] = DATA_TYPE, self.data
         return whole
 
@@ -126,7 +126,7 @@ def event_writer(
 
 def attribute_writer(
     source: str, event_type: str, dataschema: str | None
-) -> Callable[[str, str | None, datetime | None, Mapping[str, Any]], CloudEvent]:
+) -> Callable[[str, str | None, datetime | None, JsonObject], CloudEvent]:
     """Return the function that makes a CloudEvent from its id, subject (None = no subject), time
     (None = unknown) and data.
 
@@ -136,7 +136,7 @@ def attribute_writer(
     type_of = type_writer(event_type)
 
     def with_data(
-        event_id: str, subject: str | None, time: datetime | None, data: Mapping[str, Any]
+        event_id: str, subject: str | None, time: datetime | None, data: JsonObject
     ) -> CloudEvent:
         operation, schema, table = data["operation"], data.get("schema"), data["class"]
         if not event_id or not is_text(event_id):
@@ -191,7 +191,7 @@ class _Converters(dict[str, InJson]):
     A column that is unknown has the converter of values without a type.
     """
 
-    def __init__(self, types: Mapping[str, ColumnType], encoding: JsonEncoding) -> None:
+    def __init__(self, types: ColumnTypes, encoding: JsonEncoding) -> None:
         super().__init__((name, value_converter(type, encoding)) for name, type in types.items())
         self._of_unknown = value_converter(None, encoding)
 
@@ -204,7 +204,7 @@ def _converters_of(object_class: ObjectClass | None, encoding: JsonEncoding) -> 
     return _Converters(types_of(object_class), encoding)
 
 
-def types_of(object_class: ObjectClass | None) -> Mapping[str, ColumnType]:
+def types_of(object_class: ObjectClass | None) -> ColumnTypes:
     """Return the types of a class's columns by the names that events have for them, empty for an
     unknown class.
     """
@@ -214,9 +214,7 @@ def types_of(object_class: ObjectClass | None) -> Mapping[str, ColumnType]:
     return types | {column.name: column.type for column in object_class.key}
 
 
-def data_of(
-    change: Change, object_class: ObjectClass | None, encoding: JsonEncoding
-) -> dict[str, Any]:
+def data_of(change: Change, object_class: ObjectClass | None, encoding: JsonEncoding) -> JsonDict:
     """Return the data of an event (formats/cloudevents.md 4); ``object_class`` is the class of its
     table, None = unknown.
     """
@@ -254,7 +252,7 @@ def data_of(
     return data
 
 
-def _updated(change: Change, key: Mapping[str, Value], converters: _Converters) -> dict[str, Any]:
+def _updated(change: Change, key: Row, converters: _Converters) -> JsonDict:
     """Return the members of data that hold the columns of an update: the changed ones, and the
     others outside of the key.
     """
@@ -280,11 +278,11 @@ def _old_and_new(
     names: Iterable[str],
     before: Row,
     after: Row,
-    key: Mapping[str, Value],
+    key: Row,
     converters: _Converters,
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, JsonDict]:
     """Return the known values of columns in JSON. Key columns have the same form as in the key."""
-    columns: dict[str, dict[str, Any]] = {}
+    columns: dict[str, JsonDict] = {}
     for name in names:
         convert = converters[name]
         values = columns[name] = {}
@@ -302,9 +300,9 @@ def _old_and_new(
 
 def _without_columns(
     op: ChangeOp, schema: str | None, table: str, key: Key | None, converters: _Converters
-) -> dict[str, Any]:
+) -> JsonDict:
     """Return the members of data that identify the operation and the object."""
-    data: dict[str, Any] = {"operation": op.lower()}
+    data: JsonDict = {"operation": op.lower()}
     if schema is not None:
         data["schema"] = schema
     data["class"] = table
@@ -342,7 +340,7 @@ def data_reader(
         lambda object_class: _ClassReader(object_class, values, encoding)
     )
 
-    def data_of_event(event: Outgoing, user: str | None, transaction: str | None) -> dict[str, Any]:
+    def data_of_event(event: Outgoing, user: str | None, transaction: str | None) -> JsonDict:
         assert event.object_id is not None
         assert event.operation is not None
         object_class, key_text = event.object_id
@@ -379,11 +377,11 @@ class _ClassReader:
         except BadValue:
             return tuple((part.name, part.value) for part in table_key.parse(text))
 
-    def columns(self, event: Outgoing, key: Key) -> dict[str, dict[str, Any]]:
+    def columns(self, event: Outgoing, key: Key) -> dict[str, JsonDict]:
         """Return old and new values of the columns that an event changes; of the key's columns only
         those whose value changes.
         """
-        columns: dict[str, dict[str, Any]] = {}
+        columns: dict[str, JsonDict] = {}
         is_add, of_key = event.operation == Operation.ADD, dict(key)
         for attribute, rows in rows_by_attribute(event):
             read = self._attributes.get(attribute)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from eventlog.changes.format import Format
+from eventlog.changes.format import Format, Refusal
 from eventlog.changes.publishing import Publishing
 from eventlog.cloudevents.events import write
 from eventlog.cloudevents.options import (
@@ -36,7 +36,7 @@ class CloudEventsFormat(Format):
     write_changes = staticmethod(write)
     publish = staticmethod(CloudEventWriter)
 
-    def refusal(self, options: PublishOptions, publishing: Publishing) -> tuple[str, str] | None:
+    def refusal(self, options: PublishOptions, publishing: Publishing) -> Refusal | None:
         why = refused_mode(options.mode, publishing)
         return ("mode", why) if why else None
 

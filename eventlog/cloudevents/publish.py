@@ -40,7 +40,7 @@ from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.rows.events import Outgoing, association_of
 from eventlog.core.rows.transaction_ids import transaction_text
 from eventlog.errors import FormatError
-from eventlog.model import Change, EventResult, KafkaRecord, Level
+from eventlog.model import Change, EventResult, KafkaRecord, KafkaRecords, Level
 
 # The charset is in lower case, because the SDK of npm compares the content type of a single event
 # as text, and refuses UTF-8. The case has no meaning (RFC 2046 4.1.2).
@@ -111,7 +111,7 @@ class CloudEventWriter(EventWriter[CloudEvent]):
         attributes = pieces[0].attributes()
         return tuple((f"ce-{name}", _in_header(value)) for name, value in attributes.items())
 
-    def records(self, key: bytes, piece: CloudEvent) -> tuple[KafkaRecord, ...]:
+    def records(self, key: bytes, piece: CloudEvent) -> KafkaRecords:
         """Return a record of Kafka protocol binding 1.0.2: binary content mode (3.2), or structured
         (3.3).
         """

@@ -22,7 +22,7 @@ from eventlog.cloudevents.values import DEFAULT_ENCODING, JsonEncoding, read_jso
 from eventlog.core.catalog import Catalog
 from eventlog.errors import FormatError, shown, with_location
 from eventlog.files.text import LONGEST, numbered_lines, parsed_json, source_files, text_of
-from eventlog.model import Change, ChangeOp, Row, Value
+from eventlog.model import Change, ChangeOp, JsonObject, Row, Value
 
 _OPS: Final = {op.lower(): op for op in ChangeOp}
 
@@ -73,7 +73,7 @@ def _check_attributes(event: Any) -> None:
         )
 
 
-def _data_of(event: Mapping[str, Any]) -> Any:
+def _data_of(event: JsonObject) -> Any:
     """Return the data of an event, None if they are not JSON (JSON format 3.1.2).
 
     A text that holds JSON is read as this JSON, since no data of eventlog are a text. Raises
@@ -113,8 +113,8 @@ def _declares_json(content_type: object) -> bool:
 
 
 def _change(
-    event: Mapping[str, Any],
-    data: Mapping[str, Any],
+    event: JsonObject,
+    data: JsonObject,
     catalog: Catalog | None,
     encoding: JsonEncoding,
 ) -> Change:
@@ -152,7 +152,7 @@ def _change(
     )
 
 
-def _operation(data: Mapping[str, Any]) -> tuple[ChangeOp, str]:
+def _operation(data: JsonObject) -> tuple[ChangeOp, str]:
     """Return the operation and the class name of an event. Raises FormatError."""
     operation, table = data["operation"], data["class"]
     if not isinstance(operation, str) or operation not in _OPS:
@@ -180,7 +180,7 @@ def _images(op: ChangeOp, key: Row | None, olds: Row, news: Row) -> tuple[Row | 
             return None, None
 
 
-def _cells(data: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str, Any]]:
+def _cells(data: JsonObject, name: str) -> Mapping[str, JsonObject]:
     cells = member(data, name, dict) or {}
     for column, cell in cells.items():
         if not isinstance(cell, dict):

@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from eventlog.cloudevents.events import schema_uri
 from eventlog.cloudevents.values import JsonEncoding, element_type, is_json, is_wide
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.values import ColumnType, Kind
+from eventlog.model import JsonDict, JsonObject
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _WORDS: Final = ["NaN", "Infinity", "-Infinity"]
@@ -21,7 +21,7 @@ def schema_of(
     schema: str | None,
     encoding: JsonEncoding,
     dataschema: str | None = None,
-) -> Mapping[str, Any]:
+) -> JsonObject:
     """Return the schema of the data of every event of a class.
 
     ``schema`` is that of its table, None = there is none. ``dataschema`` is the option of this
@@ -68,7 +68,7 @@ def schema_of(
     }
 
 
-def _old_and_new(value: Any, *, is_set: bool = False) -> dict[str, Any]:
+def _old_and_new(value: Any, *, is_set: bool = False) -> JsonDict:
     members = {"old": value, "new": value, **({"whole": {"const": True}} if is_set else {})}
     return {"type": "object", "properties": members, "additionalProperties": False}
 

@@ -6,9 +6,11 @@ import json
 import shlex
 from importlib.metadata import Distribution, PackageNotFoundError
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
+
+from eventlog.model import JsonDict
 
 DISTRIBUTION: Final = "eventlog-publisher"
 
@@ -33,7 +35,7 @@ def install_command(*extras: str) -> str:
     return f"pip install {shlex.quote(f'{DISTRIBUTION}{named}{place}')}"
 
 
-def _origin() -> dict[str, Any]:
+def _origin() -> JsonDict:
     """Return the content of ``direct_url.json``; empty for a package from an index. A tree that is
     not installed counts as a directory.
     """

@@ -18,12 +18,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from math import isfinite
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from eventlog import __version__
 from eventlog.core.values.moments import time_zone_named
 from eventlog.errors import ConfigError, first_of, together, visible, with_location
-from eventlog.model import EventType
+from eventlog.model import EventType, Names
 
 
 def _itself(value: Any) -> Any:
@@ -49,6 +49,9 @@ class OptionKind:
     shown: Callable[[Any], Any] = _itself
     """A function that returns the form of a value that `eventlog config` may print."""
 
+
+GivenOptions: TypeAlias = Mapping[str, Any]
+"""Options, or the settings of another library, by their names, as they are given."""
 
 REQUIRED: Final = object()
 """The default of an option that must be set if any option of its class is used."""
@@ -104,7 +107,7 @@ def same_fields(settings: Any, kind: type) -> dict[str, Any]:
 Options = TypeVar("Options")
 
 
-def parse_options(kind: type[Options], values: Mapping[str, Any], whose: str) -> Options:
+def parse_options(kind: type[Options], values: GivenOptions, whose: str) -> Options:
     """Return ``CheckedOptions`` of this kind from values by name. Messages begin with ``whose``.
 
     Raises one ConfigError for all unknown names and all illegal values.
@@ -114,7 +117,7 @@ def parse_options(kind: type[Options], values: Mapping[str, Any], whose: str) ->
     return options
 
 
-def parse_all_options(kinds: Sequence[type], values: Mapping[str, Any], whose: str) -> list[Any]:
+def parse_all_options(kinds: Sequence[type], values: GivenOptions, whose: str) -> list[Any]:
     """Return an object of each class, as ``parse_options`` does. The classes' option names must
     differ.
     """
@@ -332,7 +335,7 @@ def _parse_path(value: Any) -> Path:
     return value if isinstance(value, Path) else Path(_parse_text(value))
 
 
-def parse_names(value: Any) -> tuple[str, ...]:
+def parse_names(value: Any) -> Names:
     """Parse names in a list, or in text with separators: at least one, without duplicates.
 
     Raises ValueError.

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from eventlog.core.values import ColumnType, Kind, integer_pattern, key_normalizer
 from eventlog.errors import BadTableKey, BadValue
@@ -182,7 +182,11 @@ def parts_text(parts: Iterable[Part]) -> str:
     return key_text([(part.name, part.value) for part in parts])
 
 
-def canonicalizer(columns: Sequence[tuple[str, ColumnType]]) -> Callable[[str | None], str]:
+Canonicalizer: TypeAlias = Callable[[str | None], str]
+"""A function that returns a table_key in its canonical form. It raises BadTableKey."""
+
+
+def canonicalizer(columns: Sequence[tuple[str, ColumnType]]) -> Canonicalizer:
     """Return the function that returns the canonical text of a class's table_key (spec/event-log.md
     4.3).
 
@@ -206,7 +210,7 @@ def canonicalizer(columns: Sequence[tuple[str, ColumnType]]) -> Callable[[str | 
     return read_fast
 
 
-def grammar_canonicalizer(columns: Sequence[tuple[str, ColumnType]]) -> Callable[[str | None], str]:
+def grammar_canonicalizer(columns: Sequence[tuple[str, ColumnType]]) -> Canonicalizer:
     """Return the function that parses, resolves and normalizes every text: its results equal those
     of ``canonicalizer``'s function, which is faster.
     """

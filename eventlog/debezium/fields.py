@@ -29,6 +29,7 @@ from eventlog.debezium import temporals
 from eventlog.debezium.scalars import (
     FLOATS,
     Decode,
+    Decoders,
     Encode,
     base64_of,
     boolean,
@@ -43,7 +44,7 @@ from eventlog.debezium.scalars import (
 )
 from eventlog.debezium.temporals import MICRO, MILLI, NANO
 from eventlog.errors import ConfigError, shown
-from eventlog.model import Lob, Value
+from eventlog.model import JsonDict, JsonObject, Lob, Value
 
 
 class Field(NamedTuple):
@@ -51,7 +52,7 @@ class Field(NamedTuple):
     Connect, without ``field`` and ``optional``.
     """
 
-    schema: Mapping[str, Any]
+    schema: JsonObject
     encode: Encode
     decode: Decode
 
@@ -95,8 +96,8 @@ def field_of(type: ColumnType, decimals: str = "precise", times: str = "adaptive
             return Field({"type": "string"}, text_of, text_of)
 
 
-def _named(type: str, name: str, **parameters: str) -> dict[str, Any]:
-    named: dict[str, Any] = {"type": type, "name": name, "version": 1}
+def _named(type: str, name: str, **parameters: str) -> JsonDict:
+    named: JsonDict = {"type": type, "name": name, "version": 1}
     return named | {"parameters": parameters} if parameters else named
 
 
@@ -153,7 +154,7 @@ def _temporal(kind: Kind, mode: str, precision: int) -> Field:
 # --- by the schema in an event, and the column's type ---------------------------------------------
 
 
-def decoder_of(schema: Mapping[str, Any], type: ColumnType | None = None) -> Decode:
+def decoder_of(schema: JsonObject, type: ColumnType | None = None) -> Decode:
     """Return the function that reads the values of a field with this schema of Connect, as a log
     has the values of a column of ``type``; None = unknown. The schema's name takes precedence over
     its type.
@@ -223,7 +224,7 @@ def _array_decoder(type: ColumnType, decimals: str, times: str) -> Decode:
     return lambda value: _json_text(part(value)) if isinstance(value, list) else text_of(value)
 
 
-def _name_of(schema: Mapping[str, Any]) -> str:
+def _name_of(schema: JsonObject) -> str:
     """Return the logical name of a schema, empty without one; that of a structured time without the
     precision and the column that Debezium appends.
     """
@@ -240,7 +241,7 @@ _STRUCTURED: Final = re.compile(
 )
 
 
-def _scale_of(parameters: Mapping[str, Any]) -> int:
+def _scale_of(parameters: JsonObject) -> int:
     text = parameters.get("scale")
     scale = (
         int(text) if isinstance(text, str) and len(text) < _DIGITS_OF_SCALE else _LARGEST_SCALE + 1
@@ -258,9 +259,7 @@ def _word(type: ColumnType) -> str:
 _IN_PARENTHESES: Final = re.compile(r"\([^)]*\)")
 
 
-def _of_column(
-    type: ColumnType, name: str, parameters: Mapping[str, Any], decode: Decode
-) -> Decode:
+def _of_column(type: ColumnType, name: str, parameters: JsonObject, decode: Decode) -> Decode:
     """Return ``decode``, changed where the logical ``name`` alone does not give what a log has of a
     column of this type.
     """
@@ -293,7 +292,7 @@ _STRUCTURED_DURATION: Final = "io.debezium.time.StructuredDuration"
 _KIND_OF_DURATION: Final = "io.debezium.time.duration.kind"
 
 
-def _bit_length(type: ColumnType, parameters: Mapping[str, Any]) -> int:
+def _bit_length(type: ColumnType, parameters: JsonObject) -> int:
     """Return the number of bits of a column, 1 if neither type nor schema has it."""
     if type.sizes:
         return type.sizes[0]
@@ -328,7 +327,7 @@ def _bits_decoder(length: int, *, is_fixed: bool) -> Decode:
 # --- structs, arrays and maps ---
 
 
-def _nested(schema: Mapping[str, Any]) -> Callable[[Any], Any]:
+def _nested(schema: JsonObject) -> Callable[[Any], Any]:
     """Return the function that turns a value into JSON as people read it: its decimals and floats
     are numbers, its dates and times texts. Parts without a schema stay as they are.
     """
@@ -462,7 +461,7 @@ def _scaled(whole: int, scale: int) -> Decimal:
     return Decimal((digits.sign, digits.digits, -scale))
 
 
-def _variable_scale(value: Value) -> dict[str, Any]:
+def _variable_scale(value: Value) -> JsonDict:
     number = _exact(value)
     exponent = number.as_tuple().exponent
     assert isinstance(exponent, int)
@@ -515,7 +514,7 @@ def _exact_reader(is_whole: bool) -> Decode:
     return read
 
 
-_BY_NAME: Final[Mapping[str, Decode]] = {
+_BY_NAME: Final[Decoders] = {
     "io.debezium.data.VariableScaleDecimal": _read_variable_scale,
     "io.debezium.time.Date": temporals.read_date,
     "io.debezium.time.IsoDate": temporals.read_iso_date,
@@ -540,7 +539,7 @@ _BY_NAME: Final[Mapping[str, Decode]] = {
     "org.apache.kafka.connect.data.Timestamp": temporals.timestamp_reader(MILLI),
 }
 
-_INTERVALS: Final[Mapping[str, Decode]] = {
+_INTERVALS: Final[Decoders] = {
     "io.debezium.time.Interval": temporals.iso_interval_text,
     "io.debezium.time.MicroDuration": temporals.duration_reader(MICRO),
     "io.debezium.time.NanoDuration": temporals.duration_reader(NANO),
@@ -560,7 +559,7 @@ _TEMPORAL_FORMS: Final[Mapping[Kind, tuple[Decode, Decode]]] = {
 }
 """The readers of structs and of texts by the kind of the column."""
 
-_BY_TYPE: Final[Mapping[str, Decode]] = {
+_BY_TYPE: Final[Decoders] = {
     "boolean": boolean,
     **{f"int{bits}": integer(bits) for bits in (8, 16, 32, 64)},
     **dict.fromkeys(("float32", "float64", "float", "double"), float_of),

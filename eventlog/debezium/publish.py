@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache, partial
 
@@ -22,11 +22,12 @@ from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.options import same_fields
 from eventlog.core.rows.events import CurrentRow, Outgoing
 from eventlog.core.rows.transaction_ids import transaction_of
+from eventlog.core.values import Converter
 from eventlog.core.values.typed_values import ReadValue
 from eventlog.debezium.records import line_of
 from eventlog.debezium.writer import EnvelopeWriter, Logged, PublishOptions, WriteOptions
 from eventlog.errors import FormatError, RowError
-from eventlog.model import Change, EventResult, KafkaRecord, Level, Row
+from eventlog.model import Change, EventResult, KafkaRecords, Level, Row
 
 
 def write_options(options: PublishOptions, publishing: Publishing) -> WriteOptions:
@@ -40,7 +41,7 @@ def write_options(options: PublishOptions, publishing: Publishing) -> WriteOptio
     return WriteOptions(**named)
 
 
-class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
+class DebeziumWriter(EventWriter[KafkaRecords]):
     """A writer of events as change events. A piece is the records of an event; a body has their
     values, one on each line, without tombstones.
     """
@@ -64,12 +65,12 @@ class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
 
     def piece_of(
         self, change: Change, event_id: str, object_class: ObjectClass | None
-    ) -> tuple[KafkaRecord, ...]:
+    ) -> KafkaRecords:
         return tuple(self._changes.records(change._replace(position=event_id), object_class))
 
     def write(
         self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]
-    ) -> list[tuple[KafkaRecord, ...] | EventResult]:
+    ) -> list[KafkaRecords | EventResult]:
         records, current_rows = self._records_of(catalog), delivery.current_rows
         time_of, (times, _, transactions) = records.time_of, delivery.origins
         return [
@@ -84,10 +85,10 @@ class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
             for event in events
         ]
 
-    def body(self, pieces: Sequence[tuple[KafkaRecord, ...]]) -> bytes:
+    def body(self, pieces: Sequence[KafkaRecords]) -> bytes:
         return b"".join(line_of(record, self._lines) for piece in pieces for record in piece)
 
-    def media_type_of(self, pieces: Sequence[tuple[KafkaRecord, ...]]) -> str:
+    def media_type_of(self, pieces: Sequence[KafkaRecords]) -> str:
         return "application/json" if len(pieces) == 1 else "application/x-ndjson"
 
 
@@ -101,7 +102,7 @@ class EventRecords:
         self._values = publishing.values
         self._read_change = outgoing_reader(catalog, self._values)
         self.time_of = time_reader(self._values.time_zone)
-        self._readers: dict[ObjectClass, dict[str, tuple[ReadValue, Callable[[str], str]]]] = {}
+        self._readers: dict[ObjectClass, dict[str, tuple[ReadValue, Converter]]] = {}
 
     def write(
         self,
@@ -109,7 +110,7 @@ class EventRecords:
         time: datetime | None,
         transaction: str | None,
         current: CurrentRow | None,
-    ) -> tuple[KafkaRecord, ...] | EventResult:
+    ) -> KafkaRecords | EventResult:
         """Return the records of an event. ``transaction`` is the number of its transaction, None =
         unknown; ``current`` is the present row, None if it was not read or is deleted.
         """

@@ -8,7 +8,7 @@ value with a tab between them, as kafka-console-consumer prints them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache, partial
@@ -16,15 +16,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from eventlog.changes.format import Report, written
+from eventlog.changes.images import Count
 from eventlog.changes.json_form import CATALOG, CatalogOption, catalog_of
-from eventlog.changes.keys import Key, class_of_change, may_be_one
+from eventlog.changes.keys import class_of_change, may_be_one
 from eventlog.core.catalog import Catalog, ObjectClass, match_name
 from eventlog.core.options import LIST_OBJECT, option, shared
-from eventlog.core.values import ColumnType, Kind
+from eventlog.core.values import ColumnTypes, Kind
 from eventlog.core.values.json_bytes import json_bytes
 from eventlog.core.values.moments import EPOCH_UTC
 from eventlog.debezium.fields import column_decoder, decoder_of, field_of, plain
-from eventlog.debezium.scalars import Decode
+from eventlog.debezium.scalars import Decode, Decoders
 from eventlog.debezium.writer import (
     OPERATIONS,
     ConnectorOptions,
@@ -35,7 +36,19 @@ from eventlog.debezium.writer import (
 from eventlog.errors import FormatError, RowError, shown, with_location
 from eventlog.files.atomic import whole_file
 from eventlog.files.text import parsed_json, parsed_lines, text_of
-from eventlog.model import Change, ChangeOp, KafkaRecord, Row, Value, differing, full_name
+from eventlog.model import (
+    Change,
+    ChangeOp,
+    JsonObject,
+    KafkaRecord,
+    Key,
+    Row,
+    RowDict,
+    TableName,
+    Value,
+    differing,
+    full_name,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +117,7 @@ class _EnvelopeReader:
     counter of each skipped record.
     """
 
-    def __init__(
-        self, options: ReadOptions, catalog: Catalog | None, count: Callable[[str], None]
-    ) -> None:
+    def __init__(self, options: ReadOptions, catalog: Catalog | None, count: Count) -> None:
         self._options, self._catalog, self._count = options, catalog, count
         self._typed: dict[ObjectClass, dict[str, Decode]] = {}
 
@@ -142,8 +153,8 @@ class _EnvelopeReader:
     def _row_change(
         self,
         op: ChangeOp,
-        payload: Mapping[str, Any],
-        source: Mapping[str, Any],
+        payload: JsonObject,
+        source: JsonObject,
         key: Any,
         schema: Any,
     ) -> tuple[Change, list[FormatError]]:
@@ -201,7 +212,7 @@ class _EnvelopeReader:
         name = match_name(table, [one.name for one in catalog.classes])
         return None if name is None else catalog.class_named(name)
 
-    def _decoders(self, object_class: ObjectClass | None) -> Mapping[str, Decode]:
+    def _decoders(self, object_class: ObjectClass | None) -> Decoders:
         """Return the decoders of the columns in the catalogue, for events without schema."""
         if object_class is None:
             return {}
@@ -219,12 +230,12 @@ class _EnvelopeReader:
     def _image(
         self,
         name: str,
-        payload: Mapping[str, Any],
+        payload: JsonObject,
         schema: Any,
-        known: Mapping[str, Decode],
+        known: Decoders,
         object_class: ObjectClass | None,
         unreadable: dict[str, str],
-    ) -> dict[str, Value] | None:
+    ) -> RowDict | None:
         image = payload.get(name)
         if image is None:
             return None
@@ -235,14 +246,14 @@ class _EnvelopeReader:
 
     def _row(
         self,
-        image: Mapping[str, Any],
-        decoders: Mapping[str, Decode],
+        image: JsonObject,
+        decoders: Decoders,
         unreadable: dict[str, str],
-    ) -> dict[str, Value]:
+    ) -> RowDict:
         """Return the columns of an image. A column with the placeholder is unknown and left out; so
         is one that cannot be read, whose problem is added to ``unreadable``.
         """
-        row: dict[str, Value] = {}
+        row: RowDict = {}
         placeholder = self._options.unavailable_value_placeholder
         for name, value in image.items():
             if value == placeholder:
@@ -298,7 +309,7 @@ def _refuse_in_key(names: Iterable[str], unreadable: Mapping[str, str]) -> None:
             raise FormatError(f"{unreadable[name]}; a change needs its key")
 
 
-def _is_of_no_row(payload: Mapping[str, Any]) -> bool:
+def _is_of_no_row(payload: JsonObject) -> bool:
     """Return True for an event of Debezium without an operation that is no change of a row: the
     begin or end of a transaction, a change of the schema, a heartbeat, a notification.
     """
@@ -318,7 +329,7 @@ def _shown(value: Any) -> str:
     return shown(value if isinstance(value, str) else str(plain(value)))
 
 
-def _names_of(source: Mapping[str, Any]) -> tuple[str | None, str]:
+def _names_of(source: JsonObject) -> TableName:
     """Return schema and table of a change. Raises FormatError."""
     table = source.get("table")
     if not isinstance(table, str) or not table:
@@ -397,7 +408,7 @@ def _refusing(problem: str) -> Decode:
 
 
 @lru_cache(maxsize=1024)
-def _types_of(object_class: ObjectClass) -> Mapping[str, ColumnType]:
+def _types_of(object_class: ObjectClass) -> ColumnTypes:
     return {column.name: column.type for column in object_class.table.columns}
 
 
@@ -405,7 +416,7 @@ _OF_DECIMALS: Final = frozenset({"string", "double", "float64"})
 
 
 @lru_cache(maxsize=1024)
-def _exact_columns(object_class: ObjectClass) -> Mapping[str, Decode]:
+def _exact_columns(object_class: ObjectClass) -> Decoders:
     """Return the decoders of a class's exact-number columns, for schemas that do not identify
     them.
     """
@@ -417,7 +428,7 @@ def _exact_columns(object_class: ObjectClass) -> Mapping[str, Decode]:
     return {column.name: field_of(column.type, "string").decode for column in exact}
 
 
-def _extras(source: Mapping[str, Any]) -> dict[str, Any]:
+def _extras(source: JsonObject) -> dict[str, Any]:
     # Without txId: another log's number of a transaction would pass for one of ours.
     return {
         name: source[name]
@@ -435,7 +446,7 @@ def _logged(extras: Mapping[str, Any]) -> Logged:
     return Logged(ids if is_list else None, transaction if type(transaction) is int else None)
 
 
-def _position(source: Mapping[str, Any]) -> str | None:
+def _position(source: JsonObject) -> str | None:
     """Return the position of the change in its source: our event-id, PostgreSQL's LSN, or MySQL's
     file and offset.
     """
@@ -453,7 +464,7 @@ def _number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _moment(source: Mapping[str, Any]) -> datetime | None:
+def _moment(source: JsonObject) -> datetime | None:
     """Return the time of the change in the best available precision, 0 if there is none."""
     microseconds = _number(source.get("ts_us"))
     if microseconds is None:

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from eventlog.core.values import float_or_special
 from eventlog.model import Lob, Value
@@ -24,6 +24,8 @@ Decode = Callable[[Any], Value]
 
 It raises ValueError, ArithmeticError, RowError.
 """
+Decoders: TypeAlias = Mapping[str, Decode]
+"""Such functions by the names of columns or of types."""
 
 
 def no(what: str) -> ValueError:

@@ -21,7 +21,7 @@ from eventlog.core.values.moments import (
 )
 from eventlog.core.values.typed_values import value_reader
 from eventlog.debezium.scalars import Decode, Encode, int32, int64, no, number_of, text_of
-from eventlog.model import Value
+from eventlog.model import JsonObject, Value
 
 _EPOCH_DAY: Final = EPOCH.toordinal()
 _DAY: Final = 86_400_000_000
@@ -290,24 +290,24 @@ def _special(name: Any) -> str:
     return text
 
 
-def _struct(value: Any) -> Mapping[str, Any]:
+def _struct(value: Any) -> JsonObject:
     if not isinstance(value, Mapping):
         raise no("object of the parts of a date or time")
     return value
 
 
-def _part(value: Mapping[str, Any], name: str) -> int:
+def _part(value: JsonObject, name: str) -> int:
     return int64(0 if value.get(name) is None else value[name])
 
 
-def _fraction(value: Mapping[str, Any]) -> int:
+def _fraction(value: JsonObject) -> int:
     """Return the microseconds of a struct's fraction of a second; further digits are cut off."""
     name, unit = ("picoseconds", 10**6) if "picoseconds" in value else ("nanos", 10**3)
     fraction = _part(value, name)
     return -(-fraction // unit) if fraction < 0 else fraction // unit
 
 
-def _of_day(value: Mapping[str, Any]) -> int:
+def _of_day(value: JsonObject) -> int:
     """Return the microseconds of a struct's time of a day. 24:00 is its end."""
     parts = [_part(value, name) for name in ("hour", "minute", "second")]
     microseconds = ((parts[0] * 60 + parts[1]) * 60 + parts[2]) * 1_000_000 + _fraction(value)
@@ -360,7 +360,7 @@ def read_structured_zoned_timestamp(value: Any) -> Value:
     return _read_zoned(f"{moment - timedelta(seconds=offset)}Z")
 
 
-def _structured_timestamp(parts: Mapping[str, Any], zone: str) -> Value:
+def _structured_timestamp(parts: JsonObject, zone: str) -> Value:
     if parts.get("specialValue") is not None:
         return _special(parts["specialValue"])
     of_day = _of_day(parts)

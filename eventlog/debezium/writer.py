@@ -18,9 +18,9 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from eventlog import __version__
-from eventlog.changes.images import FILLED, Complete, refuse_without_row
+from eventlog.changes.images import FILLED, Complete, Count, refuse_without_row
 from eventlog.changes.json_form import CATALOG, CatalogOption
-from eventlog.changes.keys import Key, old_and_new_key, with_key
+from eventlog.changes.keys import old_and_new_key, with_key
 from eventlog.core.catalog import Catalog, Column, ObjectClass, Table, row_of
 from eventlog.core.clock import utc_now
 from eventlog.core.options import FLAG, FUNCTION, CheckedOptions, OptionKind, choice, option, shared
@@ -33,7 +33,10 @@ from eventlog.errors import NotExpressible, RowError, shown
 from eventlog.model import (
     Change,
     ChangeOp,
+    JsonDict,
+    JsonObject,
     KafkaRecord,
+    Key,
     Row,
     Value,
     column_name,
@@ -173,7 +176,7 @@ class EnvelopeWriter:
         options: WriteOptions,
         catalog: Catalog | None = None,
         utc_now: Callable[[], datetime] = utc_now,
-        count: Callable[[str], None] = lambda reason: None,
+        count: Count = lambda reason: None,
     ) -> None:
         self.options = options
         self._catalog, self._utc_now, self._count = catalog, utc_now, count
@@ -287,7 +290,7 @@ class EnvelopeWriter:
             )
         return {**dict.fromkeys(missing), **after}, frozenset(missing)
 
-    def _rest(self, change: Change, operation: str, logged: Logged) -> dict[str, Any]:
+    def _rest(self, change: Change, operation: str, logged: Logged) -> JsonDict:
         """Return the members of an envelope after the images (formats/debezium.md 2)."""
         moment = change.commit_time
         microseconds = 0 if moment is None else (moment - EPOCH_UTC) // _MICROSECOND
@@ -401,7 +404,7 @@ class _TableRecords:
         options: WriteOptions,
         schema: str | None,
         table: Table,
-        count: Callable[[str], None],
+        count: Count,
     ) -> None:
         self._count = count
         self._types = {column.name: column.type for column in table.columns}
@@ -437,7 +440,7 @@ class _TableRecords:
         self,
         before: Row | None,
         after: Row | None,
-        rest: Mapping[str, Any],
+        rest: JsonObject,
         unknown: frozenset[str] = frozenset(),
     ) -> bytes:
         """Return the value of a record; ``unknown`` are the columns that get the placeholder."""
@@ -450,9 +453,7 @@ class _TableRecords:
             old = self._old_image(before, unknown, has_after=after is not None)
         return self._bytes(self._value_head, {"before": old, "after": new, **rest})
 
-    def _old_image(
-        self, row: Row, unknown: frozenset[str], *, has_after: bool
-    ) -> dict[str, Any] | None:
+    def _old_image(self, row: Row, unknown: frozenset[str], *, has_after: bool) -> JsonDict | None:
         """Return a replacement for a row before the change that has a value that cannot be written
         (formats/debezium.md 2): None if the event has the row after the change, otherwise the row
         without such values.
@@ -460,7 +461,7 @@ class _TableRecords:
         The row was deleted or has another value by now, so nobody could fix a refused event. Each
         such column is counted. Raises NotExpressible for a value of the key.
         """
-        image: dict[str, Any] = {}
+        image: JsonDict = {}
         for name, value in row.items():
             try:
                 image |= self._image({name: value}, unknown) or {}
@@ -470,7 +471,7 @@ class _TableRecords:
                 self._count(f"old_unreadable {error.column}")
         return None if has_after else {name: image[name] for name in self.fields if name in image}
 
-    def _image(self, row: Row | None, unknown: frozenset[str]) -> dict[str, Any] | None:
+    def _image(self, row: Row | None, unknown: frozenset[str]) -> JsonDict | None:
         if row is None:
             return None
         for name in row:
@@ -515,7 +516,7 @@ class _TableRecords:
             )
         return self._placeholder
 
-    def _bytes(self, head: bytes, payload: Mapping[str, Any]) -> bytes:
+    def _bytes(self, head: bytes, payload: JsonObject) -> bytes:
         """Return a payload after its schema, which is the same in all records of the table."""
         try:
             return head + json_bytes(payload) + (b"}" if head else b"")
@@ -537,19 +538,19 @@ def _typed_value(type: ColumnType, value: Value) -> Value:
 # --- schemas --------------------------------------------------------------------------------------
 
 
-def _struct(name: str, fields: Iterable[Mapping[str, Any]], **more: Any) -> dict[str, Any]:
+def _struct(name: str, fields: Iterable[JsonObject], **more: Any) -> JsonDict:
     return {"type": "struct", "fields": list(fields), "optional": False, "name": name, **more}
 
 
-def _column(name: str, field: Field, *, optional: bool) -> dict[str, Any]:
+def _column(name: str, field: Field, *, optional: bool) -> JsonDict:
     return {**field.schema, "optional": optional, "field": name}
 
 
-def _plain(name: str, type: str, *, optional: bool = False) -> dict[str, Any]:
+def _plain(name: str, type: str, *, optional: bool = False) -> JsonDict:
     return {"type": type, "optional": optional, "field": name}
 
 
-def _envelope(name: str, columns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _envelope(name: str, columns: Sequence[JsonObject]) -> JsonDict:
     row = _struct(f"{name}.Value", columns, optional=True)
     places = [
         _plain("id", "string"),
@@ -570,7 +571,7 @@ def _envelope(name: str, columns: Sequence[Mapping[str, Any]]) -> dict[str, Any]
 _TIMES: Final = ("ts_ms", "ts_us", "ts_ns")
 
 
-def _source() -> Iterator[dict[str, Any]]:
+def _source() -> Iterator[JsonDict]:
     allowed = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
     yield from (_plain(name, "string") for name in ("version", "connector", "name"))
     yield from (_plain(name, "int64") for name in _TIMES)

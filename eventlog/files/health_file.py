@@ -13,12 +13,13 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from eventlog.errors import ConfigError
+from eventlog.model import JsonObject
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -37,7 +38,7 @@ class HealthFile:
 
     def __init__(self, path: Path) -> None:
         self._path, self._has_failed = path, False
-        self._waits: Mapping[str, Any] | None = None
+        self._waits: JsonObject | None = None
 
     def create(self) -> None:
         """Create the file with the oldest possible time, since the publisher is not connected yet.
@@ -47,7 +48,7 @@ class HealthFile:
         self._write()
         os.utime(self._path, (0, 0), follow_symlinks=False)
 
-    def touch(self, waits: Mapping[str, Any] | None = None) -> None:
+    def touch(self, waits: JsonObject | None = None) -> None:
         """Touch the file. ``waits`` is what the publisher waits for, as data for JSON. If that
         fails, log a warning once; publishing continues.
         """
@@ -110,7 +111,7 @@ class FileState(NamedTuple):
     """The age of the last sign of life, and the time within which one is due, in seconds, None if
     unknown.
     """
-    waits: Mapping[str, Any] | None = None
+    waits: JsonObject | None = None
     """What the publisher waits for, as ``HealthFile.touch`` got it; None = nothing."""
 
 
@@ -133,7 +134,7 @@ def read_health(path: Path, now: float) -> FileState:
     return FileState(abs(age) <= due, reason, age, due, _parsed(second))
 
 
-def _parsed(line: str) -> Mapping[str, Any] | None:
+def _parsed(line: str) -> JsonObject | None:
     """Return what a publisher waits for; None also for a line that is being written."""
     try:
         waits = json.loads(line)

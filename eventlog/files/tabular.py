@@ -30,6 +30,7 @@ from eventlog.files.text import (
     pretty_printed,
     text_of,
 )
+from eventlog.model import JsonDict, Names
 
 FORMATS: Final = {
     ".csv": "csv",
@@ -97,7 +98,7 @@ def bare_name(path: Path) -> str:
 # --- reading --------------------------------------------------------------------------------------
 
 
-def read_rows(path: Path) -> tuple[tuple[str, ...], Rows]:
+def read_rows(path: Path) -> tuple[Names, Rows]:
     """Return the names of the columns and the rows of a file: texts in CSV, typed values in JSON
     and Parquet.
 
@@ -146,7 +147,7 @@ def _reading(path: Path) -> Iterator[None]:
 # --- CSV
 
 
-def read_csv(path: Path) -> tuple[tuple[str, ...], Rows]:
+def read_csv(path: Path) -> tuple[Names, Rows]:
     """Return the names in the first line of a file, and the records after it.
 
     Raises as ``read_rows``.
@@ -235,7 +236,7 @@ def _fields(record: str, name: object, number: int) -> Row:
 # --- JSON lines
 
 
-def read_json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any] | FormatError]]:
+def read_json_objects(path: Path) -> Iterator[tuple[int, JsonDict | FormatError]]:
     """Yield the objects of JSON lines with the numbers of their lines; numbers with a point are
     Decimal.
 
@@ -252,7 +253,7 @@ def read_json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any] | Format
                 yield number, with_location(error, place)
 
 
-def json_object(line: str | bytes) -> dict[str, Any]:
+def json_object(line: str | bytes) -> JsonDict:
     """Return the members of an object in a line of JSON. Raises FormatError."""
     value = parsed_json(text_of(line) if isinstance(line, bytes) else line)
     if not isinstance(value, dict):
@@ -260,14 +261,14 @@ def json_object(line: str | bytes) -> dict[str, Any]:
     return value
 
 
-def first_names(path: Path) -> tuple[str, ...]:
+def first_names(path: Path) -> Names:
     """Return the member names of the first object of JSON lines. Raises as ``read_rows``."""
     return next(
         (tuple(value) for _, value in read_json_objects(path) if isinstance(value, dict)), ()
     )
 
 
-def _member_names(path: Path) -> tuple[str, ...]:
+def _member_names(path: Path) -> Names:
     names: dict[str, None] = {}
     error: FormatError | None = None
     for _, value in read_json_objects(path):
@@ -313,7 +314,7 @@ def pyarrow() -> Any:
     return pyarrow
 
 
-def read_parquet(path: Path) -> tuple[tuple[str, ...], Rows]:
+def read_parquet(path: Path) -> tuple[Names, Rows]:
     """Return the names of the columns of a file, and its rows. Raises as ``read_rows``."""
     with _reading_parquet(path, [0]):
         names = tuple(pyarrow().parquet.read_schema(path).names)

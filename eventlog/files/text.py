@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Final, TypeVar
+from typing import Any, BinaryIO, Final, TypeAlias, TypeVar
 
 from eventlog.core.values.json_bytes import json_value
 from eventlog.errors import ConfigError, FormatError, with_location
@@ -168,8 +168,12 @@ def source_files(source: Path, what: str, suffixes: Collection[str] | None = Non
     return files
 
 
+Refuse: TypeAlias = Callable[[FormatError], None]
+"""A function that takes note of input that cannot be read. It may raise the error."""
+
+
 def parsed_lines(
-    source: Path, what: str, parse: Callable[[bytes], T], refuse: Callable[[FormatError], None]
+    source: Path, what: str, parse: Callable[[bytes], T], refuse: Refuse
 ) -> Iterator[tuple[str, T]]:
     """Yield the results of ``parse`` for the lines of a file, or of the files of a directory, each
     with its place.

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from eventlog.changes.format import Block, Format, Report
 from eventlog.changes.losses import Loss
 from eventlog.core.catalog import Database
-from eventlog.core.options import parse_options
+from eventlog.core.options import GivenOptions, parse_options
 from eventlog.errors import FormatError, with_location
 from eventlog.files.atomic import whole_file
 from eventlog.files.text import source_files
@@ -126,14 +126,14 @@ class GbaseFormat(Format):
                 file.write(data)
 
     def lines(
-        self, source: str, options: Mapping[str, Any], report: Report, block: Block
+        self, source: str, options: GivenOptions, report: Report, block: Block
     ) -> Iterator[str]:
         return listing_of(source, options, report)
 
-    def output_place(self, name: str, options: Mapping[str, Any]) -> str:
+    def output_place(self, name: str, options: GivenOptions) -> str:
         return f"{name}/capture.cdc"
 
-    def options_of_catalog(self, side: str, database: Database) -> Mapping[str, Any] | None:
+    def options_of_catalog(self, side: str, database: Database) -> GivenOptions | None:
         if side != "reader":
             return None
         return {
@@ -156,7 +156,7 @@ _HEX_SHOWN: Final = 16  # bytes shown on a line; an ellipsis stands for the rest
 _COLUMN: Final = 2 * _HEX_SHOWN + 3
 
 
-def listing_of(source: str, options: Mapping[str, Any], report: Report) -> Iterator[str]:
+def listing_of(source: str, options: GivenOptions, report: Report) -> Iterator[str]:
     """Yield a stream as annotated text (see ``listing``). Each row that cannot be read is listed
     as far as it is known, then reported and skipped.
 

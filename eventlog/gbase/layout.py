@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, time
 from typing import Final, NamedTuple
 
-from eventlog.changes.keys import Key
+from eventlog.changes.images import Count
 from eventlog.core.catalog import Table, table_of_types
 from eventlog.errors import ConfigError, FormatError, NotExpressible, shown, with_location
 from eventlog.gbase.options import ReadOptions
@@ -31,7 +31,7 @@ from eventlog.gbase.records import (
     tab_schem,
 )
 from eventlog.gbase.values import ColumnType, Encoding, codec
-from eventlog.model import Row, Value, full_name
+from eventlog.model import Key, Row, Value, full_name
 
 # --- TABSCHEM -------------------------------------------------------------------------------------
 
@@ -473,7 +473,7 @@ def row_writer(
     columns: Sequence[Column],
     charset: str,
     varchar_prefix: int,
-    on_cut: Callable[[str], None],
+    on_cut: Count,
 ) -> RowWriter:
     """Return the function that writes rows of a table; ``columns`` are in stream order, and a row
     holds them all.

@@ -30,7 +30,7 @@ from eventlog.core.options import (
 )
 from eventlog.errors import ConfigError
 from eventlog.gbase.records import DEFAULT_MAX_RECORD
-from eventlog.model import full_name
+from eventlog.model import TableName, full_name
 
 
 class Token(NamedTuple):
@@ -173,7 +173,7 @@ class ReadOptions(StreamOptions):
         """The restart token, empty if none is set."""
         return self.restart if isinstance(self.restart, Token) else Token()
 
-    def name_of(self, label: int) -> tuple[str | None, str]:
+    def name_of(self, label: int) -> TableName:
         """Return schema and table of a label; None and ``label_<n>`` if ``labels`` lacks it."""
         text = self.labels.get(label)
         if text is None:

@@ -28,7 +28,7 @@ from eventlog.gbase.packed import (
     pack_fields,
 )
 from eventlog.gbase.records import ColumnError
-from eventlog.model import Lob, Value
+from eventlog.model import Lob, Names, Value
 
 
 class Encoding(Enum):
@@ -53,7 +53,7 @@ class Encoding(Enum):
     LVARCHAR = ("lvarchar",), None, 1
     LOB = ("blob", "clob"), "76s", 0
 
-    def __init__(self, names: tuple[str, ...], slot: str | None, parameters: int) -> None:
+    def __init__(self, names: Names, slot: str | None, parameters: int) -> None:
         self.names = names
         self.slot = slot
         self.parameters = parameters

@@ -28,7 +28,7 @@ from eventlog.gbase.layout import (
 )
 from eventlog.gbase.options import WriteOptions, parse_table_name
 from eventlog.gbase.records import BEGINTX, COMMTX, DELETE, INSERT, TRUNCATE, UPDAFT, UPDBEF
-from eventlog.model import Change, ChangeOp, full_name
+from eventlog.model import Change, ChangeOp, TableName, full_name
 
 _LONGEST_LVARCHAR: Final = 32739
 _MAX_DIGITS: Final = 32
@@ -160,7 +160,7 @@ class _Writer:
         self._report = report
         self._sequence = options.first_sequence - _STEP
         self._tx = 0
-        self._tables: dict[tuple[str | None, str], _Table] = {}
+        self._tables: dict[TableName, _Table] = {}
         self._described: list[bytes] = []  # TABSCHEM records that are still to be written
         self._catalog = database_of(options.catalog)
         self._labels = {

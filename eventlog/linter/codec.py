@@ -6,14 +6,13 @@ the option ``codec`` names it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, Final, Protocol, runtime_checkable
 
 from eventlog.core.catalog import Table, table_of_types
 from eventlog.errors import ConfigError, FormatError, NotExpressible
 from eventlog.linter.dispatch_tables import ColumnAttrs, TableAttrs
-from eventlog.model import Lob, Value
+from eventlog.model import Lob, Row, RowDict
 
 
 class RowDecodeError(FormatError):
@@ -59,11 +58,11 @@ class RowCodec(Protocol):
 
     name: str
 
-    def decode(self, table: TableAttrs, image: bytes) -> dict[str, Value]:
+    def decode(self, table: TableAttrs, image: bytes) -> RowDict:
         """Return the values of all columns in a row image, by column name."""
         ...
 
-    def encode(self, table: TableAttrs, row: Mapping[str, Value]) -> bytes:
+    def encode(self, table: TableAttrs, row: Row) -> bytes:
         """Return the image of a row that names all columns."""
         ...
 

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from eventlog.core.values.typed_values import whole_number
 from eventlog.errors import ConfigError, FormatError, NotExpressible, with_location
+from eventlog.model import JsonObject, Names
 
 DATA_SIZE: Final = 3400
 """The number of bytes of DATA in one row of the queue."""
@@ -431,7 +432,7 @@ class TableAttrs:
         return frozenset(column.name for column in self.columns)
 
     @cached_property
-    def key(self) -> tuple[str, ...]:
+    def key(self) -> Names:
         """The key columns in key order; if every PKEY is 1 that is the order of ATRNUM."""
         return tuple(
             column.name for column in sorted(self.columns, key=lambda one: one.pkey) if column.pkey
@@ -499,7 +500,7 @@ def attrs_of_option(option: Any) -> dict[int, TableAttrs]:
     return tables
 
 
-def _column_of_option(number: int, column: Mapping[str, Any]) -> ColumnAttrs:
+def _column_of_option(number: int, column: JsonObject) -> ColumnAttrs:
     unknown = column.keys() - {"name", "atrnum", "typ", "pkey", "len"}
     if unknown:
         raise ConfigError(f"a column of dispatch_attrs has the unknown member {min(unknown)!r}")

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 from eventlog.changes.format import Block, Format, Report
 from eventlog.changes.losses import Loss
 from eventlog.core.catalog import Database
-from eventlog.core.options import parse_all_options
+from eventlog.core.options import GivenOptions, parse_all_options
 from eventlog.errors import ConfigError, FormatError, with_location
 from eventlog.files import tabular
 from eventlog.files.atomic import directory_of, whole_path
@@ -41,12 +41,12 @@ from eventlog.linter.operations import TYP_TABLES, TypTable
 from eventlog.linter.options import ATTRS, QUEUE, SourceOptions, TargetOptions
 from eventlog.linter.reader import QueueReader, ReaderOptions
 from eventlog.linter.writer import QueueWriter, WriterOptions
-from eventlog.model import Change
+from eventlog.model import Change, Names
 
 _SUFFIXES: Final = (".csv", ".jsonl", ".parquet")
 
 
-def export_reader(source: str, options: Mapping[str, Any], report: Report) -> QueueReader:
+def export_reader(source: str, options: GivenOptions, report: Report) -> QueueReader:
     """Return the reader of an export whose rows are already in order. Call ``QueueReader.changes``
     on it.
 
@@ -138,20 +138,20 @@ class LinterFormat(Format):
         write_export(path, attrs, writer.rows(changes), writer.attrs.values())
 
     def lines(
-        self, source: str, options: Mapping[str, Any], report: Report, block: Block
+        self, source: str, options: GivenOptions, report: Report, block: Block
     ) -> Iterator[str]:
         if "://" not in source:
             yield from queue_listing(source, options)
             yield ""
         yield from super().lines(source, options, report, block)
 
-    def is_sorted_first(self, options: Mapping[str, Any]) -> bool:
+    def is_sorted_first(self, options: GivenOptions) -> bool:
         return True
 
     def is_description(self, file: Path) -> bool:
         return file.stem.casefold() == ATTRS
 
-    def output_place(self, name: str, options: Mapping[str, Any]) -> str:
+    def output_place(self, name: str, options: GivenOptions) -> str:
         if options.get("attrs") is not None:
             raise ConfigError(
                 "the writer's option attrs names one file, but each input needs a separate file: "
@@ -159,7 +159,7 @@ class LinterFormat(Format):
             )
         return super().output_place(name, options)
 
-    def options_of_catalog(self, side: str, database: Database) -> Mapping[str, Any] | None:
+    def options_of_catalog(self, side: str, database: Database) -> GivenOptions | None:
         return {} if side == "reader" else None  # DISPATCH_ATTRS describes the tables
 
 
@@ -247,7 +247,7 @@ def _tables(
         raise FormatError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _objects(path: Path) -> Iterator[tuple[int, tuple[str, ...], tabular.Rows]]:
+def _objects(path: Path) -> Iterator[tuple[int, Names, tabular.Rows]]:
     """Yield tables of JSON lines: consecutive objects with the same members form one.
 
     A table consists of the line number of its first object, the column names, and the values with
@@ -315,7 +315,7 @@ def _write_rows(
 _SHOWN: Final = 32  # bytes shown on a line
 
 
-def queue_listing(source: str, options: Mapping[str, Any]) -> Iterator[str]:
+def queue_listing(source: str, options: GivenOptions) -> Iterator[str]:
     """Yield the lines of a listing, row by row in the order of the files.
 
     Raises ConfigError, FormatError.

@@ -57,7 +57,7 @@ from eventlog.linter.operations import (
     transaction_operations,
     where,
 )
-from eventlog.model import Change, ChangeOp, Value, differing, full_name
+from eventlog.model import Change, ChangeOp, Names, RowDict, TableName, differing, full_name
 
 _log = logging.getLogger(__name__)
 
@@ -76,13 +76,13 @@ def parse_place(value: Any) -> Sequence[str | None]:
     raise ValueError
 
 
-def _parse_tables(value: Any) -> dict[int, tuple[str | None, str]]:
+def _parse_tables(value: Any) -> dict[int, TableName]:
     """Return schema and table by number, from ``owner.table`` or from the result of an earlier
     parse.
 
     Raises ConfigError, ValueError.
     """
-    tables: dict[int, tuple[str | None, str]] = {}
+    tables: dict[int, TableName] = {}
     for tabnum, name in OBJECT.parse(value).items():
         if not isinstance(name, tuple):
             owner, dot, table = STRING.parse(name).partition(".")
@@ -185,7 +185,7 @@ class ReaderOptions(CheckedOptions):
         OptionKind(parse_place, "a list of server, owner and table, null for any"),
         "read only changes for this destination: server, owner, table",
     )
-    tables: Mapping[int, tuple[str | None, str]] = shared(TABLES)
+    tables: Mapping[int, TableName] = shared(TABLES)
     codec: RowCodec | str = option(
         "none",
         OptionKind(_parse_codec, f"none, {EMULATOR_CODEC}, or an object"),
@@ -212,7 +212,7 @@ class _ReadTable(NamedTuple):
     table: str
     destination: tuple[str, str, str]
     attrs: TableAttrs | None
-    key: tuple[str, ...]
+    key: Names
 
 
 class QueueReader:
@@ -561,15 +561,15 @@ class QueueReader:
 
 
 def values_of(
-    decode: Callable[[TableAttrs, bytes], dict[str, Value]], attrs: TableAttrs, image: bytes
-) -> dict[str, Value]:
+    decode: Callable[[TableAttrs, bytes], RowDict], attrs: TableAttrs, image: bytes
+) -> RowDict:
     """Return the values that a codec reads from an image. Raises WrongResult."""
     values = decode(attrs, image)
     check_result(decode, values, dict, "a dict of the values by column")
     return values
 
 
-_Image = dict[str, Value] | None
+_Image = RowDict | None
 _Images = tuple[_Image, _Image, frozenset[str] | None]
 
 # CLEAR BLOB is not in this list, and becomes an UPDATE, too.

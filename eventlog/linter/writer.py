@@ -14,7 +14,6 @@ from typing import Any, Final
 from eventlog.changes.format import Report
 from eventlog.changes.images import Complete, transactions, whole_images
 from eventlog.changes.json_form import CATALOG, CatalogOption, database_of
-from eventlog.changes.keys import Key
 from eventlog.core.catalog import Column, Table
 from eventlog.core.options import (
     ANY,
@@ -52,7 +51,18 @@ from eventlog.linter.dispatch_tables import (
 )
 from eventlog.linter.operations import COMMIT, DELETE, INSERT, ROLLBACK, UPDATE
 from eventlog.linter.reader import CODEC_CHARSET, DISPATCH_ATTRS, TABLES, TIME_ZONE, parse_place
-from eventlog.model import Change, ChangeOp, Lob, Row, Value, column_name, full_name
+from eventlog.model import (
+    Change,
+    ChangeOp,
+    Key,
+    Lob,
+    Row,
+    RowDict,
+    TableName,
+    Value,
+    column_name,
+    full_name,
+)
 
 _FIRST_ADDRESS: Final = 24
 _HEADER: Final = 64
@@ -162,7 +172,7 @@ class WriterOptions(CheckedOptions):
     )
     dispatch_attrs: Mapping[int, TableAttrs] = shared(DISPATCH_ATTRS)
     """The descriptions of the tables that ``tables`` names."""
-    tables: Mapping[int, tuple[str | None, str]] = shared(TABLES)
+    tables: Mapping[int, TableName] = shared(TABLES)
     """The names of the tables by number."""
     catalog: CatalogOption = shared(CATALOG)
     """The descriptions of the other tables. Their numbers come from ``tables``, or follow the
@@ -207,10 +217,10 @@ class QueueWriter:
         self._log = SystemLog(options.dbnode, options.continuation_lengths, address)
         self._names = _described(options)
         self.attrs = {attrs.tabnum: attrs for attrs in self._names.values()}
-        self._targets: dict[tuple[str | None, str], _Target] = {}
+        self._targets: dict[TableName, _Target] = {}
         self._used: set[int] = set()
         self._next_number = 1
-        self._known: dict[int, dict[Key, dict[str, Value]]] = {}
+        self._known: dict[int, dict[Key, RowDict]] = {}
 
     def rows(self, changes: Iterable[Change]) -> Iterator[DispatchRow]:
         """Yield the rows of ``changes``, which must be all changes. A transaction is written when
@@ -320,7 +330,7 @@ class QueueWriter:
         )
         return typ, parts
 
-    def _row(self, row: Row, change: Change, attrs: TableAttrs) -> dict[str, Value]:
+    def _row(self, row: Row, change: Change, attrs: TableAttrs) -> RowDict:
         """Return the row with the values that its columns hold."""
 
         def truncated(column: str) -> None:
@@ -335,7 +345,7 @@ class QueueWriter:
                 raise
         return values
 
-    def _image(self, row: Mapping[str, Value], change: Change, attrs: TableAttrs) -> bytes:
+    def _image(self, row: Row, change: Change, attrs: TableAttrs) -> bytes:
         try:
             image = self._encode(attrs, row)
         except RowEncodeError as error:
@@ -359,7 +369,7 @@ class QueueWriter:
         rows = self._known.pop(attrs.tabnum, {})
         return [(DELETE, [self._image(row, change, attrs)]) for row in rows.values()]
 
-    def _remember(self, attrs: TableAttrs, old: Row | None, new: dict[str, Value] | None) -> None:
+    def _remember(self, attrs: TableAttrs, old: Row | None, new: RowDict | None) -> None:
         """Remember the rows that exist, for the DELETEs of a later TRUNCATE."""
         if self.options.truncate != "deletes":
             return
@@ -383,7 +393,7 @@ _TYPS: Final = {
 # --- tables and values ----------------------------------------------------------------------------
 
 
-def _described(options: WriterOptions) -> dict[tuple[str | None, str], TableAttrs]:
+def _described(options: WriterOptions) -> dict[TableName, TableAttrs]:
     """Return the described tables by schema (None = unknown) and name. Raises ConfigError."""
     names = options.tables
     tables = {}

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from datetime import datetime
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from eventlog.changes.format import Format, Report, counted, written
 from eventlog.changes.images import refuse_without_row, refused_column, written_columns
 from eventlog.changes.json_form import catalog_of, database_of
 from eventlog.changes.keys import (
-    Key,
     class_of_change,
     existing_keys,
     key_text,
@@ -25,7 +24,7 @@ from eventlog.changes.losses import Loss
 from eventlog.core.catalog import Catalog, Database, ObjectClass
 from eventlog.core.catalog.builder import build_catalog, complete_catalog
 from eventlog.core.clock import utc_now
-from eventlog.core.options import STYLES, parse_options
+from eventlog.core.options import STYLES, GivenOptions, parse_options
 from eventlog.core.values import ValueOptions, check_unicode
 from eventlog.core.values.moments import time_zone_named
 from eventlog.core.values.typed_values import is_multi_valued, to_text, values_of
@@ -41,14 +40,24 @@ from eventlog.log.storage import (
     read_rows,
     write_rows,
 )
-from eventlog.model import Change, ChangeOp, EventType, LogRow, Row, Status, Value, changes_nothing
+from eventlog.model import (
+    Change,
+    ChangeOp,
+    EventType,
+    Key,
+    LogRow,
+    Row,
+    Status,
+    Value,
+    changes_nothing,
+)
 
 if TYPE_CHECKING:
     from eventlog.log.live import LiveDatabase
 
 
 def changes_of_sorted(
-    rows: Iterable[LogRow], source: str, options: Mapping[str, Any], report: Report
+    rows: Iterable[LogRow], source: str, options: GivenOptions, report: Report
 ) -> Iterator[Change]:
     """Yield the changes of rows that were read from files, in the order of record_id.
 
@@ -121,10 +130,10 @@ class EventLogFormat(Format):
         Loss.KEY_CHANGE, Loss.TRANSACTION, Loss.POSITION,
     })  # fmt: skip
 
-    def is_sorted_first(self, options: Mapping[str, Any]) -> bool:
+    def is_sorted_first(self, options: GivenOptions) -> bool:
         return bool(options.get("sort"))
 
-    def output_place(self, name: str, options: Mapping[str, Any]) -> str:
+    def output_place(self, name: str, options: GivenOptions) -> str:
         file_format = options.get("file_format") or FILE_FORMATS[0]
         if file_format not in FILE_FORMATS:
             raise ConfigError(

@@ -19,7 +19,8 @@ from itertools import islice
 from typing import Any, Final, Literal, TypeAlias
 
 from eventlog.changes.format import Report
-from eventlog.changes.keys import Key, key_reader
+from eventlog.changes.images import Count
+from eventlog.changes.keys import key_reader
 from eventlog.changes.net_effect import net_of_rows
 from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, Catalog, Column, Database, ForeignKey, Table
@@ -59,10 +60,14 @@ from eventlog.errors import BadTableKey, BadValue, FormatError, RowError, with_l
 from eventlog.log.storage import LogReaderOptions
 from eventlog.model import (
     ALL,
+    NO_EXTRAS,
     All,
     Change,
     ChangeOp,
+    Key,
     LogRow,
+    Names,
+    RowDict,
     Status,
     Value,
     full_name,
@@ -152,7 +157,7 @@ def _checked(
 
 def _changes(
     groups: Sequence[Group],
-    log_rows: Mapping[int, LogRow],
+    log_rows: _LogRows,
     read_group: _ReadGroup,
     query_back: QueryBack | None,
     report: Report,
@@ -181,7 +186,6 @@ def _changes(
 _INSERT, _UPDATE, _DELETE = ChangeOp.INSERT, ChangeOp.UPDATE, ChangeOp.DELETE
 _REFRESH: Final = ChangeOp.REFRESH
 _INSERTS: Final = frozenset((INSERT_FIELD, INSERT_ROW_QUERY_BACK, INSERT_FIELD_QUERY_BACK))
-_NO_EXTRAS: Final[Mapping[str, Any]] = {}
 _MAX_ATTRIBUTES: Final = 4096
 _new: Final = tuple.__new__  # makes a NamedTuple from its fields in less than half the time
 
@@ -191,8 +195,9 @@ UNREAD: Final[CurrentRow] = {}
 _WITH_FRACTION: Final = frozenset((Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ))
 _BEYOND_MICROSECONDS = re.compile(r"\.[0-9]{6}0*[1-9]")
 
+_LogRows: TypeAlias = Mapping[int, LogRow]
 _ReadGroup: TypeAlias = Callable[
-    [Group, Decision | None, CurrentRow | None, Mapping[int, LogRow]], Change | None
+    [Group, Decision | None, CurrentRow | None, _LogRows], Change | None
 ]
 """A function that returns the change of a group. Its arguments: the group, the decision of
 precedence on it, its current row (None = deleted), and its log rows by record_id.
@@ -203,7 +208,7 @@ def group_reader(
     schema: str | None = None,
     time_zone: str = "UTC",
     char_padding: str = "trim",
-    truncated: Callable[[str], None] | None = None,
+    truncated: Count | None = None,
     epoch: str = "",
 ) -> _ReadGroup:
     """Return the function that makes the changes of groups; it looks up once everything that
@@ -241,7 +246,7 @@ def group_reader(
         group: Group,
         decision: Decision | None,
         current: CurrentRow | None,
-        log_rows: Mapping[int, LogRow],
+        log_rows: _LogRows,
     ) -> Change | None:
         rows: Sequence[CheckedRow] = group
         query_back = None
@@ -311,10 +316,9 @@ def _of_condition(
     return [(record_id, kind, object_id, None, None, None)], written, current
 
 
-_Columns: TypeAlias = dict[str, Value]
 _ValueOf: TypeAlias = Callable[[Attribute], ReadValue]
 _Images: TypeAlias = tuple[
-    ChangeOp, _Columns | None, _Columns | None, frozenset[str] | None, Mapping[str, Any]
+    ChangeOp, RowDict | None, RowDict | None, frozenset[str] | None, Mapping[str, Any]
 ]
 """Operation, row before, row after, changed columns, extras."""
 
@@ -324,17 +328,17 @@ def _images(
     key: Key,
     query_back: Sequence[Attribute] | None,
     current: CurrentRow | None,
-    log_rows: Mapping[int, LogRow],
+    log_rows: _LogRows,
     value_of: _ValueOf,
 ) -> _Images | None:
     _, kind, _, _, _, _ = rows[0]
     if kind == DELETE_ROW:
-        return _DELETE, dict(key), None, None, _NO_EXTRAS
+        return _DELETE, dict(key), None, None, NO_EXTRAS
     op = _INSERT if kind in _INSERTS else _REFRESH if kind == REFRESHED else _UPDATE
     old, new = _logged(rows, log_rows, value_of)
-    after: _Columns | None = {**dict(key), **new}
+    after: RowDict | None = {**dict(key), **new}
     changed = frozenset(new)
-    extras = _NO_EXTRAS
+    extras = NO_EXTRAS
     if query_back is not None and current is not None:
         named = [attribute for _, _, _, attribute, _, _ in rows if attribute is not None]
         changed |= {one.name for one in named if not _is_no_content(one)}
@@ -348,12 +352,12 @@ def _images(
 
 def _queried_back(
     kind: int,
-    key: _Columns,
-    new: _Columns,
+    key: RowDict,
+    new: RowDict,
     query_back: Sequence[Attribute],
     current: CurrentRow,
     value_of: _ValueOf,
-) -> tuple[_Columns | None, Mapping[str, Any]]:
+) -> tuple[RowDict | None, Mapping[str, Any]]:
     """Return the row after a change some of whose columns are queried back, and the extras that
     list what to read. The row is None if it is not read yet (spec/change-model.md 3.1).
     """
@@ -380,8 +384,8 @@ def _is_no_content(attribute: Attribute) -> bool:
 
 
 def _logged(
-    rows: Sequence[CheckedRow], log_rows: Mapping[int, LogRow], value_of: _ValueOf
-) -> tuple[_Columns, _Columns]:
+    rows: Sequence[CheckedRow], log_rows: _LogRows, value_of: _ValueOf
+) -> tuple[RowDict, RowDict]:
     """Return the old and new values of the columns whose values the rows hold; rows of key columns
     are ignored (spec/xds.md 4.2).
     """
@@ -403,8 +407,8 @@ def _logged(
             logged[attribute].append(row)
         else:
             logged[attribute] = [row]
-    before: _Columns = {}
-    after: _Columns = {}
+    before: RowDict = {}
+    after: RowDict = {}
     for attribute, several in logged.items():
         name = attribute.name
         is_known, gone, after[name] = net_of_rows(attribute, several, value_of(attribute))
@@ -424,7 +428,7 @@ def _read_back(attribute: Attribute, current: CurrentRow, value_of: _ValueOf) ->
     return read(texts[0]) if texts else None
 
 
-def with_rows(change: Change, group: Group, log_rows: Mapping[int, LogRow]) -> Change:
+def with_rows(change: Change, group: Group, log_rows: _LogRows) -> Change:
     """Return the change of a group with the record_ids, types and statuses of the group's rows,
     and the number of its transaction if it is known, added to its ``extras``.
     """
@@ -450,7 +454,7 @@ def inferred_database(rows: Iterable[LogRow], schema: str | None) -> Database:
 
     ``child.column`` is read as the value of a child table, which is multi-valued (spec/xds.md 5).
     """
-    keys: dict[str, tuple[str, ...]] = {}
+    keys: dict[str, Names] = {}
     columns: dict[str, dict[str, str]] = {}
     for row in rows:
         name = row.table_name
@@ -471,7 +475,7 @@ def inferred_database(rows: Iterable[LogRow], schema: str | None) -> Database:
     return Database("", schema, tuple(tables))
 
 
-def _key_columns(text: str | None) -> tuple[str, ...] | None:
+def _key_columns(text: str | None) -> Names | None:
     """Return the names of the columns of a table_key, None if it is not readable."""
     try:
         names = tuple(part.name for part in table_key.parse(text))
@@ -481,7 +485,7 @@ def _key_columns(text: str | None) -> tuple[str, ...] | None:
 
 
 def _inferred_tables(
-    name: str, key: tuple[str, ...], columns: Mapping[str, str], classes: Collection[str]
+    name: str, key: Names, columns: Mapping[str, str], classes: Collection[str]
 ) -> Iterator[Table]:
     """Yield the table of a class and its child tables. ``columns`` are the names that its rows
     have in column_name, by their names without case.
@@ -509,7 +513,7 @@ def _is_name(text: str) -> bool:
     return True
 
 
-def _child(owner: str, key: tuple[str, ...], name: str) -> Table:
+def _child(owner: str, key: Names, name: str) -> Table:
     table, _, column = name.partition(".")
     owner_columns = tuple(f"{owner}.{one}" for one in key)
     columns = tuple(Column(one, _TEXT) for one in (*owner_columns, column))

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import json
 import reprlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from eventlog.changes.json_form import CATALOG, CatalogOption
 from eventlog.changes.keys import EXISTING_KEYS
@@ -46,7 +46,7 @@ from eventlog.core.values.typed_values import to_text
 from eventlog.errors import ConfigError, FormatError, shown
 from eventlog.files import tabular
 from eventlog.files.atomic import whole_file, whole_path
-from eventlog.files.text import source_files
+from eventlog.files.text import Refuse, source_files
 from eventlog.model import LOG_COLUMNS, LogRow, Status
 from eventlog.sql.log_table import LAYOUTS
 
@@ -155,11 +155,7 @@ def file_format_of(path: str, option: str | None) -> str:
     return _NAMES[known]
 
 
-_Refuse: TypeAlias = Callable[[FormatError], None]
-"""A function that is called with the error of one row; if it returns, reading continues."""
-
-
-def read_rows(source: str, options: LogOptions, refuse: _Refuse) -> Iterator[LogRow]:
+def read_rows(source: str, options: LogOptions, refuse: Refuse) -> Iterator[LogRow]:
     """Yield the rows of a file, or of the files of a directory. The error of a row that cannot be
     read goes to ``refuse``.
 

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import date, datetime, time
 from decimal import Decimal
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 from eventlog.core.catalog import Column, Table, table_of_types
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError
-from eventlog.model import Change, Lob, Value
+from eventlog.model import Change, JsonObject, Lob, Names, Value
 
 CLASSES: Final[Mapping[str, type]] = {
     "DATE": date,
@@ -94,7 +94,11 @@ class ZonedColumn(QlikColumn):
     __slots__ = ()
 
 
-def key_of(columns: Iterable[QlikColumn]) -> tuple[str, ...]:
+QlikColumns: TypeAlias = tuple[QlikColumn, ...]
+"""The columns of a table, in their order."""
+
+
+def key_of(columns: Iterable[QlikColumn]) -> Names:
     """Return the names of the key columns in key order; empty if there is no key."""
     return tuple(
         column.name for column in sorted((c for c in columns if c.pk), key=lambda column: column.pk)
@@ -109,7 +113,7 @@ def lobs_of(columns: Iterable[QlikColumn]) -> frozenset[str]:
 # --- from the catalog -----------------------------------------------------------------------------
 
 
-def columns_of(table: Table) -> tuple[QlikColumn, ...]:
+def columns_of(table: Table) -> QlikColumns:
     """Return the columns of a catalogue's table, in its order, with its primary key."""
     places = {name: place for place, name in enumerate(table.primary_key, 1)}
     return tuple(_column_of(column, places.get(column.name, 0)) for column in table.columns)
@@ -214,8 +218,8 @@ _SIZES: Final = {
 
 
 def columns_from_json(
-    columns: Sequence[str | Mapping[str, Any]], key: Sequence[str] = (), *, what: str
-) -> tuple[QlikColumn, ...]:
+    columns: Sequence[str | JsonObject], key: Sequence[str] = (), *, what: str
+) -> QlikColumns:
     """Return columns from an option: names, or objects with ``name``, ``type`` and the other fields
     of QlikColumn.
 
@@ -237,7 +241,7 @@ def columns_from_json(
     return tuple(replace(column, pk=places.get(column.name, 0)) for column in read)
 
 
-def _column_from_json(value: str | Mapping[str, Any], what: str) -> QlikColumn:
+def _column_from_json(value: str | JsonObject, what: str) -> QlikColumn:
     if isinstance(value, str):
         return QlikColumn(value, "STRING")
     if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
@@ -280,10 +284,10 @@ class ColumnsSeen:
 
     __slots__ = ("_columns", "_key", "_types")
 
-    def __init__(self, key: tuple[str, ...] = ()) -> None:
+    def __init__(self, key: Names = ()) -> None:
         self._key = key
         self._types: dict[str, str | None] = {}
-        self._columns: tuple[QlikColumn, ...] | None = ()
+        self._columns: QlikColumns | None = ()
 
     def see(self, change: Change) -> None:
         """Add the columns and types of one more change."""
@@ -297,7 +301,7 @@ class ColumnsSeen:
                 if name not in types or common != known:
                     types[name], self._columns = common, None
 
-    def columns(self) -> tuple[QlikColumn, ...]:
+    def columns(self) -> QlikColumns:
         """Return the columns in the order in which they were first seen."""
         if self._columns is None:
             places = {name: place for place, name in enumerate(self._key, 1)}

@@ -23,6 +23,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from eventlog.core.values.typed_values import whole_number
 from eventlog.errors import FormatError, shown, with_location
 from eventlog.files.text import parsed_json
+from eventlog.model import JsonObject
 from eventlog.qlik import sequence
 
 CAPACITY: Final = 1024
@@ -272,10 +273,10 @@ class DdlEntry(NamedTuple):
     change_seq: str
     table_owner: str | None
     table_name: str
-    details: Mapping[str, Any]
+    details: JsonObject
 
 
-def entry_of(row: Mapping[str, Any]) -> DdlEntry:
+def entry_of(row: JsonObject) -> DdlEntry:
     """Return the entry of a row by column names, in any letter case. Raises FormatError."""
     fields = {name.upper(): value for name, value in row.items()}
     details = fields.get("DETAILS")
@@ -349,7 +350,7 @@ def _undone(names: list[_Name], entry: DdlEntry) -> list[_Name]:
     return result
 
 
-def _columns_of(entry: DdlEntry) -> Mapping[str, Mapping[str, Any]]:
+def _columns_of(entry: DdlEntry) -> Mapping[str, JsonObject]:
     """Return the columns that a statement concerns, by name, checked. Raises FormatError."""
     columns = entry.details.get("columns") or {}
     if not isinstance(columns, Mapping) or not all(
@@ -369,5 +370,5 @@ def _columns_of(entry: DdlEntry) -> Mapping[str, Mapping[str, Any]]:
     return columns
 
 
-def _action(column: Mapping[str, Any]) -> str:
+def _action(column: JsonObject) -> str:
     return str(column.get("action") or "").upper()

@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from math import isinf
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from eventlog.core.values import float_or_special
 from eventlog.core.values.moments import EPOCH, microseconds, naive_utc
@@ -36,6 +36,8 @@ Convert = Callable[[Any], Any]
 
 It never gets NULL.
 """
+ConvertRow: TypeAlias = Callable[[Sequence[Any]], list[Any]]
+"""Such a function for the values of a row."""
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -373,9 +375,7 @@ def plain_reader(value: Any) -> Any:
     return bytes(value) if isinstance(value, memoryview | bytearray) else value
 
 
-def row_converter(
-    converts: Sequence[Convert], names: Sequence[str]
-) -> Callable[[Sequence[Any]], list[Any]]:
+def row_converter(converts: Sequence[Convert], names: Sequence[str]) -> ConvertRow:
     """Return the function that converts a row, value by value; NULL stays. Its errors name the
     column, out of ``names``.
     """
@@ -409,7 +409,7 @@ def _refuses(convert: Convert, value: Any) -> bool:
 
 def typed_reader(
     data: Sequence[tuple[str, int]], columns: Sequence[QlikColumn], plain: Convert = plain_reader
-) -> Callable[[Sequence[Any]], list[Any]]:
+) -> ConvertRow:
     """Return the function that converts the data columns of a stored row, by their places, to the
     classes of ``columns``.
 
@@ -431,9 +431,7 @@ def typed_reader(
 # --- in files of change tables --------------------------------------------------------------------
 
 
-def converter(
-    file_format: str, columns: Sequence[QlikColumn], what: str
-) -> Callable[[Sequence[Any]], list[Any]]:
+def converter(file_format: str, columns: Sequence[QlikColumn], what: str) -> ConvertRow:
     """Return the function that converts the values of a row, in the order of ``columns``, to those
     in files of a format.
 

@@ -5,7 +5,7 @@ The parser of documents, ``reader``, is imported when a document is read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, Final
 
 from eventlog.changes.answers import AnswerForm
-from eventlog.changes.format import Format, Report, RowTexts, written
+from eventlog.changes.format import Format, Refusal, Report, RowTexts, written
 from eventlog.changes.json_form import CATALOG, CatalogOption, catalog_of
 from eventlog.changes.keys import EXISTING_KEYS, keys_of
 from eventlog.changes.losses import Loss
@@ -34,6 +34,7 @@ from eventlog.core.options import (
     TIME_SYNTAX,
     TIME_ZONE,
     CheckedOptions,
+    GivenOptions,
     choice,
     integer,
     option,
@@ -141,7 +142,7 @@ class XdsFormat(Format):
     has_single_files = True
     is_read_once = True
 
-    def output_place(self, name: str, options: Mapping[str, Any]) -> str:
+    def output_place(self, name: str, options: GivenOptions) -> str:
         return (
             name
             if options.get("file_layout") == "documents"
@@ -164,7 +165,7 @@ class XdsFormat(Format):
         yield from changes_in(source, options.limit, options.classes(values), values, report)
 
     def texts(
-        self, source: str, options: Mapping[str, Any], report: Report
+        self, source: str, options: GivenOptions, report: Report
     ) -> Iterator[Change | RowTexts]:
         from eventlog.xds.reader import texts_in
 
@@ -208,7 +209,7 @@ class XdsFormat(Format):
             Header(options.product_name, options.product_version), publishing, options.indent
         )
 
-    def ignored(self, options: PublishOptions, publishing: Publishing) -> tuple[str, str] | None:
+    def ignored(self, options: PublishOptions, publishing: Publishing) -> Refusal | None:
         if options.indent and publishing.in_records:
             return "indent", "on records of Kafka, which are not indented"
         if options.indent and publishing.file_layout == "lines":

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from eventlog.core.values import Converter
 from eventlog.model import AttributeSteps, Event, Op, Operation, Step
 
 # Any number of a group that is never given up: so a long value takes no memory for what is tried
@@ -179,7 +180,7 @@ def event_of(plain: PlainEvent) -> Event:
 
 
 def new_texts(
-    operation: str, body: str, readers: Mapping[tuple[str, str], Callable[[str], str]]
+    operation: str, body: str, readers: Mapping[tuple[str, str], Converter]
 ) -> dict[str, str | None] | None:
     """Return the new values of the attributes of an add or modify with one value each, None for any
     other event. ``readers`` turn the text of a value into the text that is returned, by attribute

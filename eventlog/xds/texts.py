@@ -7,14 +7,15 @@ Most documents have many successive events of one form, which are read together,
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from eventlog.changes.events import attribute_reader
 from eventlog.changes.format import RowTexts
 from eventlog.core.catalog import Attribute, Catalog
-from eventlog.core.values import Kind, ValueOptions
+from eventlog.core.table_key import Canonicalizer
+from eventlog.core.values import Converter, Kind, ValueOptions
 from eventlog.core.values.typed_values import ReadValue, to_text
 from eventlog.errors import BadTableKey, RowError
 from eventlog.model import Event, Operation
@@ -29,8 +30,8 @@ some hundred events.
 
 
 class _Class(NamedTuple):
-    canonical_key: Callable[[str | None], str]
-    readers: Mapping[tuple[str, str], Callable[[str], str]]
+    canonical_key: Canonicalizer
+    readers: Mapping[tuple[str, str], Converter]
     """The functions that turn a value into its text in a log, by attribute and XDS type."""
 
 
@@ -113,7 +114,7 @@ class TextsReader:
 
 
 def _read_column(
-    texts: Iterable[str | None], read: Callable[[str], str], *, has_references: bool
+    texts: Iterable[str | None], read: Converter, *, has_references: bool
 ) -> Iterable[str | None]:
     if has_references:
         texts = [None if text is None else without_references(text) for text in texts]
@@ -124,9 +125,7 @@ def _read_column(
 _PLAIN_NUMBER: Final = re.compile(r"(?:0|-?[1-9][0-9]{0,30})(?:\.[0-9]{1,30})?")
 
 
-def _text_reader(
-    attribute: Attribute, value_type: str, values: ValueOptions
-) -> Callable[[str], str]:
+def _text_reader(attribute: Attribute, value_type: str, values: ValueOptions) -> Converter:
     read: ReadValue = attribute_reader(value_type, attribute, values)
     if read is str:
         return str

@@ -10,8 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from eventlog.core.values import ColumnType, parse_type
+from eventlog.core.table_key import Canonicalizer
+from eventlog.core.values import ColumnType, Converter, parse_type
 from eventlog.errors import BadTableKey, EventlogError
+from eventlog.model import Names
 
 if TYPE_CHECKING:
     from eventlog.core.catalog.filters import Condition
@@ -36,9 +38,9 @@ class ForeignKey:
     A table lists its foreign keys by the position of their first column.
     """
 
-    columns: tuple[str, ...]
+    columns: Names
     table: str
-    ref_columns: tuple[str, ...]
+    ref_columns: Names
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +50,9 @@ class Table:
     name: str
     kind: Literal["table", "view"]
     columns: tuple[Column, ...]
-    primary_key: tuple[str, ...] = ()
+    primary_key: Names = ()
     foreign_keys: tuple[ForeignKey, ...] = ()
-    unique_keys: tuple[tuple[str, ...], ...] = ()
+    unique_keys: tuple[Names, ...] = ()
     """The columns of the unique indexes and keys that are neither deferrable nor partial,
     including the primary key.
     """
@@ -111,7 +113,7 @@ class Attribute:
     is_key: bool
     value_type: str
     """The XDS type."""
-    convert: Callable[[str], str]
+    convert: Converter
     """A function that turns log text into the text that is written. It raises RowError."""
     is_written: bool = True
     """True if documents contain the attribute. They contain key columns only with ``emit_keys``
@@ -130,7 +132,7 @@ class ChildTable:
     """A child table of a class. ``owner_columns`` are in the order of the owner's key columns."""
 
     table: Table
-    owner_columns: tuple[str, ...]
+    owner_columns: Names
     attribute: Attribute
 
 
@@ -161,7 +163,7 @@ class ObjectClass:
     then child attributes by the names of the child tables.
     """
     children: tuple[ChildTable, ...]
-    canonical_key: Callable[[str | None], str]
+    canonical_key: Canonicalizer
     """A function that returns the canonical spelling of a key of this class (spec/event-log.md
     4.3). It raises BadTableKey.
     """

@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from types import MappingProxyType
+from typing import TypeAlias
 
 from eventlog.core import table_key
 from eventlog.core.catalog import (
@@ -25,6 +26,7 @@ from eventlog.core.catalog import (
 )
 from eventlog.core.catalog.filters import Filter, filtered_class, refuse_unknown_filters
 from eventlog.core.catalog.masks import MaskedColumns, masked_class, refuse_impossible
+from eventlog.core.table_key import Canonicalizer
 from eventlog.core.values import (
     ColumnType,
     Converter,
@@ -38,6 +40,9 @@ from eventlog.core.values import (
 )
 from eventlog.errors import ConfigError, EventlogError, RowError, together
 
+NamesByTable: TypeAlias = Mapping[str, Collection[str]]
+"""Names of columns, or former names of the table itself, by table."""
+
 
 def build_catalog(
     database: Database,
@@ -47,15 +52,15 @@ def build_catalog(
     meta_identifiers: bool = True,
     referential: str = "value",
     emit_keys: bool = False,
-    exclude: Mapping[str, Collection[str]] | None = None,
+    exclude: NamesByTable | None = None,
     ignore: Collection[str] = (),
     refused: Mapping[str, EventlogError] = MappingProxyType({}),
-    renamed_from: Mapping[str, Collection[str]] = MappingProxyType({}),
+    renamed_from: NamesByTable = MappingProxyType({}),
     previous_key: Mapping[str, Sequence[str]] = MappingProxyType({}),
     masks: Sequence[MaskedColumns] = (),
     filters: Sequence[Filter] = (),
     logged: Mapping[str, Sequence[str]] = MappingProxyType({}),
-    captured: Mapping[str, Collection[str]] = MappingProxyType({}),
+    captured: NamesByTable = MappingProxyType({}),
 ) -> Catalog:
     """Return the classes of a database (spec/xds.md 5). Tables that cannot be classes are
     ``unavailable``.
@@ -139,7 +144,7 @@ def _log_names(
 
 
 def _former_names(
-    renamed_from: Mapping[str, Collection[str]],
+    renamed_from: NamesByTable,
     classes: Sequence[ObjectClass],
     unavailable: dict[str, EventlogError],
 ) -> dict[str, str]:
@@ -321,9 +326,9 @@ class _Builder:
     meta_identifiers: bool
     referential: str
     emit_keys: bool
-    exclude: Mapping[str, Collection[str]]
+    exclude: NamesByTable
     previous_key: Mapping[str, Sequence[str]]
-    captured: Mapping[str, Collection[str]]
+    captured: NamesByTable
 
     def object_class(self, table: Table, children: Sequence[tuple[Table, Column]]) -> ObjectClass:
         key, excluded = key_columns(table), self._excluded(table)
@@ -447,7 +452,7 @@ class _Builder:
                 return target
         return None
 
-    def _association_of(self, target: Table) -> Callable[[str], str]:
+    def _association_of(self, target: Table) -> Converter:
         (key,) = key_columns(target)
         normal = key_normalizer(key.type)
         tail = self._association_tail(target.name)
@@ -476,7 +481,7 @@ class _Builder:
         return frozenset(excluded)
 
 
-def _canonicalizer(key: Sequence[Column]) -> Callable[[str | None], str]:
+def _canonicalizer(key: Sequence[Column]) -> Canonicalizer:
     return table_key.canonicalizer([(column.name, column.type) for column in key])
 
 

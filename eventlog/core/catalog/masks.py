@@ -24,7 +24,7 @@ from eventlog.core.catalog import (
 )
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import BadValue, ConfigError, first_of
-from eventlog.model import ALL, All, LogRow
+from eventlog.model import ALL, All, LogRow, Names
 
 Mask: TypeAlias = Callable[[str], str | None]
 """A function from the text of a value to the text that stands for it; None = NULL."""
@@ -50,7 +50,7 @@ class MaskedColumns:
     """
 
     table: str
-    columns: tuple[str, ...]
+    columns: Names
     how: str
     secret: str = ""
 

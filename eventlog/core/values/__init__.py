@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import re
 from binascii import a2b_base64, b2a_base64
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from decimal import ROUND_UP, Context, Decimal
 from difflib import get_close_matches
 from enum import StrEnum
 from math import frexp, inf, isfinite, isinf, nextafter
 from struct import pack, unpack
-from typing import Final
+from typing import Final, TypeAlias
 
 from eventlog.core.values.moments import date_converter, time_converter, timestamp_converter
 from eventlog.errors import BadValue, BadXmlChar, ConfigError, shown
@@ -72,6 +72,10 @@ class ColumnType:
             if match is None
             else tuple(int(number) for number in match.groups() if number is not None)
         )
+
+
+ColumnTypes: TypeAlias = Mapping[str, ColumnType]
+"""The types of columns by their names."""
 
 
 @dataclass(frozen=True, slots=True)

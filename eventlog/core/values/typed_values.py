@@ -18,11 +18,12 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from eventlog.core.values import (
     TEMPORAL,
     ColumnType,
+    Converter,
     Kind,
     ValueOptions,
     converter,
@@ -264,7 +265,7 @@ def type_of(value: Value) -> ColumnType:
             return ColumnType(Kind.CHARACTER)
 
 
-def _integer_reader(check: Callable[[str], str]) -> ReadValue:
+def _integer_reader(check: Converter) -> ReadValue:
     def read(text: str) -> int | Decimal:
         normal = check(text)
         try:
@@ -285,7 +286,10 @@ Nearly all timestamps match.
 """
 
 
-def _timestamp_reader(read_any: Callable[[str], datetime]) -> Callable[[str], datetime]:
+_ReadMoment: TypeAlias = Callable[[str], datetime]
+
+
+def _timestamp_reader(read_any: _ReadMoment) -> _ReadMoment:
     def read(text: str) -> datetime:
         if _is_plain_moment(text):
             try:
@@ -297,7 +301,7 @@ def _timestamp_reader(read_any: Callable[[str], datetime]) -> Callable[[str], da
     return read
 
 
-def _utc_reader(read_local: Callable[[str], datetime]) -> Callable[[str], datetime]:
+def _utc_reader(read_local: _ReadMoment) -> _ReadMoment:
     def read(text: str) -> datetime:
         if _is_plain_moment(text):
             try:
@@ -309,7 +313,7 @@ def _utc_reader(read_local: Callable[[str], datetime]) -> Callable[[str], dateti
     return read
 
 
-def _in_utc(read_local: Callable[[str], datetime], time_zone: str) -> Callable[[str], datetime]:
+def _in_utc(read_local: _ReadMoment, time_zone: str) -> _ReadMoment:
     zone = time_zone_named(time_zone)
     if zone is UTC:
         return _utc_reader(read_local)
@@ -324,7 +328,7 @@ def _in_utc(read_local: Callable[[str], datetime], time_zone: str) -> Callable[[
 
 
 @lru_cache(maxsize=16)
-def moment_reader(time_zone: str) -> Callable[[str], datetime]:
+def moment_reader(time_zone: str) -> _ReadMoment:
     """Return the function that turns a timestamp of the log (event_time) into an aware datetime in
     UTC; the function raises BadValue.
     """

@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from eventlog.core.extras import install_command
 from eventlog.core.values.typed_values import unscaled_bytes
 from eventlog.errors import ConfigError, FormatError, NotExpressible
 from eventlog.files.text import parsed_json
+from eventlog.model import JsonDict, JsonObject
 from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.values import Convert, as_is, json_writer, writer
 
@@ -111,7 +112,7 @@ def parsed(schema: str) -> Any:
         ) from None
 
 
-def bytes_writer(schema: str) -> Callable[[Any], bytes]:
+def bytes_writer(schema: str) -> _ToBytes:
     """Return the function that writes values of a schema as bare Avro binary. Raises FormatError.
 
     The function raises NotExpressible for a value that does not fit the schema.
@@ -140,9 +141,12 @@ _VALUE: Final = b"\2"
 """The branch of a value in a union of null and its type."""
 
 
+_ToBytes: TypeAlias = Callable[[Any], bytes]
+
+
 def record_writer(
-    fields: Sequence[Mapping[str, Any]], values: Mapping[str, Callable[[Any], Any]] | None = None
-) -> Callable[[Mapping[str, Any]], bytes]:
+    fields: Sequence[JsonObject], values: Mapping[str, Convert] | None = None
+) -> Callable[[JsonObject], bytes]:
     """Return the function that writes these fields of a record, one after the other, as
     ``bytes_writer`` does.
 
@@ -155,7 +159,7 @@ def record_writer(
         if values and name in values:
             written_by[place] = name, _remembered(values[name], to_bytes)
 
-    def write(record: Mapping[str, Any]) -> bytes:
+    def write(record: JsonObject) -> bytes:
         try:
             return b"".join([to_bytes(record[name]) for name, to_bytes in written_by])
         except (ValueError, TypeError, OverflowError, AttributeError) as error:
@@ -164,13 +168,11 @@ def record_writer(
     return write
 
 
-def _remembered(
-    value_of: Callable[[Any], Any], to_bytes: Callable[[Any], bytes]
-) -> Callable[[Any], bytes]:
+def _remembered(value_of: Convert, to_bytes: _ToBytes) -> _ToBytes:
     return lru_cache(maxsize=1024)(lambda given: to_bytes(value_of(given)))
 
 
-def _type_writer(kind: Any) -> Callable[[Any], bytes]:
+def _type_writer(kind: Any) -> _ToBytes:
     match kind:
         case ["null", "string"]:  # nearly all columns
             return lambda value: _NULL if value is None else _VALUE + sized(value.encode())
@@ -217,7 +219,7 @@ def _whole_number(number: int) -> bytes:
     return bytes(groups)
 
 
-def from_bytes(schema: str, data: bytes) -> dict[str, Any]:
+def from_bytes(schema: str, data: bytes) -> JsonDict:
     """Return the record of bare Avro binary.
 
     Raises FormatError for missing, surplus or malformed bytes.
@@ -252,7 +254,7 @@ def from_bytes(schema: str, data: bytes) -> dict[str, Any]:
     return record
 
 
-def record_in(schema: str, field: str) -> dict[str, Any] | None:
+def record_in(schema: str, field: str) -> JsonDict | None:
     """Return the record type of a field of a record, None if the field is missing or not a record.
 
     Raises FormatError.

@@ -16,6 +16,7 @@ from eventlog.core.oauth import OAuthOptions, client_secret
 from eventlog.core.secrets import secret_variable
 from eventlog.errors import ConfigError, FormatError, shown
 from eventlog.files.text import parsed_json
+from eventlog.model import JsonDict, JsonObject
 from eventlog.qlik.messages import avro
 from eventlog.qlik.messages.message_tables import WriteOptions
 
@@ -53,7 +54,7 @@ class Message(NamedTuple):
 
     topic: str | None
     key: bytes | None
-    value: bytes | Mapping[str, Any] | None
+    value: bytes | JsonObject | None
 
 
 # --- envelopes ------------------------------------------------------------------------------------
@@ -90,8 +91,8 @@ class Envelope(NamedTuple):
 
 
 def json_envelope(
-    type: str, schema_id: str | None, schema: str | None, message: Mapping[str, Any] | None
-) -> dict[str, Any]:
+    type: str, schema_id: str | None, schema: str | None, message: JsonObject | None
+) -> JsonDict:
     """Return an envelope in JSON."""
     return {"magic": MAGIC, "type": type, "headers": None, "messageSchemaId": schema_id,
             "messageSchema": schema, "message": message}  # fmt: skip
@@ -261,7 +262,7 @@ class HttpRegistry:
             known = self._schemas[schema_id] = _member(answer, "schema", str)
         return known
 
-    def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    def _ask(self, method: str, path: str, body: JsonDict | None = None) -> JsonDict:
         from eventlog.transport.http import HttpFailed
 
         place = self._client.shown.rstrip("/") + path
@@ -292,7 +293,7 @@ def _tokens(oauth: OAuthOptions) -> Tokens:
     return ClientTokens(oauth, client_secret(oauth, section), section, timeout=_TIMEOUT)
 
 
-def _member(answer: dict[str, Any], name: str, kind: type[Any]) -> Any:
+def _member(answer: JsonDict, name: str, kind: type[Any]) -> Any:
     if not isinstance(answer.get(name), kind):
         raise RegistryError(f"the registry's answer has no {name}")
     return answer[name]

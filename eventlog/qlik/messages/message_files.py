@@ -10,7 +10,7 @@ each table has one, or the option ``topic`` names it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eventlog.changes.format import Report
 from eventlog.core.clock import monotonic, sleep
+from eventlog.core.options import GivenOptions
 from eventlog.core.secrets import secret_variable
 from eventlog.errors import ConfigError, FormatError, NotExpressible, shown, with_location
 from eventlog.files.atomic import whole_file
-from eventlog.files.text import parsed_json, parsed_lines
+from eventlog.files.text import Refuse, parsed_json, parsed_lines
 from eventlog.model import Change, KafkaRecord
 from eventlog.qlik.messages.envelope import (
     Message,
@@ -181,7 +182,7 @@ def _hex(data: bytes) -> str:
     return f'{{"hex":"{data.hex().upper()}"}}'
 
 
-def read_lines(path: Path, refuse: Callable[[FormatError], None]) -> Iterator[Message]:
+def read_lines(path: Path, refuse: Refuse) -> Iterator[Message]:
     """Return the records of a file, or of the files of a directory in the order of their names.
 
     A line that is not a record goes to ``refuse``. Raises FormatError for a file that cannot be
@@ -190,9 +191,7 @@ def read_lines(path: Path, refuse: Callable[[FormatError], None]) -> Iterator[Me
     return (message for _, message in _placed_lines(path, refuse))
 
 
-def _placed_lines(
-    path: Path, refuse: Callable[[FormatError], None]
-) -> Iterator[tuple[str, Message]]:
+def _placed_lines(path: Path, refuse: Refuse) -> Iterator[tuple[str, Message]]:
     """Return the records with their places."""
     return parsed_lines(path, "file of messages", _message_of, refuse)
 
@@ -248,7 +247,7 @@ def _read_topics(url: str, options: ReadOptions, report: Report) -> Iterator[Cha
 
 
 def metadata_place(
-    place: TopicUrl, options: ReadOptions, properties: Mapping[str, Any]
+    place: TopicUrl, options: ReadOptions, properties: GivenOptions
 ) -> TopicUrl | None:
     """Return the topic of the metadata, None if it is among those to read or does not exist."""
     from eventlog.transport import kafka
@@ -288,7 +287,7 @@ def _write_topics(
     send(_messages(changes, options, report), place.brokers, options.properties)
 
 
-def send(messages: Iterable[KafkaRecord], brokers: str, properties: Mapping[str, Any]) -> None:
+def send(messages: Iterable[KafkaRecord], brokers: str, properties: GivenOptions) -> None:
     """Send messages to their topics.
 
     Raises FormatError for one that Kafka refuses, and KafkaUnavailable.
@@ -317,7 +316,7 @@ def send(messages: Iterable[KafkaRecord], brokers: str, properties: Mapping[str,
         transmitter.close()
 
 
-def with_password(properties: Mapping[str, Any]) -> Mapping[str, Any]:
+def with_password(properties: GivenOptions) -> GivenOptions:
     """Return the properties, with sasl.password from EVENTLOG_KAFKA_PASSWORD or
     EVENTLOG_KAFKA_PASSWORD_FILE.
     """

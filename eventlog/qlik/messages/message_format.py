@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any, Final
+from typing import Final
 
-from eventlog.changes.format import Format
+from eventlog.changes.format import Format, Refusal
 from eventlog.changes.losses import Loss
 from eventlog.changes.publishing import Publishing
 from eventlog.core.catalog import Database
+from eventlog.core.options import GivenOptions
 from eventlog.model import full_name
 from eventlog.qlik.columns import columns_of
 from eventlog.qlik.messages.message_files import read, write
@@ -36,13 +36,13 @@ class QlikMessagesFormat(Format):
     write_changes = staticmethod(write)
     publish = staticmethod(QlikWriter)
 
-    def output_place(self, name: str, options: Mapping[str, Any]) -> str:
+    def output_place(self, name: str, options: GivenOptions) -> str:
         return f"{name}/messages.jsonl"
 
     def offline(self, options: PublishOptions) -> PublishOptions:
         return replace(options, metadata="none", registry=None)
 
-    def refusal(self, options: PublishOptions, publishing: Publishing) -> tuple[str, str] | None:
+    def refusal(self, options: PublishOptions, publishing: Publishing) -> Refusal | None:
         if options.metadata == "registry" and (
             options.encoding != "avro" or options.registry is None
         ):
@@ -55,7 +55,7 @@ class QlikMessagesFormat(Format):
             )
         return None
 
-    def options_of_catalog(self, side: str, database: Database) -> Mapping[str, Any] | None:
+    def options_of_catalog(self, side: str, database: Database) -> GivenOptions | None:
         columns = {
             full_name(database.schema, table.name): columns_of(table) for table in database.tables
         }

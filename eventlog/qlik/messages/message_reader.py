@@ -16,7 +16,19 @@ from eventlog.core.clock import monotonic
 from eventlog.core.values.moments import EPOCH
 from eventlog.core.values.typed_values import whole_number
 from eventlog.errors import FormatError, shown
-from eventlog.model import Change, ChangeOp, Row, Value, differing, full_name
+from eventlog.model import (
+    Change,
+    ChangeOp,
+    JsonObject,
+    Key,
+    Names,
+    Row,
+    RowDict,
+    TableName,
+    Value,
+    differing,
+    full_name,
+)
 from eventlog.qlik import masks
 from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.masks import ByteOrder
@@ -58,7 +70,7 @@ _MAX_SEEN: Final = 4096
 _Find = Callable[[str], Any]
 """A function from the name of a header to its value, ``_ABSENT`` if the header is missing."""
 
-_Image = Mapping[str, Any]
+_Image = JsonObject
 _Readers = Mapping[str, tuple[str, Callable[[Any], Value]]]
 
 
@@ -98,8 +110,8 @@ class MessageReader:
         self._registry = registry
         self._clock = clock
         self._by_id: dict[str, tuple[_Known, str]] = {}
-        self._seen: dict[tuple[str | None, str, tuple[str, ...] | None], _Known] = {}
-        self._newest: dict[tuple[str | None, str], MessageTable] = {}
+        self._seen: dict[tuple[str | None, str, Names | None], _Known] = {}
+        self._newest: dict[TableName, MessageTable] = {}
         self._waiting: deque[tuple[float, Message, Envelope]] = deque()
         self._given_up: set[str] = set()
         self.described: MessageTable | None = None
@@ -246,9 +258,7 @@ class MessageReader:
         self.described = known.table if known.is_described else None
         return self._read(find, known, names, rows, envelope.schema_id)
 
-    def _names(
-        self, find: _Find, described: MessageTable | None, topic: str | None
-    ) -> tuple[str | None, str]:
+    def _names(self, find: _Find, described: MessageTable | None, topic: str | None) -> TableName:
         """Return schema and table, from headers, lineage, topic or option in this order
         (spec/change-model.md 2).
         """
@@ -269,9 +279,7 @@ class MessageReader:
             )
         return schema or options.schema, table
 
-    def _table(
-        self, schema: str | None, name: str, fields: tuple[str, ...], *, has_schema: bool
-    ) -> _Known:
+    def _table(self, schema: str | None, name: str, fields: Names, *, has_schema: bool) -> _Known:
         """Return the table of a message that names no metadata (formats/qlik.md 5.1).
 
         The message's Avro schema decides the columns and their order; otherwise the option
@@ -296,7 +304,7 @@ class MessageReader:
         self,
         find: _Find,
         known: _Known,
-        names: tuple[str | None, str],
+        names: TableName,
         rows: tuple[_Image | None, _Image | None],
         schema_id: str | None,
     ) -> Change:
@@ -355,7 +363,7 @@ class MessageReader:
         """Return the known columns of a row (formats/qlik.md 2.4). ``present`` holds the columns of
         its columnMask, None without one.
         """
-        image: dict[str, Value] = {}
+        image: RowDict = {}
         for field, value in row.items():
             reader = readers.get(field)
             if reader is None:
@@ -418,14 +426,14 @@ def _with_key(known: _Known, key: Sequence[str]) -> _Known:
 
 
 @lru_cache(maxsize=1024)
-def _data_fields(schema: str) -> tuple[str, ...]:
+def _data_fields(schema: str) -> Names:
     """Return the fields of ``Data`` in the schema of a payload. Raises FormatError."""
     record = avro.record_in(schema, "data") or avro.record_in(schema, "beforeData")
     return () if record is None else tuple(field["name"] for field in record["fields"])
 
 
 @lru_cache(maxsize=1024)
-def _key_fields(schema: str) -> tuple[str, ...]:
+def _key_fields(schema: str) -> Names:
     """Return the fields of ``KeyRecord``. Raises FormatError."""
     return tuple(str(field["name"]) for field in avro.parsed(schema).get("fields", ()))
 
@@ -443,7 +451,7 @@ def _is_metadata(envelope: Envelope) -> bool:
     return envelope.type == METADATA
 
 
-def _finder(payload: Mapping[str, Any], *, has_envelope: bool) -> _Find:
+def _finder(payload: JsonObject, *, has_envelope: bool) -> _Find:
     """Return a function that finds a header by its name. The first place that has the header
     counts, even if the header is null there (formats/qlik.md 5.7).
     """
@@ -460,14 +468,14 @@ def _finder(payload: Mapping[str, Any], *, has_envelope: bool) -> _Find:
     return find
 
 
-def _image(payload: Mapping[str, Any], name: str) -> _Image | None:
+def _image(payload: JsonObject, name: str) -> _Image | None:
     row = payload.get(name)
     if row is not None and not isinstance(row, Mapping):
         raise BadEnvelope(f"{name} of a message must be a record, not {shown(str(row))}")
     return row
 
 
-def _operation(find: _Find, names: tuple[str | None, str]) -> ChangeOp:
+def _operation(find: _Find, names: TableName) -> ChangeOp:
     value = find("operation")
     op = _OPERATIONS.get(value.upper()) if isinstance(value, str) else None
     if op is None:
@@ -479,7 +487,7 @@ def _operation(find: _Find, names: tuple[str | None, str]) -> ChangeOp:
     return op
 
 
-def _sequence(find: _Find, op: ChangeOp, names: tuple[str | None, str]) -> str | None:
+def _sequence(find: _Find, op: ChangeOp, names: TableName) -> str | None:
     text = _text(find("changeSequence"))
     if text is not None:
         return check_sequence(text)
@@ -517,7 +525,7 @@ def _flag(value: Any) -> bool | None:
     return str(value).lower() == "true"
 
 
-def _moment(text: str | None, names: tuple[str | None, str]) -> datetime | None:
+def _moment(text: str | None, names: TableName) -> datetime | None:
     if text is None:
         return None
     try:
@@ -529,9 +537,7 @@ def _moment(text: str | None, names: tuple[str | None, str]) -> datetime | None:
     return None if moment == EPOCH else moment.replace(tzinfo=UTC)
 
 
-def _key(
-    key: Sequence[str], after: Row | None, before: Row | None
-) -> tuple[tuple[str, Value], ...] | None:
+def _key(key: Sequence[str], after: Row | None, before: Row | None) -> Key | None:
     """Return the key columns of the new row, or of the old one if the new row lacks them."""
     for image in (after, before):
         if key and image is not None and all(name in image for name in key):

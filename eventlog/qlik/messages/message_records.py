@@ -19,9 +19,9 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from eventlog.core.values.json_bytes import json_bytes
 from eventlog.errors import NotExpressible
-from eventlog.model import ChangeOp, KafkaRecord, Row
+from eventlog.model import ChangeOp, JsonDict, JsonObject, KafkaRecord, Names, Row
 from eventlog.qlik import masks
-from eventlog.qlik.columns import TEXT_TYPES, QlikColumn
+from eventlog.qlik.columns import TEXT_TYPES, QlikColumn, QlikColumns
 from eventlog.qlik.messages.avro import avro_writer, bytes_writer, parsed, record_writer
 from eventlog.qlik.messages.envelope import (
     DATA,
@@ -84,9 +84,9 @@ class Images(NamedTuple):
     """The row before an update, without columns of which only the new value is known. None if the
     row before is unknown.
     """
-    known: tuple[str, ...]
+    known: Names
     """The known fields of the row."""
-    changed: tuple[str, ...] | None
+    changed: Names | None
     """The changed fields, None if unknown."""
 
 
@@ -98,7 +98,7 @@ class Draft(NamedTuple):
     key: bytes | None
     body: Any
     """The part before the headers: a dict in JSON, bytes in Avro."""
-    headers: dict[str, Any]
+    headers: JsonDict
     """The headers in their JSON form, with an empty change sequence."""
     with_before: bool
     """True if the message takes two numbers (formats/qlik.md 3)."""
@@ -117,7 +117,7 @@ class TableRecords:
     def __init__(
         self,
         table: MessageTable,
-        described: tuple[QlikColumn, ...] | None,
+        described: QlikColumns | None,
         options: WriteOptions,
         registry: HttpRegistry | None,
         now: datetime,
@@ -266,7 +266,7 @@ class TableRecords:
         return self._encoding.key(data)
 
     def _masks_of(
-        self, op: ChangeOp, known_fields: tuple[str, ...], changed_fields: tuple[str, ...] | None
+        self, op: ChangeOp, known_fields: Names, changed_fields: Names | None
     ) -> tuple[str, str]:
         """Return changeMask and columnMask (formats/qlik.md 5.3)."""
         table, layout = self.table, self.table.layout
@@ -330,7 +330,7 @@ class _Json:
     def body(self, members: Mapping[str, Any]) -> Any:
         return members
 
-    def value(self, body: dict[str, Any], headers: Mapping[str, Any]) -> bytes:
+    def value(self, body: JsonDict, headers: JsonObject) -> bytes:
         try:
             body["headers"] = headers
             return json_bytes({**self._envelope, "message": body})
@@ -415,7 +415,7 @@ class _Avro:
         row = self._start + self._write_row(members["data"])
         return row + b"\0" if before is None else b"%b\2%b" % (row, self._write_row(before))
 
-    def value(self, body: bytes, headers: Mapping[str, Any]) -> bytes:
+    def value(self, body: bytes, headers: JsonObject) -> bytes:
         return self._wrap(body + self._write_headers(headers))
 
     def key(self, data: MessageRow) -> bytes:

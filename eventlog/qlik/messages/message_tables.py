@@ -18,6 +18,7 @@ from eventlog.core.options import (
     OBJECT,
     STRING,
     CheckedOptions,
+    GivenOptions,
     OptionKind,
     choice,
     number,
@@ -27,14 +28,21 @@ from eventlog.core.options import (
 from eventlog.core.values.typed_values import whole_number
 from eventlog.errors import ConfigError, FormatError, NotExpressible, shown
 from eventlog.files.text import parsed_json
-from eventlog.model import full_name
+from eventlog.model import JsonDict, JsonObject, Names, full_name
 from eventlog.qlik import masks
-from eventlog.qlik.columns import CLASSES, QlikColumn, columns_from_json, key_of, lobs_of
+from eventlog.qlik.columns import (
+    CLASSES,
+    QlikColumn,
+    QlikColumns,
+    columns_from_json,
+    key_of,
+    lobs_of,
+)
 from eventlog.qlik.masks import MaskLayout
 
 # --- options --------------------------------------------------------------------------------------
 
-Columns = Mapping[str, Sequence[str | Mapping[str, Any]]]
+Columns = Mapping[str, Sequence[str | JsonObject]]
 
 _DEFAULT_METADATA_TOPIC: Final = "eventlog.metadata"
 
@@ -46,8 +54,8 @@ def _parse_columns(value: Any) -> Columns:
     return columns
 
 
-def _parse_properties(value: Any) -> Mapping[str, Any]:
-    properties: Mapping[str, Any] = OBJECT.parse(value)
+def _parse_properties(value: Any) -> GivenOptions:
+    properties: GivenOptions = OBJECT.parse(value)
     for name, one in properties.items():
         if not isinstance(name, str) or not isinstance(one, str | int | float):
             raise ValueError(f"property {name!r} must be a text, a number, true or false")  # noqa: TRY004
@@ -89,9 +97,9 @@ class ReadOptions(CheckedOptions):
     registry: str | None = option(None, STRING, "URL of the schema registry")
     registry_oauth: OAuthOptions | None = shared(OAUTH)
     follow: bool = option(False, FLAG, "wait for more at the end of a topic")
-    properties: Mapping[str, Any] = option({}, _PROPERTIES, "settings of librdkafka")
+    properties: GivenOptions = option({}, _PROPERTIES, "settings of librdkafka")
 
-    def columns_of(self, full_name: str) -> tuple[QlikColumn, ...] | None:
+    def columns_of(self, full_name: str) -> QlikColumns | None:
         """Return the columns that the options give a table, None if they do not name it.
 
         Raises ConfigError.
@@ -159,7 +167,7 @@ class WriteOptions(PublishOptions):
     input_complete: bool = option(
         True, FLAG, "the last transaction of the input is known to end there"
     )
-    properties: Mapping[str, Any] = option({}, _PROPERTIES, "settings of librdkafka")
+    properties: GivenOptions = option({}, _PROPERTIES, "settings of librdkafka")
 
     def __post_init__(self) -> None:
         CheckedOptions.__post_init__(self)
@@ -235,14 +243,14 @@ class MessageTable:
 
     schema: str | None
     name: str
-    columns: tuple[QlikColumn, ...]
+    columns: QlikColumns
     version: int = 1
     """The number of the version, which every change of ``columns`` raises."""
     schema_id: str | None = None
     """The name of the payload schema, None if the messages name none."""
     fields: dict[str, str] = field(init=False, compare=False)
     layout: MaskLayout = field(init=False, compare=False)
-    key: tuple[str, ...] = field(init=False, compare=False)
+    key: Names = field(init=False, compare=False)
     lobs: frozenset[str] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -394,7 +402,7 @@ def _decimal(precision: int, scale: int) -> _Schema:
 
 def metadata_message(
     table: MessageTable, data_schema: str, options: WriteOptions, now: datetime
-) -> dict[str, Any]:
+) -> JsonDict:
     """Return the payload of an MD message, equal in JSON and Avro. ``now`` is UTC."""
     return {
         "schemaId": table.schema_id,
@@ -458,7 +466,7 @@ def metadata_schema(table: MessageTable) -> str:
     return _text_of(schema)
 
 
-def read_metadata(message: Mapping[str, Any]) -> tuple[MessageTable, str]:
+def read_metadata(message: JsonObject) -> tuple[MessageTable, str]:
     """Return the table and the data schema of an MD payload. Raises FormatError."""
     try:
         lineage = message["lineage"]
@@ -488,7 +496,7 @@ def read_metadata(message: Mapping[str, Any]) -> tuple[MessageTable, str]:
     return table, schema
 
 
-def read_file_metadata(content: bytes) -> tuple[int, tuple[QlikColumn, ...]]:
+def read_file_metadata(content: bytes) -> tuple[int, QlikColumns]:
     """Return the table version and the columns, headers among them, of a file that describes a data
     file (formats/qlik.md 1.3).
 
@@ -525,7 +533,7 @@ def _number(value: Any) -> int:
     return number
 
 
-def _column(name: str, about: Mapping[str, Any]) -> QlikColumn:
+def _column(name: str, about: JsonObject) -> QlikColumn:
     kind = str(about.get("type")).upper()
     length, precision, scale, place = (
         _number(about.get(number) or 0)

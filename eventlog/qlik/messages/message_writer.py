@@ -17,8 +17,16 @@ from typing import Final
 from eventlog.changes.format import Report
 from eventlog.core.clock import utc_now
 from eventlog.errors import ConfigError, FormatError, NotExpressible, with_location
-from eventlog.model import Change, ChangeOp, KafkaRecord, Row, differing, full_name
-from eventlog.qlik.columns import ColumnsSeen, QlikColumn, columns_from_json
+from eventlog.model import (
+    Change,
+    ChangeOp,
+    KafkaRecords,
+    Row,
+    TableName,
+    differing,
+    full_name,
+)
+from eventlog.qlik.columns import ColumnsSeen, QlikColumns, columns_from_json
 from eventlog.qlik.messages.envelope import HttpRegistry
 from eventlog.qlik.messages.message_records import Draft, TableRecords, timestamp_of
 from eventlog.qlik.messages.message_tables import MessageTable, WriteOptions
@@ -53,7 +61,7 @@ class MessageWriter:
         options: WriteOptions,
         report: Report | None = None,
         registry: HttpRegistry | None = None,
-        columns: Mapping[str, tuple[QlikColumn, ...]] | None = None,
+        columns: Mapping[str, QlikColumns] | None = None,
         utc_now: Callable[[], datetime] = utc_now,
     ) -> None:
         self.state: WriterState = resume(options.last_sequence)
@@ -69,12 +77,12 @@ class MessageWriter:
         self._described = {
             name: columns_from_json(each, what=name) for name, each in options.columns.items()
         }
-        self.columns: Mapping[str, tuple[QlikColumn, ...]] = columns or {}
-        self._seen: dict[tuple[str | None, str], ColumnsSeen] = {}
-        self._tables: dict[tuple[str | None, str], TableRecords] = {}
+        self.columns: Mapping[str, QlikColumns] = columns or {}
+        self._seen: dict[TableName, ColumnsSeen] = {}
+        self._tables: dict[TableName, TableRecords] = {}
         self._announced: set[TableRecords] = set()
 
-    def messages(self, change: Change, sequence: str | None = None) -> tuple[KafkaRecord, ...]:
+    def messages(self, change: Change, sequence: str | None = None) -> KafkaRecords:
         """Return the messages of a change: none for TRUNCATE, and an MD first if the table is new
         or has changed.
 
@@ -103,7 +111,7 @@ class MessageWriter:
             place = f"{change.op} of {change.table!r}, position {change.position}"
             raise with_location(error, place) from None
 
-    def records(self, draft: Draft, sequence: str) -> tuple[KafkaRecord, ...]:
+    def records(self, draft: Draft, sequence: str) -> KafkaRecords:
         """Return a message with its change sequence, and an MD first if the table is new or has
         changed.
 

@@ -33,9 +33,18 @@ from eventlog.core.rows.events import Outgoing
 from eventlog.core.rows.transaction_ids import transaction_digits
 from eventlog.core.values import ValueOptions
 from eventlog.errors import FormatError, ReceiverUnavailable, RowError, with_location
-from eventlog.model import ALL, Change, EventResult, KafkaRecord, Level, Operation, Origins
+from eventlog.model import (
+    ALL,
+    Change,
+    EventResult,
+    KafkaRecords,
+    Level,
+    Names,
+    Operation,
+    Origins,
+)
 from eventlog.model import full_name as table_name
-from eventlog.qlik.columns import QlikColumn, columns_of
+from eventlog.qlik.columns import QlikColumns, columns_of
 from eventlog.qlik.messages.envelope import RegistryError, registry_of_writer
 from eventlog.qlik.messages.message_records import (
     Draft,
@@ -62,7 +71,7 @@ def write_options(options: PublishOptions, publishing: Publishing) -> WriteOptio
     return WriteOptions(**{"topic": publishing.topic, **same_fields(options, WriteOptions)})
 
 
-class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
+class QlikWriter(EventWriter[KafkaRecords]):
     """A writer of events as messages. A piece is the records of an event.
 
     The columns come from the classes; a change of them raises the version of the table.
@@ -90,7 +99,7 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
 
     def piece_of(
         self, change: Change, event_id: str, object_class: ObjectClass | None
-    ) -> tuple[KafkaRecord, ...] | None:
+    ) -> KafkaRecords | None:
         name = table_name(change.schema, change.table)
         if object_class is not None and self._described.get(name) is not object_class:
             self._described[name] = object_class
@@ -108,7 +117,7 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
     def resume(self, numbered: str) -> None:
         self._writer.state = resume(numbered or None)
 
-    def body(self, pieces: Sequence[tuple[KafkaRecord, ...]]) -> bytes:
+    def body(self, pieces: Sequence[KafkaRecords]) -> bytes:
         """Return the records as lines, for people: sinks take the records themselves."""
         # Imports the reader too, which no other method needs.
         from eventlog.qlik.messages.message_files import line_of
@@ -126,7 +135,7 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
 
     def write(
         self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]
-    ) -> list[tuple[KafkaRecord, ...] | EventResult]:
+    ) -> list[KafkaRecords | EventResult]:
         return self._records(catalog, delivery.first, events, delivery.origins)
 
     def preview(self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]) -> str:
@@ -145,7 +154,7 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
 
     def _records(
         self, catalog: Catalog, first: str, events: Sequence[Outgoing], origins: Origins
-    ) -> list[tuple[KafkaRecord, ...] | EventResult]:
+    ) -> list[KafkaRecords | EventResult]:
         """Return the records of each event, or the error result of an event that the format cannot
         hold.
         """
@@ -153,7 +162,7 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
         records_of = self._writer.records
         sequence_of = sequences(first)
         event_times, _, transactions = origins
-        records: list[tuple[KafkaRecord, ...] | EventResult] = []
+        records: list[KafkaRecords | EventResult] = []
         for event in events:
             try:
                 draft = draft_of(
@@ -210,9 +219,7 @@ class EventMessages:
         return reader
 
 
-_Shape: TypeAlias = tuple[
-    dict[Attribute | None, tuple[str, Convert]] | None, tuple[str, ...], tuple[str, ...]
-]
+_Shape: TypeAlias = tuple[dict[Attribute | None, tuple[str, Convert]] | None, Names, Names]
 """The results that depend only on the attributes of an event's steps: the column of each attribute,
 None if an attribute has several steps; the known fields of the row, the key's first; and the known
 fields outside of the key.
@@ -265,8 +272,8 @@ class _StepReader:
         data: MessageRow,
         steps: Iterable[CheckedRow],
         columns: Mapping[Attribute | None, tuple[str, Convert]],
-        known: tuple[str, ...],
-        changed: tuple[str, ...],
+        known: Names,
+        changed: Names,
     ) -> Images:
         """Return the images of an update of the row ``data``, which has only the key as yet."""
         # Avro would read unknown columns of the row before as NULL, so a row before with unknown
@@ -318,7 +325,7 @@ def full_name(catalog: Catalog, cls: ObjectClass) -> str:
     return cls.name if catalog.schema is None else f"{catalog.schema}.{cls.name}"
 
 
-def class_columns(cls: ObjectClass) -> tuple[QlikColumn, ...]:
+def class_columns(cls: ObjectClass) -> QlikColumns:
     """Return the columns of a class by the names that its events have: the key, then its
     attributes, in the class's order.
     """

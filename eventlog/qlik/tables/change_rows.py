@@ -14,12 +14,12 @@ from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from eventlog.core.values.moments import EPOCH, aware_utc, naive_utc
 from eventlog.core.values.typed_values import whole_number
 from eventlog.errors import FormatError, NotExpressible, shown
-from eventlog.model import Lob, Row, Value
+from eventlog.model import Lob, Names, Row, Value
 from eventlog.qlik import masks, sequence
 from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.masks import ByteOrder, MaskLayout, check_capacity
@@ -52,7 +52,7 @@ TEXT_LENGTHS: Final = {
 class TableLayout:
     """The columns of a change table in order."""
 
-    columns: tuple[str, ...]
+    columns: Names
     headers: Mapping[str, int]
     """The place of each header column, by its name without prefix."""
     data: tuple[tuple[str, int], ...]
@@ -61,7 +61,7 @@ class TableLayout:
     """The data column of each bit."""
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def names(self) -> Names:
         """The names of the data columns in order."""
         return tuple(name for name, _ in self.data)
 
@@ -209,6 +209,10 @@ class ChangeRow(NamedTuple):
     """The values of the data columns; a missing one is NULL."""
 
 
+StoredValues: TypeAlias = Callable[[ChangeRow], list[Any]]
+"""A function that returns the values of a row as they are stored."""
+
+
 def row_order(row: ChangeRow) -> tuple[str, bool]:
     """Return the key that sorts rows by change_seq, with a before image before its update."""
     return row.change_seq, row.change_oper != "B"
@@ -348,7 +352,7 @@ def row_writer(
     byteorder: Literal["little", "big"] = "little",
     empty_mask: Literal["empty", "null"] = "empty",
     what: str,
-) -> Callable[[ChangeRow], list[Any]]:
+) -> StoredValues:
     """Return the function that makes the stored values of a row in the order of the table's
     columns. The timestamp is naive and in UTC, a Lob is its bytes.
 

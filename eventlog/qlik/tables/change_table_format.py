@@ -12,18 +12,23 @@ from contextlib import AbstractContextManager, closing
 from heapq import merge
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from eventlog.changes.format import Format, Report
 from eventlog.changes.losses import Loss
+from eventlog.core.options import GivenOptions
 from eventlog.errors import FormatError, NotExpressible
 from eventlog.files.text import spooled
-from eventlog.model import Change, full_name
-from eventlog.qlik.columns import ColumnsSeen, QlikColumn
+from eventlog.model import Change, JsonObject, Names, TableName, full_name
+from eventlog.qlik.columns import ColumnsSeen, QlikColumn, QlikColumns
 from eventlog.qlik.masks import HISTORY_TABLE
 from eventlog.qlik.sequence import CONTROL_TABLE, ControlRow, Waiting, WriterState, count_events
-from eventlog.qlik.tables.change_rows import ChangeRow
-from eventlog.qlik.tables.change_tables import SourceTable, TargetTable, changes_of_rows, rows_of
+from eventlog.qlik.tables.change_tables import (
+    ReadTable,
+    TargetTable,
+    changes_of_rows,
+    rows_of,
+)
 from eventlog.qlik.tables.file_tables import is_table
 from eventlog.qlik.tables.stored_tables import (
     BacklogOptions,
@@ -45,12 +50,12 @@ class Source(Protocol):
     def is_written(self) -> bool:
         """Return True if a writer has used this place, even without writing a row."""
 
-    def control_rows(self, name: str) -> Iterable[Mapping[str, Any]]:
+    def control_rows(self, name: str) -> Iterable[JsonObject]:
         """Return the rows of a control table, by column names in upper case; empty if the table
         does not exist.
         """
 
-    def tables(self, reading: Reading) -> Sequence[tuple[SourceTable, Iterator[ChangeRow]]]:
+    def tables(self, reading: Reading) -> Sequence[ReadTable]:
         """Return the tables that the options select, each with its rows in change_seq order."""
 
 
@@ -114,7 +119,7 @@ class Store(Protocol):
     def flush(self) -> None:
         """Write the rows that are still in memory."""
 
-    def control_rows(self, name: str) -> Iterable[Mapping[str, Any]]:
+    def control_rows(self, name: str) -> Iterable[JsonObject]:
         """Return the rows of a control table, as ``Source.control_rows`` does."""
 
     def partitions(self) -> Iterable[tuple[str | None, str, str]]:
@@ -165,7 +170,7 @@ def _ended_partitions(
 
 def _with_columns(
     changes: Iterable[Change], options: WriteOptions
-) -> Iterator[tuple[Change, tuple[QlikColumn, ...]]]:
+) -> Iterator[tuple[Change, QlikColumns]]:
     """Yield each change with the columns of its table.
 
     Changes are kept in a temporary file from the first table on that the options do not describe,
@@ -185,7 +190,7 @@ def _with_columns(
 
 
 def _seen(
-    changes: Iterable[Change], seen: dict[str, ColumnsSeen], keys: Mapping[str, tuple[str, ...]]
+    changes: Iterable[Change], seen: dict[str, ColumnsSeen], keys: Mapping[str, Names]
 ) -> Iterator[Change]:
     """Yield the changes, and add the columns that they show to ``seen``."""
     for change in changes:
@@ -213,11 +218,11 @@ class ChangeTableFormat(Format):
     def tables(self) -> None:
         pass
 
-    def is_sorted_first(self, options: Mapping[str, Any]) -> bool:
+    def is_sorted_first(self, options: GivenOptions) -> bool:
         # Otherwise the last row may wait, which needs one stream.
         return bool(options.get("input_complete", True))
 
-    def is_one_source(self, place: Path, options: Mapping[str, Any]) -> bool | None:
+    def is_one_source(self, place: Path, options: GivenOptions) -> bool | None:
         entries = (entry for entry in place.iterdir() if not entry.name.startswith(("_", ".")))
         suffix = str(options.get("suffix", "__ct"))
         return True if any(is_table(entry, suffix) for entry in (place, *entries)) else None
@@ -249,7 +254,7 @@ class ChangeTableFormat(Format):
         written = 0
         with _open(target, options) as store:
             state = store.stored_state()
-            tables: dict[tuple[str | None, str], tuple[TargetTable, WriteRows]] = {}
+            tables: dict[TableName, tuple[TargetTable, WriteRows]] = {}
             for change, columns in _with_columns(changes, options):
                 name = change.schema, change.table
                 if name not in tables:

@@ -9,14 +9,24 @@ own dict, which nobody may change afterwards.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
 from eventlog.changes.images import refuse_without_row
 from eventlog.errors import FormatError, NotExpressible
-from eventlog.model import Change, ChangeOp, Row, Value, changes_nothing, differing, full_name
+from eventlog.files.text import Refuse
+from eventlog.model import (
+    Change,
+    ChangeOp,
+    Names,
+    Row,
+    Value,
+    changes_nothing,
+    differing,
+    full_name,
+)
 from eventlog.qlik import sequence
 from eventlog.qlik.columns import QlikColumn, key_of, lobs_of
 from eventlog.qlik.sequence import Waiting, WriterState, last_sequence_of
@@ -40,7 +50,7 @@ class SourceTable:
     schema: str | None
     table: str
     """The names that the table's changes have."""
-    key: tuple[str, ...] | None = None
+    key: Names | None = None
     """The key columns in key order, None if unknown."""
     lobs: frozenset[str] = frozenset()
     """The LOB columns."""
@@ -52,7 +62,11 @@ class SourceTable:
     """The task, for ``extras``."""
 
 
-def key_from_deletes(rows: Iterable[ChangeRow]) -> tuple[str, ...] | None:
+ReadTable: TypeAlias = tuple[SourceTable, Iterator[ChangeRow]]
+"""A change table that is read, and its rows."""
+
+
+def key_from_deletes(rows: Iterable[ChangeRow]) -> Names | None:
     """Return the key columns by the mask of the first DELETE, in the order of its data; None
     without a DELETE.
     """
@@ -90,7 +104,7 @@ def changes_of_rows(
     table: SourceTable,
     *,
     input_complete: bool,
-    skip: Callable[[FormatError], None] = refuse,
+    skip: Refuse = refuse,
 ) -> Iterator[Change | Waiting]:
     """Yield the changes of a table's rows for ``count_events``. Rows come in change_seq order, a
     before image directly before its update.
@@ -184,7 +198,7 @@ def _extras(row: ChangeRow, table: SourceTable, updated: Row | None) -> dict[str
     return extras
 
 
-def _known_key(key: tuple[str, ...], image: Row) -> tuple[tuple[str, Value], ...] | None:
+def _known_key(key: Names, image: Row) -> tuple[tuple[str, Value], ...] | None:
     """Return the key of a row, None if one of its columns is unknown."""
     try:
         return tuple([(name, image[name]) for name in key])
@@ -227,7 +241,7 @@ def _changed(
     return changed - table.lobs if table.lobs else changed
 
 
-def _deleted(row: ChangeRow, key: tuple[str, ...] | None) -> Row:
+def _deleted(row: ChangeRow, key: Names | None) -> Row:
     """Return the deleted row: all columns, or the key alone if all others are NULL
     (spec/change-model.md 3.3).
     """
@@ -446,7 +460,7 @@ def _update_state(
     state[new] = _updated(row, previous)
 
 
-def _key(row: Mapping[str, Value], names: Sequence[str]) -> Key:
+def _key(row: Row, names: Sequence[str]) -> Key:
     return tuple(row.get(name) for name in names)
 
 

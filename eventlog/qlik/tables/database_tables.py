@@ -4,7 +4,7 @@ numbered in one transaction (formats/qlik.md 1.1, 3, 4).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from sqlalchemy.dialects import mssql, mysql, oracle, postgresql
 from sqlalchemy.types import TypeEngine
 
 from eventlog.errors import ConfigError, DatabaseError, FormatError
-from eventlog.model import full_name
+from eventlog.model import JsonDict, TableName, full_name
 from eventlog.qlik import sequence
 from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.masks import CAPACITY, check_capacity
@@ -24,10 +24,11 @@ from eventlog.qlik.tables.change_rows import (
     PARTITION_NAME,
     TEXT_LENGTHS,
     ChangeRow,
+    StoredValues,
     TableLayout,
     header_name,
 )
-from eventlog.qlik.tables.change_tables import SourceTable, source_table
+from eventlog.qlik.tables.change_tables import ReadTable, source_table
 from eventlog.qlik.tables.stored_tables import (
     Reading,
     WriteOptions,
@@ -37,7 +38,7 @@ from eventlog.qlik.tables.stored_tables import (
     stored_row_reader,
     value_writer,
 )
-from eventlog.qlik.values import row_converter, text_writer, timestamp_text, typed_writer
+from eventlog.qlik.values import Convert, row_converter, text_writer, timestamp_text, typed_writer
 from eventlog.sql.connect.connection import any_database_errors, connect_any
 from eventlog.sql.port.quoted_names import quoted
 
@@ -70,7 +71,7 @@ def _schemas_of(inspector: sa.Inspector) -> list[str | None]:
     ]
 
 
-def _change_tables_of(inspector: sa.Inspector, suffix: str) -> list[tuple[str | None, str]]:
+def _change_tables_of(inspector: sa.Inspector, suffix: str) -> list[TableName]:
     """Return schema and name of the tables whose names end in the suffix, in any letter case."""
     ending = suffix.casefold()
     return [
@@ -107,10 +108,10 @@ class DatabaseSource:
     def is_written(self) -> bool:
         return self._inspector.has_table(_STATES.name)
 
-    def control_rows(self, name: str) -> Iterator[dict[str, Any]]:
+    def control_rows(self, name: str) -> Iterator[JsonDict]:
         return _control_rows(self._connection, name)
 
-    def tables(self, reading: Reading) -> list[tuple[SourceTable, Iterator[ChangeRow]]]:
+    def tables(self, reading: Reading) -> list[ReadTable]:
         """Return the tables as ``Source.tables`` does.
 
         Raises FormatError, DatabaseError.
@@ -127,9 +128,7 @@ class DatabaseSource:
                 )
         return tables
 
-    def _table(
-        self, table: sa.TableClause, schema: str | None, reading: Reading
-    ) -> tuple[SourceTable, Iterator[ChangeRow]]:
+    def _table(self, table: sa.TableClause, schema: str | None, reading: Reading) -> ReadTable:
         options, name = reading.options, table.name[: -len(reading.options.suffix)]
         columns = table.c.keys()
         layout = layout_of(columns, options, full_name(schema, name))
@@ -190,7 +189,7 @@ def _control_table(inspector: sa.Inspector, name: str) -> sa.TableClause | None:
     return None
 
 
-def _control_rows(connection: sa.Connection, name: str) -> Iterator[dict[str, Any]]:
+def _control_rows(connection: sa.Connection, name: str) -> Iterator[JsonDict]:
     """Yield the rows of a control table, by column names in upper case; none if the table does not
     exist.
     """
@@ -275,10 +274,8 @@ class DatabaseStore:
     def __init__(self, connection: sa.Connection, options: WriteOptions) -> None:
         self._connection, self._options = connection, options
         self._in_text = _AS_TEXT.get(connection.dialect.name, frozenset())
-        self._moment: Callable[[Any], Any] = (
-            timestamp_text if self._in_text else lambda moment: moment
-        )
-        self._tables: dict[tuple[str | None, str], _TableRows] = {}
+        self._moment: Convert = timestamp_text if self._in_text else lambda moment: moment
+        self._tables: dict[TableName, _TableRows] = {}
 
     def stored_state(self) -> WriterState:
         """Return the task's state, with its row locked until the end of the transaction."""
@@ -375,7 +372,7 @@ class DatabaseStore:
         for table in self._tables.values():
             table.flush()
 
-    def control_rows(self, name: str) -> Iterator[dict[str, Any]]:
+    def control_rows(self, name: str) -> Iterator[JsonDict]:
         return _control_rows(self._connection, name)
 
     def partitions(self) -> Iterator[tuple[str | None, str, str]]:
@@ -424,7 +421,7 @@ class _TableRows:
         connection: sa.Connection,
         table: sa.TableClause,
         full_name: str,
-        values: Callable[[ChangeRow], list[Any]],
+        values: StoredValues,
     ) -> None:
         self.full_name = full_name
         self._connection, self._table, self._values = connection, table, values
@@ -468,7 +465,7 @@ def _append(connection: sa.Connection, table: sa.TableClause, rows: list[list[An
     if not isinstance(driver, psycopg.Connection):
         # Column names cannot be used as parameter names.
         places = [f"v{place}" for place in range(len(names))]
-        values: dict[str, Any] = {
+        values: JsonDict = {
             name: sa.bindparam(place) for name, place in zip(names, places, strict=True)
         }
         connection.execute(

@@ -24,7 +24,7 @@ from functools import partial
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 from urllib.parse import unquote
 
 from eventlog.changes.format import Report
@@ -41,12 +41,18 @@ from eventlog.files.tabular import (
     read_rows,
     refuse_packed,
 )
-from eventlog.model import full_name
-from eventlog.qlik.columns import MomentColumn, QlikColumn, key_of
+from eventlog.model import JsonDict, TableName, full_name
+from eventlog.qlik.columns import MomentColumn, QlikColumn, QlikColumns, key_of
 from eventlog.qlik.messages.message_tables import read_file_metadata
 from eventlog.qlik.sequence import CONTROL_COLUMNS, CONTROL_TABLE, ControlRow, WriterState, resume
-from eventlog.qlik.tables.change_rows import PARTITION_NAME, ChangeRow, header_name, row_order
-from eventlog.qlik.tables.change_tables import SourceTable, source_table
+from eventlog.qlik.tables.change_rows import (
+    PARTITION_NAME,
+    ChangeRow,
+    StoredValues,
+    header_name,
+    row_order,
+)
+from eventlog.qlik.tables.change_tables import ReadTable, SourceTable, source_table
 from eventlog.qlik.tables.stored_tables import (
     FILE_FORMATS,
     Reading,
@@ -122,10 +128,10 @@ class FileSource:
     def is_written(self) -> bool:
         return is_written(self._path)
 
-    def control_rows(self, name: str) -> Iterator[dict[str, Any]]:
+    def control_rows(self, name: str) -> Iterator[JsonDict]:
         return control_rows(self._path, name, self._options)
 
-    def tables(self, reading: Reading) -> list[tuple[SourceTable, Iterator[ChangeRow]]]:
+    def tables(self, reading: Reading) -> list[ReadTable]:
         tables, reading = described_tables(self._path, reading)
         return [(source_of(table, reading), _sorted_rows(table, reading)) for table in tables]
 
@@ -164,7 +170,7 @@ def is_written(source: Path) -> bool:
     return (source / STATE_FILE).exists()
 
 
-def table_names(entry: Path, suffix: str) -> tuple[str | None, str]:
+def table_names(entry: Path, suffix: str) -> TableName:
     """Return schema and table of a directory or file that is a change table."""
     schema, point, table = _base_name(entry)[: -len(suffix)].partition(".")
     return (unquote(schema), unquote(table)) if point else (None, unquote(schema))
@@ -238,11 +244,11 @@ def with_metadata(reading: Reading, tables: Iterable[TableFiles]) -> Reading:
     return replace(reading, columns=columns, keys=keys)
 
 
-def _columns_beside(table: TableFiles, reading: Reading) -> tuple[QlikColumn, ...]:
+def _columns_beside(table: TableFiles, reading: Reading) -> QlikColumns:
     """Return the data columns of all metadata files of a table; a later version of the table
     overrides an earlier one.
     """
-    versions: list[tuple[int, tuple[QlikColumn, ...]]] = []
+    versions: list[tuple[int, QlikColumns]] = []
     for part in table.parts:
         path = part.path.with_name(bare_name(part.path) + _METADATA_SUFFIX)
         try:
@@ -328,7 +334,7 @@ def _rows(part: Part, files: TableFiles, reading: Reading) -> Iterator[ChangeRow
         )
 
 
-def control_rows(source: Path, name: str, options: ReadOptions) -> Iterator[dict[str, Any]]:
+def control_rows(source: Path, name: str, options: ReadOptions) -> Iterator[JsonDict]:
     """Yield the rows of a control table, by column names in upper case; none if the table does not
     exist.
     """
@@ -431,7 +437,7 @@ class FileStore:
         for table in self._tables:
             table.close()
 
-    def control_rows(self, name: str) -> Iterator[dict[str, Any]]:
+    def control_rows(self, name: str) -> Iterator[JsonDict]:
         return control_rows(self._directory, name, self._read_options)
 
     def partitions(self) -> Iterator[tuple[str | None, str, str]]:
@@ -487,7 +493,7 @@ class _TableParts:
         self,
         schema: str | None,
         table: str,
-        values: Callable[[ChangeRow], list[Any]],
+        values: StoredValues,
         folder: Path,
         new_part: Callable[[], tuple[Path, AbstractContextManager[WriteRow]]],
     ) -> None:

@@ -30,8 +30,8 @@ from eventlog.core.options import (
 )
 from eventlog.errors import ConfigError, FormatError, with_location
 from eventlog.files.tabular import format_of
-from eventlog.model import full_name
-from eventlog.qlik.columns import QlikColumn, columns_from_json, columns_of, key_of
+from eventlog.model import JsonObject, Names, full_name
+from eventlog.qlik.columns import QlikColumn, QlikColumns, columns_from_json, columns_of, key_of
 from eventlog.qlik.masks import DdlEntry, MaskLayout, entry_of, layouts_by_history
 from eventlog.qlik.sequence import (
     ControlRow,
@@ -44,13 +44,14 @@ from eventlog.qlik.tables.change_rows import (
     DEFAULT_HEADERS,
     PARTITION_NAME,
     ChangeRow,
+    StoredValues,
     TableLayout,
     new_layout,
     read_layout,
     row_reader,
     row_writer,
 )
-from eventlog.qlik.values import plain_reader, plain_value, typed_reader
+from eventlog.qlik.values import ConvertRow, plain_reader, plain_value, typed_reader
 
 # --- options --------------------------------------------------------------------------------------
 
@@ -74,8 +75,8 @@ def _parse_prefix(value: Any) -> str:
     return prefix
 
 
-def _parse_headers(value: Any) -> tuple[str, ...]:
-    headers: tuple[str, ...] = TEXTS.parse(value)
+def _parse_headers(value: Any) -> Names:
+    headers: Names = TEXTS.parse(value)
     for header in headers:
         if header == PARTITION_NAME:
             raise ConfigError("partition_name is written by the option partitioned, not by headers")
@@ -95,8 +96,8 @@ def _parse_base(value: Any) -> str:
     return text
 
 
-def _parse_tables(value: Any) -> Mapping[str, Mapping[str, Any]]:
-    tables: Mapping[str, Mapping[str, Any]] = OBJECT.parse(value)
+def _parse_tables(value: Any) -> Mapping[str, JsonObject]:
+    tables: Mapping[str, JsonObject] = OBJECT.parse(value)
     described(tables)
     return tables
 
@@ -105,7 +106,7 @@ def _parse_tables(value: Any) -> Mapping[str, Mapping[str, Any]]:
 class ChangeTableOptions(CheckedOptions):
     """The options that reader and writer share."""
 
-    tables: Mapping[str, Mapping[str, Any]] = option(
+    tables: Mapping[str, JsonObject] = option(
         {}, OptionKind(_parse_tables, "an object: <schema>.<table> -> {columns, key}"),
         "columns and key of a table, by <schema>.<table>; both may be left out",
     )  # fmt: skip
@@ -215,20 +216,20 @@ class WriteOptions(ChangeTableOptions):
 
 
 def described(
-    tables: Mapping[str, Mapping[str, Any]], catalog: CatalogOption = None
-) -> tuple[Mapping[str, tuple[QlikColumn, ...]], Mapping[str, tuple[str, ...]]]:
+    tables: Mapping[str, JsonObject], catalog: CatalogOption = None
+) -> tuple[Mapping[str, QlikColumns], Mapping[str, Names]]:
     """Return the columns and the keys that the options ``tables`` and ``catalog`` give tables, by
     ``<schema>.<table>``.
 
     Raises ConfigError.
     """
-    columns: dict[str, tuple[QlikColumn, ...]] = {}
+    columns: dict[str, QlikColumns] = {}
     database = database_of(catalog)
     if database is not None:
         columns = {
             full_name(database.schema, table.name): columns_of(table) for table in database.tables
         }
-    keys: dict[str, tuple[str, ...]] = {}
+    keys: dict[str, Names] = {}
     for name, about in tables.items():
         what = f"table {name!r}"
         if not isinstance(about, Mapping):
@@ -262,8 +263,8 @@ class Reading:
     """
 
     options: ReadOptions
-    columns: Mapping[str, tuple[QlikColumn, ...]]
-    keys: Mapping[str, tuple[str, ...]]
+    columns: Mapping[str, QlikColumns]
+    keys: Mapping[str, Names]
     history: Sequence[DdlEntry]
     report: Report
 
@@ -282,7 +283,7 @@ class Reading:
         return not self.options.tables or full_name(schema, table) in self.options.tables
 
 
-def reading(options: ReadOptions, history: Iterable[Mapping[str, Any]], report: Report) -> Reading:
+def reading(options: ReadOptions, history: Iterable[JsonObject], report: Report) -> Reading:
     """Return the context in which the tables of one source are read. ``history`` holds the rows of
     attrep_ddl_history, which are used if the options say so. Raises ConfigError, FormatError.
     """
@@ -385,11 +386,11 @@ def layout_of_new(
 
 def value_writer(
     layout: TableLayout,
-    convert: Callable[[Sequence[Any]], list[Any]],
+    convert: ConvertRow,
     mask_form: Literal["binary", "text"],
     options: WriteOptions,
     name: str,
-) -> Callable[[ChangeRow], list[Any]]:
+) -> StoredValues:
     """Return the function that makes the stored values of a row, converted by ``convert``. It
     raises NotExpressible.
     """
