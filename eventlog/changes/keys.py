@@ -14,7 +14,7 @@ from eventlog.core.options import ANY, Option
 from eventlog.core.values import key_normalizer
 from eventlog.core.values.typed_values import to_text, type_of, value_reader
 from eventlog.errors import ConfigError, NotExpressible, RowError
-from eventlog.model import Change, ChangeOp, Key, Value, old_key
+from eventlog.model import Change, ChangeOp, Key, Row, Value, old_key
 
 
 def class_of(catalog: Catalog | None, table: str) -> ObjectClass | None:
@@ -78,18 +78,23 @@ def with_key(change: Change, object_class: ObjectClass | None) -> Change:
     if change.key is not None:
         return change
     image = change.before if change.op is ChangeOp.DELETE else change.after
-    if (
-        object_class is None
-        or image is None
-        or not all(column.name in image for column in object_class.key)
-    ):
+    key = None
+    if object_class is not None and image is not None:
+        key = key_in(image, [column.name for column in object_class.key])
+    if key is None:
         raise NotExpressible(
             f"{change.op} of {change.table!r} at {change.position} has no key, which is needed to "
             "identify its row. Name the key columns in the option of its reader, or in a catalog"
         )
-    return change._replace(
-        key=tuple((column.name, image[column.name]) for column in object_class.key)
-    )
+    return change._replace(key=key)
+
+
+def key_in(row: Row, names: Iterable[str]) -> Key | None:
+    """Return the key that a row has in these columns, None if it lacks one of them."""
+    try:
+        return tuple([(name, row[name]) for name in names])
+    except KeyError:
+        return None
 
 
 def old_and_new_key(change: Change) -> tuple[Key, Key]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -159,12 +159,8 @@ def subject_of(text: str | None) -> str | None:
 
 
 @lru_cache(maxsize=4096)
-def schema_uri(template: str | None, schema: str | None, table: str) -> str | None:
-    """Return the attribute ``dataschema``: the option with percent-encoded names; None without the
-    option.
-    """
-    if template is None:
-        return None
+def schema_uri(template: str, schema: str | None, table: str) -> str:
+    """Return the attribute ``dataschema``: the option with percent-encoded names."""
     names = {"schema": schema or "", "class": table}
     return template.format(
         **{name: quote(text, safe="", errors="surrogatepass") for name, text in names.items()}
@@ -362,14 +358,14 @@ def data_reader(
 class _ClassReader:
     """A reader of the keys and steps of a class's events."""
 
-    __slots__ = ("_attributes", "_class", "_values", "converters")
+    __slots__ = ("_class", "_reader_of", "converters")
 
     def __init__(
         self, object_class: ObjectClass, values: ValueOptions, encoding: JsonEncoding
     ) -> None:
         self.converters = _converters_of(object_class, encoding)
-        self._class, self._values = object_class, values
-        self._attributes: dict[Attribute, ReadValue] = {}
+        self._class = object_class
+        self._reader_of = lru_cache(maxsize=None)(partial(_text_reader, values))
 
     def key(self, text: str) -> Key:
         try:
@@ -384,10 +380,7 @@ class _ClassReader:
         columns: dict[str, JsonDict] = {}
         is_add, of_key = event.operation == Operation.ADD, dict(key)
         for attribute, rows in rows_by_attribute(event):
-            read = self._attributes.get(attribute)
-            if read is None:
-                read = self._attributes[attribute] = _text_reader(attribute, self._values)
-            is_known, old, new = net_of_rows(attribute, rows, read)
+            is_known, old, new = net_of_rows(attribute, rows, self._reader_of(attribute))
             name = attribute.name
             convert = self.converters[name]
             if name in of_key:
@@ -408,7 +401,7 @@ class _ClassReader:
         return columns
 
 
-def _text_reader(attribute: Attribute, values: ValueOptions) -> ReadValue:
+def _text_reader(values: ValueOptions, attribute: Attribute) -> ReadValue:
     """Return the function that reads the texts of an attribute.
 
     Text that Python cannot hold as a value stays text.

@@ -35,11 +35,11 @@ def schema_of(
             value = {"type": "array", "items": value}
         if attribute.name not in key:
             columns[attribute.name] = _old_and_new(_or_null(value), is_set=attribute.multi_valued)
-    uri = schema_uri(dataschema, schema, object_class.name)
+    uri = {} if dataschema is None else {"$id": schema_uri(dataschema, schema, object_class.name)}
     named = {} if schema is None else {"schema": {"const": schema}}
     return {
         "$schema": _DIALECT,
-        **({} if uri is None else {"$id": uri}),
+        **uri,
         "title": f"Changes of {object_class.name}",
         "type": "object",
         "required": ["operation", *named, "class"],

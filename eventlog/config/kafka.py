@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
@@ -51,9 +50,7 @@ def kafka_properties(options: KafkaOptions, section: str) -> dict[str, Any]:
     """
     properties = dict(options.properties or {})
     for name, reference in (options.secret_properties or {}).items():
-        properties[name] = referenced_secret(
-            reference, f"{section}.secret_properties, {name}", os.environ
-        )
+        properties[name] = referenced_secret(reference, f"{section}.secret_properties, {name}")
     if options.user is not None:
         properties |= {"sasl.username": options.user, "sasl.password": options.password}
     return properties

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,19 +18,13 @@ from eventlog.core.options import (
     OptionKind,
     choice,
     instance_of,
+    matching,
     option,
     options_of,
     parse_options,
     toml_or,
 )
 from eventlog.core.secrets import REFERENCE, referenced_secret
-
-
-def _parse_reference(value: Any) -> str:
-    text: str = instance_of(str)(value)
-    if REFERENCE.fullmatch(text) is None:
-        raise ValueError
-    return text
 
 
 def _parse_absolute(value: Any) -> Path:
@@ -52,7 +45,7 @@ class OAuthOptions(CheckedOptions):
     client_id: str = option(REQUIRED, TEXT, "id of the client")
     client_secret: str | None = option(
         None,
-        OptionKind(_parse_reference, "env:VARIABLE or file:/PATH", confidential=True),
+        matching(REFERENCE.pattern, "env:VARIABLE or file:/PATH", confidential=True),
         "the place of the client's secret",
     )
     scope: str | None = option(None, TEXT, "scopes, separated by blanks")
@@ -106,4 +99,4 @@ def client_secret(options: OAuthOptions, section: str) -> str | None:
     """
     if options.client_secret is None:
         return None
-    return referenced_secret(options.client_secret, f"{section}.client_secret", os.environ).strip()
+    return referenced_secret(options.client_secret, f"{section}.client_secret").strip()

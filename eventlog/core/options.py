@@ -293,6 +293,18 @@ def choice(*values: str | int) -> OptionKind:
     return OptionKind(parse, " | ".join(map(str, values)))
 
 
+def matching(pattern: str, legal: str, *, confidential: bool = False) -> OptionKind:
+    """Return the kind of an option that is a text of this form."""
+    matches = re.compile(pattern).fullmatch
+
+    def parse(value: Any) -> str:
+        if not isinstance(value, str) or matches(value) is None:
+            raise ValueError
+        return value
+
+    return OptionKind(parse, legal, confidential=confidential)
+
+
 def instance_of(*types: type) -> Callable[[Any], Any]:
     """Return a function that passes values of these types and raises ValueError for others."""
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from os import environ
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +15,7 @@ REFERENCE: Final = re.compile(r"env:(?P<variable>[A-Za-z_][A-Za-z0-9_]*)|file:(?
 """A reference to a secret, in a setting that is not a secret itself."""
 
 
-def secret_variable(name: str, environ: Mapping[str, str]) -> str | None:
+def secret_variable(name: str) -> str | None:
     """Return the secret of the variable ``name``, or of the file that ``<name>_FILE`` names; None
     if neither is set.
 
@@ -30,7 +30,7 @@ def secret_variable(name: str, environ: Mapping[str, str]) -> str | None:
     return read_secret(Path(file), source)
 
 
-def referenced_secret(reference: str, source: str, environ: Mapping[str, str]) -> str:
+def referenced_secret(reference: str, source: str) -> str:
     """Return the secret to which a ``REFERENCE`` refers; ``source`` names the setting that contains
     it.
 

@@ -254,11 +254,9 @@ def _plain_normal_form(type: ColumnType) -> str:
 
     It may miss some of them, and matches no other text.
     """
-    match type.kind:
-        case Kind.INTEGER:
-            return integer_pattern(type.bits)
-        case kind:
-            return _PLAIN_NORMAL_FORMS[kind]
+    if type.kind is Kind.INTEGER:
+        return integer_pattern(type.bits)
+    return _PLAIN_NORMAL_FORMS[type.kind]
 
 
 _DAY_OF_EVERY_MONTH = "(?!0000)[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])"

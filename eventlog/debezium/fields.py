@@ -188,14 +188,7 @@ def column_decoder(type: ColumnType, decimals: str, times: str) -> Decode:
     decode = field_of(type, decimals, times).decode
     match type.kind:
         case Kind.DATE | Kind.TIME | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
-            structured, iso = _TEMPORAL_FORMS[type.kind]
-
-            def read_temporal(value: Any) -> Value:
-                if isinstance(value, Mapping):
-                    return structured(value)
-                return iso(value) if isinstance(value, str) else decode(value)
-
-            return read_temporal
+            return temporals.by_form(*_TEMPORAL_FORMS[type.kind], decode)
         case Kind.OTHER if type.sql.endswith("[]"):
             return _array_decoder(type, decimals, times)
         case Kind.OTHER:

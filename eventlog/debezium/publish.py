@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache, partial
 
@@ -102,7 +102,7 @@ class EventRecords:
         self._values = publishing.values
         self._read_change = outgoing_reader(catalog, self._values)
         self.time_of = time_reader(self._values.time_zone)
-        self._readers: dict[ObjectClass, dict[str, tuple[ReadValue, Converter]]] = {}
+        self._readers = lru_cache(maxsize=None)(self._readers_of)
 
     def write(
         self,
@@ -125,15 +125,15 @@ class EventRecords:
             return EventResult(Level.ERROR, str(error))
 
     def _row(self, object_class: ObjectClass, current: CurrentRow) -> Row:
-        readers = self._readers.get(object_class)
-        if readers is None:
-            readers = self._readers[object_class] = {
-                one.name: (attribute_reader(one.value_type, one, self._values), one.convert)
-                for one in row_attributes(object_class)
-            }
         return {
             name: next(
                 (read(convert(text)) for text in current.get(name, ()) if text is not None), None
             )
-            for name, (read, convert) in readers.items()
+            for name, (read, convert) in self._readers(object_class).items()
+        }
+
+    def _readers_of(self, object_class: ObjectClass) -> Mapping[str, tuple[ReadValue, Converter]]:
+        return {
+            one.name: (attribute_reader(one.value_type, one, self._values), one.convert)
+            for one in row_attributes(object_class)
         }

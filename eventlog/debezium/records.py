@@ -18,7 +18,7 @@ from typing import Any, Final
 from eventlog.changes.format import Report, written
 from eventlog.changes.images import Count
 from eventlog.changes.json_form import CATALOG, CatalogOption, catalog_of
-from eventlog.changes.keys import class_of_change, may_be_one
+from eventlog.changes.keys import class_of_change, key_in, may_be_one
 from eventlog.core.catalog import Catalog, ObjectClass, match_name
 from eventlog.core.options import LIST_OBJECT, option, shared
 from eventlog.core.values import ColumnTypes, Kind
@@ -119,7 +119,7 @@ class _EnvelopeReader:
 
     def __init__(self, options: ReadOptions, catalog: Catalog | None, count: Count) -> None:
         self._options, self._catalog, self._count = options, catalog, count
-        self._typed: dict[ObjectClass, dict[str, Decode]] = {}
+        self._decoders = lru_cache(maxsize=None)(self._decoders_of)
 
     def change(self, key: Any, value: Any) -> tuple[Change | None, list[FormatError]]:
         """Return the change of a record, None for a tombstone and for an event that is not a change
@@ -212,20 +212,17 @@ class _EnvelopeReader:
         name = match_name(table, [one.name for one in catalog.classes])
         return None if name is None else catalog.class_named(name)
 
-    def _decoders(self, object_class: ObjectClass | None) -> Decoders:
+    def _decoders_of(self, object_class: ObjectClass | None) -> Decoders:
         """Return the decoders of the columns in the catalogue, for events without schema."""
         if object_class is None:
             return {}
-        decoders = self._typed.get(object_class)
-        if decoders is None:
-            options = self._options
-            decoders = self._typed[object_class] = {
-                column.name: column_decoder(
-                    column.type, options.decimal_handling_mode, options.time_precision_mode
-                )
-                for column in object_class.table.columns
-            }
-        return decoders
+        options = self._options
+        return {
+            column.name: column_decoder(
+                column.type, options.decimal_handling_mode, options.time_precision_mode
+            )
+            for column in object_class.table.columns
+        }
 
     def _image(
         self,
@@ -297,9 +294,7 @@ class _EnvelopeReader:
         if names is None and object_class is not None:
             names = [column.name for column in object_class.key]
         _refuse_in_key(names or (), unreadable)
-        if names is None or not all(name in image for name in names):
-            return None
-        return tuple((name, image[name]) for name in names)
+        return None if names is None else key_in(image, names)
 
 
 def _refuse_in_key(names: Iterable[str], unreadable: Mapping[str, str]) -> None:

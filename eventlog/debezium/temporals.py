@@ -467,11 +467,16 @@ def duration_reader(unit: int) -> Callable[[Any], str]:
     return read
 
 
-_read_microseconds: Final = duration_reader(MICRO)
+def by_form(structured: Decode, iso: Decode, number: Decode) -> Decode:
+    """Return a function that reads a value in each of these forms: a struct, a text, a number."""
+
+    def read(value: Any) -> Value:
+        if isinstance(value, Mapping):
+            return structured(value)
+        return iso(value) if isinstance(value, str) else number(value)
+
+    return read
 
 
-def read_interval(value: Any) -> str:
-    """Return an interval in any form as PostgreSQL writes it; another text unchanged."""
-    if isinstance(value, Mapping):
-        return read_structured_duration(value)
-    return iso_interval_text(value) if isinstance(value, str) else _read_microseconds(value)
+read_interval: Final = by_form(read_structured_duration, iso_interval_text, duration_reader(MICRO))
+"""Returns an interval in any form as PostgreSQL writes it; another text unchanged."""

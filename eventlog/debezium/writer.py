@@ -23,7 +23,15 @@ from eventlog.changes.json_form import CATALOG, CatalogOption
 from eventlog.changes.keys import old_and_new_key, with_key
 from eventlog.core.catalog import Catalog, Column, ObjectClass, Table, row_of
 from eventlog.core.clock import utc_now
-from eventlog.core.options import FLAG, FUNCTION, CheckedOptions, OptionKind, choice, option, shared
+from eventlog.core.options import (
+    FLAG,
+    FUNCTION,
+    CheckedOptions,
+    choice,
+    matching,
+    option,
+    shared,
+)
 from eventlog.core.values import ColumnType, Kind, float_text
 from eventlog.core.values.json_bytes import json_bytes
 from eventlog.core.values.moments import EPOCH_UTC
@@ -50,18 +58,7 @@ PLACEHOLDER: Final = "__debezium_unavailable_value"
 """Debezium's default of ``unavailable.value.placeholder``."""
 
 
-def _matching(pattern: str, legal: str) -> OptionKind:
-    matches = re.compile(pattern).fullmatch
-
-    def parse(value: Any) -> str:
-        if not isinstance(value, str) or matches(value) is None:
-            raise ValueError
-        return value
-
-    return OptionKind(parse, legal)
-
-
-_TOPIC: Final = _matching(
+_TOPIC: Final = matching(
     "[A-Za-z0-9._-]{1,200}", "a text of letters of ASCII, digits, dots, hyphens and underscores"
 )
 
@@ -82,7 +79,7 @@ class ConnectorOptions(CheckedOptions):
     )
     unavailable_value_placeholder: str = option(
         PLACEHOLDER,
-        _matching("[!-~]+", "a text of ASCII without blanks"),
+        matching("[!-~]+", "a text of ASCII without blanks"),
         "the placeholder for an unknown value: unavailable.value.placeholder",
     )
 
@@ -116,7 +113,7 @@ class WriteOptions(PublishOptions):
         None, FUNCTION, "function of schema, table and key that returns the whole row"
     )
     database: str = option(
-        "", _matching("[^\\ud800-\\udfff]*", "a text"), "name of the database: source.db"
+        "", matching("[^\\ud800-\\udfff]*", "a text"), "name of the database: source.db"
     )
     lines: str = option(
         "records",

@@ -182,15 +182,6 @@ def write_database(
 # --- polling --------------------------------------------------------------------------------------
 
 
-def drained(
-    url: str, options: ReaderOptions, report: Report, place: SourceOptions
-) -> Iterator[Change]:
-    """Return all changes that are now in the queue of a database. Raises ConfigError, FormatError,
-    DatabaseError.
-    """
-    return QueuePoller(connect_any(url), options, report, place).drain()
-
-
 class QueuePoller:
     """A poller of one queue. ``restart_token`` is where a new poller continues: pass it as the
     option ``restart``.

@@ -91,9 +91,10 @@ class LinterFormat(Format):
         ConfigError, FormatError, DatabaseError.
         """
         if "://" in source:
-            from eventlog.linter.database import drained
+            from eventlog.linter.database import QueuePoller
+            from eventlog.sql.connect.connection import connect_any
 
-            yield from drained(source, options, report, place)
+            yield from QueuePoller(connect_any(source), options, report, place).drain()
             return
         queue, attrs_file = export_files(Path(source))
         changes = _export_reader(attrs_file, place, options, report).read(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, Final
 
 from eventlog.changes.format import Report
@@ -217,7 +218,7 @@ class QueueWriter:
         self._log = SystemLog(options.dbnode, options.continuation_lengths, address)
         self._names = _described(options)
         self.attrs = {attrs.tabnum: attrs for attrs in self._names.values()}
-        self._targets: dict[TableName, _Target] = {}
+        self._target = lru_cache(maxsize=None)(self._target_of)
         self._used: set[int] = set()
         self._next_number = 1
         self._known: dict[int, dict[Key, RowDict]] = {}
@@ -238,7 +239,7 @@ class QueueWriter:
         for change in changes:
             try:
                 oper_date = from_utc(last.commit_time, self._zone)
-                attrs, destinations = self._target(change)
+                attrs, destinations = self._target(change.schema, change.table)
                 truncates = change.op is ChangeOp.TRUNCATE
                 operations = (
                     self._deletes(change, attrs) if truncates else [self._operation(change, attrs)]
@@ -272,46 +273,38 @@ class QueueWriter:
         self._used.add(self._next_number)
         return self._next_number
 
-    def _target(self, change: Change) -> _Target:
-        target = self._targets.get((change.schema, change.table))
-        if target is None:
-            attrs = self._described_as(change)
-            if attrs is None:
-                raise FormatError(
-                    f"table {full_name(change.schema, change.table)} is not described; give its "
-                    "columns with dispatch_attrs and tables, or with catalog",
-                    code="schema_missing",
-                )
-            destinations = [
-                Destination(
-                    server or "",
-                    (change.schema or "") if owner is None else owner,
-                    change.table if table is None else table,
-                )
-                for server, owner, table in self.options.destinations
-            ]
-            for destination in destinations:
-                for column, text in zip(
-                    ("DST_SERVER", "DST_OWNER", "DST_TABLE"), destination, strict=True
-                ):
-                    _check_width(column, text)
-            target = self._targets[change.schema, change.table] = (
-                attrs,
-                tuple(dict.fromkeys(destinations)),
+    def _target_of(self, schema: str | None, name: str) -> _Target:
+        attrs = self._described_as(schema, name)
+        if attrs is None:
+            raise FormatError(
+                f"table {full_name(schema, name)} is not described; give its columns with "
+                "dispatch_attrs and tables, or with catalog",
+                code="schema_missing",
             )
-        return target
+        destinations = [
+            Destination(
+                server or "",
+                (schema or "") if owner is None else owner,
+                name if table is None else table,
+            )
+            for server, owner, table in self.options.destinations
+        ]
+        for destination in destinations:
+            for column, text in zip(
+                ("DST_SERVER", "DST_OWNER", "DST_TABLE"), destination, strict=True
+            ):
+                _check_width(column, text)
+        return attrs, tuple(dict.fromkeys(destinations))
 
-    def _described_as(self, change: Change) -> TableAttrs | None:
-        """Return the description of the change's table, None if there is none.
+    def _described_as(self, schema: str | None, name: str) -> TableAttrs | None:
+        """Return the description of a table, None if there is none.
 
         It is found by schema and name, or by the name alone if one of the two schemas is unknown
         and the name is unique.
         """
-        attrs = self._names.get((change.schema, change.table)) or self._names.get(
-            (None, change.table)
-        )
-        if attrs is None and change.schema is None:
-            alike = [attrs for (_, table), attrs in self._names.items() if table == change.table]
+        attrs = self._names.get((schema, name)) or self._names.get((None, name))
+        if attrs is None and schema is None:
+            alike = [attrs for (_, table), attrs in self._names.items() if table == name]
             attrs = alike[0] if len(alike) == 1 else None
         return attrs
 

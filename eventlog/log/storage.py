@@ -36,8 +36,8 @@ from eventlog.core.options import (
     TEXTS,
     TIME_ZONE,
     CheckedOptions,
-    OptionKind,
     choice,
+    matching,
     object_of,
     option,
     shared,
@@ -52,13 +52,6 @@ from eventlog.sql.log_table import LAYOUTS
 
 FILE_FORMATS: Final = ("jsonl", "csv", "parquet")
 _STATUS: Final = "".join(Status)
-
-
-def _parse_status(value: Any) -> str:
-    status: str = STRING.parse(value)
-    if not status or status.strip(_STATUS):
-        raise ValueError
-    return status
 
 
 _STYLES: Final = object_of(STYLE.kind, f"an object of {STYLE.kind.legal}")
@@ -109,7 +102,7 @@ class LogReaderOptions(LogOptions):
     )
     status: str = option(
         _STATUS,
-        OptionKind(_parse_status, f"letters of {_STATUS}"),
+        matching(f"[{_STATUS}]+", f"letters of {_STATUS}"),
         "statuses of the rows that are read",
     )
     sort: bool = option(

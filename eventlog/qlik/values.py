@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
+from functools import partial
 from math import isinf
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -460,17 +461,16 @@ def open_part(
         with tabular.open_parquet(path, names, list(map(arrow_type, columns))) as write:
             yield write
         return
+    is_csv = file_format == "csv"
+    line_of = tabular.csv_line if is_csv else partial(tabular.json_line, names)
     with path.open("x", encoding="utf-8", newline="") as file:
 
-        def write_csv(row: Sequence[Any]) -> None:
-            file.write(tabular.csv_line(row))
+        def write_line(row: Sequence[Any]) -> None:
+            file.write(line_of(row))
 
-        def write_json(row: Sequence[Any]) -> None:
-            file.write(tabular.json_line(names, row))
-
-        if file_format == "csv":
-            write_csv(names)
-        yield write_csv if file_format == "csv" else write_json
+        if is_csv:
+            write_line(names)
+        yield write_line
 
 
 _PLAIN_ARROW: Final = {

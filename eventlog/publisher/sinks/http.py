@@ -19,7 +19,6 @@ import hashlib
 import hmac
 import json
 import logging
-import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -578,7 +577,7 @@ def _secret_headers(references: Mapping[str, str]) -> dict[str, str]:
     headers = {}
     for name, reference in references.items():
         source = f"sink.secret_headers, {name}"
-        headers[name] = referenced_secret(reference, source, os.environ).strip()
+        headers[name] = referenced_secret(reference, source).strip()
         if not is_header_text(headers[name]):
             raise ConfigError(
                 f"{source}: the value of {reference} has line ends or characters beyond ASCII; "

@@ -5,7 +5,6 @@ the registry of its schema id (formats/qlik.md 5.1, 5.5).
 from __future__ import annotations
 
 import json
-import os
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -188,7 +187,7 @@ def open_registry(url: str, oauth: OAuthOptions | None = None) -> HttpRegistry:
 
     Raises ConfigError.
     """
-    return HttpRegistry(url, secret_variable("EVENTLOG_REGISTRY_AUTH", os.environ), oauth)
+    return HttpRegistry(url, secret_variable("EVENTLOG_REGISTRY_AUTH"), oauth)
 
 
 def registry_of_writer(options: WriteOptions) -> HttpRegistry | None:

@@ -9,7 +9,6 @@ each table has one, or the option ``topic`` names it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -320,5 +319,5 @@ def with_password(properties: GivenOptions) -> GivenOptions:
     """Return the properties, with sasl.password from EVENTLOG_KAFKA_PASSWORD or
     EVENTLOG_KAFKA_PASSWORD_FILE.
     """
-    password = secret_variable("EVENTLOG_KAFKA_PASSWORD", os.environ)
+    password = secret_variable("EVENTLOG_KAFKA_PASSWORD")
     return {"sasl.password": password, **properties} if password else properties

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple, cast
 
 from eventlog.changes.format import Report
+from eventlog.changes.keys import key_in
 from eventlog.core.clock import monotonic
 from eventlog.core.values.moments import EPOCH
 from eventlog.core.values.typed_values import whole_number
@@ -540,8 +541,9 @@ def _moment(text: str | None, names: TableName) -> datetime | None:
 def _key(key: Sequence[str], after: Row | None, before: Row | None) -> Key | None:
     """Return the key columns of the new row, or of the old one if the new row lacks them."""
     for image in (after, before):
-        if key and image is not None and all(name in image for name in key):
-            return tuple((name, image[name]) for name in key)
+        known = key_in(image, key) if key and image is not None else None
+        if known is not None:
+            return known
     return None
 
 

@@ -189,7 +189,7 @@ class EventMessages:
         self.catalog, self._writer, self._values = catalog, writer, values
         self._read_time = time_reader(values.time_zone)
         self._read_change = outgoing_reader(catalog, values)
-        self._classes: dict[ObjectClass, _StepReader] = {}
+        self._reader = lru_cache(maxsize=None)(self._reader_of)
 
     def draft(self, event: Outgoing, event_time: str | None, transaction: str | None) -> Draft:
         """Return the message of an event whose first row has this event_time, and that has this
@@ -202,7 +202,7 @@ class EventMessages:
         object_class, _ = event.object_id
         op = OPERATIONS[event.operation]
         try:
-            reader = self._classes.get(object_class) or self._reader(object_class)
+            reader = self._reader(object_class)
             timestamp = timestamp_of(self._read_time(event_time))
             known = transaction_text(transaction), None, None
             return reader.table.draft(op, reader.images(event), timestamp, event.event_id, known)
@@ -211,12 +211,9 @@ class EventMessages:
                 error, f"{op} of {object_class.name!r}, position {event.event_id}"
             ) from None
 
-    def _reader(self, object_class: ObjectClass) -> _StepReader:
+    def _reader_of(self, object_class: ObjectClass) -> _StepReader:
         table = self._writer.table(self.catalog.schema, object_class.name)
-        reader = self._classes[object_class] = _StepReader(
-            object_class, table, self._values, self._read_change
-        )
-        return reader
+        return _StepReader(object_class, table, self._values, self._read_change)
 
 
 _Shape: TypeAlias = tuple[dict[Attribute | None, tuple[str, Convert]] | None, Names, Names]

@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
 from eventlog.changes.images import refuse_without_row
+from eventlog.changes.keys import key_in
 from eventlog.errors import FormatError, NotExpressible
 from eventlog.files.text import Refuse
 from eventlog.model import (
@@ -158,7 +159,7 @@ def change_of(before: ChangeRow | None, row: ChangeRow, table: SourceTable) -> C
         table.schema,
         table.table,
         op,
-        None if not key or image is None else _known_key(key, image),
+        None if not key or image is None else key_in(image, key),
         before_image,
         after_image,
         changed,
@@ -196,14 +197,6 @@ def _extras(row: ChangeRow, table: SourceTable, updated: Row | None) -> dict[str
     if updated is not None and not table.lobs.isdisjoint(updated):
         extras["changed_unknown"] = sorted(table.lobs.intersection(updated))
     return extras
-
-
-def _known_key(key: Names, image: Row) -> tuple[tuple[str, Value], ...] | None:
-    """Return the key of a row, None if one of its columns is unknown."""
-    try:
-        return tuple([(name, image[name]) for name in key])
-    except KeyError:
-        return None
 
 
 def _after(row: ChangeRow, before: Row | None, table: SourceTable) -> Row:
