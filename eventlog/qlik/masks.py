@@ -35,6 +35,8 @@ CAPACITY: Final = 1024
 # bits.
 ByteOrder: TypeAlias = Literal["little", "big", "auto"]
 """The byte order of binary masks; ``auto`` is for reading only."""
+MaskForm: TypeAlias = Literal["binary", "text"]
+"""How a change table stores masks."""
 
 _FEW_BITS: Final = 24
 _MAX_KEPT: Final = 256

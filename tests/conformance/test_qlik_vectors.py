@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from qlik_layouts import read_layout, row_writer
 from vector_cases import code_of, known_members
 
 from eventlog.changes.format import Report
@@ -31,14 +32,7 @@ from eventlog.qlik.sequence import (
     partition_name,
     partition_of,
 )
-from eventlog.qlik.tables.change_rows import (
-    DEFAULT_HEADERS,
-    ChangeRow,
-    TableLayout,
-    read_layout,
-    row_reader,
-    row_writer,
-)
+from eventlog.qlik.tables.change_rows import DEFAULT_HEADERS, ChangeRow, TableLayout, row_reader
 from eventlog.qlik.tables.change_tables import (
     SourceTable,
     TargetTable,

@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
+from qlik_layouts import new_layout, row_writer
 
-from eventlog.qlik.tables.change_rows import ChangeRow, new_layout, row_writer
+from eventlog.qlik.tables.change_rows import ChangeRow
 from eventlog.qlik.tables.change_tables import live_view as row_by_row
 from eventlog.spark.frames.change_tables import live_view
 

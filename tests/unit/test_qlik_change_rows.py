@@ -10,18 +10,12 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from qlik_layouts import new_layout, read_layout, row_writer
 from shared import refused
 
 from eventlog.errors import EventlogError, FormatError, NotExpressible
 from eventlog.model import Lob, Row
-from eventlog.qlik.tables.change_rows import (
-    DEFAULT_HEADERS,
-    ChangeRow,
-    new_layout,
-    read_layout,
-    row_reader,
-    row_writer,
-)
+from eventlog.qlik.tables.change_rows import DEFAULT_HEADERS, ChangeRow, row_reader
 
 SEQ = "20240510120000000000000000000000012"
 NOON = datetime(2024, 5, 10, 12, tzinfo=UTC)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from qlik_layouts import new_layout, read_layout, row_writer
 from shared import refused
 
 from eventlog.errors import EventlogError, FormatError, NotExpressible
@@ -26,14 +27,7 @@ from eventlog.qlik.sequence import (
     transaction_from_text,
     transaction_text,
 )
-from eventlog.qlik.tables.change_rows import (
-    DEFAULT_HEADERS,
-    ChangeRow,
-    new_layout,
-    read_layout,
-    row_reader,
-    row_writer,
-)
+from eventlog.qlik.tables.change_rows import DEFAULT_HEADERS, ChangeRow, row_reader
 from eventlog.qlik.tables.change_tables import (
     SourceTable,
     TargetTable,

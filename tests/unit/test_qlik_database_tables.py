@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from qlik_layouts import new_layout
 from shared import refused
 from sqlalchemy.dialects import mssql, mysql, oracle, postgresql, sqlite
 from sqlalchemy.schema import CreateTable
@@ -20,7 +21,6 @@ from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, DatabaseError, FormatError
 from eventlog.model import Change, ChangeOp, Row
 from eventlog.qlik.columns import CLASSES, columns_from_json
-from eventlog.qlik.tables.change_rows import new_layout
 from eventlog.qlik.tables.change_table_format import FORMAT
 from eventlog.qlik.tables.database_tables import change_table
 from eventlog.sql.connect.connection import connect_any

@@ -14,7 +14,7 @@ from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
 from operator import itemgetter
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from eventlog.core.values.moments import EPOCH, aware_utc, naive_utc
 from eventlog.core.values.typed_values import whole_number
@@ -22,8 +22,11 @@ from eventlog.errors import FormatError, NotExpressible, shown
 from eventlog.model import Lob, Names, Row, Value
 from eventlog.qlik import masks, sequence
 from eventlog.qlik.columns import QlikColumn
-from eventlog.qlik.masks import ByteOrder, MaskLayout, check_capacity
+from eventlog.qlik.masks import ByteOrder, MaskForm, MaskLayout
 from eventlog.qlik.sequence import transaction_from_text, transaction_text
+
+if TYPE_CHECKING:
+    from eventlog.qlik.tables.stored_tables import ChangeTableOptions, WriteOptions
 
 T = TypeVar("T")
 
@@ -97,34 +100,11 @@ def header_name(column: str, header_prefix: str) -> str | None:
     return name if folded.startswith(prefix) and name in HEADERS else None
 
 
-def read_layout(
-    columns: Sequence[str],
-    *,
-    header_prefix: str = "header__",
-    mask_offset: int | None = None,
-    what: str,
-) -> TableLayout:
-    """Return the layout of an existing change table.
-
-    ``mask_offset`` overrides the number of columns before the first data column. ``what`` names the
-    table in messages. Raises FormatError if the table lacks change_seq, or both change_oper and
-    operation, and FormatError for a duplicate column.
+def table_layout(columns: Sequence[str], options: ChangeTableOptions, what: str) -> TableLayout:
+    """Return the layout of a table with these columns. ``what`` names the table in messages. Raises
+    FormatError for a duplicate column.
     """
-    layout = _layout(columns, header_prefix, mask_offset, what)
-    for alternatives in (("change_seq",), ("change_oper", "operation")):
-        if layout.headers.keys().isdisjoint(alternatives):
-            names = " or ".join(header_prefix + header for header in alternatives)
-            raise FormatError(
-                f"{what} has no column {names}. Correct header_prefix, or configure Qlik to store "
-                "the column",
-                code="missing_header",
-            )
-    return layout
-
-
-def _layout(
-    columns: Sequence[str], header_prefix: str, mask_offset: int | None, what: str
-) -> TableLayout:
+    header_prefix, mask_offset = options.header_prefix, options.mask_offset
     headers: dict[str, int] = {}
     data = []
     for place, column in enumerate(columns):
@@ -143,36 +123,6 @@ def _layout(
     behind = [name_at.get(place) for place in range(first, len(columns))]
     mask_layout = masks.layout(behind, first if mask_offset is None else mask_offset)
     return TableLayout(tuple(columns), headers, tuple(data), mask_layout)
-
-
-def new_layout(
-    data_columns: Sequence[str],
-    *,
-    headers: Sequence[str] = DEFAULT_HEADERS,
-    header_prefix: str = "header__",
-    mask_offset: int | None = None,
-    partitioned: bool = False,
-    what: str,
-) -> TableLayout:
-    """Return the layout of a new change table: headers, data columns, and partition_name last.
-
-    Raises FormatError, also for a source column whose name would be read as a header.
-    """
-    for column in data_columns:
-        if header_name(column, header_prefix) is not None:
-            raise FormatError(
-                f"column {column!r} of {what} would be read as a header; choose another "
-                "header_prefix"
-            )
-    behind = [PARTITION_NAME] if partitioned else []
-    columns = [
-        *(header_prefix + one for one in headers),
-        *data_columns,
-        *(header_prefix + one for one in behind),
-    ]
-    layout = _layout(columns, header_prefix, mask_offset, what)
-    check_capacity(layout.masks)
-    return layout
 
 
 # --- one row --------------------------------------------------------------------------------------
@@ -346,23 +296,18 @@ def _moment(value: Any, what: str) -> datetime | None:
 
 
 def row_writer(
-    layout: TableLayout,
-    *,
-    mask_form: Literal["binary", "text"],
-    byteorder: Literal["little", "big"] = "little",
-    empty_mask: Literal["empty", "null"] = "empty",
-    what: str,
+    layout: TableLayout, mask_form: MaskForm, options: WriteOptions, what: str
 ) -> StoredValues:
     """Return the function that makes the stored values of a row in the order of the table's
     columns. The timestamp is naive and in UTC, a Lob is its bytes.
 
-    ``byteorder`` and ``empty_mask`` apply to binary masks only. The function raises NotExpressible
-    for a multi-valued attribute, and for a stream position of more than 128 characters.
+    The function raises NotExpressible for a multi-valued attribute, and for a stream position of
+    more than 128 characters.
     """
     headers = sorted(
         (place, name) for name, place in layout.headers.items() if name != PARTITION_NAME
     )
-    write_mask = mask_writer(layout.masks, mask_form, byteorder, empty_mask)
+    write_mask = mask_writer(layout.masks, mask_form, options)
     writer_of = _HEADER_WRITERS | {
         "change_mask": lambda row: write_mask(row.mask or _NO_COLUMNS),
         "stream_position": _stream_position_writer(what),
@@ -403,15 +348,13 @@ def _plain(name: str, value: Value, what: str) -> Any:
 
 
 def mask_writer(
-    layout: MaskLayout,
-    mask_form: Literal["binary", "text"],
-    byteorder: Literal["little", "big"] = "little",
-    empty_mask: Literal["empty", "null"] = "empty",
+    layout: MaskLayout, mask_form: MaskForm, options: WriteOptions
 ) -> Callable[[frozenset[str]], str | bytes | None]:
     """Return the function that makes the stored mask of a set of columns. It remembers masks, since
-    the same few sets repeat.
+    the same few sets repeat. The options ``byteorder`` and ``empty_mask`` apply to binary masks
+    only.
     """
-    empty = None if empty_mask == "null" else b""
+    empty, byteorder = None if options.empty_mask == "null" else b"", options.byteorder
 
     @lru_cache(maxsize=_MAX_MASKS)
     def stored(columns: frozenset[str]) -> str | bytes | None:

@@ -24,7 +24,7 @@ from functools import partial
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from eventlog.changes.format import Report
@@ -43,6 +43,7 @@ from eventlog.files.tabular import (
 )
 from eventlog.model import JsonDict, TableName, full_name
 from eventlog.qlik.columns import MomentColumn, QlikColumn, QlikColumns, key_of
+from eventlog.qlik.masks import MaskForm
 from eventlog.qlik.messages.message_tables import read_file_metadata
 from eventlog.qlik.sequence import CONTROL_COLUMNS, CONTROL_TABLE, ControlRow, WriterState, resume
 from eventlog.qlik.tables.change_rows import (
@@ -413,9 +414,7 @@ class FileStore:
         options, name = self._options, full_name(schema, table)
         folder = self._directory / f"{file_name(schema, table)}{options.suffix}"
         layout = layout_of_new(schema, table, columns, options)
-        mask_form: Literal["binary", "text"] = (
-            "binary" if options.file_format == "parquet" else "text"
-        )
+        mask_form: MaskForm = "binary" if options.file_format == "parquet" else "text"
         stored = layout.for_each(columns, partial(_header_column, mask_form), lambda column: column)
         values = value_writer(
             layout, converter(options.file_format, stored, name), mask_form, options, name

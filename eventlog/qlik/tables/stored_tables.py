@@ -32,7 +32,14 @@ from eventlog.errors import ConfigError, FormatError, with_location
 from eventlog.files.tabular import format_of
 from eventlog.model import JsonObject, Names, full_name
 from eventlog.qlik.columns import QlikColumn, QlikColumns, columns_from_json, columns_of, key_of
-from eventlog.qlik.masks import DdlEntry, MaskLayout, entry_of, layouts_by_history
+from eventlog.qlik.masks import (
+    DdlEntry,
+    MaskForm,
+    MaskLayout,
+    check_capacity,
+    entry_of,
+    layouts_by_history,
+)
 from eventlog.qlik.sequence import (
     ControlRow,
     WriterState,
@@ -46,10 +53,10 @@ from eventlog.qlik.tables.change_rows import (
     ChangeRow,
     StoredValues,
     TableLayout,
-    new_layout,
-    read_layout,
+    header_name,
     row_reader,
     row_writer,
+    table_layout,
 )
 from eventlog.qlik.values import ConvertRow, plain_reader, plain_value, typed_reader
 
@@ -292,13 +299,20 @@ def reading(options: ReadOptions, history: Iterable[JsonObject], report: Report)
 
 
 def layout_of(columns: Sequence[str], options: ChangeTableOptions, name: str) -> TableLayout:
-    """Return the layout of an existing change table. Raises FormatError."""
-    return read_layout(
-        columns,
-        header_prefix=options.header_prefix,
-        mask_offset=options.mask_offset,
-        what=f"change table of {name}",
-    )
+    """Return the layout of an existing change table. Raises FormatError if the table lacks
+    change_seq, or both change_oper and operation, and for a duplicate column.
+    """
+    what = f"change table of {name}"
+    layout = table_layout(columns, options, what)
+    for alternatives in (("change_seq",), ("change_oper", "operation")):
+        if layout.headers.keys().isdisjoint(alternatives):
+            names = " or ".join(options.header_prefix + header for header in alternatives)
+            raise FormatError(
+                f"{what} has no column {names}. Correct header_prefix, or configure Qlik to store "
+                "the column",
+                code="missing_header",
+            )
+    return layout
 
 
 def stored_row_reader(
@@ -373,34 +387,39 @@ raises NotExpressible.
 def layout_of_new(
     schema: str | None, table: str, columns: Sequence[QlikColumn], options: WriteOptions
 ) -> TableLayout:
-    """Return the layout of a new table. Raises FormatError."""
-    return new_layout(
-        [column.name for column in columns],
-        headers=options.headers,
-        header_prefix=options.header_prefix,
-        mask_offset=options.mask_offset,
-        partitioned=options.partitioned,
-        what=full_name(schema, table),
-    )
+    """Return the layout of a new table: headers, data columns, and partition_name last.
+
+    Raises FormatError, also for a source column whose name would be read as a header.
+    """
+    what, prefix = full_name(schema, table), options.header_prefix
+    for column in columns:
+        if header_name(column.name, prefix) is not None:
+            raise FormatError(
+                f"column {column.name!r} of {what} would be read as a header; choose another "
+                "header_prefix"
+            )
+    behind = [PARTITION_NAME] if options.partitioned else []
+    names = [
+        *(prefix + one for one in options.headers),
+        *(column.name for column in columns),
+        *(prefix + one for one in behind),
+    ]
+    layout = table_layout(names, options, what)
+    check_capacity(layout.masks)
+    return layout
 
 
 def value_writer(
     layout: TableLayout,
     convert: ConvertRow,
-    mask_form: Literal["binary", "text"],
+    mask_form: MaskForm,
     options: WriteOptions,
     name: str,
 ) -> StoredValues:
     """Return the function that makes the stored values of a row, converted by ``convert``. It
     raises NotExpressible.
     """
-    values = row_writer(
-        layout,
-        mask_form=mask_form,
-        byteorder=options.byteorder,
-        empty_mask=options.empty_mask,
-        what=name,
-    )
+    values = row_writer(layout, mask_form, options, name)
     return lambda row: convert(values(row))
 
 

@@ -294,7 +294,7 @@ def _row_writer(table: _Table, options: WriteOptions) -> Callable[[Change, int],
     """
     names = table.layout.names
     mask_form: Literal["binary", "text"] = "binary" if options.file_format == "parquet" else "text"
-    mask = mask_writer(table.layout.masks, mask_form, options.byteorder, options.empty_mask)
+    mask = mask_writer(table.layout.masks, mask_form, options)
     target = table.target
     uncounted: Counter[str] = Counter()
 
