@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 
 from eventlog.core.catalog import ObjectClass
-from eventlog.core.values import ColumnType, ColumnTypes, Kind
+from eventlog.core.values import ColumnTypes, Kind
 from eventlog.core.values.typed_values import typed_by
 from eventlog.errors import FormatError, NotExpressible, RowError
 from eventlog.model import (
@@ -54,6 +54,7 @@ def _columns_with_zone(object_class: ObjectClass) -> ColumnTypes:
     return {name: type for name, type in types.items() if type.kind is Kind.TIMESTAMPTZ}
 
 
+@lru_cache(maxsize=1024)
 def column_types(object_class: ObjectClass) -> ColumnTypes:
     """Return the types of the columns and attributes of a class, by name."""
     types = {column.name: column.type for column in object_class.table.columns}
@@ -68,23 +69,28 @@ def with_zones(change: Change, object_class: ObjectClass | None) -> Change:
     such times in UTC.
     """
     types = {} if object_class is None else _columns_with_zone(object_class)
-    if not types:
-        return change
-
-    def zoned(row: Row | None) -> Row | None:
-        if row is None or types.keys().isdisjoint(row):
-            return row
-        return {
-            name: _with_zone(types[name], value) if name in types else value
-            for name, value in row.items()
-        }
-
-    key = None if change.key is None else tuple((zoned(dict(change.key)) or {}).items())
-    return change._replace(key=key, before=zoned(change.before), after=zoned(change.after))
+    return with_types(change, types, reads_texts=False) if types else change
 
 
-def _with_zone(type: ColumnType, value: Value) -> Value:
-    return value if isinstance(value, str) else typed_by(type, value)
+def with_types(change: Change, types: ColumnTypes, *, reads_texts: bool) -> Change:
+    """Return the change with the values of the columns in ``types`` typed by them. A text is a
+    value in its text form if ``reads_texts``, else a value that stays as it is.
+    """
+
+    def of_columns(values: Iterable[tuple[str, Value]]) -> list[tuple[str, Value]]:
+        return [
+            (name, typed_by(types[name], value))
+            if name in types and (reads_texts or not isinstance(value, str))
+            else (name, value)
+            for name, value in values
+        ]
+
+    key, before, after = change.key, change.before, change.after
+    return change._replace(
+        key=None if key is None else tuple(of_columns(key)),
+        before=None if before is None else dict(of_columns(before.items())),
+        after=None if after is None else dict(of_columns(after.items())),
+    )
 
 
 def refused_column(change: Change, column: str, error: RowError) -> NotExpressible:

@@ -16,7 +16,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
-from eventlog.changes.images import column_types
+from eventlog.changes.images import column_types, with_types
 from eventlog.changes.keys import class_of_change
 from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, Table
 from eventlog.core.catalog.builder import build_catalog, complete_catalog
@@ -36,16 +36,15 @@ from eventlog.core.options import (
 from eventlog.core.values import (
     TYPE_NAMES,
     ColumnType,
-    ColumnTypes,
     float_or_special,
     is_money,
     parse_type,
 )
 from eventlog.core.values.json_bytes import json_value
 from eventlog.core.values.moments import aware_utc, without_zeros
-from eventlog.core.values.typed_values import decimal_text, typed_by
+from eventlog.core.values.typed_values import decimal_text
 from eventlog.errors import ConfigError, FormatError, RowError, kind_of, number_of, with_location
-from eventlog.model import Change, ChangeOp, JsonDict, JsonObject, Lob, Names, Row, RowDict, Value
+from eventlog.model import Change, ChangeOp, JsonDict, JsonObject, Lob, Names, Row, Value
 
 Of = TypeVar("Of")
 
@@ -135,28 +134,12 @@ def typed_change(change: Change, catalog: Catalog | None) -> Change:
     object_class = class_of_change(catalog, change)
     if object_class is None:
         return change
-    types = column_types(object_class)
     try:
-        return change._replace(
-            key=None
-            if change.key is None
-            else tuple((name, _typed(types, name, value)) for name, value in change.key),
-            before=None if change.before is None else _image(types, change.before),
-            after=None if change.after is None else _image(types, change.after),
-        )
+        return with_types(change, column_types(object_class), reads_texts=True)
     except RowError as error:
         raise FormatError(
             f"{change.op} of {change.table!r} at {change.position}: {error}"
         ) from error
-
-
-def _image(types: ColumnTypes, row: Row) -> RowDict:
-    return {name: _typed(types, name, value) for name, value in row.items()}
-
-
-def _typed(types: ColumnTypes, name: str, value: Value) -> Value:
-    type = types.get(name)
-    return value if type is None else typed_by(type, value)
 
 
 def value_to_json(value: Value) -> Any:

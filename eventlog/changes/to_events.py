@@ -226,7 +226,9 @@ def _attribute(
     values = [value for _, several in steps for value in several]
     value_type, write = _value_writer(attribute, values, options.values)
     try:
-        written = _written(steps, write)
+        written = tuple(
+            Step(op, tuple(write(to_text(value)) for value in several)) for op, several in steps
+        )
     except RowError as error:
         raise refused_column(change, name, error) from error
     if value_type == "int" and _has_exact_word(written):
@@ -236,13 +238,6 @@ def _attribute(
     ):
         options.truncated(column_name(change, name))
     return AttributeSteps(name, value_type, written)
-
-
-def _written(steps: Sequence[ValueStep], write: Converter) -> tuple[Step, ...]:
-    """Return the steps with their values as text."""
-    return tuple(
-        Step(op, tuple(write(to_text(value)) for value in several)) for op, several in steps
-    )
 
 
 def _has_exact_word(steps: Iterable[Step]) -> bool:

@@ -148,14 +148,12 @@ def attribute_writer(
         named = type_of(operation, schema, table)
         uri = None if dataschema is None else schema_uri(dataschema, schema, table)
         moment = None if time is None else utc_text(time)
-        return _new(CloudEvent, (event_id, source, named, subject_of(subject), moment, data, uri))
+        if not (subject and is_text(subject)):
+            # It is unknown, or has characters that attributes must not contain.
+            subject = None
+        return _new(CloudEvent, (event_id, source, named, subject, moment, data, uri))
 
     return with_data
-
-
-def subject_of(text: str | None) -> str | None:
-    """Return the subject, None if it has characters that attributes must not contain."""
-    return text if text and is_text(text) else None
 
 
 @lru_cache(maxsize=4096)

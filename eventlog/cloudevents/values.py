@@ -17,7 +17,14 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from eventlog.changes.json_form import value_to_json
-from eventlog.core.values import ColumnType, Kind, float_or_special, parse_type, without_host_mask
+from eventlog.core.values import (
+    ColumnType,
+    Kind,
+    float_or_special,
+    is_unicode,
+    parse_type,
+    without_host_mask,
+)
 from eventlog.core.values.json_bytes import JsonText
 from eventlog.core.values.typed_values import value_reader
 from eventlog.errors import BadValue
@@ -333,7 +340,4 @@ def document_text(value: Any) -> str:
     if isinstance(value, Decimal):
         return str(value)
     text = json.dumps(value, ensure_ascii=False)
-    return text if text.isascii() or not _has_half_pair(text) else json.dumps(value)
-
-
-_has_half_pair: Final = re.compile("[\ud800-\udfff]").search
+    return text if is_unicode(text) else json.dumps(value)

@@ -260,11 +260,9 @@ def read_iso_time(value: Any) -> Value:
 def read_iso_timestamp(value: Any) -> Value:
     """Return the timestamp of an IsoTimestamp: its column has no zone, although the text has."""
     read = read_zoned_timestamp(value)
-    return read.replace("Z", "") if isinstance(read, str) else _without_zone(read)
-
-
-def _without_zone(moment: Value) -> Value:
-    return naive_utc(moment) if isinstance(moment, datetime) else moment
+    if isinstance(read, str):
+        return read.replace("Z", "")
+    return naive_utc(read) if isinstance(read, datetime) else read
 
 
 def read_zoned_time(value: Any) -> str:

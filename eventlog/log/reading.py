@@ -54,7 +54,7 @@ from eventlog.core.rows.events import (
 )
 from eventlog.core.rows.fold import AT_A_TIME, Group, RowFolder
 from eventlog.core.rows.transaction_ids import digits_of
-from eventlog.core.values import ColumnType, Kind, check_unicode
+from eventlog.core.values import ColumnType, Kind, is_unicode
 from eventlog.core.values.typed_values import ReadValue, moment_reader, value_reader
 from eventlog.errors import BadTableKey, BadValue, FormatError, RowError, with_location
 from eventlog.log.storage import LogReaderOptions
@@ -458,14 +458,15 @@ def inferred_database(rows: Iterable[LogRow], schema: str | None) -> Database:
     columns: dict[str, dict[str, str]] = {}
     for row in rows:
         name = row.table_name
-        if not name or not _is_name(name):
+        # A row with a name that no class can have is an invalid row, and affects no class.
+        if not name or not is_unicode(name):
             continue
         if name not in keys:
             key = _key_columns(row.table_key)
             if key is None:
                 continue
             keys[name] = key
-        if row.column_name and row.event_type in FIELD_TYPES and _is_name(row.column_name):
+        if row.column_name and row.event_type in FIELD_TYPES and is_unicode(row.column_name):
             columns.setdefault(name, {}).setdefault(row.column_name.casefold(), row.column_name)
     tables = [
         table
@@ -481,7 +482,7 @@ def _key_columns(text: str | None) -> Names | None:
         names = tuple(part.name for part in table_key.parse(text))
     except BadTableKey:
         return None
-    return names if all(map(_is_name, names)) else None
+    return names if all(map(is_unicode, names)) else None
 
 
 def _inferred_tables(
@@ -499,18 +500,6 @@ def _inferred_tables(
     yield Table(name, "table", tuple(Column(column, _TEXT) for column in (*key, *plain)), key)
     for column in of_children:
         yield _child(name, key, column)
-
-
-def _is_name(text: str) -> bool:
-    """Return True if a class can have this name.
-
-    A row with a name that is not legal is an invalid row, and does not affect any class.
-    """
-    try:
-        check_unicode(text)
-    except BadValue:
-        return False
-    return True
 
 
 def _child(owner: str, key: Names, name: str) -> Table:

@@ -42,8 +42,8 @@ from eventlog.model import (
     Names,
     Operation,
     Origins,
+    full_name,
 )
-from eventlog.model import full_name as table_name
 from eventlog.qlik.columns import QlikColumns, columns_of
 from eventlog.qlik.messages.envelope import RegistryError, registry_of_writer
 from eventlog.qlik.messages.message_records import (
@@ -100,7 +100,7 @@ class QlikWriter(EventWriter[KafkaRecords]):
     def piece_of(
         self, change: Change, event_id: str, object_class: ObjectClass | None
     ) -> KafkaRecords | None:
-        name = table_name(change.schema, change.table)
+        name = full_name(change.schema, change.table)
         if object_class is not None and self._described.get(name) is not object_class:
             self._described[name] = object_class
             self._writer.columns = {**self._writer.columns, name: class_columns(object_class)}
@@ -185,7 +185,9 @@ class EventMessages:
     """
 
     def __init__(self, writer: MessageWriter, catalog: Catalog, values: ValueOptions) -> None:
-        writer.columns = {full_name(catalog, cls): class_columns(cls) for cls in catalog.classes}
+        writer.columns = {
+            full_name(catalog.schema, cls.name): class_columns(cls) for cls in catalog.classes
+        }
         self.catalog, self._writer, self._values = catalog, writer, values
         self._read_time = time_reader(values.time_zone)
         self._read_change = outgoing_reader(catalog, values)
@@ -315,11 +317,6 @@ class _StepReader:
         if read is not str:
             return field, lambda text: write(read(text))
         return field, read if self.table.takes_text(field) else write
-
-
-def full_name(catalog: Catalog, cls: ObjectClass) -> str:
-    """Return the name of a class's table with its schema."""
-    return cls.name if catalog.schema is None else f"{catalog.schema}.{cls.name}"
 
 
 def class_columns(cls: ObjectClass) -> QlikColumns:
