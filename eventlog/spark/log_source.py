@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 # PySpark 4.1 introduced filters; earlier versions do not pass filters to a source.
@@ -31,7 +30,7 @@ from eventlog.core.secrets import read_secret
 from eventlog.errors import ConfigError
 from eventlog.model import LOG_COLUMNS, is_status
 from eventlog.spark.session.closed_output import expect_closed_output
-from eventlog.spark.session.in_tasks import without_frames
+from eventlog.spark.session.in_tasks import Batches, without_frames
 from eventlog.sql.connect import connect, dialect_of, locate_log, parse_url
 from eventlog.sql.log import refuse_large_ids
 from eventlog.sql.log_table import LogTable
@@ -292,7 +291,7 @@ class _LogReader(DataSourceReader):
             InputPartition(None)
         ]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Batches:
         if partition.value is not None:
             expect_closed_output()
             place, status, part = partition.value

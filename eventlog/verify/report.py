@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from hashlib import sha256
@@ -86,34 +86,35 @@ def _hashed(value: str | list[str] | None) -> str | None:
 
 
 @dataclass(slots=True)
-class InMotion:
+class _OfClass:
+    """A part of a report about a class."""
+
+    class_name: str
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as data for JSON."""
+        data = asdict(self)
+        return {"class": data.pop("class_name"), **data}
+
+
+@dataclass(slots=True)
+class InMotion(_OfClass):
     """An object that could not be compared in time, because its reader has not processed these rows
     of the log. They are the first of them.
     """
 
-    class_name: str
     key: str
     record_ids: Sequence[int]
     age: float | None = None
     """The seconds since the event_time of the first of these rows, None = unknown."""
 
-    def as_data(self) -> dict[str, Any]:
-        """Return the object as data for JSON."""
-        return {
-            "class": self.class_name,
-            "key": self.key,
-            "record_ids": list(self.record_ids),
-            "age": self.age,
-        }
-
 
 @dataclass(slots=True)
-class Unproven:
+class Unproven(_OfClass):
     """A range of keys that could not be compared: each database snapshot that read it was older
     than a table, so that it may not have shown all rows.
     """
 
-    class_name: str
     after: str | None
     """The key before the range; None = it begins with the first object."""
     through: str | None
@@ -121,21 +122,11 @@ class Unproven:
     reason: str
     """The tables, and what has happened to them."""
 
-    def as_data(self) -> dict[str, Any]:
-        """Return the range as data for JSON."""
-        return {
-            "class": self.class_name,
-            "after": self.after,
-            "through": self.through,
-            "reason": self.reason,
-        }
-
 
 @dataclass(slots=True)
-class ClassReport:
+class ClassReport(_OfClass):
     """The numbers of objects of a class, by result."""
 
-    class_name: str
     equal: int = 0
     different: int = 0
     missing: int = 0
@@ -152,18 +143,6 @@ class ClassReport:
                 self.missing += 1
             case Kind.SURPLUS:
                 self.surplus += 1
-
-    def as_data(self) -> dict[str, Any]:
-        """Return the numbers as data for JSON."""
-        return {
-            "class": self.class_name,
-            "equal": self.equal,
-            "different": self.different,
-            "missing": self.missing,
-            "surplus": self.surplus,
-            "known_different": self.known_different,
-            "in_motion": self.in_motion,
-        }
 
 
 @dataclass(slots=True)

@@ -26,13 +26,13 @@ from eventlog.core.ranges import RecordSet
 from eventlog.core.values import ColumnType, Kind
 from eventlog.core.values.typed_values import value_reader
 from eventlog.spark.copies import copy_query, delta_copy, iceberg_copy, iceberg_files
+from eventlog.spark.copies.copy_history import Target
 from eventlog.spark.copies.copy_source import ClassSource
 from eventlog.spark.copies.copy_target import (
     CopyBatch,
     CopyLoad,
     LatestChange,
     Nulled,
-    Target,
     latest_changes,
     merge_source,
 )

@@ -40,7 +40,6 @@ from eventlog.publisher.send import recorded_ids
 from eventlog.qlik import sequence
 from eventlog.qlik.tables.file_tables import STATE_FILE
 from eventlog.spark.backlog.claim import (
-    ACKNOWLEDGED,
     MARKED,
     OF_COMMAND,
     Extent,
@@ -195,7 +194,7 @@ def run(config: Config, request: Request) -> Report:
                 is_resumed = opened.known is not None
                 if opened.known is not None:
                     manifest = _manifest_in(directory, opened.known)
-                    _refuse_other_settings(directory, manifest, settings, request.acknowledge)
+                    refuse_other_settings(directory, manifest, settings, request.acknowledge)
                 else:
                     if not request.no_claim:
                         refuse_if_claimed(context, directory)
@@ -271,7 +270,7 @@ def _to_mark(
     asked = {
         name: value for name, value in manifest.settings.items() if name.startswith(OF_COMMAND)
     }
-    _refuse_other_settings(directory, manifest, settings_of(config, context) | asked, acknowledge)
+    refuse_other_settings(directory, manifest, settings_of(config, context) | asked, acknowledge)
     return directory, manifest
 
 
@@ -337,15 +336,6 @@ def _manifest_in(directory: Directory, value: Mapping[str, Any]) -> Manifest:
         raise ConfigError(
             f"{directory.location}/{MANIFEST} is damaged ({error}). Give another directory"
         ) from None
-
-
-def _refuse_other_settings(
-    directory: Directory,
-    manifest: Manifest,
-    settings: Mapping[str, str],
-    acknowledge: str | None,
-) -> None:
-    refuse_other_settings(directory, manifest, settings, ACKNOWLEDGED if acknowledge else ())
 
 
 def _check(config: Config, request: Request) -> None:

@@ -12,7 +12,7 @@ continues, and changes only rows that still have status N.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from threading import Lock
@@ -157,22 +157,23 @@ def differences(made_under: Mapping[str, str], now: Mapping[str, str]) -> list[s
     return [f"{name} is {after}, was {before}" for name, before, after in pairs if before != after]
 
 
-ACKNOWLEDGED: Final = frozenset({"publisher.delete_from_log"})
-"""The settings that the command may change when it marks."""
+_ACKNOWLEDGED: Final = "publisher.delete_from_log"
+"""The setting that ``--acknowledge`` replaces."""
 
 
 def refuse_other_settings(
     directory: Directory,
     manifest: Manifest,
     settings: Mapping[str, str],
-    explicit: Collection[str] = (),
+    acknowledge: str | None = None,
 ) -> None:
-    """Raise ConfigError if settings, other than explicit ones, differ from the directory's."""
-    then, now = (
-        {name: each[name] for name in each if name not in explicit}
-        for each in (manifest.settings, settings)
-    )
-    if different := differences(then, now):
+    """Raise ConfigError if settings differ from the directory's, except the one that
+    ``acknowledge`` has replaced.
+    """
+    then = manifest.settings
+    if acknowledge is not None:
+        settings = {**settings, _ACKNOWLEDGED: then.get(_ACKNOWLEDGED, "unset")}
+    if different := differences(then, settings):
         raise ConfigError(
             f"{directory.location} was finished with other settings: {'; '.join(different)}. "
             "Nothing was marked. Run the command with the earlier settings, or give another "

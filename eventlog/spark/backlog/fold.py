@@ -22,8 +22,6 @@ from operator import itemgetter
 from typing import Any, Final
 from zlib import crc32
 
-import pyarrow as pa
-
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass, ObjectId
 from eventlog.core.ranges import to_ranges
 from eventlog.core.rows.checks import (
@@ -62,9 +60,9 @@ from eventlog.spark.backlog.job import (
     unpack_numbered,
     write_run,
 )
-from eventlog.spark.backlog.output import output_format
+from eventlog.spark.backlog.output import LogRows, output_format
 from eventlog.spark.directory import Directory
-from eventlog.spark.session.in_tasks import task_numbers, tune_collector
+from eventlog.spark.session.in_tasks import Batches, task_numbers, tune_collector
 from eventlog.sql.port import LogPart, Window, counted_rows
 
 # --- read a part ----------------------------------------------------------------------------------
@@ -74,7 +72,7 @@ BATCH_ROWS: Final = 10_000
 """The number of rows that a task reads in one transaction."""
 
 
-def read_parts(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def read_parts(job: Job, batches: Batches) -> Batches:
     """Yield the blobs of the parts whose numbers are in the batches."""
     tune_collector()
     for number in task_numbers(batches):
@@ -267,7 +265,7 @@ def _pack_rows(
     rows: Iterable[CheckedRow],
     numbers: Mapping[_RowKind, int],
     buckets: int,
-    log_rows: Mapping[int, LogRow],
+    log_rows: LogRows,
 ) -> list[Blob]:
     """Pack rows in record_id order into blobs, one for each bucket that has rows. Marshalling is
     safe, since only Spark transports these rows, and it transports tasks, too.
@@ -314,7 +312,7 @@ def _unpack_rows(
 # --- fold a bucket --------------------------------------------------------------------------------
 
 
-def fold_bucket(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def fold_bucket(job: Job, batches: Batches) -> Batches:
     """Fold the blobs of one bucket, or of several buckets in turn, into events. The blobs are in
     the order of their first record_ids.
     """
@@ -404,7 +402,7 @@ class Builder:
             self._session = self._stack.enter_context(snapshot_session(self._job))
         return self._session
 
-    def blobs(self, groups: Sequence[Group], log_rows: Mapping[int, LogRow]) -> Iterator[Blob]:
+    def blobs(self, groups: Sequence[Group], log_rows: LogRows) -> Iterator[Blob]:
         """Yield, part by part, the output of groups in queue order and the outcomes of their rows.
 
         ``log_rows`` has the rows of the groups as they are in the log, for formats that need them.
@@ -424,7 +422,7 @@ class Builder:
         part: int,
         decided: Sequence[Decided],
         places: Sequence[int],
-        log_rows: Mapping[int, LogRow],
+        log_rows: LogRows,
     ) -> Iterator[Blob]:
         blob, failures, counts, numbered = self._render(decided, places, log_rows, self._query_back)
         if blob is not None:

@@ -47,9 +47,15 @@ from eventlog.spark.backlog.job import (
     unpack_columns,
     unpack_numbered,
 )
-from eventlog.spark.backlog.output import OutputFormat, RenderSent, WriteSent, output_format
+from eventlog.spark.backlog.output import (
+    OutputFormat,
+    RenderSent,
+    WriteSent,
+    Written,
+    output_format,
+)
 from eventlog.spark.directory import Directory
-from eventlog.spark.session.in_tasks import tune_collector
+from eventlog.spark.session.in_tasks import Batches, tune_collector
 
 REPORT_SCHEMA: Final = "report string"
 
@@ -57,9 +63,7 @@ IDS: Final = "_ids"
 """The folder of the files that list all rows read."""
 
 
-def write_part(
-    job: Job, count: Callable[[int], None], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
+def write_part(job: Job, count: Callable[[int], None], batches: Batches) -> Batches:
     """Write the blobs of one part, or of several parts in turn, to files, and yield a
     ``PartReport`` for each part, as JSON.
 
@@ -250,7 +254,7 @@ class _SentDocuments:
                 self._blobs.append(blob)
         return failures, counted
 
-    def write(self, job: Job, directory: Directory) -> tuple[list[OutputFile], Numbered]:
+    def write(self, job: Job, directory: Directory) -> Written:
         """Return the files of all deliveries, and the numbers used up to here."""
         return self._write(job, directory, self._blobs), job.before
 
@@ -293,7 +297,7 @@ class _RenderedEvents:
         failed = [(row.record_id, row.code, row.message) for row in rebuilt.invalid.values()]
         return sorted({*failed, *unwritten}), counted
 
-    def write(self, job: Job, directory: Directory) -> tuple[list[OutputFile], Numbered]:
+    def write(self, job: Job, directory: Directory) -> Written:
         """Return the files of all deliveries, and the numbers used up to here."""
         files, numbered = self._format.write(
             job, directory, 0, self._blobs, job.before, self._sequences

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
@@ -186,12 +186,15 @@ _PERPETRATOR: Final = TIMED_FIELDS.index("perpetrator")
 _EVENT_TIME: Final = TIMED_FIELDS.index("event_time")
 
 
+Origins: TypeAlias = dict[int, tuple[str | None, str | None]]
+"""The event_time and the perpetrator of rows, by record_id."""
+
+
 class RowReader:
     """A reader of the valid rows of a batch. ``rows`` are the batch's ranges of record_ids.
 
     ``counted`` is the number of rows read within the task's part, including invalid rows.
-    ``origins`` has event_time and perpetrator of the rows read, by record_id; None = they are not
-    needed.
+    ``origins`` are those of the rows read; None = they are not needed.
     """
 
     __slots__ = (
@@ -215,7 +218,7 @@ class RowReader:
         with_origins: bool,
     ) -> None:
         self.rows, self.counted = rows, 0
-        self.origins: dict[int, tuple[str | None, str | None]] | None = {} if with_origins else None
+        self.origins: Origins | None = {} if with_origins else None
         self._log, self._catalog, self._part = log, catalog, part
         self._user = classes.options.driver_user
 

@@ -9,7 +9,7 @@ lists.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -26,9 +26,10 @@ from eventlog.core.values.typed_values import to_text, values_of
 from eventlog.model import Change, Operation, Value
 from eventlog.publisher.ledger import Delivery
 from eventlog.registry import writer_of
-from eventlog.spark.changes.change_log import Classes
+from eventlog.spark.changes.change_log import Classes, Origins
 from eventlog.spark.session.arrow_rows import arrays_of, structs_of
 from eventlog.spark.session.arrow_types import arrow_schema
+from eventlog.spark.session.in_tasks import Batches
 
 _TEXTS: Final = t.MapType(t.StringType(), t.StringType())
 _XDS: Final = "xds"
@@ -124,9 +125,7 @@ class Rows:
                 chosen_format(config), publish_options(config), Publishing(file_layout="lines")
             )
 
-    def batches(
-        self, events: Sequence[Outgoing], origins: Mapping[int, tuple[str | None, str | None]]
-    ) -> Iterator[pa.RecordBatch]:
+    def batches(self, events: Sequence[Outgoing], origins: Origins) -> Batches:
         """Yield batches of events, which all have an operation.
 
         ``origins`` has at least the events' first rows.
@@ -134,9 +133,7 @@ class Rows:
         for start in range(0, len(events), AT_ONCE):
             yield self._batch(events[start : start + AT_ONCE], origins)
 
-    def _batch(
-        self, events: Sequence[Outgoing], origins: Mapping[int, tuple[str | None, str | None]]
-    ) -> pa.RecordBatch:
+    def _batch(self, events: Sequence[Outgoing], origins: Origins) -> pa.RecordBatch:
         read = self._read
         changes = [read(event, None, None) for event in events]
         first_ids = [event.ids[0] for event in events]
@@ -163,9 +160,7 @@ class Rows:
         cast = [array.cast(one.type) for array, one in zip(arrays, self._schema, strict=True)]
         return pa.RecordBatch.from_arrays(cast, schema=self._schema)
 
-    def _moments(
-        self, record_ids: Sequence[int], origins: Mapping[int, tuple[str | None, str | None]]
-    ) -> pa.Array:
+    def _moments(self, record_ids: Sequence[int], origins: Origins) -> pa.Array:
         """Return the times of rows. Rows of a transaction often have the same time, so each text is
         read once.
         """

@@ -8,13 +8,12 @@ them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
 from pyspark.sql import types as t
 from pyspark.sql.datasource import (
     DataSource,
@@ -47,6 +46,7 @@ from eventlog.spark.changes.change_log import (
     LATEST_OF_EPOCH,
     ChangeLog,
     ColumnsChanged,
+    Origins,
     Packed,
     RowReader,
     cached_connection,
@@ -63,7 +63,7 @@ from eventlog.spark.log_source import (
     without_spark_options,
 )
 from eventlog.spark.session.closed_output import expect_closed_output
-from eventlog.spark.session.in_tasks import tune_collector, without_frames
+from eventlog.spark.session.in_tasks import Batches, tune_collector, without_frames
 from eventlog.sql.port import read_for_reader
 
 try:
@@ -237,9 +237,7 @@ def _check_columns(schema: t.StructType, options: ChangeOptions, catalog: Catalo
         )
 
 
-def _read(
-    schema: t.StructType, options: ChangeOptions, partition: InputPartition
-) -> Iterator[pa.RecordBatch]:
+def _read(schema: t.StructType, options: ChangeOptions, partition: InputPartition) -> Batches:
     """Yield the rows of a part of a batch."""
     expect_closed_output()
     tune_collector()
@@ -285,9 +283,7 @@ def _read(
             log.commit()
 
 
-def by_statement(
-    groups: Sequence[Group], origins: Mapping[int, tuple[str | None, str | None]]
-) -> list[Group]:
+def by_statement(groups: Sequence[Group], origins: Origins) -> list[Group]:
     """Return the groups of single statements, in the order of their first rows.
 
     All rows that one statement logs for an object have the same event_time.
@@ -380,7 +376,7 @@ class ChangesReader(DataSourceReader):
             log.close()
         return parts or [InputPartition(None)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Batches:
         """Yield the events of a part."""
         if partition.value is None:
             return iter(())
@@ -469,7 +465,7 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the parts of a batch."""
         return _partitions(self.log, self._schema, self._options, offset_of(start), offset_of(end))
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Batches:
         """Yield the events of a part."""
         return _read(self._schema, self._options, partition)
 

@@ -4,11 +4,11 @@ objects, and the table as of a time, are read from it (spec/spark-changes.md 7).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate, zip_longest
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
@@ -23,11 +23,9 @@ from eventlog.spark.changes.change_rows import spark_type
 from eventlog.spark.copies.copy_source import ClassSource
 from eventlog.spark.copies.copy_target import (
     CopyBatch,
-    Files,
     Key,
     KeyedChange,
     LastBatch,
-    Target,
     plain_column,
     stored_keys,
 )
@@ -40,9 +38,18 @@ from eventlog.spark.copies.copy_types import (
     note_of,
     refused_changes,
 )
+from eventlog.spark.copies.delta_copy import DeltaCopy, DeltaFiles
+from eventlog.spark.copies.iceberg_copy import IcebergCopy, IcebergFiles
 from eventlog.spark.session.arguments import COPY, SESSION, TIME, check_pandas
 from eventlog.spark.session.arrow_rows import structs_of
 from eventlog.spark.session.arrow_types import arrow_schema
+from eventlog.spark.session.in_tasks import Batches
+
+Target: TypeAlias = DeltaCopy | IcebergCopy
+"""A table that a live copy can be written to.
+
+A commit contains the rows of a batch and its number. If two writers commit, one of them fails.
+"""
 
 SUFFIX: Final = "_history"
 """The end of the name of a history, which begins with that of its copy."""
@@ -162,7 +169,7 @@ class History:
         done = "" if recorded is None else recorded.encode()
         parts = in_schema(self.copy.rows(), columns)
 
-        def rows() -> Iterator[pa.RecordBatch]:
+        def rows() -> Batches:
             first = {**own, POSITION: _BEFORE_ALL, OPERATION: TRUNCATE}
             yield pa.RecordBatch.from_pylist([first], schema=schema)
             loaded = {**own, OPERATION: LOADED}
@@ -326,7 +333,7 @@ class _Reading:
     of the class.
     """
 
-    files: Files
+    files: DeltaFiles | IcebergFiles
     loads: Sequence[Load]
     key: Sequence[str]
     types: t.StructType
@@ -374,7 +381,7 @@ class _Reading:
         files, types = self.files, t.StructType([*_OWN, *self.types.fields])
         schema = arrow_schema(types)
 
-        def read(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def read(parts: Batches) -> Batches:
             for part in parts:
                 yield from in_schema(files.rows(part.column(0).to_pylist()), schema)
 

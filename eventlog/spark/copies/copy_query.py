@@ -34,12 +34,11 @@ from eventlog.errors import ConfigError, number_of
 from eventlog.spark.changes.change_log import LATEST, LATEST_OF_EPOCH
 from eventlog.spark.changes.change_offsets import Offset, offset_of
 from eventlog.spark.changes.changes import FORMAT, STATEMENT
-from eventlog.spark.copies.copy_history import History
+from eventlog.spark.copies.copy_history import History, Target
 from eventlog.spark.copies.copy_source import ClassSource
 from eventlog.spark.copies.copy_target import (
     CopyBatch,
     LastBatch,
-    Target,
     latest_changes,
     merge_source,
 )

@@ -5,6 +5,7 @@ the changes of a batch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -25,8 +26,9 @@ from eventlog.publisher.declared import open_unlocked
 from eventlog.spark.copies.copy_target import GONE, CopyLoad, Key, KeyedChange, LatestChange, Nulled
 from eventlog.spark.copies.copy_types import Columns, CopyError, Note, columns_of_class
 from eventlog.spark.session.arrow_rows import structs_of
+from eventlog.spark.session.in_tasks import Batches
 from eventlog.sql.connect import connect, dialect_of
-from eventlog.sql.port import Purpose, Selection, as_database_errors
+from eventlog.sql.port import OpenDatabase, Purpose, Selection, as_database_errors
 from eventlog.sql.readers import consumers
 
 _READ: Final = ["position", "record_ids", "operation", "key", "after", "changed", "commit_time"]
@@ -69,10 +71,9 @@ class ClassSource:
 
         Raises ConfigError, DatabaseError.
         """
-        url, catalog = connection_url(self.config.database), self._catalog
-        with as_database_errors(engine := connect(url)), engine.connect() as connection:
+        with self._database() as db:
             # Taken before the classes are read, so that a change in between is noticed next time.
-            known = dialect_of(url).open(connection).fingerprint(catalog) if catalog else None
+            known = db.fingerprint(self._catalog) if self._catalog else None
         if known is not None and known == self._fingerprint:
             return False
         before = self.columns
@@ -82,9 +83,28 @@ class ClassSource:
 
     def moment(self) -> datetime:
         """Return the present time by the database's clock. Raises DatabaseError."""
+        with self._database() as db:
+            return aware_utc(db.utc_now())
+
+    @contextmanager
+    def _database(self) -> Iterator[OpenDatabase]:
+        """Open a session of the database. Raises DatabaseError, also for errors of the block."""
         url = connection_url(self.config.database)
         with as_database_errors(engine := connect(url)), engine.connect() as connection:
-            return aware_utc(dialect_of(url).open(connection).utc_now())
+            yield dialect_of(url).open(connection)
+
+    @contextmanager
+    def _reading(self) -> Iterator[tuple[Context, ObjectClass]]:
+        """Open a context that reads rows of the class as they are now, and the class. What the
+        block has read is durable afterwards: a crash of the server must not undo changes that the
+        copy has.
+        """
+        with open_unlocked(self.config, Counters(), Purpose.STREAM) as context:
+            context.log.db.begin_publishing()
+            context.log.commit()  # the level of isolation counts from the next transaction on
+            yield context, _class_named(context, self.class_name)
+            context.log.db.make_durable()
+            context.log.commit()
 
     # the rows of the class as they are now
 
@@ -99,16 +119,13 @@ class ClassSource:
         nulled = Nulled()
         return CopyLoad(note, self.columns, self.objects(nulled), nulled)
 
-    def objects(self, nulled: Nulled | None = None) -> Iterator[pa.RecordBatch]:
+    def objects(self, nulled: Nulled | None = None) -> Batches:
         """Yield the rows of the class as they are now, in the order of their keys, one statement
         per chunk. ``nulled`` counts values that the types of the copy do not have.
 
         Raises DatabaseError, also if the columns change meanwhile; BadValue.
         """
-        with open_unlocked(self.config, Counters(), Purpose.STREAM) as context:
-            context.log.db.begin_publishing()
-            context.log.commit()  # the level of isolation counts from the next transaction on
-            object_class = _class_named(context, self.class_name)
+        with self._reading() as (context, object_class):
             walk = context.log.start_walk(
                 context.catalog.schema,
                 object_class,
@@ -122,9 +139,6 @@ class ClassSource:
                     structs_of(rows, self.columns.types, self.class_name, nulled)
                 )
                 position = keys[-1]
-            # A crash of the server must not undo changes that the copy has.
-            context.log.db.make_durable()
-            context.log.commit()
         if self.refresh():
             raise DatabaseError(
                 f"the columns of {self.class_name} changed during the load, so nothing was "
@@ -199,18 +213,13 @@ class ClassSource:
         """Return the current rows of the objects of changes, by key."""
         if not rows:
             return {}
-        with open_unlocked(self.config, Counters(), Purpose.STREAM) as context:
-            context.log.db.begin_publishing()
-            context.log.commit()  # the level of isolation counts from the next transaction on
-            object_class = _class_named(context, self.class_name)
+        with self._reading() as (context, object_class):
             keys = list(dict.fromkeys(_canonical(object_class, dict(row["key"])) for row in rows))
             found: dict[str, Row] = {}
             for place in range(0, len(keys), _READ_AT_ONCE):
                 chunk = keys[place : place + _READ_AT_ONCE]
                 found |= self._rows_now(context, object_class, chunk)
                 context.log.commit()
-            context.log.db.make_durable()
-            context.log.commit()
         return {tuple(row[name] for name in self.columns.key): row for row in found.values()}
 
     def _typed(self, texts: Mapping[str, str | None]) -> dict[str, Any]:

@@ -1,19 +1,19 @@
-"""The result that a batch of changes has for each object, and the protocol of the tables to which
-live copies are written.
+"""The result that a batch of changes has for each object, and what the tables take to which live
+copies are written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from eventlog.core.ranges import RecordSet
 from eventlog.spark.copies.copy_types import Columns, Note
 from eventlog.spark.session.arrow_rows import structs_of
+from eventlog.spark.session.in_tasks import Batches
 
 Key = tuple[Any, ...]
 """The values of an object's key, in the order of its columns."""
@@ -97,7 +97,7 @@ class CopyLoad(NamedTuple):
 
     note: Note
     columns: Columns
-    rows: Iterator[pa.RecordBatch]
+    rows: Batches
     nulled: Nulled
 
 
@@ -106,96 +106,6 @@ class LastBatch(NamedTuple):
 
     number: int
     note: Note
-
-
-class Files(Protocol):
-    """The files of one state of a table. Spark sends the object to the tasks that read them.
-
-    ``count`` is the number of files, ``names`` are the columns, ``note`` is the text of the note,
-    None = the table has no commit yet.
-    """
-
-    @property
-    def count(self) -> int: ...
-    @property
-    def names(self) -> tuple[str, ...]: ...
-    @property
-    def note(self) -> str | None: ...
-
-    def rows(self, numbers: Collection[int]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the files with these numbers, counted from 0."""
-
-
-class Target(Protocol):
-    """A table that a live copy can be written to.
-
-    A commit contains the rows of a batch and its number. If two writers commit, one of them fails.
-    """
-
-    def sibling(self, suffix: str) -> Target:
-        """Return the table that has the same name with a suffix."""
-
-    def number_done(self, query: str, content: str) -> LastBatch | None:
-        """Return the last batch of a query that the table holds; None if it holds none.
-
-        ``content`` describes the source of the copy. Raises CopyError for a table with other
-        content.
-        """
-
-    def load(self, batch: CopyBatch, content: str, loading: CopyLoad) -> None:
-        """Replace the whole table by a load, as a batch; create it if it is missing."""
-
-    def merge(
-        self,
-        batch: CopyBatch,
-        columns: Columns,
-        stored: Note,
-        source: MergeSource,
-        newest: datetime | None,
-    ) -> None:
-        """Give the table the columns of the class, without changing a value, then merge the rows of
-        ``source``, as a batch.
-
-        ``held`` is the note that the table has. ``newest`` is the commit time of the batch's last
-        change, if the log has it.
-        """
-
-    def append(
-        self,
-        batch: CopyBatch,
-        content: str,
-        schema: pa.Schema,
-        note: Note,
-        rows: Iterable[pa.RecordBatch],
-        behind: int | None,
-    ) -> None:
-        """Append rows, as a batch; create the table if it is missing, and give it the columns of
-        ``schema``, without changing a value.
-
-        ``behind`` is the expected number of the query's last batch in the table. If the table has
-        another number, another driver has written, and nothing is appended.
-        """
-
-    def rows(
-        self, column: str | None = None, values: Collection[Any] = ()
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows whose column has one of the values; without a column all rows."""
-
-    def done(self) -> tuple[RecordSet | None, object]:
-        """Return the rows of the log that the table holds now, and the state of the table; None if
-        the table does not record these rows.
-        """
-
-    def files(self) -> Files | None:
-        """Return the files of the table as it is now; None if there is no table."""
-
-    def clear(self, keep: timedelta) -> None:
-        """Remove the files that no reader of the last ``keep`` needs; many small files become
-        one.
-        """
-
-    def compact(self) -> None:
-        """Compact small files in one commit, if there are many."""
 
 
 MANY_FILES: Final = 100

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +20,7 @@ from eventlog.core.values.typed_values import value_reader
 from eventlog.errors import ConfigError
 from eventlog.spark.changes.change_rows import spark_type
 from eventlog.spark.session.arrow_types import arrow_schema
+from eventlog.spark.session.in_tasks import Batches
 
 ReadText = Callable[[str], Any]
 
@@ -178,7 +179,7 @@ def _shown(column: ColumnType) -> str:
     return column.sql or str(column.kind)
 
 
-def in_schema(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def in_schema(batches: Batches, schema: pa.Schema) -> Batches:
     """Yield rows with the columns and types of a schema and unchanged values.
 
     Raises CopyError for a value that its new type cannot hold.

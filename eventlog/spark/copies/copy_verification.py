@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -37,26 +37,22 @@ from eventlog.spark.copies.history_rows import HistoryRow, HistoryRows
 from eventlog.spark.copies.iceberg_copy import IcebergCopy
 from eventlog.spark.session.arguments import COPY
 from eventlog.spark.session.arrow_rows import structs_of
-from eventlog.sql.port import RangeReader
-from eventlog.verify.comparison import UNKNOWN, StoredAs, TargetRow
+from eventlog.verify.comparison import UNKNOWN, StoredAs
 from eventlog.verify.report import VerifyReport
 from eventlog.verify.session import repair, run_verification
-from eventlog.verify.targets import Target
-from eventlog.verify.targets.states import State, States, reader_of_states
+from eventlog.verify.targets.states import State, States, StatesTarget
 from eventlog.verify.verification import VerifyOptions
 
 
-class CopyTarget(Target):
+class CopyTarget(StatesTarget):
     """A live copy as a target of verify; each read sees one version of the table."""
 
-    is_pinned = True
     names_done = True
 
     def __init__(self, copy: DeltaCopy | IcebergCopy, config: Config) -> None:
         self._copy, self._config = copy, config
         self._version: Any = None
         self._pinned: Any = None
-        self._states: States | None = None
 
     def __str__(self) -> str:
         return f"the copy {getattr(self._copy, 'uri', None) or getattr(self._copy, 'name', '')}"
@@ -82,7 +78,7 @@ class CopyTarget(Target):
         self.close()
         self._pinned = self._version
         (cls,) = classes
-        states = self._states = States({cls: [one.name for one in self.attributes(cls)]})
+        states = self.states = States({cls: [one.name for one in self.attributes(cls)]})
         states.add_all(cls.name, self._states_of(cls, self._copy.rows_of(self._version)))
 
     def _states_of(
@@ -93,24 +89,6 @@ class CopyTarget(Target):
         for part in parts:
             for row in part.to_pylist():
                 yield _key(cls, row), _state(names, row)
-
-    def rows(self, cls: ObjectClass, keys: Sequence[str]) -> Mapping[str, TargetRow]:
-        return self._kept_states().rows(cls.name, keys)
-
-    def other_keys(self, cls: ObjectClass, size: int) -> Generator[list[str], None, None]:
-        return self._kept_states().other_keys(cls.name, size)
-
-    def range_reader(self, cls: ObjectClass) -> RangeReader | None:
-        return reader_of_states(cls, self._kept_states)
-
-    def close(self) -> None:
-        if self._states is not None:
-            self._states.close()
-            self._states = None
-
-    def _kept_states(self) -> States:
-        assert self._states is not None
-        return self._states
 
     def _columns(self, cls: ObjectClass) -> Columns:
         return columns_of_class(cls, value_options(self._config))

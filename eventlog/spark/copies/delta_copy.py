@@ -11,7 +11,7 @@ This module needs ``deltalake`` (the extra ``delta``); the Java of Spark needs n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil
@@ -41,6 +41,7 @@ from eventlog.spark.copies.copy_types import (
     in_schema,
     note_of,
 )
+from eventlog.spark.session.in_tasks import Batches
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -78,7 +79,11 @@ _NOTE: Final = "eventlog"
 
 @dataclass(frozen=True, slots=True)
 class DeltaFiles:
-    """The files of a version of a table. The arguments are those of ``Files``."""
+    """The files of a version of a table. Spark sends the object to the tasks that read them.
+
+    ``count`` is the number of files, ``names`` are the columns, ``note`` is the text of the note,
+    None = the table has no commit yet.
+    """
 
     uri: str
     storage: dict[str, str] | None = field(repr=False)
@@ -87,7 +92,7 @@ class DeltaFiles:
     names: tuple[str, ...]
     note: str | None
 
-    def rows(self, numbers: Collection[int]) -> Iterator[pa.RecordBatch]:
+    def rows(self, numbers: Collection[int]) -> Batches:
         """Yield the rows of the files with these numbers, counted from 0."""
         from deltalake import DeltaTable
 
@@ -136,7 +141,7 @@ class DeltaCopy:
     def load(self, batch: CopyBatch, content: str, loading: CopyLoad) -> None:
         """Replace the whole table by a load, as a batch; create it if it is missing."""
         schema = _with_note(loading.columns.schema, loading.note)
-        self._overwrite(schema, loading.rows, _numbered(batch), description=content)
+        self._write(schema, loading.rows, _numbered(batch), "overwrite", content)
         if loading.nulled.number:
             # The metadata of a commit is fixed before its rows are read, so a second commit has
             # the count.
@@ -223,9 +228,7 @@ class DeltaCopy:
             commit_properties=_numbered(batch),
         )
 
-    def rows(
-        self, column: str | None = None, values: Collection[Any] = ()
-    ) -> Iterator[pa.RecordBatch]:
+    def rows(self, column: str | None = None, values: Collection[Any] = ()) -> Batches:
         """Yield the rows whose column has one of the values; without a column all rows."""
         table = self._table()
         dataset, schema = table.to_pyarrow_dataset(), pa.schema(table.schema().to_arrow())
@@ -258,7 +261,7 @@ class DeltaCopy:
         done = None if recorded is None else claimed_rows(recorded, _note_text(table))
         return done, table.version()
 
-    def rows_of(self, version: Any) -> Iterator[pa.RecordBatch]:
+    def rows_of(self, version: Any) -> Batches:
         """Yield the rows of a version, as ``done`` returned it."""
         from deltalake import DeltaTable
 
@@ -329,7 +332,7 @@ class DeltaCopy:
             fields = [schema.field(one.name) if one.name in wanted else one for one in own]
             target = _with_note(pa.schema(fields), note)
             batches = table.to_pyarrow_dataset().to_batches()
-            self._overwrite(target, in_schema(batches, target), None)
+            self._write(target, in_schema(batches, target), None, "overwrite", None)
             table = self._table()
         if new := [one for name, one in wanted.items() if name not in there]:
             table.alter.add_columns(new)
@@ -349,16 +352,6 @@ class DeltaCopy:
             commit_properties=CommitProperties(custom_metadata=_counted(nulled)),
         )
 
-    def _overwrite(
-        self,
-        schema: pa.Schema,
-        rows: Iterable[pa.RecordBatch],
-        properties: CommitProperties | None,
-        description: str | None = None,
-    ) -> None:
-        """Replace all rows of the table."""
-        self._write(schema, rows, properties, "overwrite", description)
-
     def _write(
         self,
         schema: pa.Schema,
@@ -367,7 +360,9 @@ class DeltaCopy:
         mode: Literal["error", "overwrite"],
         description: str | None,
     ) -> None:
-        """Write the whole table. An error raised by ``rows`` is raised unchanged."""
+        """Write the whole table, in place of the rows that it has. An error raised by ``rows`` is
+        raised unchanged.
+        """
         from deltalake import write_deltalake
 
         failed: list[Exception] = []

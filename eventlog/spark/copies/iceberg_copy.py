@@ -12,7 +12,7 @@ files. It does not need Java.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -47,6 +47,7 @@ from eventlog.spark.copies.iceberg_files import (
     remove_abandoned,
     remove_expired,
 )
+from eventlog.spark.session.in_tasks import Batches
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -76,7 +77,7 @@ _PROPERTIES: Final = {
 @dataclass(frozen=True, slots=True)
 class IcebergFiles:
     """The files of a state of a table: the location of its metadata, and the options to read it.
-    The other arguments are as in ``Files``.
+    The other arguments are as in ``DeltaFiles``.
     """
 
     place: str
@@ -85,7 +86,7 @@ class IcebergFiles:
     names: tuple[str, ...]
     note: str | None
 
-    def rows(self, numbers: Collection[int]) -> Iterator[pa.RecordBatch]:
+    def rows(self, numbers: Collection[int]) -> Batches:
         """Yield the rows of the files with these numbers, counted from 0."""
         from pyiceberg.io.pyarrow import ArrowScan
         from pyiceberg.table import StaticTable
@@ -194,9 +195,7 @@ class IcebergCopy:
             transaction.append(pa.RecordBatchReader.from_batches(schema, rows))
             transaction.set_properties({**_done(batch), _NOTE: note.as_text()})
 
-    def rows(
-        self, column: str | None = None, values: Collection[Any] = ()
-    ) -> Iterator[pa.RecordBatch]:
+    def rows(self, column: str | None = None, values: Collection[Any] = ()) -> Batches:
         """Yield the rows whose column has one of the values; without a column all rows."""
         table = self._table()
         schema = _arrow_schema(table)
@@ -211,7 +210,7 @@ class IcebergCopy:
         recorded = table.properties.get(_DONE)
         return claimed_rows(recorded, table.properties.get(_NOTE)) if recorded else None, table
 
-    def rows_of(self, version: Any) -> Iterator[pa.RecordBatch]:
+    def rows_of(self, version: Any) -> Batches:
         """Yield the rows of a state, as ``done`` returned it."""
         schema = _arrow_schema(version)
         for part in version.scan().to_arrow_batch_reader():

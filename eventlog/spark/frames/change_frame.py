@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -25,7 +25,7 @@ from eventlog.spark.frames.sorting import work_on
 from eventlog.spark.session.arguments import SESSION, STRUCT, check_pandas
 from eventlog.spark.session.arrow_rows import arrays_of, structs_of
 from eventlog.spark.session.arrow_types import arrow_schema
-from eventlog.spark.session.in_tasks import tune_collector
+from eventlog.spark.session.in_tasks import Batches, tune_collector
 
 _TEXTS: Final = t.ArrayType(t.StringType())
 _BATCH: Final = 1000
@@ -110,7 +110,7 @@ def read_inputs(
     )
     schema = _schema_with(columns)
 
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def read(batches: Batches) -> Batches:
         tune_collector()
         for _, read_input in inputs_in(batches):
             yield from batches_of(read_input(Report(strict=strict)), columns, nulled)
@@ -122,7 +122,7 @@ def batches_of(
     changes: Iterable[Change],
     columns: t.StructType | None = None,
     nulled: Accumulator[int] | None = None,
-) -> Iterator[pa.RecordBatch]:
+) -> Batches:
     """Yield changes as batches (see ``batch_of``), a fixed number at a time."""
     rest = iter(changes)
     while several := list(islice(rest, _BATCH)):

@@ -54,7 +54,7 @@ from eventlog.qlik.tables.stored_tables import (
 from eventlog.spark.frames.change_frame import SCHEMA, batches_of
 from eventlog.spark.session.arguments import FRAME, MAYBE_TIME, SESSION, TEXTS, check_pandas
 from eventlog.spark.session.arrow_types import arrow_schema
-from eventlog.spark.session.in_tasks import tune_collector
+from eventlog.spark.session.in_tasks import Batches, tune_collector
 from eventlog.spark.session.session import READS_TIMES, new_session
 
 _TOGETHER: Final = 10_000
@@ -258,7 +258,7 @@ def _json_columns(lines: DataFrame, first: Path, options: ReadOptions) -> DataFr
     members = [(name, header_name(name, options.header_prefix)) for name in names]
     places = [f"c{place}" for place in range(len(names) + len(others))]
 
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def read(batches: Batches) -> Batches:
         tune_collector()
         for batch in batches:
             rows = []
@@ -279,7 +279,7 @@ def _json_columns(lines: DataFrame, first: Path, options: ReadOptions) -> DataFr
     return stored.mapInArrow(read, schema).toDF(*names, *others)
 
 
-def _member_names(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _member_names(batches: Batches) -> Batches:
     """Yield the names of the members of all objects, one object per line."""
     seen: dict[str, None] = {}
     for batch in batches:
@@ -337,7 +337,7 @@ def _changes(spark: SparkSession, table: FoundTable, context: Reading) -> DataFr
         table.schema, table.table, context, _deletes(rows, layout, context.options)
     )
 
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def read(batches: Batches) -> Batches:
         tune_collector()
         stored_rows = (row for batch in batches for row in batch_rows(batch, f"a batch of {what}"))
         table_rows = stored_row_reader(stored, table.schema, table.table, context)(stored_rows)
@@ -557,7 +557,7 @@ def _bring_up_to_date(
     """
     names = schema.names
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(batches: Batches) -> Batches:
         tune_collector()
         layout = layout_of(columns, options, "the live view")
         read = row_reader(

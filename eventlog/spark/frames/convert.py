@@ -44,7 +44,7 @@ from eventlog.spark.directory import TEMPORARY, Directory, Owner, job_directory
 from eventlog.spark.frames.inputs import Input, inputs
 from eventlog.spark.frames.sorting import Read, work_on
 from eventlog.spark.session.arguments import check_pandas
-from eventlog.spark.session.in_tasks import tune_collector
+from eventlog.spark.session.in_tasks import Batches, tune_collector
 from eventlog.spark.session.session import as_spark_failed, open_session, shown
 
 
@@ -240,7 +240,7 @@ def _run(spark: SparkSession, job: _Job, waiting: Sequence[Input]) -> list[Input
         spark, waiting, job.source_format, job.reader, strict=job.strict, catalog=job.catalog
     )
 
-    def convert_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def convert_all(batches: Batches) -> Batches:
         tune_collector()
         for input, read in inputs_in(batches):
             report = _convert(job, input, read)

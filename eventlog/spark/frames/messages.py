@@ -37,7 +37,7 @@ from eventlog.qlik.tables.change_tables import refuse
 from eventlog.spark.frames.change_frame import SCHEMA, batches_of, change_of
 from eventlog.spark.frames.sorting import numbered_tasks
 from eventlog.spark.session.arguments import FRAME, SESSION, check_columns, check_pandas
-from eventlog.spark.session.in_tasks import task_numbers, tune_collector
+from eventlog.spark.session.in_tasks import Batches, task_numbers, tune_collector
 
 RECORDS: Final = t.StructType([
     t.StructField("topic", t.StringType()),
@@ -105,7 +105,7 @@ def _files(source: str) -> list[Path]:
 def _metadata_of(spark: SparkSession, files: Sequence[Path]) -> list[tuple[int, Message]]:
     """Return the metadata messages of all files, each with the number of its file."""
 
-    def find(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def find(batches: Batches) -> Batches:
         for number in task_numbers(batches):
             lines = [line for line, message in _lines(files[number]) if _is_metadata(message)]
             yield pa.RecordBatch.from_pydict(
@@ -141,7 +141,7 @@ def _read(
     messages: Callable[[int], Iterator[Message]],
     options: ReadOptions,
 ) -> DataFrame:
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def read(batches: Batches) -> Batches:
         tune_collector()
         for each in task_numbers(batches):
             reader = open_reader(options, Report(strict=True), clock=lambda: 0.0)
@@ -190,7 +190,7 @@ def to_records(changes: DataFrame, options: Mapping[str, Any] | None = None) -> 
     registry_of_writer(chosen)  # raises here, before any task
     now = utc_now()
 
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def write(batches: Batches) -> Batches:
         tune_collector()
         writer = MessageWriter(chosen, registry=registry_of_writer(chosen), utc_now=lambda: now)
         for batch in batches:

@@ -43,7 +43,7 @@ from eventlog.qlik.tables.file_tables import Part, TableFiles, rows_of_part
 from eventlog.qlik.tables.stored_tables import Reading, ReadOptions, reading
 from eventlog.registry import format_named
 from eventlog.spark.frames.inputs import Input, files_of, read_input, readable
-from eventlog.spark.session.in_tasks import task_numbers, tune_collector
+from eventlog.spark.session.in_tasks import Batches, task_numbers, tune_collector
 from eventlog.spark.session.session import by_number
 
 _MAX_TASKS: Final = 10_000
@@ -61,7 +61,7 @@ def numbered_tasks(spark: SparkSession, number: int) -> DataFrame:
 Read = Callable[[Report], Iterator[Change]]
 """A function that reads an input, once. It raises the errors of the format's reader."""
 
-InputsOf = Callable[[Iterator[pa.RecordBatch]], Iterator[tuple[Input, Read]]]
+InputsOf = Callable[[Batches], Iterator[tuple[Input, Read]]]
 """A function that yields the inputs in the batches of a task.
 
 Read each input to its end before taking the next one.
@@ -96,7 +96,7 @@ def work_on(
 
 
 def _zoned(
-    inputs_of: InputsOf, catalog: CatalogOption, batches: Iterator[pa.RecordBatch]
+    inputs_of: InputsOf, catalog: CatalogOption, batches: Batches
 ) -> Iterator[tuple[Input, Read]]:
     classes = catalog_of(catalog)
     for input, read in inputs_of(batches):
@@ -108,7 +108,7 @@ def _read_zoned(read: Read, classes: Catalog | None, report: Report) -> Iterator
 
 
 def _unsorted_inputs(
-    inputs: Sequence[Input], format: str, options: Options, batches: Iterator[pa.RecordBatch]
+    inputs: Sequence[Input], format: str, options: Options, batches: Batches
 ) -> Iterator[tuple[Input, Read]]:
     for number in task_numbers(batches):
         yield inputs[number], partial(read_input, inputs[number], format, options)
@@ -155,7 +155,7 @@ def _sorted_rows(
         (place, one) for place, input in enumerate(inputs) for one in _fragments(by, input, options)
     ]
 
-    def scan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def scan(batches: Batches) -> Batches:
         tune_collector()
         for number in task_numbers(batches):
             input, fragment = fragments[number]
@@ -196,7 +196,7 @@ def _rows(
     )
 
 
-def _batches(input: int, rows: Iterator[tuple[bytes, Any]]) -> Iterator[pa.RecordBatch]:
+def _batches(input: int, rows: Iterator[tuple[bytes, Any]]) -> Batches:
     while several := list(islice(rows, _BATCH)):
         pickled = [pickle.dumps(row, pickle.HIGHEST_PROTOCOL) for _, row in several]
         yield pa.RecordBatch.from_pydict({
@@ -210,7 +210,7 @@ def _sorted(
     by: _SortedFormat,
     inputs: Sequence[Input],
     options: Options,
-    batches: Iterator[pa.RecordBatch],
+    batches: Batches,
 ) -> Iterator[tuple[Input, Read]]:
     """Yield the inputs in the frame of ``_sorted_rows``: an ``InputsOf``."""
     columns = (

@@ -10,11 +10,14 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
 from eventlog.errors import EventlogError
+
+Batches: TypeAlias = Iterator[pa.RecordBatch]
+"""Rows as Arrow passes them, such as what a task reads or yields."""
 
 _SELDOM: Final = (1_000_000, 20, 100)
 

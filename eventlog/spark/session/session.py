@@ -24,7 +24,6 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import pyarrow as pa
 import pyspark
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
@@ -35,6 +34,7 @@ from pyspark.sql import types as t
 from eventlog.core.clock import monotonic, start_thread
 from eventlog.errors import ConfigError, EventlogError, SnapshotOutdated, number_of
 from eventlog.publisher.context import JobProgress
+from eventlog.spark.session.in_tasks import Batches
 from eventlog.spark.session.spark_context import context_of
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def start_workers(spark: SparkSession) -> None:
         spark.range(1).mapInArrow(_unchanged, "id long").collect()
 
 
-def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _unchanged(batches: Batches) -> Batches:
     return batches
 
 

@@ -5,7 +5,6 @@ from .driver_errors import load_dialect as load_dialect
 from .driver_errors import set_purpose as set_purpose
 from .filtered import read_for_reader as read_for_reader
 from .log_operations import ANY_STATUS as ANY_STATUS
-from .log_operations import RangeReader as RangeReader
 from .log_operations import ResyncBatch as ResyncBatch
 from .log_operations import Selection as Selection
 from .log_operations import Window as Window

@@ -4,7 +4,7 @@ the other, which gives the last state of each object.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -17,11 +17,9 @@ from eventlog.core.values import ValueOptions
 from eventlog.core.values.typed_values import to_text, values_of, xds_value_reader
 from eventlog.errors import ConfigError
 from eventlog.model import Change, ChangeOp, Row, Value, old_key
-from eventlog.sql.port.log_operations import RangeReader
-from eventlog.verify.comparison import UNKNOWN, Entry, StoredAs, TargetRow
-from eventlog.verify.targets import Target
+from eventlog.verify.comparison import UNKNOWN, Entry, StoredAs
 from eventlog.verify.targets.places import Place, PlacedFile
-from eventlog.verify.targets.states import State, States, reader_of_states
+from eventlog.verify.targets.states import State, States, StatesTarget
 
 _AT_ONCE: Final = 1_000
 """The most changes whose earlier states are read with one statement."""
@@ -49,15 +47,13 @@ class _Class(NamedTuple):
         return [] in self.nothing
 
 
-class FilesTarget(Target):
+class FilesTarget(StatesTarget):
     """The documents at a place.
 
     ``dialect`` and ``schema`` belong to the source; ``options`` are the options of the format's
     reader; ``values`` are the options with which the publisher wrote the values, if the format is
     XDS.
     """
-
-    is_pinned = True
 
     def __init__(
         self,
@@ -72,7 +68,6 @@ class FilesTarget(Target):
         self._place, self._format, self._dialect = place, format, dialect
         self._options, self._values = options, values
         self._applied: dict[str, PlacedFile] = {}
-        self._states: States | None = None
         self._classes: dict[str, _Class] = {}
 
     def __str__(self) -> str:
@@ -101,38 +96,20 @@ class FilesTarget(Target):
         new = [one for one in files if one.name not in self._applied]
         last = max((one.order for one in before), default=None)
         if (
-            self._states is None
+            self.states is None
             or {one.name: one for one in before} != self._applied
             or (new and last is not None and new[0].order < last)
         ):
             self.close()
             self._classes = {cls.name: _class(cls, self.attributes(cls)) for cls in classes}
-            self._states = States({one.cls: list(one.attributes) for one in self._classes.values()})
+            self.states = States({one.cls: list(one.attributes) for one in self._classes.values()})
             self._applied = {}
             new = files
         described = _described(self._dialect, classes)
         for file in new:
             self._apply_file(file, described)
             self._applied[file.name] = file
-        self._target_states.write()
-
-    def rows(self, cls: ObjectClass, keys: Sequence[str]) -> Mapping[str, TargetRow]:
-        return self._target_states.rows(cls.name, keys)
-
-    def other_keys(self, cls: ObjectClass, size: int) -> Generator[list[str], None, None]:
-        return self._target_states.other_keys(cls.name, size)
-
-    def range_reader(self, cls: ObjectClass) -> RangeReader | None:
-        return reader_of_states(cls, lambda: self._target_states)
-
-    def close(self) -> None:
-        if self._states is not None:
-            self._states.close()
-
-    @property
-    def _target_states(self) -> States:
-        assert self._states is not None
-        return self._states
+        self.kept.write()
 
     def _apply_file(self, file: PlacedFile, described: Database) -> None:
         options = {"catalog": described, **self._options}
@@ -165,18 +142,16 @@ class FilesTarget(Target):
         if names != tuple(change.names):
             places = [change.names.index(name) for name in names]
             rows = [[row[place] for place in places] for row in rows]
-        self._target_states.put_all(of.cls.name, change.keys, rows)
+        self.kept.put_all(of.cls.name, change.keys, rows)
 
     def _apply_all(self, changes: Sequence[_Named]) -> None:
         """Apply changes one after the other. The states that they need are read first."""
-        self._target_states.read(
-            (one.of.cls.name, one.before) for one in changes if one.needs_state
-        )
+        self.kept.read((one.of.cls.name, one.before) for one in changes if one.needs_state)
         for one in changes:
             self._apply(one)
 
     def _apply(self, one: _Named) -> None:
-        states, of, change = self._target_states, one.of, one.change
+        states, of, change = self.kept, one.of, one.change
         class_name = of.cls.name
         if isinstance(change, _RowText):
             is_insert = change.is_insert

@@ -17,6 +17,7 @@ from eventlog.sql.port.log_operations import KeyValues, RangeReader
 from eventlog.verify.comparison import SEVERAL, Entry, TargetRow, row_of_entries
 from eventlog.verify.ordered_keys import OrderedKeys, ordered_keys
 from eventlog.verify.private_database import private_database, write_rows
+from eventlog.verify.targets import Target
 
 KEPT: Final = 20_000
 """The most states that are kept in memory before they are written."""
@@ -267,18 +268,37 @@ class States:
         }
 
 
-def reader_of_states(cls: ObjectClass, states: Callable[[], States]) -> RangeReader | None:
-    """Return what reads the objects of a class by ranges of keys, each text as an ``Entry``; None
-    if ranges of its keys are not supported. ``states`` returns the states at the time of reading.
-    """
-    keys = ordered_keys(cls)
-    if keys is None:
-        return None
-    return RangeReader(
-        keys.orders,
-        lambda behind, last, limit: states().range(cls.name, behind, last, limit),
-        present=lambda keys: states().present(cls.name, keys),
-    )
+class StatesTarget(Target):
+    """A target that is read as a whole: ``pin`` puts the states of its objects into ``states``."""
+
+    is_pinned = True
+    states: States | None = None
+
+    def rows(self, cls: ObjectClass, keys: Sequence[str]) -> Mapping[str, TargetRow]:
+        return self.kept.rows(cls.name, keys)
+
+    def other_keys(self, cls: ObjectClass, size: int) -> Generator[list[str], None, None]:
+        return self.kept.other_keys(cls.name, size)
+
+    def range_reader(self, cls: ObjectClass) -> RangeReader | None:
+        keys = ordered_keys(cls)
+        if keys is None:
+            return None
+        return RangeReader(
+            keys.orders,
+            lambda behind, last, limit: self.kept.range(cls.name, behind, last, limit),
+            present=lambda keys: self.kept.present(cls.name, keys),
+        )
+
+    def close(self) -> None:
+        if self.states is not None:
+            self.states.close()
+
+    @property
+    def kept(self) -> States:
+        """The states, once ``pin`` was called."""
+        assert self.states is not None
+        return self.states
 
 
 def _among(places: Sequence[Any]) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from dataclasses import astuple
 from functools import partial
 from typing import Final
 
@@ -79,18 +80,7 @@ run_verify_of_source = run_verify
 def _show(report: VerifyReport, repaired: str | None, limit: int) -> None:
     table(
         ("class", "equal", "different", "missing", "surplus", "known different", "in motion"),
-        [
-            (
-                one.class_name,
-                one.equal,
-                one.different,
-                one.missing,
-                one.surplus,
-                one.known_different,
-                one.in_motion,
-            )
-            for one in report.classes.values()
-        ],
+        map(astuple, report.classes.values()),
     )
     for one in report.differences[:limit]:
         for line in _lines(one, report):

@@ -31,29 +31,30 @@ Rendered = tuple[Columns | None, list[RowFailure], Counts, Numbered]
 rows that get E, counters, and the numbers used.
 """
 
-Render = Callable[[Sequence[Decided], Sequence[int], Mapping[int, LogRow], QueryBack], Rendered]
+LogRows = Mapping[int, LogRow]
+"""Rows as they are in the log, by record_id."""
+
+Render = Callable[[Sequence[Decided], Sequence[int], LogRows, QueryBack], Rendered]
 """A function that renders groups in queue order. It takes their places in the queue, their rows as
 they are in the log (only for formats that need them), and a function that reads rows of objects
 from the database snapshot.
 """
 
-Write = Callable[
-    [Job, Directory, int, Sequence[Columns], Numbered, Mapping[int, str]],
-    tuple[list[OutputFile], Numbered],
-]
+Written = tuple[list[OutputFile], Numbered]
+"""The files of a part, and the numbers used at its end."""
+
+Write = Callable[[Job, Directory, int, Sequence[Columns], Numbered, Mapping[int, str]], Written]
 """A function that writes the blobs of a part (its number, from 1; 0 = the recorded deliveries) in
-queue order as files, numbered from the numbers used before. It returns the files, and the numbers
-used at its end. The mapping has, by place, the change sequences of messages that were already sent;
-these messages keep them.
+queue order as files, numbered from the numbers used before. The mapping has, by place, the change
+sequences of messages that were already sent; these messages keep them.
 """
 
-RenderSent = Callable[
-    [Sequence[Outgoing], Sequence[int], Mapping[int, LogRow], QueryBack],
-    tuple[Columns | None, list[RowFailure], Counts],
-]
+RenderedSent = tuple[Columns | None, list[RowFailure], Counts]
+"""The output for events that keep their event-ids: as ``Rendered``, without numbers."""
+
+RenderSent = Callable[[Sequence[Outgoing], Sequence[int], LogRows, QueryBack], RenderedSent]
 """A function that renders events that keep their event-ids. It takes their places, their rows in
-the log, and a function that reads rows of objects. It returns their columns, None = nothing is
-written; rows that get E; counters.
+the log, and a function that reads rows of objects.
 """
 
 WriteSent = Callable[[Job, Directory, Sequence[Columns]], list[OutputFile]]

@@ -25,27 +25,28 @@ from eventlog.conversion import by_reason
 from eventlog.core.options import parse_options
 from eventlog.core.rows.events import Decided, Outgoing, QueryBack, association_of, build_event
 from eventlog.errors import ConfigError
-from eventlog.model import EventResult, LogRow, origins_of
+from eventlog.model import EventResult, origins_of
 from eventlog.publisher.ledger import Delivery
 from eventlog.registry import format_named
 from eventlog.registry import writer_of as checked_writer
 from eventlog.spark.backlog.job import (
     NOTHING,
     Columns,
-    Counts,
     Job,
     Numbered,
     OutputFile,
-    RowFailure,
     catalog,
 )
 from eventlog.spark.backlog.output import (
     PARQUET_FOOTER,
+    LogRows,
     OutputFormat,
     PartFiles,
     Render,
     Rendered,
+    RenderedSent,
     RenderSent,
+    Written,
     counts_of,
     refuse,
 )
@@ -125,9 +126,9 @@ def _pieces_writer(job: Job) -> RenderSent:
     def write(
         events: Sequence[Outgoing],
         places: Sequence[int],
-        log_rows: Mapping[int, LogRow],
+        log_rows: LogRows,
         query_back: QueryBack,
-    ) -> tuple[Columns | None, list[RowFailure], Counts]:
+    ) -> RenderedSent:
         current_rows: CurrentRows = {}
         if Need.WHOLE_ROWS in writer.needs:
             events, current_rows = read_whole_rows(events, query_back)
@@ -178,7 +179,7 @@ def _renderer(job: Job) -> Render:
     def render(
         decided: Sequence[Decided],
         places: Sequence[int],
-        log_rows: Mapping[int, LogRow],
+        log_rows: LogRows,
         query_back: QueryBack,
     ) -> Rendered:
         events = [
@@ -199,7 +200,7 @@ def _write(
     blobs: Sequence[Columns],
     before: Numbered,
     sequences: Mapping[int, str],
-) -> tuple[list[OutputFile], Numbered]:
+) -> Written:
     """Write the events of a part to files, as documents in queue order: a ``Write``."""
     places = [place for blob in blobs for place in blob["place"]]
     order = sorted(range(len(places)), key=places.__getitem__)

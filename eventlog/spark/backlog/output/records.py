@@ -22,7 +22,6 @@ from eventlog.core.rows.events import Decided, QueryBack, build_event
 from eventlog.core.rows.transaction_ids import transaction_digits
 from eventlog.core.values.json_bytes import json_bytes
 from eventlog.errors import FormatError, RowError
-from eventlog.model import LogRow
 from eventlog.qlik.messages.envelope import registry_of_writer
 from eventlog.qlik.messages.message_files import line_of as message_line
 from eventlog.qlik.messages.message_records import Draft
@@ -30,12 +29,14 @@ from eventlog.qlik.messages.message_tables import WriteOptions
 from eventlog.qlik.messages.message_writer import MessageWriter
 from eventlog.qlik.messages.publish import EventMessages
 from eventlog.qlik.sequence import WriterState, next_sequence, raise_to, timestamp_prefix
-from eventlog.spark.backlog.job import NOTHING, Columns, Job, Numbered, OutputFile, catalog
+from eventlog.spark.backlog.job import NOTHING, Columns, Job, Numbered, catalog
 from eventlog.spark.backlog.output import (
+    LogRows,
     OutputFormat,
     PartFiles,
     Render,
     Rendered,
+    Written,
     counts_of,
     refuse,
 )
@@ -66,7 +67,7 @@ def _message_renderer(job: Job) -> Render:
     def render(
         decided: Sequence[Decided],
         places: Sequence[int],
-        log_rows: Mapping[int, LogRow],
+        log_rows: LogRows,
         query_back: QueryBack,
     ) -> Rendered:
         events = [
@@ -132,7 +133,7 @@ def _write_messages(
     blobs: Sequence[Columns],
     before: Numbered,
     sequences: Mapping[int, str],
-) -> tuple[list[OutputFile], Numbered]:
+) -> Written:
     """Write the messages of a part as lines, in queue order, numbered after ``before``."""
     writer, messages = _message_writer(job)
     is_json = job.output.options.encoding == "json"

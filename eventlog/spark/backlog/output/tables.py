@@ -42,7 +42,7 @@ from eventlog.errors import ConfigError, FormatError, NotExpressible, RowError, 
 from eventlog.files.compression import COMPRESSIONS
 from eventlog.files.tabular import SUFFIXES, csv_line, json_line
 from eventlog.log.reading import group_reader
-from eventlog.model import Change, ChangeOp, LogRow, Operation, full_name
+from eventlog.model import Change, ChangeOp, Operation, full_name
 from eventlog.qlik.columns import CLASSES, QlikColumn
 from eventlog.qlik.messages.publish import class_columns
 from eventlog.qlik.sequence import (
@@ -74,10 +74,12 @@ from eventlog.spark.backlog.job import (
 from eventlog.spark.backlog.output import (
     PARQUET_FOOTER,
     RECEIVER,
+    LogRows,
     OutputFormat,
     PartFiles,
     Render,
     Rendered,
+    Written,
 )
 from eventlog.spark.directory import Directory
 
@@ -190,7 +192,7 @@ def _renderer(job: Job) -> Render:
     def render(
         decided: Sequence[Decided],
         places: Sequence[int],
-        log_rows: Mapping[int, LogRow],
+        log_rows: LogRows,
         query_back: QueryBack,
     ) -> Rendered:
         try:
@@ -201,7 +203,7 @@ def _renderer(job: Job) -> Render:
     def attempt(
         decided: Sequence[Decided],
         places: Sequence[int],
-        log_rows: Mapping[int, LogRow],
+        log_rows: LogRows,
         *,
         is_careful: bool,
     ) -> Rendered:
@@ -430,7 +432,7 @@ def _write(
     blobs: Sequence[Columns],
     before: Numbered,
     sequences: Mapping[int, str],
-) -> tuple[list[OutputFile], Numbered]:
+) -> Written:
     """Write the rows of a part to files of their tables, in queue order, numbered after before."""
     table_of = _tables(job)
     streams = [dict(zip(blob["class"], blob["rows"], strict=True)) for blob in blobs]
