@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from eventlog.config.driver_tags import DRIVER_TAGS
 from eventlog.config.settings import (
@@ -27,6 +27,9 @@ from eventlog.core.options import Option, nearest, options_of, unknown
 from eventlog.errors import ConfigError
 from eventlog.registry import FORMATS, format_named, named, names, own_names
 
+Name: TypeAlias = tuple[str, str]
+"""Section and key of an option."""
+
 
 class Target(NamedTuple):
     """The option that a key of a section names. ``of`` is the type that has the option, if it is
@@ -39,6 +42,11 @@ class Target(NamedTuple):
     option: Option
     of: str = ""
     is_file: bool = False
+
+    @property
+    def name(self) -> Name:
+        """The section and the key."""
+        return self.section, self.key
 
 
 def chosen_types(
@@ -89,18 +97,16 @@ class Keys:
         Raises ConfigError.
         """
         if section not in self._found:
-            options = dict(self._options_of(section))
+            if section.startswith(OF_FORMAT):
+                options = format_options(format_named(section.removeprefix(OF_FORMAT)))
+            else:
+                options = options_of(SECTIONS[section])
             if section in CHOSEN:
                 with suppress(ConfigError):  # the option type reports this error itself
                     if (kind := self.options_of_type(section)) is not None:
                         options |= options_of(kind)
             self._found[section] = {key: Target(section, key, one) for key, one in options.items()}
         return self._found[section]
-
-    def _options_of(self, section: str) -> Mapping[str, Option]:
-        if section.startswith(OF_FORMAT):
-            return format_options(format_named(section.removeprefix(OF_FORMAT)))
-        return options_of(SECTIONS[section])
 
     def find(self, section: str, key: str) -> Target | None:
         """Return the option that a key names, None if no installed type has it. A key may name a

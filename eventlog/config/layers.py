@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from eventlog.config.keys import Keys, Target
 from eventlog.config.kinds import URL as DATABASE_URL
@@ -60,18 +60,6 @@ class Setting(NamedTuple):
     """The place where the setting was made, for messages."""
     file: Path | None = None
     """The file that contains the value; None = the value is ``given``."""
-
-    @property
-    def section(self) -> str:
-        return self.target.section
-
-    @property
-    def key(self) -> str:
-        return self.target.key
-
-    @property
-    def of(self) -> str:
-        return self.target.of
 
     def value(self) -> Any:
         """Return the value, read from its file if it has one. Raises ConfigError."""
@@ -294,26 +282,11 @@ def from_flags(flags: Mapping[str, str], keys: Keys) -> Read:
 
 def watches_of(tables: Any, path: Path | None) -> Iterator[WatchSettings | ConfigError]:
     """Yield the ``[[watch]]`` tables of a file, or of the content from a program."""
-    place = _place(path)
-    if not _is_array(tables):
-        yield ConfigError(f"{place}: watch must be written [[watch]], once per table or view")
-        return
     names = set()
-    for number, table in enumerate(tables, 1):
-        where = f"{place}: watch {number}"
-        if "children" in table:
-            yield ConfigError(
-                f"{where}: children is not known; child tables are found by their foreign keys. "
-                'Leave one out by exclude = ["TABLE.COLUMN"], and see them in '
-                "`eventlog triggers plan`"
-            )
-            continue
-        try:
-            watch = parse_options(WatchSettings, table, where)
-        except ConfigError as error:
-            yield error
-            continue
-        if (wrong := watch.contradiction()) is not None:
+    for where, watch in _tables_of(tables, path, "watch", WatchSettings, "per table or view"):
+        if isinstance(watch, ConfigError):
+            yield watch
+        elif (wrong := watch.contradiction()) is not None:
             named = f" ({watch.name})" if watch.name else ""
             yield ConfigError(f"{where}{named}: {wrong}")
         elif watch.name in names:
@@ -325,47 +298,58 @@ def watches_of(tables: Any, path: Path | None) -> Iterator[WatchSettings | Confi
 
 def masks_of(tables: Any, path: Path | None) -> Iterator[MaskSettings | ConfigError]:
     """Yield the ``[[mask]]`` tables of a file, or of the content from a program."""
-    place = _place(path)
-    if not _is_array(tables):
-        yield ConfigError(f"{place}: mask must be written [[mask]], once per table and how")
-        return
     masked: set[tuple[str, str]] = set()
-    for number, table in enumerate(tables, 1):
-        where = f"{place}: mask {number}"
-        try:
-            mask = parse_options(MaskSettings, table, where)
-        except ConfigError as error:
-            yield error
-            continue
-        columns = {(mask.table, column) for column in mask.columns}
-        for name, column in sorted(columns & masked):
-            yield ConfigError(f"{where} ({name}): {column} is masked twice")
-        masked |= columns
+    for where, mask in _tables_of(tables, path, "mask", MaskSettings, "per table and how"):
+        if not isinstance(mask, ConfigError):
+            columns = {(mask.table, column) for column in mask.columns}
+            for name, column in sorted(columns & masked):
+                yield ConfigError(f"{where} ({name}): {column} is masked twice")
+            masked |= columns
         yield mask
 
 
 def filters_of(tables: Any, path: Path | None) -> Iterator[FilterSettings | ConfigError]:
     """Yield the ``[[filter]]`` tables of a file, or of the content from a program."""
-    place = _place(path)
-    if not _is_array(tables):
-        yield ConfigError(f"{place}: filter must be written [[filter]], once per table or view")
-        return
     filtered: set[str] = set()
-    for number, table in enumerate(tables, 1):
-        where = f"{place}: filter {number}"
-        try:
-            one = parse_options(FilterSettings, table, where)
-        except ConfigError as error:
-            yield error
-            continue
-        if one.table.casefold() in filtered:
-            yield ConfigError(f"{where}: {one.table} is filtered twice; join the conditions by AND")
-        filtered.add(one.table.casefold())
+    for where, one in _tables_of(tables, path, "filter", FilterSettings, "per table or view"):
+        if not isinstance(one, ConfigError):
+            if one.table.casefold() in filtered:
+                yield ConfigError(
+                    f"{where}: {one.table} is filtered twice; join the conditions by AND"
+                )
+            filtered.add(one.table.casefold())
         yield one
 
 
-def _is_array(tables: Any) -> bool:
-    return isinstance(tables, list) and all(isinstance(table, dict) for table in tables)
+S = TypeVar("S")
+
+
+def _tables_of(
+    tables: Any, path: Path | None, array: str, kind: type[S], each: str
+) -> Iterator[tuple[str, S | ConfigError]]:
+    """Yield the tables of an array, or their errors, with their places. ``each`` names what has one
+    of them.
+    """
+    place = _place(path)
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        yield place, ConfigError(f"{place}: {array} must be written [[{array}]], once {each}")
+        return
+    for number, table in enumerate(tables, 1):
+        where = f"{place}: {array} {number}"
+        if array == "watch" and "children" in table:
+            yield (
+                where,
+                ConfigError(
+                    f"{where}: children is not known; child tables are found by their foreign "
+                    'keys. Leave one out by exclude = ["TABLE.COLUMN"], and see them in '
+                    "`eventlog triggers plan`"
+                ),
+            )
+            continue
+        try:
+            yield where, parse_options(kind, table, where)
+        except ConfigError as error:
+            yield where, error
 
 
 def _place(path: Path | None) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from eventlog.config.keys import Keys, chosen_types
+from eventlog.config.keys import Keys, Name, chosen_types
 from eventlog.config.kinds import URL as DATABASE_URL
 from eventlog.config.kinds import is_plain, masked, url_of
 from eventlog.config.layers import (
@@ -108,26 +108,12 @@ class Config:
         settings = self.dead_letter
         if settings.type is None:
             return None
-        before = f"{LETTERS}."
+        others = {k: v for k, v in self.secret_files.items() if not k.startswith("sink.")}
         return replace(
             self,
             sink=SinkSettings(settings.type, settings.options, settings.others),
-            sources={
-                **self.sources,
-                **{
-                    f"sink.{name.removeprefix(before)}": place
-                    for name, place in self.sources.items()
-                    if name.startswith(before)
-                },
-            },
-            secret_files={
-                **{k: v for k, v in self.secret_files.items() if not k.startswith("sink.")},
-                **{
-                    f"sink.{name.removeprefix(before)}": file
-                    for name, file in self.secret_files.items()
-                    if name.startswith(before)
-                },
-            },
+            sources={**self.sources, **_as_of_sink(self.sources)},
+            secret_files={**others, **_as_of_sink(self.secret_files)},
         )
 
     @property
@@ -138,8 +124,17 @@ class Config:
 
 _LOG: Final = options_of(SourceSettings)["type"].default
 
-Name = tuple[str, str]
-"""Section and key of an option."""
+T = TypeVar("T")
+
+
+def _as_of_sink(of_letters: Mapping[str, T]) -> dict[str, T]:
+    """Return what belongs to the options of ``[dead_letter]``, by their names in ``[sink]``."""
+    before = f"{LETTERS}."
+    return {
+        f"sink.{name.removeprefix(before)}": one
+        for name, one in of_letters.items()
+        if name.startswith(before)
+    }
 
 
 def load(
@@ -169,14 +164,17 @@ def load(
     masks = errors.without(masks_of(document.get("mask", []), path))
     filters = errors.without(filters_of(document.get("filter", []), path))
     chosen: dict[Name, Setting] = {}
-    for name, several in _by_name(given).items():
+    by_name: dict[Name, list[Setting]] = {}
+    for setting in given:
+        by_name.setdefault(setting.target.name, []).append(setting)
+    for name, several in by_name.items():
         with errors:
             chosen[name] = _choose(several)
     errors.raise_any()
 
     values: dict[Name, Any] = {}
     for name, setting in chosen.items():
-        if not setting.of:
+        if not setting.target.of:
             with errors:
                 values[name] = setting.value()
     is_idm = values.get(("publisher", "profile")) == "idm"
@@ -197,7 +195,7 @@ def load(
         secret_files={
             f"{section}.{key}": setting.file
             for (section, key), setting in chosen.items()
-            if setting.file is not None and not setting.of
+            if setting.file is not None and not setting.target.of
         },
         masks=tuple(masks),
         filters=tuple(filters),
@@ -205,9 +203,6 @@ def load(
     errors.extend(_contradictions(config))
     errors.raise_any()
     return config
-
-
-T = TypeVar("T")
 
 
 class _Errors(list[ConfigError]):
@@ -240,13 +235,6 @@ class _Errors(list[ConfigError]):
             raise together(self)
 
 
-def _by_name(settings: Iterable[Setting]) -> dict[Name, list[Setting]]:
-    named: dict[Name, list[Setting]] = {}
-    for setting in settings:
-        named.setdefault((setting.section, setting.key), []).append(setting)
-    return named
-
-
 def _choose(settings: Sequence[Setting]) -> Setting:
     """Return the setting that takes precedence.
 
@@ -275,7 +263,9 @@ def _section(
         if (kind := keys.options_of_type(section)) is not None:
             settings["options"] = kind(**_values_of_class(kind, section, values, is_idm))
         settings["others"] = {
-            key: one.given for (home, key), one in chosen.items() if home == section and one.of
+            key: one.given
+            for (home, key), one in chosen.items()
+            if home == section and one.target.of
         }
     if section == "format":
         given: dict[str, dict[str, Any]] = {}
@@ -428,16 +418,16 @@ def _reader_contradictions(config: Config) -> Iterator[ConfigError]:
     """Yield the errors about masks and filters that this reader cannot apply (spec/event-log.md
     15).
     """
-    if config.filters and config.follows:
-        yield ConfigError(
-            f"[[filter]] cannot be used with source.type = {config.source.type}: the condition is "
-            "evaluated by the database of a log. Filter in the program that writes the source"
-        )
-    if config.masks and config.follows:
-        yield ConfigError(
-            f"[[mask]] cannot be used with source.type = {config.source.type}: masks are for a "
-            "log, whose texts they act on. Mask in the program that writes the source"
-        )
+    found = (
+        ("filter", config.filters, "the condition is evaluated by the database of a log. Filter"),
+        ("mask", config.masks, "masks are for a log, whose texts they act on. Mask"),
+    )
+    for array, given, why in found:
+        if given and config.follows:
+            yield ConfigError(
+                f"[[{array}]] cannot be used with source.type = {config.source.type}: {why} in the "
+                "program that writes the source"
+            )
 
 
 def _checked_contradictions(
@@ -495,7 +485,7 @@ def _url_of_file(settings: Iterable[Setting]) -> str | None:
     if that other file cannot be read.
     """
     for setting in settings:
-        if (setting.section, setting.key, setting.layer) == ("database", "url", Layer.FILE):
+        if (*setting.target.name, setting.layer) == ("database", "url", Layer.FILE):
             with suppress(ConfigError):
                 url: str = setting.value()
                 return url
@@ -507,7 +497,7 @@ def _own_consumer(settings: Iterable[Setting]) -> str | None:
     named = [
         setting
         for setting in settings
-        if (setting.section, setting.key) == ("source", "consumer") and setting.layer != Layer.FLAG
+        if setting.target.name == ("source", "consumer") and setting.layer != Layer.FLAG
     ]
     return min(named, key=lambda setting: setting.layer).value() if named else None
 
@@ -516,7 +506,7 @@ def _warnings(settings: Iterable[Setting]) -> Iterator[str]:
     for setting in settings:
         if setting.target.option.kind is not DATABASE_URL or setting.layer == Layer.ENVIRONMENT:
             continue
-        url, (section, key) = setting.given, (setting.section, setting.key)
+        url, (section, key) = setting.given, setting.target.name
         if setting.file is None and not is_plain(url) and "***" in masked(url):
             password = variable(section, f"{key.removesuffix('url')}password")
             yield (f"{setting.source} holds a password; set {password} or {key}_file instead")

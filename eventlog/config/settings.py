@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import time
 from pathlib import Path
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from eventlog.changes.format import Format
 from eventlog.config.kinds import (
@@ -60,6 +60,9 @@ from eventlog.registry import (
     source_named,
 )
 
+Names: TypeAlias = tuple[str, ...]
+"""The value of an option of kind ``NAMES``."""
+
 DEFAULT_FORMAT: Final = "xds"
 """The format of a published log if none is configured."""
 
@@ -81,7 +84,7 @@ class DatabaseSettings:
         "excludes tables",
         example="public",
     )
-    tables: tuple[str, ...] | None = option(
+    tables: Names | None = option(
         None,
         NAMES,
         "parent tables and views that are classes; default: all of the schema",
@@ -302,24 +305,24 @@ class WatchSettings(CheckedOptions):
     """A ``[[watch]]``: a table or a view whose changes triggers log (spec/triggers.md 1, 3, 7)."""
 
     table: str | None = option(None, TEXT, "table to watch", example="usr")
-    tables: tuple[str, ...] | None = option(
+    tables: Names | None = option(
         None,
         NAMES,
         "or tables by patterns with * ? [...]; never views, partitions, "
         "child tables or the log's own",
         example=["*"],
     )
-    exclude_tables: tuple[str, ...] = option(
+    exclude_tables: Names = option(
         (), NAMES, "with tables: names and patterns of tables to leave out", example=["tmp_*"]
     )
     view: str | None = option(None, TEXT, "or view to watch (direct model)", example="view_usr")
-    renamed_from: tuple[str, ...] = option(
+    renamed_from: Names = option(
         (),
         NAMES,
         "earlier names of the table or of its child tables; rows of the log may have them",
         example=["person"],
     )
-    previous_key: tuple[str, ...] = option(
+    previous_key: Names = option(
         (),
         NAMES,
         "columns of the primary key before it was changed: `eventlog resync CLASS --deletes` "
@@ -330,11 +333,9 @@ class WatchSettings(CheckedOptions):
     trigger_level: str = option(
         "row", choice("row", "statement"), "triggers per row, or per statement for bulk writes"
     )
-    columns: tuple[str, ...] | None = option(
-        None, NAMES, "only these columns", example=["fname", "lname"]
-    )
-    exclude: tuple[str, ...] = option((), NAMES, "all columns but these", example=["password_hash"])
-    capture: tuple[str, ...] = option(
+    columns: Names | None = option(None, NAMES, "only these columns", example=["fname", "lname"])
+    exclude: Names = option((), NAMES, "all columns but these", example=["password_hash"])
+    capture: Names = option(
         (),
         NAMES,
         "columns that are logged for the conditions of [[filter]] and are in no document",
@@ -344,7 +345,7 @@ class WatchSettings(CheckedOptions):
         None, BASE, "view: base tables and their columns -> view columns",
         example={"emp": {"empno": "pk_empno", "fname": "sv_fname"}},
     )  # fmt: skip
-    membership: tuple[str, ...] = option(
+    membership: Names = option(
         (),
         NAMES,
         "view: its columns by which an object enters or leaves it, such as those of its WHERE",
@@ -413,9 +414,7 @@ class MaskSettings(CheckedOptions):
     table: str = option(
         REQUIRED, TEXT, "table or view, or a child table, that has the columns", example="customer"
     )
-    columns: tuple[str, ...] = option(
-        REQUIRED, NAMES, "columns to mask", example=["email", "phone"]
-    )
+    columns: Names = option(REQUIRED, NAMES, "columns to mask", example=["email", "phone"])
     how: str = option(
         REQUIRED,
         choice(HASH, REDACT, NULL, LAST),
@@ -502,7 +501,7 @@ class MonitorSettings:
         example="postgresql+psycopg://operator@localhost/hr",
     )
     database_password: str | None = option(None, SECRET, "password of database_url", secret=True)
-    allowed_hosts: tuple[str, ...] = option(
+    allowed_hosts: Names = option(
         (),
         NAMES,
         "host names, in addition to that of listen, that requests may use",
