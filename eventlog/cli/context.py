@@ -36,6 +36,7 @@ from eventlog.registry import SOURCES, check_format, check_name, installed, name
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
+    from eventlog.sql.log_table import LogTable
     from eventlog.sql.port import Dialect, OpenDatabase, OpenLog, Purpose
 
 DEFAULT_FILE: Final = Path("eventlog.toml")
@@ -86,6 +87,9 @@ class CommandContext:
 # --- options of several commands ------------------------------------------------------------------
 
 
+Decorator = Callable[[Any], Any]
+
+
 class _Name(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on
     """The type of a name of a group of the registry. Only help and completion list all names,
     because that requires a search through packages.
@@ -129,7 +133,7 @@ class _NameOption(click.Option):
 
 def name_option(
     *declarations: str, group: str, help: str, can: Sequence[str] = (), **more: Any
-) -> Callable[[Any], Any]:
+) -> Decorator:
     """Return the decorator of an option whose value is a name of a group of the registry. ``can``
     lists methods of formats, of which a format must have at least one.
     """
@@ -139,12 +143,12 @@ def name_option(
 FILE: Final = click.Path(path_type=Path)
 
 
-def flag_option(*declarations: str, help: str) -> Callable[[Any], Any]:
+def flag_option(*declarations: str, help: str) -> Decorator:
     """Return the decorator of an option without a value."""
     return click.option(*declarations, is_flag=True, help=help)
 
 
-def dry_option(help: str) -> Callable[[Any], Any]:
+def dry_option(help: str) -> Decorator:
     """Return the decorator of ``--dry-run``."""
     return flag_option("--dry-run", "dry", help=help)
 
@@ -164,7 +168,7 @@ source_option = name_option(
 yes_option = flag_option("--yes", "-y", help="Do not ask for confirmation, even on a terminal.")
 
 
-def limit_option(what: str, default: int, *more: str) -> Callable[[Any], Any]:
+def limit_option(what: str, default: int, *more: str) -> Decorator:
     """Return the decorator of ``--limit``: how many entries a command lists at most. ``what`` names
     them, and ``more`` has further names of the option.
     """
@@ -262,6 +266,17 @@ def reading_log(config: Config, purpose: Purpose | None = None) -> Iterator[Open
 
     with reading(config, purpose) as db:
         yield find_log(db, config)
+
+
+def log_named(config: Config, dialect: Dialect, schema: str | None) -> LogTable:
+    """Return the configured log as eventlog would create it, in this schema unless the
+    configuration names another one.
+    """
+    from eventlog.sql.connect import new_log
+    from eventlog.sql.log_table import split_name
+
+    own_schema, name = split_name(config.database.log_table)
+    return new_log(dialect, own_schema or schema, name)
 
 
 def user_here() -> str:

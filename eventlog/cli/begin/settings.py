@@ -22,6 +22,7 @@ from eventlog.cli.context import (
     CommandContext,
     flag_option,
     json_option,
+    log_named,
     note,
     reading,
     table,
@@ -117,8 +118,6 @@ def _fill(context: CommandContext, path: Path) -> CommandResult:
     """
     # These imports load SQLAlchemy, which the rest of this command does not need.
     from eventlog.publisher.declared import class_schema
-    from eventlog.sql.connect import new_log
-    from eventlog.sql.log_table import split_name
 
     is_there = path.exists()
     config = context.config() if is_there else load(None, os.environ, context.flags)
@@ -127,10 +126,9 @@ def _fill(context: CommandContext, path: Path) -> CommandResult:
             f"{path} has [[watch]] sections already: remove them, "
             "or name another file with --config"
         )
-    own_schema, name = split_name(config.database.log_table)
     with reading(config) as db:
         database, user = db.reflect(class_schema(config)), db.current_user()
-        log = new_log(db.dialect, own_schema or database.schema, name)
+        log = log_named(config, db.dialect, database.schema)
     watches, classes, left_out = watches_of(database, log, of_rows=chosen_format(config).is_of_rows)
     owner = ""
     if not is_there:

@@ -10,6 +10,9 @@ from eventlog.errors import number_of, visible
 from eventlog.publisher.context import KINDS
 from eventlog.sql.doctor import age
 
+Status = Mapping[str, Any]
+"""A status by the names of the monitor's status."""
+
 SHOWN: Final = 20
 """The events being delivered that are listed for people by default; --json lists all."""
 
@@ -52,7 +55,7 @@ def _when_sent(publisher_runs: bool | None) -> str:
     return "sent first at the next start"
 
 
-def print_events(status: Mapping[str, Any], limit: int) -> None:
+def print_events(status: Status, limit: int) -> None:
     """Print the events of a status that have no answer, at most ``limit``."""
     events = status["in_flight"]
     if not events:
@@ -68,7 +71,7 @@ def print_events(status: Mapping[str, Any], limit: int) -> None:
 _OF_PROCESS: Final = ", ".join(name for name, kind in KINDS.items() if kind.known_to == "process")
 
 
-def print_health(status: Mapping[str, Any]) -> None:
+def print_health(status: Status) -> None:
     """Print the conditions of the health in a status, each with what to do, and what is unknown
     because the process was not asked.
     """
@@ -87,7 +90,7 @@ def print_health(status: Mapping[str, Any]) -> None:
         result(f"    it could not be asked: {visible(process['problem'])}")
 
 
-def print_letters(status: Mapping[str, Any]) -> None:
+def print_letters(status: Status) -> None:
     """Print the dead letters of a status that wait, if there are any."""
     if status["dead_letters"]:
         number = number_of(status["dead_letters"], "dead letter")

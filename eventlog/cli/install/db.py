@@ -21,6 +21,19 @@ def db() -> None:
     """Create, upgrade or remove the log, its internal tables and functions."""
 
 
+class _SqlRequest(Request):
+    """A request that has --sql and --dialect."""
+
+    as_sql: bool
+    dialect_name: str | None
+
+    def __post_init__(self) -> None:
+        if self.dialect_name is not None and not self.as_sql:
+            raise click.UsageError(
+                "--dialect needs --sql, which prints the statements without running them"
+            )
+
+
 @click.argument("revision", default="head")
 @flag_option(
     "--existing-log",
@@ -34,7 +47,7 @@ def db() -> None:
 @json_option
 @dialect_option
 @dataclass(frozen=True)
-class Upgrade(Request):
+class Upgrade(_SqlRequest):
     """Create the log and its internal tables, or upgrade them to REVISION, by default the newest
     (head).
 
@@ -48,9 +61,6 @@ class Upgrade(Request):
     renamed: tuple[str, ...]
     as_sql: bool
     dialect_name: str | None
-
-    def __post_init__(self) -> None:
-        _refuse_dialect(self.dialect_name, as_sql=self.as_sql)
 
 
 db.command()(Upgrade)
@@ -122,7 +132,7 @@ db.command()(Unpartition)
 @json_option
 @dialect_option
 @dataclass(frozen=True)
-class Downgrade(Request):
+class Downgrade(_SqlRequest):
     """Go back to REVISION; `base` drops the log with its rows and internal tables, each only if
     eventlog created it.
 
@@ -138,16 +148,5 @@ class Downgrade(Request):
     as_sql: bool
     dialect_name: str | None
 
-    def __post_init__(self) -> None:
-        _refuse_dialect(self.dialect_name, as_sql=self.as_sql)
-
 
 db.command()(Downgrade)
-
-
-def _refuse_dialect(dialect_name: str | None, *, as_sql: bool) -> None:
-    """Raise UsageError if --dialect is given without --sql."""
-    if dialect_name is not None and not as_sql:
-        raise click.UsageError(
-            "--dialect needs --sql, which prints the statements without running them"
-        )

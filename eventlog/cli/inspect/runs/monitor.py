@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any, Final
 
+from eventlog.cli.inspect.health_lines import Status
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError, MonitorUnavailable
 from eventlog.transport.http import HttpClient, HttpFailed
@@ -22,7 +23,6 @@ LEVELS: Final = {
     "no answer": "red",
 }
 
-Status = Mapping[str, Any]
 Sent = Mapping[str, Any]
 Read = Callable[[], Status]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from eventlog.changes.json_form import database_to_json
-from eventlog.cli.context import CommandContext, print_json, reading
+from eventlog.cli.context import CommandContext, log_named, print_json, reading
 from eventlog.cli.inspect.schema import Schema
 from eventlog.cloudevents.format import FORMAT
 from eventlog.cloudevents.schema import schema_of
@@ -17,8 +17,6 @@ from eventlog.config.publishing import options_for
 from eventlog.core.catalog import Catalog, Database, match_name
 from eventlog.errors import ConfigError
 from eventlog.publisher.declared import catalog_of, class_names, class_schema, with_tables
-from eventlog.sql.connect import new_log
-from eventlog.sql.log_table import split_name
 
 
 def run_schema(context: CommandContext, request: Schema, config: Config) -> None:
@@ -50,9 +48,8 @@ def run_catalog(context: CommandContext, request: object, config: Config) -> Non
 
 def _watched(config: Config) -> tuple[Database, Catalog]:
     """Return the tables of the database and the classes that the configuration names."""
-    own_schema, name = split_name(config.database.log_table)
     with reading(config) as db:
         database = db.reflect(class_schema(config))
-        log = new_log(db.dialect, own_schema or database.schema, name)
+        log = log_named(config, db.dialect, database.schema)
         chosen = with_tables(config, database, log)
         return database, catalog_of(chosen, database, class_names(chosen)[1], log)

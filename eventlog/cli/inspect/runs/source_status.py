@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from eventlog.cli.context import result, table
 from eventlog.cli.inspect.health_lines import (
+    Status,
     in_words,
     print_events,
     print_health,
@@ -66,7 +66,7 @@ def status_of_source(config: Config) -> dict[str, Any]:
     )
 
 
-def print_source(status: Mapping[str, Any], limit: int) -> None:
+def print_source(status: Status, limit: int) -> None:
     """Print the status of a source for people, at most ``limit`` events without an answer."""
     source = status["source"]
     result(f"source {source}: {in_words(runs=status['publisher_runs'], is_publisher=True)}")

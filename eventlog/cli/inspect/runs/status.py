@@ -20,6 +20,7 @@ from eventlog.cli.command import CommandResult, report
 from eventlog.cli.context import CommandContext, reading_log, report_error, result, table
 from eventlog.cli.inspect.health_lines import (
     COLOURS,
+    Status,
     in_words,
     on_standby,
     print_events,
@@ -39,7 +40,7 @@ from eventlog.core.clock import sleep
 from eventlog.core.rows.event_ids import object_text
 from eventlog.errors import ConfigError, DatabaseError, ReceiverUnavailable, number_of, visible
 from eventlog.exit_codes import ExitCode
-from eventlog.model import Status
+from eventlog.model import Status as RowStatus
 from eventlog.publisher.context import Differences, Measured, SnapshotProgress, measure_queue
 from eventlog.publisher.declared import (
     can_try,
@@ -58,11 +59,11 @@ from eventlog.sql.log import count_by_status, read_pause, seconds_of
 from eventlog.sql.port import OpenLog, Purpose
 
 _MEANINGS: Final[Mapping[str, str]] = {
-    Status.NEW: "new: to be published",
-    Status.SUCCESS: "success",
-    Status.WARNING: "warning",
-    Status.ERROR: "error: see the error table, then requeue",
-    Status.FATAL: "fatal: see the error table, then requeue",
+    RowStatus.NEW: "new: to be published",
+    RowStatus.SUCCESS: "success",
+    RowStatus.WARNING: "warning",
+    RowStatus.ERROR: "error: see the error table, then requeue",
+    RowStatus.FATAL: "fatal: see the error table, then requeue",
 }
 
 
@@ -97,17 +98,13 @@ def _watched(
         click.clear()  # this has no effect unless standard output is a terminal
         report(context, done)
         if_stopped(UNTIL_STOPPED)
-        done = _next(read, request.watch)
-
-
-def _next(read: Callable[[], CommandResult], interval: float) -> CommandResult:
-    """Return the next status that can be read."""
-    while True:
-        sleep(interval)
-        try:
-            return read()
-        except DatabaseError as error:  # the database may be available at the next refresh
-            report_error(str(error), code=error.code)
+        is_read = False
+        while not is_read:
+            sleep(request.watch)
+            try:
+                done, is_read = read(), True
+            except DatabaseError as error:  # the database may be available at the next refresh
+                report_error(str(error), code=error.code)
 
 
 def _status_of_log(config: Config, limit: int) -> CommandResult:
@@ -248,7 +245,7 @@ def _events_in_delivery(log: OpenLog, deliveries: Iterable[Delivery]) -> list[di
     return in_flight
 
 
-def _print_status(status: Mapping[str, Any], consumer: str | None, limit: int) -> None:
+def _print_status(status: Status, consumer: str | None, limit: int) -> None:
     _print_queue(status, consumer)
     print_events(status, limit)
     print_letters(status)
@@ -284,7 +281,7 @@ def _utc(moment: str) -> str:
     return f"{datetime.fromisoformat(moment):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _print_queue(status: Mapping[str, Any], consumer: str | None) -> None:
+def _print_queue(status: Status, consumer: str | None) -> None:
     """Print who publishes the log, and its rows by status: a consumer's rows have no status."""
     log = f"log {visible(status['log'])}"
     if consumer is None:
@@ -358,8 +355,6 @@ def run_doctor(context: CommandContext, request: Doctor, config: Config) -> Comm
 class _Tried(NamedTuple):
     """What a test of a sink has found."""
 
-    name: str
-    """What the sink is, for people."""
     data: dict[str, Any]
     severity: str
     line: str
@@ -386,14 +381,12 @@ def _tried(name: str, config: Config) -> _Tried:
     except (ReceiverUnavailable, ConfigError) as error:
         why = str(error) if name == "sink" else as_of_letters(str(error))
         return _Tried(
-            name,
             {"sink": sink, "reached": False, "text": why},
             "error",
             f"{name} {sink}: {visible(why)} [{error.code}]",
             ExitCode.USAGE if isinstance(error, ConfigError) else ExitCode.NO,
         )
     return _Tried(
-        name,
         {"sink": sink, "reached": None if answer is None else True, "text": answer},
         "",
         f"{name} {sink}: {visible(answer or 'it has no receiver that can be tested')}",

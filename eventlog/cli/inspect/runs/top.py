@@ -15,10 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from eventlog.cli.context import CommandContext, reading_log
+from eventlog.cli.inspect.health_lines import Status
 from eventlog.cli.inspect.runs.event_view import event_picture
 from eventlog.cli.inspect.runs.explain import explanation_of
 from eventlog.cli.inspect.runs.keys import ReadKey, keys
-from eventlog.cli.inspect.runs.monitor import LEVELS, Read, Status, monitor_url, read_monitor
+from eventlog.cli.inspect.runs.monitor import LEVELS, Read, monitor_url, read_monitor
 from eventlog.cli.inspect.runs.source_status import status_of_source
 from eventlog.cli.inspect.runs.status import publishing_status
 from eventlog.cli.inspect.top import Top
@@ -38,6 +39,8 @@ from eventlog.sql.port import Purpose
 
 Explain = Callable[[str], Status]
 """A function that returns the explanation of an event by its event-id."""
+_Dated = tuple[float, Status]
+"""A status, and the time when it was read."""
 _SHOWN: Final = 8
 _TABLES: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (
     (
@@ -176,8 +179,8 @@ def _pictures(read: Read, explain: Explain, read_key: ReadKey, interval: float) 
     """Yield a picture of the status at each interval and after each key, or of the event that is
     opened, until the key to quit. If reading fails, yield the error; the next attempt may succeed.
     """
-    before: tuple[float, Status] | None = None
-    now: tuple[float, Status] | None = None
+    before: _Dated | None = None
+    now: _Dated | None = None
     screen, due, key = _Screen(), 0.0, ""
     while True:
         try:
@@ -201,14 +204,10 @@ def _pictures(read: Read, explain: Explain, read_key: ReadKey, interval: float) 
 def _events_of(status: Status) -> list[str]:
     """Return the event-ids of the tables, in their order."""
     rows = [row for member, *_ in _TABLES for row in (status[member] or ())[:_SHOWN]]
-    return [_event_of(row) for row in rows]
+    return [str(row["first_id"] if "first_id" in row else row["event_id"]) for row in rows]
 
 
-def _event_of(row: Mapping[str, Any]) -> str:
-    return str(row["first_id"] if "first_id" in row else row["event_id"])
-
-
-def _picture(status: Status, before: tuple[float, Status] | None, selected: int | None) -> Group:
+def _picture(status: Status, before: _Dated | None, selected: int | None) -> Group:
     health, state = status["health"], status["state"]
     conditions = health["conditions"]
     sentence = conditions[0]["text"] if conditions else health["sentence"]
@@ -258,7 +257,7 @@ def _cell(key: str, value: Any) -> Text:
             return Text("-" if value is None else str(value))
 
 
-def _figures(status: Status, before: tuple[float, Status] | None) -> Table:
+def _figures(status: Status, before: _Dated | None) -> Table:
     """Return the figures of a status, with rates since the earlier one."""
     if (job := status["job"]) is not None:  # the status is a backlog job's
         total = f" of {job['total']:,}" if job["total"] else ""
@@ -288,7 +287,7 @@ def _waiting(status: Status) -> Iterator[tuple[str, str]]:
         yield f"rows that consumer {one['name']} has to process", f"{one['rows_behind']:,}"
 
 
-def _counted(status: Status, before: tuple[float, Status] | None) -> Iterator[tuple[str, str]]:
+def _counted(status: Status, before: _Dated | None) -> Iterator[tuple[str, str]]:
     """Yield the counters of the publisher, which only its monitor has, with their rates."""
     counters = status["counters"]
     if counters is None:

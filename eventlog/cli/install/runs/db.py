@@ -8,6 +8,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
+from sqlalchemy import Connection, Engine
+
 from eventlog.cli.command import CommandResult
 from eventlog.cli.context import (
     CommandContext,
@@ -16,6 +18,7 @@ from eventlog.cli.context import (
     confirm,
     end_change,
     engine_of,
+    log_named,
     note,
     reading,
     sees_terminal,
@@ -36,9 +39,8 @@ from eventlog.publisher.declared import advice_for_consumers, find_log
 from eventlog.publisher.ledger import LOCK_WAIT, ledger_of, lock_within, try_within
 from eventlog.publisher.upkeep import in_turn, means_to_partition, refuse_to_partition
 from eventlog.sql import migrations
-from eventlog.sql.connect import dialect_of, new_log
+from eventlog.sql.connect import dialect_of
 from eventlog.sql.log import EntryKind, extent, raise_epoch, read_entries, read_epoch, tail
-from eventlog.sql.log_table import split_name
 from eventlog.sql.port import OpenDatabase, OpenLog, Purpose, Storage, set_purpose
 from eventlog.sql.readers import read_consumers
 from eventlog.sql.triggers import triggers_of
@@ -78,9 +80,9 @@ def run_upgrade(context: CommandContext, request: Upgrade, config: Config) -> Co
         if request.existing_log:
             with suppress(NoLogTable):  # it may be created later
                 find_log(db, config, has_internal_tables=False)
-        before = migrations.current(db.connection, **names(config))
+        before = _reached(db.connection, config)
         upgrade(db.connection, **names(config))
-        after = migrations.current(db.connection, **names(config))
+        after = _reached(db.connection, config)
     added = with_transactions and _add_transaction_ids(config)
     what = "upgraded" if added or after != before else "nothing to do"
     more = ", and PostgreSQL records the transaction of each row from now on" if added else ""
@@ -107,7 +109,7 @@ def run_current(context: CommandContext, request: object, config: Config) -> Com
     """Run ``eventlog db current``."""
     engine, _ = engine_of(config)
     set_purpose(engine, Purpose.MONITOR)
-    reached, newest = migrations.current(engine, **names(config)), migrations.heads()
+    reached, newest = _reached(engine, config), migrations.heads()
     log = config.database.log_table
     newer = ", ".join(revision for revision in newest if revision not in reached)
     row = log, _revisions(reached), newer or None
@@ -145,7 +147,7 @@ def run_partition(context: CommandContext, request: Partition, config: Config) -
         means = means_to_partition(log)
         if means.leaves(log):
             raise ConfigError(f"the log {log} is partitioned already: nothing to do")
-        reached = migrations.current(log.connection, **names(config))
+        reached = _reached(log.connection, config)
         refuse_to_partition(log, means, is_ours=migrations.drops_log(reached, "base"))
         lock_all_readers(log)
         first, last = extent(log) or (1, 0)
@@ -200,7 +202,7 @@ def run_downgrade(
         # waits for the answer.
         with reading(config) as db:
             what = _what_is_dropped(db, config, request)
-            before = migrations.current(db.connection, **names(config))
+            before = _reached(db.connection, config)
         if request.dry:
             return CommandResult(
                 {**_moved(config, before, before), "dry_run": True, "would": what},
@@ -211,9 +213,9 @@ def run_downgrade(
         what = _what_is_dropped(db, config, request)
         if not asks:
             note(what)
-        before = migrations.current(db.connection, **names(config))
+        before = _reached(db.connection, config)
         migrations.downgrade(db.connection, revision=revision, **names(config))
-        after = migrations.current(db.connection, **names(config))
+        after = _reached(db.connection, config)
     return CommandResult(
         {**_moved(config, before, after), "dry_run": False},
         f"log {config.database.log_table}: now at {_revisions(after)}",
@@ -252,6 +254,11 @@ def _pairs(renamed: Sequence[str]) -> dict[str, str]:
     return {old: new for old, _, new in pairs}
 
 
+def _reached(place: Connection | Engine, config: Config) -> tuple[str, ...]:
+    """Return the revisions that the log has reached."""
+    return migrations.current(place, **names(config))
+
+
 def names(config: Config) -> dict[str, Any]:
     """Return the log and its schema as arguments of the migrations."""
     return {"log_table": config.database.log_table, "schema": config.database.schema_name}
@@ -267,13 +274,17 @@ def offline(config: Config, dialect_name: str | None = None) -> dict[str, Any]:
     }
 
 
+def _usable_log(db: OpenDatabase, config: Config) -> OpenLog | None:
+    """Return the log, None if there is none that a publisher can use."""
+    with suppress(LogTableError):
+        return find_log(db, config)
+    return None
+
+
 def refuse_to_lose_rows(db: OpenDatabase, config: Config) -> None:
     """Raise ConfigError if the log has unpublished rows."""
-    try:
-        log = find_log(db, config)
-    except LogTableError:
-        return
-    last = tail(log)
+    log = _usable_log(db, config)
+    last = None if log is None else tail(log)
     if last is not None:
         raise ConfigError(
             f"the log {log} has rows that are not published (up to record_id {last}) and would be "
@@ -285,11 +296,8 @@ def refuse_to_forget_deliveries(db: OpenDatabase, config: Config) -> None:
     """Raise ConfigError if deliveries of the log are in flight, whose events would be sent again
     with other rows under their event-ids.
     """
-    try:
-        log = find_log(db, config)
-    except LogTableError:
-        return
-    if read_entries(log, EntryKind.DELIVERY, None):
+    log = _usable_log(db, config)
+    if log is not None and read_entries(log, EntryKind.DELIVERY, None):
         raise ConfigError(
             f"the log {log} has deliveries in flight, which would be forgotten: let the publisher "
             "and the consumers finish them, or give --force"
@@ -300,7 +308,7 @@ def _what_is_dropped(db: OpenDatabase, config: Config, request: Downgrade) -> st
     """Return the sentence on what a downgrade drops. Raises ConfigError if triggers write to the
     log, or without --force if rows would be lost.
     """
-    log, reached = config.database.log_table, migrations.current(db.connection, **names(config))
+    log, reached = config.database.log_table, _reached(db.connection, config)
     drops_log = migrations.drops_log(reached, request.revision)
     if request.revision != "base" and not drops_log:
         return (
@@ -334,8 +342,7 @@ def _refuse_to_orphan_triggers(db: OpenDatabase, config: Config) -> None:
     try:
         log = find_log(db, config)
     except LogTableError:  # no publisher can use such a log, but triggers write to it
-        own_schema, name = split_name(config.database.log_table)
-        log = db.log(new_log(db.dialect, own_schema or config.database.schema_name, name))
+        log = db.log(log_named(config, db.dialect, config.database.schema_name))
     try:
         installed = triggers_of(db.dialect).installed(log)
     except LogTableError:

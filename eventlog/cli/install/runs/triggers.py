@@ -15,6 +15,7 @@ from eventlog.cli.context import (
     CommandContext,
     changing,
     confirm,
+    log_named,
     note,
     reading,
     reading_log,
@@ -329,8 +330,7 @@ def _print_compiled(config: Config, dialect: Dialect, catalog_file: Path) -> Non
         raise with_location(error, "--catalog") from None
     for warning in _mismatch_warnings(database, dialect):
         note(f"warning: --catalog {catalog_file}: {warning}")
-    own_schema, name = split_name(config.database.log_table)
-    log = new_log(dialect, own_schema or config.database.schema_name or database.schema, name)
+    log = log_named(config, dialect, config.database.schema_name or database.schema)
     # Triggers log what readers mask, and objects that do not exist for them.
     config = with_tables(replace(config, masks=(), filters=()), database, log)
     catalog = catalog_of(config, database, class_names(config)[1], log)

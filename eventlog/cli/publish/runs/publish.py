@@ -129,11 +129,26 @@ def run_publish(context: CommandContext, request: Publish, config: Config) -> Ex
 
 
 def run_publish_of_source(context: CommandContext, request: Publish, config: Config) -> ExitCode:
-    """Run ``eventlog publish`` for a followed source."""
-    counters = Counters()
+    """Run ``eventlog publish`` for a followed source, which takes the place of the log."""
+    from eventlog.publisher.stream.open_source import ignored_options, source_publisher
+
+    counters, done = Counters(), Report()
     if not _may_begin(request, config):
         return ExitCode.DONE
-    stop = _follow(config, context.file, counters, once=request.once, dry=request.dry)
+    publish = source_publisher(config, counters, done, is_dry=request.dry)
+    stop = _stop_on_signals()
+    if request.dry:
+        publish(lambda: StreamSink(sys.stdout), stop, True, SILENT)
+    else:
+        _log_settings(config, context.file, once=request.once)
+        if ignored := ignored_options(config):
+            _log.info("ignored because the source is not an event log: %s", ", ".join(ignored))
+        try:
+            with _watching(config, counters) as (observer, open_its_sink):
+                publish(open_its_sink, stop, request.once, observer)
+        finally:
+            counted = (f", {number} {name}" for name, number in sorted(done.counters.items()))
+            _log.info("%s%s", stream_summary(counters), "".join(counted))
     if request.once and stop.is_set():
         return _stopped(_STOPPED_AT_SOURCE)
     return _code(request, has_failed(counters))
@@ -347,32 +362,6 @@ def _stopped(sentence: str) -> ExitCode:
     """Print what a run that a signal has stopped has done. Returns the exit code."""
     report_error(f"stopped: {sentence}")
     return ExitCode.STOPPED
-
-
-def _follow(
-    config: Config, file: Path | None, counters: Counters, *, once: bool, dry: bool
-) -> StopRequest:
-    """Follow the source of ``[source]`` in place of the log. Returns the request of a signal to
-    stop, which is set if there was one.
-    """
-    from eventlog.publisher.stream.open_source import ignored_options, source_publisher
-
-    done = Report()
-    publish = source_publisher(config, counters, done, is_dry=dry)
-    stop = _stop_on_signals()
-    if dry:
-        publish(lambda: StreamSink(sys.stdout), stop, True, SILENT)
-        return stop
-    _log_settings(config, file, once=once)
-    if ignored := ignored_options(config):
-        _log.info("ignored because the source is not an event log: %s", ", ".join(ignored))
-    try:
-        with _watching(config, counters) as (observer, open_its_sink):
-            publish(open_its_sink, stop, once, observer)
-    finally:
-        counted = "".join(f", {number} {name}" for name, number in sorted(done.counters.items()))
-        _log.info("%s%s", stream_summary(counters), counted)
-    return stop
 
 
 def _log_settings(config: Config, file: Path | None, *, once: bool) -> None:

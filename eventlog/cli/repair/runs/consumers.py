@@ -98,24 +98,19 @@ def run_drop(context: CommandContext, request: Drop, config: Config) -> CommandR
 
 @contextmanager
 def _taken(config: Config, request: Reset | Drop, loss: str) -> Iterator[OpenLog]:
-    """Yield the log while the consumer cannot start; then commit unless dry. ``loss`` is the
-    sentence that names what is lost, with places for consumer and log.
+    """Yield the log under the lock of the existing consumer, which does not run; then commit unless
+    dry. ``loss`` is the sentence that names what is lost, with places for consumer and log. Raises
+    ConfigError, ConsumerRuns.
     """
     with changing_log(config, Purpose.RESET) as log:
-        _take(log, request.name)
+        registered.check_possible(log)
+        if registered.read_consumer(log, request.name) is None:
+            raise registered.unknown_consumer(log, request.name)
+        if not try_within(partial(log.try_consumer_lock, request.name), log):
+            raise ConsumerRuns(
+                f"consumer {request.name!r} of the log {log} is running; stop it first"
+            )
         if not request.dry:
             confirm(loss.format(request.name, log), yes=request.yes)
         yield log
         end_change(log, dry=request.dry)
-
-
-def _take(log: OpenLog, name: str) -> None:
-    """Take the lock of an existing consumer that does not run. Ends the transaction. Raises
-    ConfigError, ConsumerRuns.
-    """
-    registered.check_possible(log)
-    if registered.read_consumer(log, name) is None:
-        raise registered.unknown_consumer(log, name)
-    is_ours = try_within(partial(log.try_consumer_lock, name), log)
-    if not is_ours:
-        raise ConsumerRuns(f"consumer {name!r} of the log {log} is running; stop it first")

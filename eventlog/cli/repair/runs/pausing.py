@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Never
+
 from eventlog.cli.command import CommandResult
 from eventlog.cli.context import CommandContext, changing_log, end_change, user_here
 from eventlog.cli.repair.pausing import Pause, Resume
@@ -36,18 +38,12 @@ def run_resume(context: CommandContext, request: Resume, config: Config) -> Comm
     return CommandResult(data, f"log {log}: {words}", is_confirmation=True)
 
 
-def run_pause_of_source(context: CommandContext, request: Pause, config: Config) -> CommandResult:
-    """Refuse ``eventlog pause`` for a followed source."""
-    raise _of_source()
-
-
-def run_resume_of_source(context: CommandContext, request: Resume, config: Config) -> CommandResult:
-    """Refuse ``eventlog resume`` for a followed source."""
-    raise _of_source()
-
-
-def _of_source() -> ConfigError:
-    return ConfigError(
+def run_pause_of_source(context: CommandContext, request: object, config: Config) -> Never:
+    """Refuse ``eventlog pause`` and ``eventlog resume`` for a followed source."""
+    raise ConfigError(
         "pause and resume are for a log; stop the publisher of a followed source instead: it "
         "continues at its position when it is started again"
     )
+
+
+run_resume_of_source = run_pause_of_source
