@@ -313,6 +313,10 @@ class Directory:
 # --- resume, begin, finish ------------------------------------------------------------------------
 
 
+JobRecord = Mapping[str, Any]
+"""The content of ``_STARTED`` or of the manifest."""
+
+
 @dataclass(frozen=True, slots=True)
 class Owner:
     """The job that owns a directory."""
@@ -323,7 +327,7 @@ class Owner:
     """The identity, which is recorded in ``_STARTED`` and the manifest. Only a job with the same
     identity may resume in the directory.
     """
-    describe: Callable[[Mapping[str, Any]], str]
+    describe: Callable[[JobRecord], str]
     """A function that describes, for messages, the content of a directory with another identity."""
     names: Pattern[str] | None = None
     """The pattern for names of the job's files that a run does not list as outputs."""
@@ -334,9 +338,7 @@ class Owner:
         return is_of_protocol or (self.names is not None and self.names.fullmatch(name) is not None)
 
 
-def resume(
-    directory: Directory, owner: Owner, outputs: Collection[str] = ()
-) -> Mapping[str, Any] | None:
+def resume(directory: Directory, owner: Owner, outputs: Collection[str] = ()) -> JobRecord | None:
     """Return the manifest of a finished directory, None if a run may begin there. ``outputs`` are
     the files that the run would write.
 
@@ -391,7 +393,7 @@ class JobDirectory:
 
     directory: Directory
     owner: Owner
-    known: Mapping[str, Any] | None = None
+    known: JobRecord | None = None
     """The manifest of a finished directory, None if the job has not finished there."""
     is_begun: bool = False
     """True from the beginning of the run until it is about to finish."""
@@ -418,7 +420,7 @@ class JobDirectory:
 
     def finish(
         self,
-        manifest: Mapping[str, Any],
+        manifest: JobRecord,
         files: Mapping[str, int | None],
         before_success: Callable[[str], None] | None = None,
     ) -> None:
@@ -490,7 +492,7 @@ def _is_finished(names: Collection[str]) -> bool:
     return MANIFEST in names and SUCCESS in names
 
 
-def _recorded(directory: Directory, names: Collection[str]) -> Mapping[str, Any]:
+def _recorded(directory: Directory, names: Collection[str]) -> JobRecord:
     """Return the content of ``_STARTED`` or of the manifest; empty if the directory has neither."""
     name = _STARTED if _STARTED in names and not _is_finished(names) else MANIFEST
     if name not in names:
@@ -506,7 +508,7 @@ def _recorded(directory: Directory, names: Collection[str]) -> Mapping[str, Any]
     return value
 
 
-def _outputs(recorded: Mapping[str, Any]) -> list[str]:
+def _outputs(recorded: JobRecord) -> list[str]:
     """Return the outputs that ``_STARTED`` or the manifest lists."""
     return [*recorded.get("outputs", ()), *recorded.get("folders", ())]
 

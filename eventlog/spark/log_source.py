@@ -69,15 +69,17 @@ def place_for(url: URL, log: LogTable, *, on_this_machine: bool) -> Iterator[Log
 
 def without_foreign_settings(config: Config) -> Config:
     """Return the configuration for workers: without sinks, sources and secrets."""
-    database = replace(config.database, url=None, password=None)
-    config = replace(
+    return replace(
         config,
+        database=replace(config.database, url=None, password=None),
         sink=SinkSettings(),
         source=SourceSettings(),
         monitor=MonitorSettings(),
         format=replace(config.format, mask_secret=None),
+        sources={},
+        warnings=(),
+        url_of_file=None,
     )
-    return replace(config, database=database, sources={}, warnings=(), url_of_file=None)
 
 
 def with_mask_secret(config: Config) -> Config:

@@ -44,6 +44,7 @@ from eventlog.spark.backlog.claim import (
     OF_COMMAND,
     Extent,
     Manifest,
+    Settings,
     claim_rows,
     extent_of,
     manifest_of,
@@ -71,6 +72,7 @@ from eventlog.spark.directory import (
     SUCCESS,
     Directory,
     JobDirectory,
+    JobRecord,
     Owner,
     job_directory,
     resume,
@@ -83,6 +85,7 @@ from eventlog.spark.log_source import (
 )
 from eventlog.spark.session.arguments import CONFIG, check_pandas
 from eventlog.spark.session.session import (
+    Measure,
     Progress,
     as_spark_failed,
     by_number,
@@ -304,7 +307,7 @@ def _owner(context: Context) -> Owner:
     """Return the owner of an output directory: a backlog job of this log."""
     log, database = str(context.log), describe(context.log.connection.engine.url)
 
-    def describe_other(found: Mapping[str, Any]) -> str:
+    def describe_other(found: JobRecord) -> str:
         return (
             f"documents of the log {found['log']} of {found['database']}, "
             f"not of {log} of {database}"
@@ -313,7 +316,7 @@ def _owner(context: Context) -> Owner:
     return Owner("backlog job", {"log": log, "database": database}, describe_other, _NAMES)
 
 
-def _settings(config: Config, request: Request, context: Context) -> dict[str, str]:
+def _settings(config: Config, request: Request, context: Context) -> Settings:
     """Return the settings that determine documents and marks."""
     options = {f"map.{name}": value for name, value in request.options.items()}
     layout = request.file_layout or output_format(request.format).file_layouts[0]
@@ -328,7 +331,7 @@ def _settings(config: Config, request: Request, context: Context) -> dict[str, s
     )
 
 
-def _manifest_in(directory: Directory, value: Mapping[str, Any]) -> Manifest:
+def _manifest_in(directory: Directory, value: JobRecord) -> Manifest:
     """Return the manifest of a finished directory. Raises ConfigError."""
     try:
         return manifest_of(value)
@@ -377,7 +380,7 @@ def _convert(
     request: Request,
     context: Context,
     opened: JobDirectory,
-    settings: Mapping[str, str],
+    settings: Settings,
 ) -> Manifest:
     started, directory = utc_now(), opened.directory
     kind = output_format(request.format)
@@ -498,7 +501,7 @@ def run_job(spark: SparkSession, job: Job, request: Request) -> list[PartReport]
     context = context_of(spark)
     rows = sum(part.rows for part in job.parts)
     count: Callable[[int], None]
-    progress: Callable[[], JobProgress]
+    progress: Measure
     if context is None:  # Spark Connect does not report progress
         count, progress = _nowhere, partial(JobProgress, 0.0, 0, 0, total=rows)
     else:
@@ -540,7 +543,7 @@ def _finish(
     job: Job,
     recorded: Recorded,
     reports: Sequence[PartReport],
-    settings: Mapping[str, str],
+    settings: Settings,
     extent: Extent | None,
 ) -> Manifest:
     deliveries, delivery_files, _ = recorded

@@ -64,14 +64,17 @@ from eventlog.sql.port import OpenLog, Purpose, as_database_errors
 # --- the manifest ---------------------------------------------------------------------------------
 
 
+Settings = Mapping[str, str]
+"""The settings that determine documents and marks, by name, without secrets."""
+
+
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """The manifest of a finished directory."""
 
     job: str
     """The name of the run, which is part of the names of its files."""
-    settings: Mapping[str, str]
-    """The settings that determined documents and marks."""
+    settings: Settings
     log: str
     database: str
     snapshot: str
@@ -150,7 +153,7 @@ def settings_of(config: Config, context: Context, **request: Any) -> dict[str, s
     }
 
 
-def differences(made_under: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+def differences(made_under: Settings, now: Settings) -> list[str]:
     """Return one description per setting that differs."""
     names = sorted(made_under.keys() | now.keys())
     pairs = ((name, made_under.get(name, "unset"), now.get(name, "unset")) for name in names)
@@ -164,7 +167,7 @@ _ACKNOWLEDGED: Final = "publisher.delete_from_log"
 def refuse_other_settings(
     directory: Directory,
     manifest: Manifest,
-    settings: Mapping[str, str],
+    settings: Settings,
     acknowledge: str | None = None,
 ) -> None:
     """Raise ConfigError if settings differ from the directory's, except the one that

@@ -237,11 +237,10 @@ def _check_columns(schema: t.StructType, options: ChangeOptions, catalog: Catalo
         )
 
 
-def _read(schema: t.StructType, options: ChangeOptions, partition: InputPartition) -> Batches:
+def _read(schema: t.StructType, options: ChangeOptions, task: _Part) -> Batches:
     """Yield the rows of a part of a batch."""
     expect_closed_output()
     tune_collector()
-    task: _Part = partition.value
     classes, catalog = unpack(task.packed)
     columns = _struct_of(schema, options)
     rows = Rows(classes, catalog, columns, with_document=options.with_document)
@@ -356,11 +355,20 @@ class ChangesDataSource(DataSource):
         return ChangesStreamReader(schema, read_options(options_for(schema, self._given)))
 
 
-class ChangesReader(DataSourceReader):
-    """All events of the log at the moment when reading begins."""
+class _Reader:
+    """A reader of batches of the log, whose tasks read parts."""
 
     def __init__(self, schema: t.StructType, options: ChangeOptions) -> None:
         self._schema, self._options = schema, options
+
+    def read(self, partition: InputPartition) -> Batches:
+        """Yield the events of a part, of which an empty log has none."""
+        if partition.value is not None:
+            yield from _read(self._schema, self._options, partition.value)
+
+
+class ChangesReader(_Reader, DataSourceReader):
+    """All events of the log at the moment when reading begins."""
 
     @without_frames()
     def partitions(self) -> Sequence[InputPartition]:
@@ -376,12 +384,6 @@ class ChangesReader(DataSourceReader):
             log.close()
         return parts or [InputPartition(None)]
 
-    def read(self, partition: InputPartition) -> Batches:
-        """Yield the events of a part."""
-        if partition.value is None:
-            return iter(())
-        return _read(self._schema, self._options, partition)
-
 
 # --- the stream -----------------------------------------------------------------------------------
 
@@ -392,7 +394,7 @@ would poll a hundred times per second.
 """
 
 
-class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class ChangesStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The events of the log as they arrive. In the driver's process the object has a connection to
     the database.
     """
@@ -402,9 +404,6 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     _is_bounded: bool = False
     _target: Offset | None = None
     _moved: dict[str, Any] | None = None
-
-    def __init__(self, schema: t.StructType, options: ChangeOptions) -> None:
-        self._schema, self._options = schema, options
 
     def __getstate__(self) -> Any:
         return self._schema, self._options  # the state of the object when it is sent to the tasks
@@ -464,10 +463,6 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the parts of a batch."""
         return _partitions(self.log, self._schema, self._options, offset_of(start), offset_of(end))
-
-    def read(self, partition: InputPartition) -> Batches:
-        """Yield the events of a part."""
-        return _read(self._schema, self._options, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Record the rows up to ``end`` as done by the consumer, if there is one."""

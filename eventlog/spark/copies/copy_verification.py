@@ -60,7 +60,7 @@ class CopyTarget(StatesTarget):
     attributes = staticmethod(row_attributes)
 
     def stored_as(self, cls: ObjectClass) -> Mapping[str, StoredAs]:
-        columns = self._columns(cls)
+        columns = columns_of_class(cls, value_options(self._config))
         return {one.name: partial(_storable_text, columns, one) for one in self.attributes(cls)}
 
     def done(self) -> RecordSet | None:
@@ -89,9 +89,6 @@ class CopyTarget(StatesTarget):
         for part in parts:
             for row in part.to_pylist():
                 yield _key(cls, row), _state(names, row)
-
-    def _columns(self, cls: ObjectClass) -> Columns:
-        return columns_of_class(cls, value_options(self._config))
 
 
 def _state(names: Iterable[str], row: Mapping[str, Any]) -> State:

@@ -20,7 +20,7 @@ import json
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
@@ -40,12 +40,12 @@ from eventlog.exit_codes import ExitCode
 from eventlog.model import Change
 from eventlog.publisher.context import JobProgress
 from eventlog.registry import format_named
-from eventlog.spark.directory import TEMPORARY, Directory, Owner, job_directory
+from eventlog.spark.directory import TEMPORARY, Directory, JobRecord, Owner, job_directory
 from eventlog.spark.frames.inputs import Input, inputs
 from eventlog.spark.frames.sorting import Read, work_on
 from eventlog.spark.session.arguments import check_pandas
 from eventlog.spark.session.in_tasks import Batches, tune_collector
-from eventlog.spark.session.session import as_spark_failed, open_session, shown
+from eventlog.spark.session.session import Measure, as_spark_failed, open_session, shown
 
 
 class InputFailed(EventlogError):
@@ -206,7 +206,7 @@ def _left(
     return waiting, [one for one in reports if one.name not in again]
 
 
-def _described(found: Mapping[str, Any]) -> str:
+def _described(found: JobRecord) -> str:
     return f"{found['source']} converted from {found['from']} to {found['to']} with its own options"
 
 
@@ -328,7 +328,7 @@ def _followed(changes: Iterable[Change], job: _Job, input: Input) -> Iterator[Ch
     file.write_text(json.dumps((number, True)))
 
 
-def _progress_of(job: _Job, waiting: Sequence[Input]) -> Callable[[], JobProgress]:
+def _progress_of(job: _Job, waiting: Sequence[Input]) -> Measure:
     """Return a function that returns the progress of the conversion of these inputs.
 
     Progress is the share of the inputs' bytes that has been read. For an input that is being

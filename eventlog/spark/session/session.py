@@ -17,12 +17,11 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import partial
 from importlib import resources
 from io import TextIOBase
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -36,9 +35,6 @@ from eventlog.errors import ConfigError, EventlogError, SnapshotOutdated, number
 from eventlog.publisher.context import JobProgress
 from eventlog.spark.session.in_tasks import Batches
 from eventlog.spark.session.spark_context import context_of
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 # --- versions -------------------------------------------------------------------------------------
 
@@ -437,20 +433,23 @@ _STAGE_WEIGHTS: Final = (0.85, 0.05, 0.1)
 """The approximate shares of the time for reading, folding and writing."""
 
 
-Progress = Callable[[str, Callable[[], JobProgress]], AbstractContextManager[None]]
+Measure = Callable[[], JobProgress]
+"""A function that returns the progress of some work now."""
+
+Progress = Callable[[str, Measure], AbstractContextManager[None]]
 """A function that reports progress during a block. It takes a name for the work, and a function
 that returns the progress.
 """
 
 
-def no_progress(_what: str, _done: Callable[[], JobProgress]) -> AbstractContextManager[None]:
+def no_progress(_what: str, _done: Measure) -> AbstractContextManager[None]:
     """Return a context that reports no progress."""
     return nullcontext()
 
 
 def spark_progress(
     context: SparkContext, group: str, rows: int, events: Callable[[], int]
-) -> Callable[[], JobProgress]:
+) -> Measure:
     """Return a function that returns the progress of the stages of a job group.
 
     ``rows`` is the number of rows to read.
@@ -473,7 +472,7 @@ def spark_progress(
 
 @contextmanager
 def shown(
-    what: str, done: Callable[[], JobProgress], quiet: bool, progress: Progress = no_progress
+    what: str, done: Measure, quiet: bool, progress: Progress = no_progress
 ) -> Iterator[None]:
     """Show progress on standard error until the end of the block: a bar on a terminal, otherwise a
     line every ten seconds.
@@ -485,38 +484,30 @@ def shown(
             yield
         return
     from rich.console import Console
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as ProgressBar
 
-    console = Console(stderr=True)
-    stop = Event()
-    began = monotonic()
-    draw = _bar if console.is_terminal else _lines
-    thread = start_thread(partial(draw, console, what, done, stop, began), "eventlog-progress")
+    console, stop, began = Console(stderr=True), Event(), monotonic()
+
+    def draw_bar() -> None:
+        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}")
+        with ProgressBar(*columns, console=console, transient=True) as bar:
+            task = bar.add_task(what, total=1.0, text="")
+            while not stop.wait(0.5):
+                at = done()
+                bar.update(task, completed=at.share, text=_described(at, began))
+
+    def log_lines() -> None:
+        while not stop.wait(_LINE_SECONDS):
+            _log.info("%s: %s", what, _described(done(), began))
+
+    thread = start_thread(draw_bar if console.is_terminal else log_lines, "eventlog-progress")
     try:
         with progress(what, done):
             yield
     finally:
         stop.set()
         thread.join(5)
-
-
-def _bar(
-    console: Console, what: str, done: Callable[[], JobProgress], stop: Event, began: float
-) -> None:
-    from rich.progress import BarColumn, Progress, TextColumn
-
-    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}")
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(what, total=1.0, text="")
-        while not stop.wait(0.5):
-            at = done()
-            bar.update(task, completed=at.share, text=_described(at, began))
-
-
-def _lines(
-    _console: Console, what: str, done: Callable[[], JobProgress], stop: Event, began: float
-) -> None:
-    while not stop.wait(_LINE_SECONDS):
-        _log.info("%s: %s", what, _described(done(), began))
 
 
 def _described(at: JobProgress, began: float) -> str:

@@ -492,11 +492,14 @@ def _write_table(
     files = []
     names = _partition_names(sequences, partition_of)
     stored = _stored(table, options, rows, sequences, names)
-    for name, start, length in _runs(names):
+    start = 0
+    for run in pc.value_counts(names).to_pylist():  # in the order of sequences
+        name, length = run["values"], run["counts"]
         folder = f"{table.folder}/{PARTITION_NAME}={name}"
         files += _write_rows(
             job, directory, part, folder, stored.slice(start, length), rows.slice(start, length)
         )
+        start += length
     return files
 
 
@@ -504,14 +507,6 @@ def _partition_names(sequences: pa.Array, partition_of: Callable[[str], str]) ->
     prefixes = pc.utf8_slice_codeunits(sequences, 0, PREFIX_LENGTH).dictionary_encode()
     names = [partition_of(prefix.ljust(LENGTH, "0")) for prefix in prefixes.dictionary.to_pylist()]
     return pa.array(names, pa.string()).take(prefixes.indices)
-
-
-def _runs(names: pa.Array) -> Iterator[tuple[str, int, int]]:
-    """Yield each partition, in the order of sequences, with its first row and number of rows."""
-    start = 0
-    for run in pc.value_counts(names).to_pylist():
-        yield run["values"], start, run["counts"]
-        start += run["counts"]
 
 
 def _stored(
