@@ -299,7 +299,7 @@ def _parameter(element: _Element, section: str, parameters: _Parameters) -> None
         if is_reference
         else _value(element)
     )
-    if name is None or not value or _is_for_administration_tool(name, element, section, value):
+    if name is None or not value:
         return
     if section == "subscriber":
         parameters.subscriber.append(name)
@@ -307,26 +307,14 @@ def _parameter(element: _Element, section: str, parameters: _Parameters) -> None
         parameters.refuse(name, "a secret: set it by the environment")
     elif name in _NOT_TAKEN:
         parameters.refuse(name, _NOT_TAKEN[name])
-    elif not _is_known(name):
-        parameters.refuse(name, "not a known parameter")
-    else:
+    elif name in DRIVER_TAGS or name in _READ_ELSEWHERE:
         parameters.take(name, value)
-
-
-def _is_known(name: str) -> bool:
-    return name in DRIVER_TAGS or name in _READ_ELSEWHERE
-
-
-def _is_for_administration_tool(name: str, element: _Element, section: str, value: str) -> bool:
-    """Return True for an entry that is not a parameter: it is outside of the driver's sections, or
-    only collapses a part of the administration tool's form.
-    """
-    if section == "subscriber" or name in _NOT_TAKEN or _is_known(name):
-        return False
-    if element.get("type") == "password-ref" or element.get("is-sensitive") == "true":
-        return False
-    is_leaf = len(element) == 0 or element.find("{*}value") is not None
-    return not section or not is_leaf or value.casefold() in ("show", "hide")
+    else:
+        # An entry outside of the driver's sections is no parameter, and neither is one that only
+        # collapses a part of the administration tool's form.
+        is_leaf = len(element) == 0 or element.find("{*}value") is not None
+        if section and is_leaf and value.casefold() not in ("show", "hide"):
+            parameters.refuse(name, "not a known parameter")
 
 
 def _parameter_name(element: _Element) -> str | None:

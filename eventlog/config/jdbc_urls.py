@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 from urllib.parse import unquote
 
@@ -73,7 +73,10 @@ def jdbc_url(text: str) -> tuple[URL, list[str]]:
     if match is None:
         raise ConfigError(f"a JDBC URL of {name} in this form is not supported")
     parts = match.groupdict()
-    properties = dict(_properties(parts.get("query") or ""))
+    given = (part.partition("=") for part in (parts.get("query") or "").split("&"))
+    properties = {
+        name.strip().lower(): unquote(value.strip()) for name, _, value in given if name.strip()
+    }
     user = properties.pop("user", None) or (parts.get("login") or "").strip('"') or None
     query = query_of(properties)
     if parts.get("service"):
@@ -101,10 +104,3 @@ def _host(text: str) -> tuple[str, int | None]:
         if match is None
         else (match[1].strip("[]"), int(match[2]) if match[2] else None)
     )
-
-
-def _properties(query: str) -> Iterator[tuple[str, str]]:
-    for part in query.split("&"):
-        name, _, value = part.partition("=")
-        if name.strip():
-            yield name.strip().lower(), unquote(value.strip())

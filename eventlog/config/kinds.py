@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from eventlog.core.options import OBJECT, STRING, TEXT, OptionKind, parse_name, parse_names, toml_or
 from eventlog.core.secrets import REFERENCE
@@ -18,6 +18,10 @@ from eventlog.registry import FORMATS, check_format, check_name, own_names
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
+
+
+Texts: TypeAlias = Mapping[str, str]
+"""The value of an option that has a text for each name, such as headers."""
 
 
 def _parse_times(value: Any) -> tuple[datetime.time, ...]:
@@ -43,7 +47,7 @@ def _parse_times(value: Any) -> tuple[datetime.time, ...]:
     return tuple(sorted(times))
 
 
-def _parse_column_map(value: Any) -> Mapping[str, str]:
+def _parse_column_map(value: Any) -> Texts:
     real = {str(name).lower(): parse_name(column) for name, column in OBJECT.parse(value).items()}
     if unknown := sorted(set(real) - set(LOG_COLUMNS)):
         raise ValueError(f"{unknown[0]} is not a standard name")
@@ -111,7 +115,7 @@ def _parse_table(value: Any) -> Mapping[Any, Any]:
     return dict(value)
 
 
-def _parse_references(value: Any) -> Mapping[str, str]:
+def _parse_references(value: Any) -> Texts:
     references = _parse_table(value)
     for name, place in references.items():
         if not isinstance(place, str) or not REFERENCE.fullmatch(place):
@@ -130,7 +134,7 @@ _SECRET_HEADER: Final = re.compile(
 )
 
 
-def _parse_headers(value: Any) -> Mapping[str, str]:
+def _parse_headers(value: Any) -> Texts:
     headers = _parse_table(value)
     for name, text in headers.items():
         if not isinstance(text, str):
@@ -153,7 +157,7 @@ def is_header_text(text: str) -> bool:
     return all(" " <= c <= "~" for c in text)
 
 
-def _parse_plain_headers(value: Any) -> Mapping[str, str]:
+def _parse_plain_headers(value: Any) -> Texts:
     headers = _parse_headers(value)
     for name in filter(_SECRET_HEADER.search, headers):
         raise ValueError(
@@ -168,7 +172,7 @@ def _headers_of_text(text: str) -> dict[str, str]:
     return {name.strip(): value for name, _, value in parts}
 
 
-def _parse_mapping(value: Any) -> Mapping[str, Mapping[str, str]]:
+def _parse_mapping(value: Any) -> Mapping[str, Texts]:
     return {
         table: {column: parse_name(to) for column, to in _parse_table(columns).items()}
         for table, columns in _parse_table(value).items()

@@ -24,6 +24,7 @@ from eventlog.config.kinds import (
     TOKEN,
     TOKENS,
     URL,
+    Texts,
     name_of,
     named_tokens,
 )
@@ -164,7 +165,7 @@ class PublisherSettings:
         0, integer(0, MANY), "minutes without a document until a heartbeat, 0 = off",
     )  # fmt: skip
     layout: str = shared(options.LAYOUT)
-    column_map: Mapping[str, str] | None = option(
+    column_map: Texts | None = option(
         None, COLUMN_MAP, "the ten standard names and their real names",
         example={name: name for name in LOG_COLUMNS},
     )  # fmt: skip
@@ -341,7 +342,7 @@ class WatchSettings(CheckedOptions):
         "columns that are logged for the conditions of [[filter]] and are in no document",
         example=["tenant"],
     )
-    base: Mapping[str, Mapping[str, str]] | None = option(
+    base: Mapping[str, Texts] | None = option(
         None, BASE, "view: base tables and their columns -> view columns",
         example={"emp": {"empno": "pk_empno", "fname": "sv_fname"}},
     )  # fmt: skip

@@ -338,16 +338,20 @@ def _writer(column: ColumnAttrs, charset: str) -> tuple[ColumnAttrs, bytes, Conv
     return column, b"\1" + bytes(column.length), lambda value: b"\0" + raw(value)
 
 
-def _variable(raw: bytes, longest: int) -> bytes:
+def _room(raw: bytes, longest: int) -> int:
+    """Return how many bytes fit after these. Raises ValueError if there are too many."""
     if len(raw) > longest:
         raise ValueError(f"it has {len(raw)} bytes, more than {longest}")
+    return longest - len(raw)
+
+
+def _variable(raw: bytes, longest: int) -> bytes:
+    _room(raw, longest)
     return b"\0" + len(raw).to_bytes(2, "big") + raw
 
 
 def _padded(raw: bytes, length: int, filler: bytes) -> bytes:
-    if len(raw) > length:
-        raise ValueError(f"it has {len(raw)} bytes, more than {length}")
-    return raw + filler * ((length - len(raw)) // len(filler))
+    return raw + filler * (_room(raw, length) // len(filler))
 
 
 def _exactly(raw: bytes, length: int) -> bytes:

@@ -179,11 +179,8 @@ class _Emulation:
         table = random.choice(self._workload.tables)
         touched = {(name, row_id) for name, row_id, _ in transaction.undo}
         rows = self._contents[table]
-        free = [
-            row_id
-            for row_id in rows
-            if (table, row_id) not in self._locked or (table, row_id) in touched
-        ]
+        locked = self._locked - touched
+        free = [row_id for row_id in rows if (table, row_id) not in locked]
         typ = (
             random.choice((INSERT, UPDATE, UPDATE, DELETE, CLEAR_BLOB, CREATE_BLOB))
             if free
@@ -198,15 +195,14 @@ class _Emulation:
             )
         row_id = random.choice(free)
         old = rows[row_id]
-        if typ == DELETE:
-            return self._write(transaction, typ, table, row_id, old, None)
+        new: Row | None = None
         if typ == UPDATE:
-            return self._write(transaction, typ, table, row_id, old, self._changed(table, old))
-        if typ == CLEAR_BLOB:
-            return self._write(transaction, typ, table, row_id, old, {**old, "SCAN": None})
-        return self._write(
-            transaction, random.choice((CREATE_BLOB, INSERT_BLOB)), table, row_id, old, old
-        )
+            new = self._changed(table, old)
+        elif typ == CLEAR_BLOB:
+            new = {**old, "SCAN": None}
+        elif typ == CREATE_BLOB:
+            typ, new = random.choice((CREATE_BLOB, INSERT_BLOB)), old
+        return self._write(transaction, typ, table, row_id, old, new)
 
     def _write(
         self,
@@ -265,19 +261,19 @@ class _Emulation:
             self._locked.discard((table, row_id))
         oper_date = self._oper_date()
         row = self._log.end(transaction.number, transaction.channel, oper_date, committed=committed)
-        return Step([row], self._changes(transaction, row) if committed else [])
-
-    def _changes(self, transaction: _Transaction, commit: DispatchRow) -> list[Change]:
-        return [
+        if not committed:
+            return Step([row], [])
+        changes = [
             change._replace(
-                position=f"{commit.syslog_addr:016x}:{change.position}",
+                position=f"{row.syslog_addr:016x}:{change.position}",
                 transaction_id=f"{transaction.number:032X}",
                 event_number=number,
                 last_in_transaction=number == len(transaction.done),
-                commit_time=to_utc(commit.oper_date, UTC),
+                commit_time=to_utc(row.oper_date, UTC),
             )
             for number, change in enumerate(transaction.done, 1)
         ]
+        return Step([row], changes)
 
     def _put(self, table: str, row_id: int, row: Row | None) -> None:
         if row is None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import io
 import tracemalloc
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from typing import Any
@@ -68,8 +68,9 @@ class SinkCase:
         return format_named(self.format)
 
 
-def _deliver(sink: Sink, document: Document) -> None:
-    sink.send(document)
+def _deliver(sink: Sink, documents: Iterable[Document]) -> None:
+    for document in documents:
+        sink.send(document)
     sink.flush()
 
 
@@ -85,9 +86,7 @@ def test_every_event_is_answered_and_received_after_the_flush(sink_case: SinkCas
 
 def test_documents_are_received_in_order(sink_case: SinkCase) -> None:
     with closing(sink_case.open()) as sink:
-        for document in sink_case.documents(4):
-            sink.send(document)
-        sink.flush()
+        _deliver(sink, sink_case.documents(4))
     received, wanted = sink_case.received(), [str(number) for number in range(1, 13)]
     assert received == wanted if isinstance(received, list) else set(received) == set(wanted)
 
@@ -97,9 +96,7 @@ def test_documents_that_were_not_flushed_are_sent_again_and_not_lost(sink_case: 
         for document in sink_case.documents(2):
             sink.send(document)  # the process ends here without a flush
     with closing(sink_case.open()) as sink:
-        for document in sink_case.documents(2):
-            sink.send(document)
-        sink.flush()
+        _deliver(sink, sink_case.documents(2))
     assert set(sink_case.received()) == {"1", "2", "3", "4", "5", "6"}
 
 
@@ -109,9 +106,8 @@ def test_an_unavailable_receiver_is_reported_and_nothing_is_lost(sink_case: Sink
     (document,) = sink_case.documents(1)
     with closing(sink_case.open()) as sink:
         with sink_case.away(), pytest.raises(ReceiverUnavailable):
-            _deliver(sink, document)
-        sink.send(document)
-        sink.flush()
+            _deliver(sink, [document])
+        _deliver(sink, [document])
     assert set(sink_case.received()) == {"1", "2", "3"}
 
 
@@ -120,8 +116,7 @@ def test_memory_is_bounded_if_each_document_is_flushed(sink_case: SinkCase) -> N
         tracemalloc.start()
         try:
             for document in sink_case.documents(40, size=100_000):
-                sink.send(document)
-                sink.flush()
+                _deliver(sink, [document])
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
