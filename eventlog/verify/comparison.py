@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from eventlog.core.catalog import Attribute
 from eventlog.core.values import (
@@ -49,6 +49,10 @@ values, ``UNKNOWN`` or ``SEVERAL``.
 """
 
 
+RangeRow: TypeAlias = tuple[Any, ...]
+"""An object as ``ReadRange`` returns it: the values of its key, then its entries."""
+
+
 def row_of_entries(names: Iterable[str], entries: Sequence[Entry]) -> TargetRow:
     """Return the values of an object by attribute, from its entries in the same order."""
     if len(entries) == 1 and entries[0] is SEVERAL:
@@ -60,12 +64,16 @@ def row_of_entries(names: Iterable[str], entries: Sequence[Entry]) -> TargetRow:
     }
 
 
+Shown: TypeAlias = str | list[str] | None
+"""A value in a report: its text, a list of texts, or None for NULL."""
+
+
 class ColumnDifference(NamedTuple):
-    """A column with different values. A value is its text, a list of texts, or None for NULL."""
+    """A column with different values."""
 
     column: str
-    source: str | list[str] | None
-    target: str | list[str] | None
+    source: Shown
+    target: Shown
     is_unknown: bool = False
     """True if the target does not show the value of the column."""
 
@@ -128,7 +136,7 @@ def _normalized(texts: Texts, normal: Callable[[str], str]) -> list[str]:
     return sorted({normal(text) for text in texts if text is not None})
 
 
-def _shown(texts: Texts) -> str | list[str] | None:
+def _shown(texts: Texts) -> Shown:
     values = sorted({text for text in texts if text is not None})
     if len(values) > 1:
         return values

@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from eventlog.exit_codes import ExitCode
-from eventlog.verify.comparison import ColumnDifference
+from eventlog.verify.comparison import ColumnDifference, Shown
 from eventlog.verify.motion import ObjectName
 
 MAX_LISTED: Final = 10_000
@@ -78,7 +78,7 @@ class Difference:
         return data | {member: text for member, text in details.items() if text}
 
 
-def _hashed(value: str | list[str] | None) -> str | None:
+def _hashed(value: Shown) -> str | None:
     if value is None:
         return None
     text = value if isinstance(value, str) else "\0".join(value)

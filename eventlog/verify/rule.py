@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from eventlog.core.catalog import Catalog
 from eventlog.core.clock import monotonic
@@ -25,6 +25,9 @@ from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.readers import consumers
 from eventlog.sql.readers.followed_set import FollowedSet
 from eventlog.verify.motion import Motion, ObjectName
+
+Forget: TypeAlias = Callable[[], None]
+"""A function that forgets the rows that were done when they were read."""
 
 _FIELDS: Final = ("record_id", "table_name", "table_key")
 _MANY_GAPS: Final = 1_000
@@ -110,7 +113,7 @@ class UndoneRows:
             found += (record_id for record_id, _, _ in new)
         self.seen.add(to_ranges(found))
 
-    def read_done(self, *, at_once: bool = False) -> Callable[[], None]:
+    def read_done(self, *, at_once: bool = False) -> Forget:
         """Read which rows the reader has done by now, and the rows that were queued for it again.
         Return a function that forgets the done rows.
 
@@ -126,7 +129,10 @@ class UndoneRows:
             window = ANY_STATUS
         else:
             window = self._new_window()
-            undone = self._ids(window).spans
+            found = RecordSet()
+            for part in self.log.read_fields(window, ("record_id", "event_type")):
+                found.add(to_ranges([int(record_id) for record_id, _ in part]))
+            undone = found.spans
         again = minus(undone, self.rows)
         if again:
             for part in self._read(replace(window, gaps=tuple(again))):
@@ -185,12 +191,6 @@ class UndoneRows:
     def _read(self, window: Window) -> Iterator[list[tuple[int, str | None, str | None]]]:
         for part in self.log.read_fields(window, _FIELDS):
             yield [(int(record_id), name, key) for record_id, name, key in part]
-
-    def _ids(self, window: Window) -> RecordSet:
-        found = RecordSet()
-        for part in self.log.read_fields(window, ("record_id", "event_type")):
-            found.add(to_ranges([int(record_id) for record_id, _ in part]))
-        return found
 
     def _add(self, rows: Sequence[tuple[int, str | None, str | None]]) -> None:
         self.rows.add(to_ranges([record_id for record_id, _, _ in rows]))

@@ -215,13 +215,12 @@ def _chosen(context: Context, names: Sequence[str]) -> list[ObjectClass]:
             hint = names_hint(name, [cls.name for cls in catalog.classes], "classes")
             raise ConfigError(f"{name!r} is not a class; {hint}")
         cls = meant.object_class
-        if not names and not context.wants(cls.name):
-            continue
-        if not context.wants(cls.name):
+        if context.wants(cls.name):
+            chosen[cls.name] = cls
+        elif names:
             raise ConfigError(
                 f"class {cls.name} is not sent: it is not among the classes of [source]"
             )
-        chosen[cls.name] = cls
     if not chosen:
         raise ConfigError("there is no class to compare: watch a table first")
     return sorted(chosen.values(), key=lambda cls: cls.name)

@@ -15,7 +15,7 @@ from datetime import datetime
 from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from eventlog.core.catalog import Attribute, ObjectClass
 from eventlog.core.clock import monotonic, sleep
@@ -37,7 +37,14 @@ from eventlog.sql.port.log_operations import (
     Selection,
     Walk,
 )
-from eventlog.verify.comparison import SEVERAL_ROWS, Comparison, TargetRow, Texts, row_of_entries
+from eventlog.verify.comparison import (
+    SEVERAL_ROWS,
+    Comparison,
+    RangeRow,
+    TargetRow,
+    Texts,
+    row_of_entries,
+)
 from eventlog.verify.motion import Motion, ObjectName
 from eventlog.verify.ordered_keys import OrderedKeys, ordered_keys
 from eventlog.verify.report import (
@@ -49,7 +56,7 @@ from eventlog.verify.report import (
     Unproven,
     VerifyReport,
 )
-from eventlog.verify.rule import UndoneRows, object_named
+from eventlog.verify.rule import Forget, UndoneRows, object_named
 from eventlog.verify.targets import Target
 
 _FIELDS: Final = ("record_id", "status", "perpetrator", "table_name", "table_key")
@@ -68,7 +75,7 @@ does not exist there.
 """
 
 
-_Rows: TypeAlias = Sequence[tuple[Any, ...]]
+_Rows: TypeAlias = Sequence[RangeRow]
 """Objects: the values of the key, then the texts of the attributes (``ReadRange``)."""
 _NO_ROWS: Final[_Rows] = ()
 
@@ -269,8 +276,16 @@ class Verification:
                     here, forget = found
                     is_last = ends(here)
                     there = self._judge_rows(source, ranges, here, there)
-                    if is_last:
-                        self._judge_surplus(source, ranges, there)
+                    if is_last:  # what is left has no object in the source
+                        surplus = [
+                            (
+                                ranges.keys.text_of(row),
+                                None,
+                                row_of_entries(ranges.names, row[width:]),
+                            )
+                            for row in there
+                        ]
+                        self._judge(source, surplus)
                     forget()
                     # Without rows of the target that are not compared yet, the next range may begin
                     # within this one.
@@ -311,7 +326,7 @@ class Verification:
 
     def _not_waiting(
         self, source: _ClassSource, ranges: _Ranges, rows: _Rows
-    ) -> list[tuple[str, tuple[Any, ...]]]:
+    ) -> list[tuple[str, RangeRow]]:
         """Return those of the rows, with their keys, that no later round compares."""
         named = [(ranges.keys.text_of(row), row) for row in rows]
         waiting = self.motion.waiting(source.cls.name, [key for key, _ in named])
@@ -356,16 +371,6 @@ class Verification:
                 judged.append((key, row_of_entries(names, row[width:]), found))
         self._judge(source, judged)
         return list(others.values())
-
-    def _judge_surplus(
-        self, source: _ClassSource, ranges: _Ranges, rows: Iterable[tuple[Any, ...]]
-    ) -> None:
-        """Decide objects of the target that the source does not have."""
-        width, names = ranges.keys.width, ranges.names
-        self._judge(
-            source,
-            [(ranges.keys.text_of(row), None, row_of_entries(names, row[width:])) for row in rows],
-        )
 
     def walk(self, source: _ClassSource, reached: str | None) -> None:
         """Compare all objects of a class that the source has, after a key."""
@@ -428,7 +433,7 @@ class Verification:
         bounds: tuple[str | None, str | None],
         read: Callable[[], R],
         is_whole: Callable[[R], bool] = _always,
-    ) -> tuple[R, Callable[[], None]] | None:
+    ) -> tuple[R, Forget] | None:
         """Read objects of the source, and the rows outside D, on one database snapshot. Return the
         objects, and a function that forgets the rows that are done by then; None if the snapshot
         was not proven, so that the range of keys is not compared: after the first, through the
@@ -445,10 +450,13 @@ class Verification:
 
     def _read_with_rows(
         self, read: Callable[[], R], is_whole: Callable[[R], bool]
-    ) -> tuple[R, Callable[[], None]]:
+    ) -> tuple[R, Forget]:
         self.undone.read_new()
         here = read()
-        return here, self._read_done() if is_whole(here) else _nothing
+        # A pinned target is compared with the rows that were done when it was pinned.
+        if self.target.is_pinned or not is_whole(here):
+            return here, _nothing
+        return here, self.undone.read_done()
 
     def _judge(self, source: _ClassSource, objects: Sequence[_Read]) -> None:
         """Decide objects that can be decided. A difference counts only when a second check finds
@@ -521,12 +529,6 @@ class Verification:
         """Report a range of keys whose database snapshots were not proven (spec/verify.md 1.4)."""
         self.report.leave_out(Unproven(source.cls.name, after, through, str(error)))
 
-    def _read_done(self) -> Callable[[], None]:
-        """Return a function that from now on compares the target with the rows that the reader has
-        done by now.
-        """
-        return _nothing if self.target.is_pinned else self.undone.read_done()
-
     def _save(self, source: _ClassSource, reached: str) -> None:
         self.save(Progress(source.cls.name, reached, self.report, self.motion.all_waiting))
 
@@ -561,7 +563,7 @@ class Verification:
         late it is, those that have differed are compared, and some others.
         """
 
-        def read() -> Callable[[], None]:
+        def read() -> Forget:
             self.undone.read_new()
             return self.undone.read_done(at_once=True)
 

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Generator, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from eventlog.core.catalog import Attribute, ObjectClass
 from eventlog.core.ranges import RecordSet
 from eventlog.sql.port.log_operations import RangeReader
 from eventlog.verify.comparison import StoredAs, TargetRow
+
+KeyLists: TypeAlias = Generator[list[str], None, None]
+"""Keys of a target, in lists."""
 
 
 class Target(ABC):
@@ -64,7 +67,7 @@ class Target(ABC):
         """
 
     @abstractmethod
-    def other_keys(self, cls: ObjectClass, size: int) -> Generator[list[str], None, None]:
+    def other_keys(self, cls: ObjectClass, size: int) -> KeyLists:
         """Yield keys of the class's objects in the target, at least those that ``rows`` was never
         asked for, in lists of at most ``size``. A key that is not a valid key of the class is
         returned as its text.

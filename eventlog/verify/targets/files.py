@@ -87,7 +87,7 @@ class FilesTarget(StatesTarget):
         """Apply the documents that were not applied yet; apply all of them again if an applied
         document has changed or is missing, or if a new one comes before it.
         """
-        files = self._place.files(self._format.suffixes)
+        files = sorted(self._place.files(self._format.suffixes), key=lambda one: one.order)
         if not files and not self._applied:
             raise ConfigError(
                 f"{self._place} has no {self._format.title}: correct --target or --format"

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from eventlog.errors import ConfigError
 from eventlog.files.compression import SUFFIXES
@@ -30,30 +29,6 @@ class PlacedFile(NamedTuple):
     def order(self) -> tuple[object, ...]:
         """The sort key: files of later deliveries come later, whatever folder they are in."""
         return order_of(self.name.rpartition("/")[2]), order_of(self.name)
-
-
-class Place(ABC):
-    """A place where documents are."""
-
-    @abstractmethod
-    def __str__(self) -> str:
-        """Return the name of the place."""
-
-    @abstractmethod
-    def files(self, suffixes: Collection[str] | None) -> list[PlacedFile]:
-        """Return the files in this place, in the order in which they were written. ``suffixes``
-        selects them; None = all.
-
-        Names that begin with ``_`` or ``.`` are left out, and folders of such names. Raises
-        ConfigError if the place cannot be read.
-        """
-
-    @abstractmethod
-    def opened(self, name: str) -> AbstractContextManager[Path]:
-        """Return a context that yields the path of a file with this content. The content is
-        decompressed if the name has the suffix of a compressed file. Raises FormatError if it
-        cannot be decompressed.
-        """
 
 
 def _is_chosen(name: str, suffixes: Collection[str] | None) -> bool:
@@ -81,7 +56,7 @@ def _unpacked(path: Path) -> Iterator[Path]:
 
 
 @dataclass(frozen=True, slots=True)
-class Directory(Place):
+class Directory:
     """A file, or a directory with its folders."""
 
     path: Path
@@ -90,6 +65,11 @@ class Directory(Place):
         return str(self.path)
 
     def files(self, suffixes: Collection[str] | None) -> list[PlacedFile]:
+        """Return the files in this place. ``suffixes`` selects them; None = all.
+
+        Names that begin with ``_`` or ``.`` are left out, and folders of such names. Raises
+        ConfigError if the place cannot be read.
+        """
         if self.path.is_file():
             return [_stamped("", self.path)]
         if not self.path.is_dir():
@@ -99,10 +79,13 @@ class Directory(Place):
             name = path.relative_to(self.path).as_posix()
             if _is_chosen(name, suffixes) and path.is_file():
                 found.append(_stamped(name, path))
-        return sorted(found, key=lambda one: one.order)
+        return found
 
     @contextmanager
     def opened(self, name: str) -> Iterator[Path]:
+        """Yield the path of a file with this content. The content is decompressed if the name has
+        the suffix of a compressed file. Raises FormatError if it cannot be decompressed.
+        """
         with _unpacked(self.path / name if name else self.path) as path:
             yield path
 
@@ -112,7 +95,7 @@ def _stamped(name: str, path: Path) -> PlacedFile:
     return PlacedFile(name, (status.st_size, status.st_mtime_ns))
 
 
-class Objects(Place):
+class Objects:
     """The objects in a store that the sink ``objects`` has written."""
 
     def __init__(self, options: ObjectOptions) -> None:
@@ -122,17 +105,22 @@ class Objects(Place):
         return self._store.bucket_url
 
     def files(self, suffixes: Collection[str] | None) -> list[PlacedFile]:
-        found = [
+        """Return the objects, as ``Directory.files`` returns files."""
+        return [
             PlacedFile(name, (size, changed))
             for name, size, changed in self._store.listed()
             if _is_chosen(name, suffixes)
         ]
-        return sorted(found, key=lambda one: one.order)
 
     @contextmanager
     def opened(self, name: str) -> Iterator[Path]:
+        """Yield the path of a file with this content, as ``Directory.opened`` does."""
         with tempfile.TemporaryDirectory(prefix="eventlog-verify-") as directory:
             path = Path(directory) / name.rpartition("/")[2]
             path.write_bytes(self._store.content(name))
             with _unpacked(path) as plain:
                 yield plain
+
+
+Place: TypeAlias = Directory | Objects
+"""A place where documents are."""

@@ -9,15 +9,15 @@ ordered are read by ranges of keys, which needs no search for each object.
 from __future__ import annotations
 
 import marshal
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from eventlog.core.catalog import ObjectClass
 from eventlog.sql.port.log_operations import KeyValues, RangeReader
-from eventlog.verify.comparison import SEVERAL, Entry, TargetRow, row_of_entries
+from eventlog.verify.comparison import SEVERAL, Entry, RangeRow, TargetRow, row_of_entries
 from eventlog.verify.ordered_keys import OrderedKeys, ordered_keys
 from eventlog.verify.private_database import private_database, write_rows
-from eventlog.verify.targets import Target
+from eventlog.verify.targets import KeyLists, Target
 
 KEPT: Final = 20_000
 """The most states that are kept in memory before they are written."""
@@ -195,7 +195,7 @@ class States:
             for key, state in self._stored(class_name, keys).items()
         }
 
-    def other_keys(self, class_name: str, size: int) -> Generator[list[str], None, None]:
+    def other_keys(self, class_name: str, size: int) -> KeyLists:
         """Yield the keys of objects that ``rows`` was never called with, in lists of ``size``."""
         form = self._forms[class_name]
         reached = None
@@ -216,7 +216,7 @@ class States:
 
     def range(
         self, class_name: str, behind: KeyValues | None, last: KeyValues | None, limit: int
-    ) -> list[tuple[Any, ...]]:
+    ) -> list[RangeRow]:
         """Return the first objects of a class after a key and up to another one, as a
         ``RangeReader`` does; each text is an ``Entry``.
         """
@@ -277,7 +277,7 @@ class StatesTarget(Target):
     def rows(self, cls: ObjectClass, keys: Sequence[str]) -> Mapping[str, TargetRow]:
         return self.kept.rows(cls.name, keys)
 
-    def other_keys(self, cls: ObjectClass, size: int) -> Generator[list[str], None, None]:
+    def other_keys(self, cls: ObjectClass, size: int) -> KeyLists:
         return self.kept.other_keys(cls.name, size)
 
     def range_reader(self, cls: ObjectClass) -> RangeReader | None:

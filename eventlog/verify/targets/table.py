@@ -5,7 +5,7 @@ source.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -23,11 +23,11 @@ from eventlog.model import LOG_COLUMNS, EventType
 from eventlog.sql.connect.connection import connect, describe, dialect_of, parse_url
 from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.port.driver_errors import as_database_errors
-from eventlog.sql.port.log_operations import KeyValues, RangeReader, ReadRange, Selection, Walk
+from eventlog.sql.port.log_operations import KeyValues, RangeReader, ReadRange, Selection
 from eventlog.sql.port.open_database import OpenDatabase
 from eventlog.sql.port.open_log import OpenLog
-from eventlog.verify.comparison import SEVERAL, SEVERAL_ROWS, StoredAs, TargetRow
-from eventlog.verify.targets import Target
+from eventlog.verify.comparison import SEVERAL, SEVERAL_ROWS, RangeRow, StoredAs, TargetRow
+from eventlog.verify.targets import KeyLists, Target
 
 _VALUES: Final = ValueOptions("full", characters="unicode")
 _NO_LOG: Final = LogTable(None, "eventlog", LOG_COLUMNS)
@@ -85,7 +85,6 @@ class _ClassTable:
     """The attributes that are compared: each attribute of the source with its attribute of the
     target.
     """
-    walk: Walk | None = None
     source_names: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -175,7 +174,7 @@ class TableTarget(Target):
             for key, row in found.items()
         }
 
-    def other_keys(self, cls: ObjectClass, size: int) -> Generator[list[str], None, None]:
+    def other_keys(self, cls: ObjectClass, size: int) -> KeyLists:
         table = self._table(cls)
         selection = Selection(table.cls.name, EventType.INSERT_ROW_QUERY_BACK)
         walk = self._log.start_walk(table.schema, table.as_view, selection)
@@ -198,7 +197,7 @@ class TableTarget(Target):
 
         def read_and_end(
             behind: KeyValues | None, last: KeyValues | None, limit: int
-        ) -> list[tuple[Any, ...]]:
+        ) -> list[RangeRow]:
             rows = read(behind, last, limit)
             self._connection.commit()
             return rows
@@ -298,10 +297,8 @@ def each_key_once(read: ReadRange, width: int) -> ReadRange:
     has the entry ``SEVERAL`` alone. ``width`` is the number of values of a key.
     """
 
-    def read_once(
-        behind: KeyValues | None, last: KeyValues | None, limit: int
-    ) -> list[tuple[Any, ...]]:
-        objects: dict[KeyValues, tuple[Any, ...]] = {}
+    def read_once(behind: KeyValues | None, last: KeyValues | None, limit: int) -> list[RangeRow]:
+        objects: dict[KeyValues, RangeRow] = {}
         is_end = False
         while not is_end and len(objects) < limit:
             rows = read(behind, last, limit + 1)
