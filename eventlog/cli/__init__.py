@@ -29,65 +29,65 @@ from eventlog.errors import ConfigError, EventlogError
 from eventlog.exit_codes import MEANINGS, OF_COMMANDS, ExitCode
 from eventlog.registry import as_plugin_errors
 
-_BY_PURPOSE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
+_BY_PURPOSE: Final[Mapping[str, Mapping[str, str]]] = {
     "Begin": {
-        "init": ("settings", "Write a commented eventlog.toml."),
-        "config": ("settings", "Show the settings in effect and where each came from."),
-        "demo": ("demo", "Run a demonstration on an embedded PostgreSQL."),
+        "init": "Write a commented eventlog.toml.",
+        "config": "Show the settings in effect and where each came from.",
+        "demo": "Run a demonstration on an embedded PostgreSQL.",
     },
     "Install": {
-        "db": ("db", "Create, upgrade or remove the log and its internal tables."),
-        "grants": ("grants", "Print the rights that a role needs, as SQL."),
-        "triggers": ("triggers", "Compare, apply or drop the triggers of the watched tables."),
-        "filter": ("filter", "Accept the filters of a reader."),
+        "db": "Create, upgrade or remove the log and its internal tables.",
+        "grants": "Print the rights that a role needs, as SQL.",
+        "triggers": "Compare, apply or drop the triggers of the watched tables.",
+        "filter": "Accept the filters of a reader.",
     },
     "Publish": {
-        "publish": ("publish", "Publish the log: the daemon, or one run with --once."),
-        "backlog": ("backlog", "Convert a whole backlog to files of documents, with Spark."),
+        "publish": "Publish the log: the daemon, or one run with --once.",
+        "backlog": "Convert a whole backlog to files of documents, with Spark.",
     },
     "Inspect": {
-        "status": ("status", "Show the queue, what is being delivered and who publishes."),
-        "top": ("top", "Show live in a terminal what a publisher does."),
-        "tail": ("tail", "Show what a publisher sent recently, and what follows."),
-        "errors": (
-            "errors",
-            "Show what was refused, by cause, and the commands that put it back.",
-        ),
-        "explain": (
-            "explain",
-            "Explain a row of the log, a code, or why the change of an object was not sent.",
-        ),
-        "schema": ("schema", "Print the JSON Schema of the CloudEvents of a class."),
-        "catalog": ("schema", "Print the watched tables as the catalogue that convert takes."),
-        "doctor": (
-            "status",
-            "Check log, triggers and rows for problems, and show how to fix them.",
-        ),
-        "health": ("health", "Check whether the publisher is alive, by its health file."),
+        "status": "Show the queue, what is being delivered and who publishes.",
+        "top": "Show live in a terminal what a publisher does.",
+        "tail": "Show what a publisher sent recently, and what follows.",
+        "errors": "Show what was refused, by cause, and the commands that put it back.",
+        "explain": "Explain a row of the log, a code, or why the change of an object was not sent.",
+        "schema": "Print the JSON Schema of the CloudEvents of a class.",
+        "catalog": "Print the watched tables as the catalogue that convert takes.",
+        "doctor": "Check log, triggers and rows for problems, and show how to fix them.",
+        "health": "Check whether the publisher is alive, by its health file.",
     },
     "Repair": {
-        "verify": ("verify", "Compare a target with the source while both change."),
-        "consumers": ("consumers", "List, reset or drop the consumers of the log."),
-        "requeue": ("requeue", "Put rows with status E or F back into the queue."),
-        "skip": ("skip", "Give up events that the receiver fails for."),
-        "pause": ("pausing", "Let the publisher, or a consumer, send nothing until resume."),
-        "resume": ("pausing", "Let a paused publisher, or consumer, send again."),
-        "resync": ("resync", "Write objects to the log again: repair and first load."),
-        "purge": ("purge", "Remove processed rows that are older than an age."),
+        "verify": "Compare a target with the source while both change.",
+        "consumers": "List, reset or drop the consumers of the log.",
+        "requeue": "Put rows with status E or F back into the queue.",
+        "skip": "Give up events that the receiver fails for.",
+        "pause": "Let the publisher, or a consumer, send nothing until resume.",
+        "resume": "Let a paused publisher, or consumer, send again.",
+        "resync": "Write objects to the log again: repair and first load.",
+        "purge": "Remove processed rows that are older than an age.",
     },
     "Convert": {
-        "convert": ("convert", "Convert changes from any format to any other."),
-        "decode": ("convert", "Show changes of any format as readable text."),
+        "convert": "Convert changes from any format to any other.",
+        "decode": "Show changes of any format as readable text.",
     },
 }
-"""The commands by purpose, each with its module in the room of that purpose,
-and its line of help.
-"""
+"""The commands by purpose, each with its line of help."""
+
+_MODULES: Final = {
+    "init": "settings",
+    "config": "settings",
+    "catalog": "schema",
+    "doctor": "status",
+    "pause": "pausing",
+    "resume": "pausing",
+    "decode": "convert",
+}
+"""The modules of commands with another name, each in the room of the command's purpose."""
 
 COMMANDS: Final = {
-    name: (f"eventlog.cli.{purpose.lower()}.{module}", line)
+    name: (f"eventlog.cli.{purpose.lower()}.{_MODULES.get(name, name)}", line)
     for purpose, commands in _BY_PURPOSE.items()
-    for name, (module, line) in commands.items()
+    for name, line in commands.items()
 }
 """All commands, each with its module and its help line."""
 
@@ -449,7 +449,7 @@ class _LazyGroup(Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for purpose, commands in _BY_PURPOSE.items():
             with formatter.section(purpose):
-                formatter.write_dl([(name, line) for name, (_, line) in commands.items()])
+                formatter.write_dl(list(commands.items()))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         named = [

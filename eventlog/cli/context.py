@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 from click.shell_completion import CompletionItem
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
     from eventlog.sql.log_table import LogTable
     from eventlog.sql.port import Dialect, OpenDatabase, OpenLog, Purpose
+
+JsonObject: TypeAlias = dict[str, Any]
+"""An object of the JSON that a command or a log line writes."""
 
 DEFAULT_FILE: Final = Path("eventlog.toml")
 
@@ -148,6 +151,11 @@ def flag_option(*declarations: str, help: str) -> Decorator:
     return click.option(*declarations, is_flag=True, help=help)
 
 
+def file_option(*declarations: str, help: str) -> Decorator:
+    """Return the decorator of an option whose value is the path of a file."""
+    return click.option(*declarations, type=FILE, metavar="FILE", help=help)
+
+
 def dry_option(help: str) -> Decorator:
     """Return the decorator of ``--dry-run``."""
     return flag_option("--dry-run", "dry", help=help)
@@ -164,6 +172,11 @@ source_option = name_option(
     group=SOURCES,
     metavar="SOURCE",
     help="The source to publish: {names}. Overrides source.type.",
+)
+consumer_option = click.option(
+    "--consumer",
+    metavar="NAME",
+    help="Work for this consumer of the log.  [default: the configured consumer]",
 )
 yes_option = flag_option("--yes", "-y", help="Do not ask for confirmation, even on a terminal.")
 
@@ -279,6 +292,15 @@ def log_named(config: Config, dialect: Dialect, schema: str | None) -> LogTable:
     return new_log(dialect, own_schema or schema, name)
 
 
+def check_consumer(config: Config, consumer: str | None) -> None:
+    """Raise ConfigError if the log does not have the consumer of the option, unless it is None."""
+    from eventlog.sql.readers import consumer_row
+
+    if consumer is not None:
+        with reading_log(config) as log:
+            consumer_row(log, consumer)
+
+
 def user_here() -> str:
     """Return who runs the command, as the error table and a pause record it."""
     return f"{getpass.getuser()} on {socket.gethostname()}"
@@ -385,7 +407,7 @@ class _JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
-        line: dict[str, Any] = {
+        line: JsonObject = {
             "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
             "logger": record.name,
@@ -491,12 +513,14 @@ def _width(text: str) -> int:
     )
 
 
+Advance = Callable[[int], None]
+"""A function that is called with the number of units done since the last call."""
+
+
 @contextmanager
-def progress(
-    label: str, total: int, quiet: bool = False, unit: str = "rows"
-) -> Iterator[Callable[[int], None]]:
+def progress(label: str, total: int, quiet: bool = False, unit: str = "rows") -> Iterator[Advance]:
     """Show a progress bar on standard error if that is a terminal. The block calls the yielded
-    function with the number of units done.
+    function.
 
     ``unit`` names the units. Log lines stay above the bar.
     """

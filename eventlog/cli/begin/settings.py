@@ -18,8 +18,8 @@ from eventlog.cli import Command, command
 from eventlog.cli.command import CommandResult, Request
 from eventlog.cli.context import (
     DEFAULT_FILE,
-    FILE,
     CommandContext,
+    file_option,
     flag_option,
     json_option,
     log_named,
@@ -42,7 +42,7 @@ from eventlog.core.options import BOOLEAN, NAMES, PATH, REQUIRED, TEXT, WEB_URL,
 from eventlog.errors import ConfigError, together
 
 if TYPE_CHECKING:
-    from eventlog.core.catalog import Database
+    from eventlog.core.catalog import Database, Table
     from eventlog.sql.log_table import LogTable
 
 SELF_EXPLAINING: Final = (BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL, WEB_URL)
@@ -50,9 +50,10 @@ SELF_EXPLAINING: Final = (BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL, WEB
 
 
 @flag_option("--force", help="Overwrite the file if it exists.")
-@click.option("--from-driver", type=FILE, metavar="FILE",
-              help="Import the exported configuration (XML) of the vendor's "
-              "JDBC driver.")  # fmt: skip
+@file_option(
+    "--from-driver",
+    help="Import the exported configuration (XML) of the vendor's JDBC driver.",
+)
 @flag_option(
     "--tables",
     "fill",
@@ -166,6 +167,7 @@ def watches_of(
     ``of_rows``: the format holds no values of child tables, so a child table with a primary key
     becomes a separate class, and the values of any other child table are excluded.
     """
+    from eventlog.core.catalog.builder import value_column
     from eventlog.sql.triggers.watch import internal_tables
 
     ignore = internal_tables(database, log)
@@ -174,10 +176,15 @@ def watches_of(
     lines = [f"# The tables{where}, as `eventlog init --tables` found them."]
     seen = set(classes) | ignore
     for name in classes:
-        children = _child_tables(database, name, seen)
+        parent = next(table for table in database.tables if table.name == name)
+        children = {  # those that are not seen yet, each with its column of values
+            one.name: value.name
+            for one in database.tables
+            if one.name not in seen and (value := value_column(one, parent)) is not None
+        }
         seen |= children.keys()
         lines += ["", "[[watch]]", f"table = {toml(name)}"]
-        lines += _excludes(database, name, classes, children, of_rows=of_rows)
+        lines += _excludes(database, parent, classes, children, of_rows=of_rows)
     left_out = {
         one.name: "a view: see `view` and `base`" if one.kind == "view" else "no primary key"
         for one in database.tables
@@ -207,21 +214,9 @@ def _tables_to_watch(
     return tuple(choice.tables)
 
 
-def _child_tables(database: Database, name: str, seen: Collection[str]) -> dict[str, str]:
-    """Return the child tables of a class that are not seen yet, each with its column of values."""
-    from eventlog.core.catalog.builder import value_column
-
-    parent = next(table for table in database.tables if table.name == name)
-    return {
-        one.name: value.name
-        for one in database.tables
-        if one.name not in seen and (value := value_column(one, parent)) is not None
-    }
-
-
 def _excludes(
     database: Database,
-    name: str,
+    table: Table,
     classes: Sequence[str],
     children: Mapping[str, str],
     *,
@@ -233,8 +228,7 @@ def _excludes(
     from eventlog.sql.triggers.declared import looks_secret
     from eventlog.sql.triggers.watch import attribute_names
 
-    table = next(table for table in database.tables if table.name == name)
-    keys = {(name, key) for key in table.primary_key}
+    keys = {(table.name, key) for key in table.primary_key}
     secrets = [
         one
         for one, place in attribute_names(database, table, classes).items()

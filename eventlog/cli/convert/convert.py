@@ -28,8 +28,9 @@ from eventlog.changes.losses import in_words
 from eventlog.cli import command
 from eventlog.cli.command import CommandResult, Request, report
 from eventlog.cli.context import (
-    FILE,
     CommandContext,
+    JsonObject,
+    file_option,
     flag_option,
     json_option,
     master_of,
@@ -53,6 +54,7 @@ _STANDARD: Final = "-"
 """The path that stands for standard input or output."""
 
 _PASSWORD: Final = "EVENTLOG_DATABASE_PASSWORD"  # noqa: S105 - the name of a variable
+Options = Mapping[str, Any]
 _STEP: Final = 1000
 _PROBLEMS_SHOWN: Final = 20
 
@@ -60,9 +62,7 @@ _from_option = name_option(
     "--from", "source_format", group=FORMATS, can=("read_changes",), required=True,
     metavar="FORMAT", help="Format of IN: {names}.",
 )  # fmt: skip
-_map_option = click.option(
-    "--options", "map_file", type=FILE, metavar="FILE", help="Options of the formats, TOML or JSON."
-)
+_map_option = file_option("--options", "map_file", help="Options of the formats, TOML or JSON.")
 
 
 @_from_option
@@ -124,8 +124,7 @@ class Convert(Request):
         """Convert the changes."""
         if context.as_json and self.target == _STANDARD:
             raise ConfigError("OUT - and --json both write to standard output: name a file for OUT")
-        options = {} if self.map_file is None else conversion.read_map(self.map_file)
-        options = _map_with_password(context, self.source_format, options)
+        options = _read_map(context, self.source_format, self.map_file)
         request = replace(
             self,
             source=_url_with_password(context, self.source_format, self.source),
@@ -138,9 +137,7 @@ class Convert(Request):
 convert = command(Convert)
 
 
-def _convert_by_spark(
-    context: CommandContext, request: Convert, options: Mapping[str, Any]
-) -> Report:
+def _convert_by_spark(context: CommandContext, request: Convert, options: Options) -> Report:
     target = request.target
     if_stopped(f"{target} is not complete, and the same command starts over")
     converted = spark_module("eventlog.spark.frames.convert").convert(
@@ -161,7 +158,7 @@ def _convert_by_spark(
     return done
 
 
-def _convert(context: CommandContext, request: Convert, options: Mapping[str, Any]) -> Report:
+def _convert(context: CommandContext, request: Convert, options: Options) -> Report:
     def show(done: Report, *, err: bool) -> None:
         shown = partial(_print_report, done, err=err)
         report(context, CommandResult(_as_data(done), shown, is_confirmation=True))
@@ -212,7 +209,7 @@ def _print_inputs(converted: Any, target: str) -> None:
     result(f"{number_of(len(converted.inputs) - failed, 'input')} in {target}{also}")
 
 
-def _as_data(report: Report) -> dict[str, Any]:
+def _as_data(report: Report) -> JsonObject:
     """Return the report as an object for JSON."""
     return {
         "read": report.read,
@@ -311,10 +308,8 @@ class Decode(Request):
 
     def run(self, context: CommandContext) -> ExitCode:
         """Show the changes."""
-        given = {} if self.map_file is None else conversion.read_map(self.map_file)
-        chosen = conversion.read_options(_map_with_password(context, self.source_format, given))[
-            "reader"
-        ]
+        given = _read_map(context, self.source_format, self.map_file)
+        chosen = conversion.read_options(given)["reader"]
         options = conversion.in_own_options(self.source_format, "reader", chosen)
         report = Report(strict=self.strict)
         source = _url_with_password(context, self.source_format, self.source)
@@ -344,9 +339,7 @@ class Decode(Request):
 decode = command(Decode)
 
 
-def readable(
-    source_format: str, source: str, options: Mapping[str, Any], report: Report
-) -> Iterator[str]:
+def readable(source_format: str, source: str, options: Options, report: Report) -> Iterator[str]:
     """Yield the lines of text that show a source.
 
     Raises FormatError after the lines of the readable part.
@@ -505,10 +498,13 @@ def with_configured_password(url: str, database: DatabaseSettings) -> str:
     return named.set(password=database.password).render_as_string(hide_password=False)
 
 
-def _map_with_password(
-    context: CommandContext, format: str, options: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    """Return the options of a map, the reader's ``database_url`` with the configured password."""
+def _read_map(context: CommandContext, format: str, file: Path | None) -> Options:
+    """Return the options of a map, the reader's ``database_url`` with the configured password; none
+    without a file.
+    """
+    if file is None:
+        return {}
+    options = conversion.read_map(file)
     reader = options.get("reader", options)
     if not isinstance(reader, Mapping) or not isinstance(reader.get("database_url"), str):
         return options

@@ -8,8 +8,7 @@ import click
 
 from eventlog.cli import command
 from eventlog.cli.command import AddressedRequest
-from eventlog.cli.consumer_option import consumer_option
-from eventlog.cli.context import json_option, source_option
+from eventlog.cli.context import consumer_option, json_option, source_option
 from eventlog.publisher.context import LINES_READ
 
 

@@ -10,8 +10,7 @@ import click
 
 from eventlog.cli import Command
 from eventlog.cli.command import AddressedRequest, CommandResult, Request
-from eventlog.cli.consumer_option import consumer_option
-from eventlog.cli.context import CommandContext, json_option, source_option
+from eventlog.cli.context import CommandContext, consumer_option, json_option, source_option
 from eventlog.cli.inspect.explain_code import code_lines, explained_code, is_code
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from eventlog.cli.context import JsonObject
 from eventlog.core.options import nearest_name
 from eventlog.error_codes import ERRORS
 from eventlog.exit_codes import ExitCode
@@ -59,7 +60,7 @@ class CodeEntry(NamedTuple):
         if self.exit_code:
             yield "Exit code", self.exit_code
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> JsonObject:
         """Return the entry for JSON."""
         return {name: _plain(value) for name, value in self._asdict().items()}
 

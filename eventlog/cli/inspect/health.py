@@ -5,24 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
-
 from eventlog.cli import command
 from eventlog.cli.command import CommandResult, Request
-from eventlog.cli.context import FILE, CommandContext, json_option
+from eventlog.cli.context import CommandContext, file_option, json_option
 from eventlog.core.clock import unix_time
 from eventlog.errors import ConfigError
 from eventlog.exit_codes import ExitCode
 from eventlog.files.health_file import read_health
 
 
-@click.option(
-    "--file",
-    "path",
-    type=FILE,
-    metavar="FILE",
-    help="The health file, in place of publisher.health_file.",
-)
+@file_option("--file", "path", help="The health file, in place of publisher.health_file.")
 @json_option
 @dataclass(frozen=True)
 class ProbeHealth(Request):

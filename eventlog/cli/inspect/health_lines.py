@@ -48,20 +48,15 @@ def in_words(*, runs: bool | None, is_publisher: bool) -> str:
     return "it runs" if runs else "it does not run"
 
 
-def _when_sent(publisher_runs: bool | None) -> str:
-    """Return what happens to events without an answer."""
-    if publisher_runs:
-        return "being delivered, or parked until the receiver takes them"
-    return "sent first at the next start"
-
-
 def print_events(status: Status, limit: int) -> None:
     """Print the events of a status that have no answer, at most ``limit``."""
     events = status["in_flight"]
     if not events:
         return
-    number = len(events)
-    result(f"{number_of(number, 'event')} {_when_sent(status['publisher_runs'])}:")
+    number, when = len(events), "sent first at the next start"
+    if status["publisher_runs"]:
+        when = "being delivered, or parked until the receiver takes them"
+    result(f"{number_of(number, 'event')} {when}:")
     known = {name: heading for name, heading in _IN_FLIGHT.items() if name in events[0]}
     table(tuple(known.values()), [tuple(event[name] for name in known) for event in events[:limit]])
     if number > limit:

@@ -8,8 +8,13 @@ import click
 
 from eventlog.cli import command
 from eventlog.cli.command import AddressedRequest
-from eventlog.cli.consumer_option import consumer_option
-from eventlog.cli.context import flag_option, json_option, limit_option, source_option
+from eventlog.cli.context import (
+    consumer_option,
+    flag_option,
+    json_option,
+    limit_option,
+    source_option,
+)
 from eventlog.cli.inspect.health_lines import SHOWN
 from eventlog.sql.doctor import Limits
 

@@ -8,8 +8,7 @@ import click
 
 from eventlog.cli import command
 from eventlog.cli.command import AddressedRequest
-from eventlog.cli.consumer_option import consumer_option
-from eventlog.cli.context import flag_option, source_option
+from eventlog.cli.context import consumer_option, flag_option, source_option
 
 url_option = click.option(
     "--url", metavar="URL", help="The monitor of a publisher.  [default: that of monitor.listen]"

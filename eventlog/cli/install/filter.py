@@ -8,8 +8,7 @@ import click
 
 from eventlog.cli import Group
 from eventlog.cli.command import Request
-from eventlog.cli.consumer_option import consumer_option
-from eventlog.cli.context import dry_option, flag_option, json_option
+from eventlog.cli.context import consumer_option, dry_option, flag_option, json_option
 
 
 @click.group("filter", cls=Group)

@@ -9,7 +9,14 @@ import click
 
 from eventlog.cli import Group
 from eventlog.cli.command import Request
-from eventlog.cli.context import FILE, dry_option, flag_option, json_option, sql_option, yes_option
+from eventlog.cli.context import (
+    dry_option,
+    file_option,
+    flag_option,
+    json_option,
+    sql_option,
+    yes_option,
+)
 from eventlog.cli.install.db import dialect_option
 from eventlog.exit_codes import ExitCode
 from eventlog.sql import LOCK_TIMEOUT
@@ -88,9 +95,11 @@ class Drop(Request):
 @flag_option("--sql", "as_sql", help="Print the full SQL of the triggers and their functions.")
 @json_option
 @dialect_option
-@click.option("--catalog", "catalog_file", type=FILE, metavar="FILE",
-              help="With --sql --dialect: the tables, in JSON as for the option `catalog` of "
-              "formats.")  # fmt: skip
+@file_option(
+    "--catalog",
+    "catalog_file",
+    help="With --sql --dialect: the tables, in JSON as for the option `catalog` of formats.",
+)
 @dataclass(frozen=True)
 class List(Request):
     """List the triggers that are installed for the log, declared or not.

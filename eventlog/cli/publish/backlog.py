@@ -12,9 +12,9 @@ import click
 from eventlog.cli import Group
 from eventlog.cli.command import Request
 from eventlog.cli.context import (
-    FILE,
     CommandContext,
     dry_option,
+    file_option,
     flag_option,
     json_option,
     master_option,
@@ -80,9 +80,10 @@ _acknowledge_option = click.option(
 @name_option("--format", group=FORMATS, can=("publish", "tables"),
              default=DEFAULT_FORMAT, metavar="FORMAT",
              help="Output format: {names}.")  # fmt: skip
-@click.option("--options", type=FILE, metavar="FILE",
-              help="Options of the format's writer, TOML or JSON, as for `eventlog convert`; "
-              "XDS: none.")  # fmt: skip
+@file_option(
+    "--options",
+    help="Options of the format's writer, TOML or JSON, as for `eventlog convert`; XDS: none.",
+)
 @click.option(
     "--last-sequence",
     metavar="SEQUENCE",

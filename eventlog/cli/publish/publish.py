@@ -8,8 +8,13 @@ import click
 
 from eventlog.cli import command
 from eventlog.cli.command import AddressedRequest
-from eventlog.cli.consumer_option import consumer_option
-from eventlog.cli.context import dry_option, flag_option, name_option, source_option
+from eventlog.cli.context import (
+    consumer_option,
+    dry_option,
+    flag_option,
+    name_option,
+    source_option,
+)
 from eventlog.registry import FORMATS
 
 

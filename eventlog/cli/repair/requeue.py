@@ -9,8 +9,8 @@ import click
 
 from eventlog.cli import command
 from eventlog.cli.command import AddressedRequest
-from eventlog.cli.consumer_option import consumer_option
-from eventlog.cli.context import dry_option, flag_option, json_option
+from eventlog.cli.context import consumer_option, dry_option, flag_option, json_option
+from eventlog.core.ranges import Ranges
 from eventlog.errors import ConfigError
 
 
@@ -64,7 +64,7 @@ class Requeue(AddressedRequest):
         return parse_statuses(self.statuses or "E,F")
 
     @property
-    def ranges(self) -> list[tuple[int, int]] | None:
+    def ranges(self) -> Ranges | None:
         """The record_ids of the rows, None = all. Raises ConfigError."""
         return None if self.ids is None else parse_ids(self.ids)
 
@@ -97,7 +97,7 @@ def parse_statuses(text: str) -> list[str]:
     return statuses
 
 
-def parse_ids(text: str) -> list[tuple[int, int]]:
+def parse_ids(text: str) -> Ranges:
     """Return the ranges of a text such as ``1,2,5-9``. Raises ConfigError."""
     ranges = []
     for part in text.split(","):

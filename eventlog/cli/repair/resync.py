@@ -9,7 +9,7 @@ import click
 
 from eventlog.cli import command
 from eventlog.cli.command import Request
-from eventlog.cli.context import FILE, dry_option, flag_option, json_option
+from eventlog.cli.context import dry_option, file_option, flag_option, json_option
 from eventlog.errors import ConfigError
 from eventlog.model import EventType
 
@@ -22,8 +22,7 @@ from eventlog.model import EventType
     metavar="KEY",
     help="The object of this key, such as idu=1; repeatable.",
 )
-@click.option("--keys", "keys_file", type=FILE, metavar="FILE",
-              help="The objects whose keys are in this file, one per line.")  # fmt: skip
+@file_option("--keys", "keys_file", help="The objects whose keys are in this file, one per line.")
 @click.option(
     "--where",
     metavar="SQL",

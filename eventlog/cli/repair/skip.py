@@ -8,8 +8,14 @@ import click
 
 from eventlog.cli import command
 from eventlog.cli.command import AddressedRequest
-from eventlog.cli.consumer_option import consumer_option
-from eventlog.cli.context import dry_option, flag_option, json_option, source_option, yes_option
+from eventlog.cli.context import (
+    consumer_option,
+    dry_option,
+    flag_option,
+    json_option,
+    source_option,
+    yes_option,
+)
 
 
 @click.argument("event_ids", metavar="[EVENT_ID]...", nargs=-1)

@@ -10,8 +10,14 @@ import click
 
 from eventlog.cli import command
 from eventlog.cli.command import AddressedRequest
-from eventlog.cli.consumer_option import consumer_option
-from eventlog.cli.context import FILE, flag_option, json_option, limit_option, name_option
+from eventlog.cli.context import (
+    consumer_option,
+    file_option,
+    flag_option,
+    json_option,
+    limit_option,
+    name_option,
+)
 from eventlog.registry import FORMATS
 
 _SHOWN: Final = 20
@@ -34,11 +40,9 @@ _SHOWN: Final = 20
     metavar="FORMAT",
     help="The format of files and objects: {names}.  [default: the configured format]",
 )
-@click.option(
+@file_option(
     "--options",
     "map_file",
-    type=FILE,
-    metavar="FILE",
     help="TOML or JSON: names of tables and columns in the target that differ, or options of the "
     "reader of files.",
 )
@@ -50,12 +54,7 @@ _SHOWN: Final = 20
               help="Maximum objects to read per second.")  # fmt: skip
 @click.option("--batch", "size", type=click.IntRange(1, 1_000_000), default=5000, metavar="ROWS",
               help="Objects that are read at once.")  # fmt: skip
-@click.option(
-    "--state",
-    type=FILE,
-    metavar="FILE",
-    help="Save the progress in FILE, and continue from there if it exists.",
-)
+@file_option("--state", help="Save the progress in FILE, and continue from there if it exists.")
 @click.option(
     "--repair",
     "repaired",
@@ -68,7 +67,7 @@ _SHOWN: Final = 20
 )
 @flag_option("--show-values", help="Show values, not hashes.  [default: monitor.show_values]")
 @limit_option("objects to list of each kind", _SHOWN)
-@click.option("--report", type=FILE, metavar="FILE", help="Write the report to FILE, as JSON.")
+@file_option("--report", help="Write the report to FILE, as JSON.")
 @json_option
 @dataclass(frozen=True)
 class Verify(AddressedRequest):

@@ -14,10 +14,9 @@ from typing import Final
 import click
 
 from eventlog.cli.command import CommandResult
-from eventlog.cli.context import CommandContext, result, table
+from eventlog.cli.context import CommandContext, check_consumer, result, table
 from eventlog.cli.inspect.explain import Explain
 from eventlog.cli.inspect.runs.process import ask_seen
-from eventlog.cli.known_consumer import check_consumer
 from eventlog.config.load import Config
 from eventlog.core.rows.event_ids import row_or_object
 from eventlog.errors import visible
@@ -51,23 +50,18 @@ _SOURCES: Final = {
 def run_explain(context: CommandContext, request: Explain, config: Config) -> CommandResult:
     """Run ``eventlog explain`` for a log."""
     if request.row is None:
-        return _explained_objects(config, request.key or "", request.consumer)
+        check_consumer(config, request.consumer or config.of_log.consumer)
+        answers = explain_key(config, request.key or "", planned_triggers, request.consumer)
+        return CommandResult(
+            {"objects": [one.as_data() for one in answers]},
+            "\n".join(visible(line) for one in answers for line in _lines_of_key(one)),
+        )
     row = row_or_object(request.row)
     if row is None:
         raise click.BadParameter(f"{request.row!r} is neither a record_id nor an event-id")
     explanation = explanation_of(config, row, request.consumer)
     explanation = replace(explanation, seen=ask_seen(config, explanation.event_id or request.row))
     return CommandResult(explanation_data(explanation), partial(_print_explanation, explanation))
-
-
-def _explained_objects(config: Config, key: str, consumer: str | None) -> CommandResult:
-    """Return what happens to the changes of the objects with this key."""
-    check_consumer(config, consumer or config.of_log.consumer)
-    answers = explain_key(config, key, planned_triggers, consumer)
-    return CommandResult(
-        {"objects": [one.as_data() for one in answers]},
-        "\n".join(visible(line) for one in answers for line in _lines_of_key(one)),
-    )
 
 
 def _lines_of_key(one: KeyExplanation) -> Iterator[str]:

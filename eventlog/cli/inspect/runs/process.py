@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
+from eventlog.cli.context import JsonObject
 from eventlog.cli.inspect.runs.monitor import monitor_url, read_monitor
 from eventlog.config.load import Config
 from eventlog.core.clock import unix_time
@@ -29,7 +30,7 @@ class Process(NamedTuple):
     conditions: Sequence[Condition] = ()
     """Its conditions that nobody else can determine."""
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> JsonObject:
         """Return what was asked as data for JSON."""
         return {"asked": self.asked, "problem": self.problem}
 
@@ -78,7 +79,7 @@ def ask_seen(config: Config, event_id: str) -> Seen | None:
     return None
 
 
-def with_process(config: Config, health: Health, runs: bool | None) -> dict[str, Any]:
+def with_process(config: Config, health: Health, runs: bool | None) -> JsonObject:
     """Return the members ``health`` and ``process`` of a status: the health that the database shows
     with what the process shows, unless no process ``runs``.
     """

@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from eventlog.cli.context import result, table
+from eventlog.cli.context import JsonObject, result, table
 from eventlog.cli.inspect.health_lines import (
     Status,
     in_words,
@@ -25,7 +23,7 @@ from eventlog.publisher.stream.open_source import place_in_words, source_status
 from eventlog.sql.doctor import age
 
 
-def status_of_source(config: Config) -> dict[str, Any]:
+def status_of_source(config: Config) -> JsonObject:
     """Return the status of the source in ``[source]``, from the tables of its position, from the
     source itself and from its publisher, by the names of the monitor's status. Raises ConfigError,
     DatabaseError.

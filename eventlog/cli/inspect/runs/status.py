@@ -17,7 +17,15 @@ import click
 
 from eventlog.cli.begin.settings import print_settings
 from eventlog.cli.command import CommandResult, report
-from eventlog.cli.context import CommandContext, reading_log, report_error, result, table
+from eventlog.cli.context import (
+    CommandContext,
+    JsonObject,
+    check_consumer,
+    reading_log,
+    report_error,
+    result,
+    table,
+)
 from eventlog.cli.inspect.health_lines import (
     COLOURS,
     Status,
@@ -31,7 +39,6 @@ from eventlog.cli.inspect.runs.process import with_process
 from eventlog.cli.inspect.runs.source_status import print_source, status_of_source
 from eventlog.cli.inspect.status import Doctor
 from eventlog.cli.inspect.status import Status as StatusRequest
-from eventlog.cli.known_consumer import check_consumer
 from eventlog.cli.stopping import UNTIL_STOPPED, if_stopped
 from eventlog.config.effective import Effective, effective
 from eventlog.config.load import Config
@@ -121,7 +128,7 @@ def _status_of_log(config: Config, limit: int) -> CommandResult:
 
 def publishing_status(
     log: OpenLog, config: Config, differ: Differences, cap: int | None = None
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return the status of a log's publisher, or of the configured consumer, from the database, by
     the names of the monitor's status: its ``Health``, whether it runs, the rows in the queue, the
     events being delivered, the rows that wait for the marks of a backlog job, None if there are no
@@ -211,7 +218,7 @@ def _with_queue(
     return measured
 
 
-def _events_in_delivery(log: OpenLog, deliveries: Iterable[Delivery]) -> list[dict[str, Any]]:
+def _events_in_delivery(log: OpenLog, deliveries: Iterable[Delivery]) -> list[JsonObject]:
     """Return the events being delivered, each with the table and key of its first row, None if the
     row is gone. Events that are parked, or that the receiver failed for, have the recorded number
     of attempts, and the last answer.
@@ -355,7 +362,7 @@ def run_doctor(context: CommandContext, request: Doctor, config: Config) -> Comm
 class _Tried(NamedTuple):
     """What a test of a sink has found."""
 
-    data: dict[str, Any]
+    data: JsonObject
     severity: str
     line: str
     code: ExitCode
@@ -407,25 +414,22 @@ def _print_severe(severity: str, text: str) -> None:
     result(text)
 
 
-def _print_surroundings(config: Config, settings: list[Effective]) -> None:
-    """Print what stands before the findings, which are last so that a terminal shows them."""
-    # This also leaves out the settings of types that are not chosen.
-    changed = [setting for setting in settings if not setting.source.startswith("default")]
-    if changed:
-        result("Settings in effect that differ from their defaults (`eventlog config` shows all):")
-        print_settings(changed)
-    if can_try(config):
-        result(
-            f"The receiver was not tried. `eventlog doctor --receiver` tries the sink "
-            f"{config.sink.type} without sending a change."
-        )
-
-
 def _print_findings(
     config: Config, findings: list[Finding], settings: list[Effective], quiet: bool
 ) -> None:
-    if not quiet:
-        _print_surroundings(config, settings)
+    if not quiet:  # the findings are last, so that a terminal shows them
+        # This also leaves out the settings of types that are not chosen.
+        changed = [setting for setting in settings if not setting.source.startswith("default")]
+        if changed:
+            result(
+                "Settings in effect that differ from their defaults (`eventlog config` shows all):"
+            )
+            print_settings(changed)
+        if can_try(config):
+            result(
+                f"The receiver was not tried. `eventlog doctor --receiver` tries the sink "
+                f"{config.sink.type} without sending a change."
+            )
     for one in findings:
         if quiet and one.severity == "info":
             continue

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from eventlog.cli.context import CommandContext, reading_log
+from eventlog.cli.context import CommandContext, check_consumer, reading_log
 from eventlog.cli.inspect.health_lines import Status
 from eventlog.cli.inspect.runs.event_view import event_picture
 from eventlog.cli.inspect.runs.explain import explanation_of
@@ -23,7 +23,6 @@ from eventlog.cli.inspect.runs.monitor import LEVELS, Read, monitor_url, read_mo
 from eventlog.cli.inspect.runs.source_status import status_of_source
 from eventlog.cli.inspect.runs.status import publishing_status
 from eventlog.cli.inspect.top import Top
-from eventlog.cli.known_consumer import check_consumer
 from eventlog.cli.stopping import UNTIL_STOPPED, if_stopped
 from eventlog.config.load import Config
 from eventlog.core.clock import monotonic

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Engine
 from eventlog.cli.command import CommandResult
 from eventlog.cli.context import (
     CommandContext,
+    JsonObject,
     changing,
     changing_log,
     confirm,
@@ -239,7 +240,7 @@ def lock_all_readers(log: OpenLog) -> None:
     log.commit()
 
 
-def _moved(config: Config, before: Sequence[str], after: Sequence[str]) -> dict[str, Any]:
+def _moved(config: Config, before: Sequence[str], after: Sequence[str]) -> JsonObject:
     """Return the revisions of the log before and after a migration as an object for JSON."""
     return {"log": config.database.log_table, "before": before, "current": after}
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from eventlog.cli.command import CommandResult
-from eventlog.cli.context import CommandContext, changing_log, end_change
+from eventlog.cli.context import CommandContext, JsonObject, changing_log, end_change
 from eventlog.cli.install.filter import Accept
 from eventlog.cli.repair.resync import Resync
 from eventlog.cli.repair.runs.resync import run_resync
@@ -46,7 +46,7 @@ def run_accept(context: CommandContext, request: Accept, config: Config) -> Comm
     resyncs = []
     if request.resend and consumer is None and not request.dry:
         resyncs = [run_resync(context, Resync(name, restart=True), config) for name in done.classes]
-    data: dict[str, Any] = {
+    data: JsonObject = {
         "log": done.log,
         "consumer": consumer,
         "filters": len(filters),

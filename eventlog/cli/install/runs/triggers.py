@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from eventlog.changes.json_form import database_from_json, read_catalog
 from eventlog.cli.command import CommandResult, report
 from eventlog.cli.context import (
     CommandContext,
+    JsonObject,
     changing,
     confirm,
     log_named,
@@ -164,7 +165,7 @@ def _print_script(db: OpenDatabase, planned: TriggerPlan, lock_timeout: float) -
     sys.stdout.write(triggers_of(db.dialect).script(planned, lock_timeout))
 
 
-def _data(planned: TriggerPlan) -> dict[str, Any]:
+def _data(planned: TriggerPlan) -> JsonObject:
     """Return a plan as an object for JSON."""
     due = [
         {"command": one.command, "reason": one.reason}
@@ -390,24 +391,19 @@ def _plan_with_loopback(db: OpenDatabase, config: Config, *, without_log: bool) 
             warnings=(f"{error}; until then nothing can be applied", *planned.warnings),
             lacks_log=True,
         )
-    of_zone = [utc_anyway(config.publication)] if writes_utc else []
+    warnings = [utc_anyway(config.publication)] if writes_utc else []
     new = new_log(db.dialect, catalog.schema, split_name(config.database.log_table)[1])
-    unwritable = unwritable_classes(config, catalog, new)
-    planned = replace(planned, warnings=(*planned.warnings, *of_zone, *unwritable))
+    warnings += unwritable_classes(config, catalog, new)
     if planned.lacking:
-        cannot = (f"this role cannot apply it: {reason}" for reason in planned.lacking)
-        return replace(planned, warnings=(*planned.warnings, *cannot))
-    if not planned.actions:
-        return planned
-    user = publisher_user(config, db.dialect, db.current_user())
-    options = publisher_options(config, user, db.dialect.fold_name)
-    owned = owned_tables(db, options, catalog.schema, captured_tables(config, catalog))
-    if not owned:
-        return planned
-    warning = (
-        f"{loopback_of_tables(options.driver_user or '', owned)}: {', '.join(LOOPBACK_WAYS_OUT)}"
-    )
-    return replace(planned, warnings=(*planned.warnings, warning))
+        warnings += (f"this role cannot apply it: {reason}" for reason in planned.lacking)
+    elif planned.actions:
+        user = publisher_user(config, db.dialect, db.current_user())
+        options = publisher_options(config, user, db.dialect.fold_name)
+        owned = owned_tables(db, options, catalog.schema, captured_tables(config, catalog))
+        if owned:
+            loopback = loopback_of_tables(options.driver_user or "", owned)
+            warnings.append(f"{loopback}: {', '.join(LOOPBACK_WAYS_OUT)}")
+    return replace(planned, warnings=(*planned.warnings, *warnings))
 
 
 def _print(planned: TriggerPlan) -> None:

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Final
 
 from eventlog.changes.format import Report
-from eventlog.cli.context import CommandContext, report_error
+from eventlog.cli.context import Advance, CommandContext, report_error
 from eventlog.cli.context import progress as progress_bar
 from eventlog.cli.publish.publish import Publish
 from eventlog.cli.stopping import previous_handler
@@ -246,7 +246,7 @@ class _SnapshotBar(Observer):
         self._shown = shown
         self._class: str | None = None
         self._objects, self._total = 0, 0
-        self._advance: Callable[[int], None] = lambda _done: None
+        self._advance: Advance = lambda _done: None
 
     def loads(self, snapshot: SnapshotProgress | None) -> None:
         name = None if snapshot is None else snapshot.class_name

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from eventlog.cli.command import CommandResult
-from eventlog.cli.context import CommandContext, changing_log, confirm, note, progress
+from eventlog.cli.context import CommandContext, JsonObject, changing_log, confirm, note, progress
 from eventlog.cli.repair.purge import Purge, parse_age
 from eventlog.cli.stopping import DONE, NOTHING, if_stopped
 from eventlog.config.load import Config
@@ -90,7 +90,7 @@ def run_purge(context: CommandContext, request: Purge, config: Config) -> Comman
         for _ in _each_counted(log, errors, request, removed, "error_lines"):
             pass
     if_stopped(NOTHING if dry else DONE)
-    data: dict[str, Any] = {
+    data: JsonObject = {
         "log": str(log),
         "dry_run": dry,
         "cutoff": cutoff,

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection
 
 from eventlog.cli.command import CommandResult
-from eventlog.cli.context import CommandContext, changing_log, note, progress
+from eventlog.cli.context import Advance, CommandContext, changing_log, note, progress
 from eventlog.cli.repair.resync import Resync
 from eventlog.cli.stopping import COMMITTING, DONE, NOTHING, if_stopped
 from eventlog.config.load import Config
@@ -351,7 +351,7 @@ def _run(
     write: WriteBatch,
     rate: float | None,
     report: Report,
-    advance: Callable[[int], None],
+    advance: Advance,
 ) -> None:
     started = monotonic()
     settle = partial(_supersede, opened, selection, report)

@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import astuple
 from functools import partial
 from typing import Final
 
 from eventlog.cli.command import CommandResult
-from eventlog.cli.context import CommandContext, note, progress, result, table
+from eventlog.cli.context import Advance, CommandContext, note, progress, result, table
 from eventlog.cli.repair.verify import Verify
 from eventlog.cli.stopping import DONE, NOTHING, if_stopped
 from eventlog.config.load import Config
@@ -20,7 +20,6 @@ from eventlog.conversion import read_map
 from eventlog.errors import number_of
 from eventlog.files.atomic import check_parent, remove_file, whole_file
 from eventlog.sql.doctor import age
-from eventlog.verify.comparison import ColumnDifference
 from eventlog.verify.report import Difference, Kind, Result, VerifyReport
 from eventlog.verify.session import open_target, repair, run_verification
 from eventlog.verify.verification import VerifyOptions
@@ -46,7 +45,7 @@ def run_verify(context: CommandContext, request: Verify, config: Config) -> Comm
         ExitStack() as shown,
     ):
 
-        def started(total: int) -> Callable[[int], None]:
+        def started(total: int) -> Advance:
             bar = progress("verify", total, context.hides_progress, "objects or so")
             return shown.enter_context(bar)
 
@@ -131,7 +130,8 @@ def _lines(one: Difference, report: VerifyReport) -> Iterator[str]:
         yield f"    {one.fault}"
     shown = one.as_data(shows_values=report.shows_values)["columns"]
     for column, values in zip(one.columns, shown, strict=True):
-        yield f"    {column.column}: {_pair(column, values['source'], values.get('target'))}"
+        there = "unknown" if column.is_unknown else _text(values["target"])
+        yield f"    {column.column}: {_text(values['source'])} in the source, {there} in the target"
 
 
 _HOW: Final = {
@@ -140,11 +140,6 @@ _HOW: Final = {
     Kind.SURPLUS: "only in the target",
     Kind.VERSIONS: "overlapping or missing versions",
 }
-
-
-def _pair(column: ColumnDifference, source: object, target: object) -> str:
-    there = "unknown" if column.is_unknown else _text(target)
-    return f"{_text(source)} in the source, {there} in the target"
 
 
 def _text(value: object) -> str:
