@@ -147,7 +147,11 @@ _OF_TABLE: Final = "option."
 _OPTIONS: Final = "eventlog.options"
 
 
-def without_spark_options(options: Mapping[str, str]) -> dict[str, str]:
+SparkOptions = Mapping[str, str]
+"""The options of a source by name."""
+
+
+def without_spark_options(options: SparkOptions) -> dict[str, str]:
     """Return the options of a source without the options that Spark adds for a table of its
     catalogue (``CREATE TABLE ... USING``): ``owner``, ``provider``, and each option a second time
     with the prefix ``option.``.
@@ -159,7 +163,7 @@ def without_spark_options(options: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def for_catalogue(schema: StructType, options: Mapping[str, str]) -> StructType:
+def for_catalogue(schema: StructType, options: SparkOptions) -> StructType:
     """Return a schema that also contains the options if it is the schema of a table of Spark's
     catalogue: Spark passes the reader of such a table the schema, but not the options.
     """
@@ -175,7 +179,7 @@ def for_catalogue(schema: StructType, options: Mapping[str, str]) -> StructType:
     return StructType([with_options, *others])
 
 
-def options_for(schema: StructType, options: Mapping[str, str]) -> dict[str, str]:
+def options_for(schema: StructType, options: SparkOptions) -> dict[str, str]:
     """Return the options of a reader: the options in its schema, and the given options."""
     stored = schema.fields[0].metadata.get(_OPTIONS) if schema.fields else None
     return {**(json.loads(stored) if stored else {}), **without_spark_options(options)}

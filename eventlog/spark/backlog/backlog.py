@@ -415,6 +415,7 @@ def _convert(
         config = with_tables(config, database, context.log.table)
         names = class_names(config)[1]
         catalog = catalog_of(config, database, names, context.log.table)
+        buckets = max(_BUCKETS_PER_CORE * cores, -(-rows // _BUCKET_ROWS))
         job = Job(
             name=random_hex(6),
             place=place,
@@ -426,7 +427,7 @@ def _convert(
             options=context.options,
             parts=parts,
             in_flight=recorded_ids(deliveries),
-            buckets=_buckets(request, cores, rows),
+            buckets=min(buckets, request.connections or buckets),
             output=output,
             started=started,
             before=_before(request, output, rows, context.epoch),
@@ -487,11 +488,6 @@ def _open(
         cores_of(request.master) if spark_context is None else int(spark_context.defaultParallelism)
     )
     return future.result, place, cores
-
-
-def _buckets(request: Request, cores: int, rows: int) -> int:
-    buckets = max(_BUCKETS_PER_CORE * cores, -(-rows // _BUCKET_ROWS))
-    return min(buckets, request.connections) if request.connections else buckets
 
 
 def run_job(spark: SparkSession, job: Job, request: Request) -> list[PartReport]:

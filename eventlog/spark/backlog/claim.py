@@ -26,7 +26,7 @@ from eventlog.config.effective import effective
 from eventlog.config.load import Config
 from eventlog.core.clock import executor, utc_now
 from eventlog.core.options import toml
-from eventlog.core.ranges import to_ranges
+from eventlog.core.ranges import Range, Ranges, to_ranges
 from eventlog.core.rows.checks import is_of
 from eventlog.errors import ConfigError, DatabaseUnavailable, number_of
 from eventlog.model import Status, unpadded
@@ -48,6 +48,7 @@ from eventlog.spark.backlog.job import (
     part_report,
 )
 from eventlog.spark.directory import MANIFEST, SUCCESS, Directory, job_in, masked
+from eventlog.spark.session.in_tasks import rows_of_batch
 from eventlog.spark.session.session import Progress, shown
 from eventlog.sql.log import (
     EntryKind,
@@ -318,8 +319,6 @@ MARKED: Final = "_marked"
 BATCH_ROWS: Final = 20_000
 """The number of rows marked in one transaction."""
 
-_Range = tuple[int, int]
-
 
 def mark(
     context: Context,
@@ -342,15 +341,16 @@ def mark(
         return 0
     claim = claim._replace(is_marking=True)
     _write_claim(context, claim)
-    seen = [0]
+    seen = 0
     total = manifest.totals.get("rows_read", 0)
 
     def done(rows: int) -> None:
-        seen[0] += rows
+        nonlocal seen
+        seen += rows
 
     with shown(
         "marking",
-        lambda: JobProgress(seen[0] / max(1, total), seen[0], 0, total=total),
+        lambda: JobProgress(seen / max(1, total), seen, 0, total=total),
         quiet,
         progress,
     ):
@@ -496,17 +496,13 @@ def _mark_deliveries(context: Context, directory: Directory, manifest: Manifest)
     return changed
 
 
-def _batches(
-    directory: Directory, ids: str
-) -> Iterator[tuple[list[_Range], list[RowFailure], int]]:
+def _batches(directory: Directory, ids: str) -> Iterator[tuple[list[Range], list[RowFailure], int]]:
     """Yield the rows of a file in batches: ranges that get S, invalid rows, and their number."""
-    good: list[_Range] = []
+    good: list[Range] = []
     failures: list[RowFailure] = []
     rows = 0
     table = pq.read_table(BufferReader(directory.read(ids)))
-    for first, last, status, code, message in zip(
-        *(column.to_pylist() for column in table.columns), strict=True
-    ):
+    for first, last, status, code, message in rows_of_batch(table):
         for start in range(first, last + 1, BATCH_ROWS):
             end = min(last, start + BATCH_ROWS - 1)
             if status == Status.SUCCESS:
@@ -522,7 +518,7 @@ def _batches(
 
 
 def write_marks(
-    log: OpenLog, options: PublisherOptions, good: Sequence[_Range], failures: Sequence[RowFailure]
+    log: OpenLog, options: PublisherOptions, good: Ranges, failures: Sequence[RowFailure]
 ) -> int:
     """Mark the given rows in the current transaction."""
     changed = 0
@@ -544,7 +540,7 @@ def write_marks(
     return changed
 
 
-def _keep_loopback(log: OpenLog, options: PublisherOptions, good: Sequence[_Range]) -> int:
+def _keep_loopback(log: OpenLog, options: PublisherOptions, good: Ranges) -> int:
     """Mark the loopback rows among the rows to delete, so that they are not deleted
     (spec/event-log.md 8.3).
 

@@ -25,6 +25,7 @@ from eventlog.changes.publishing import NoWriter
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, Database
 from eventlog.core.clock import random_hex
+from eventlog.core.ranges import Ranges
 from eventlog.errors import EventlogError
 from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.declared import catalog_of, without_main_tables
@@ -32,6 +33,7 @@ from eventlog.publisher.ledger import ledger_of
 from eventlog.qlik.sequence import WriterState
 from eventlog.spark.directory import TEMPORARY, Directory
 from eventlog.spark.log_source import LogLocation, with_mask_secret, worker_url
+from eventlog.spark.session.in_tasks import rows_of_batch
 from eventlog.sql.connect import connect, dialect_of
 from eventlog.sql.port import LogPart, as_database_errors
 
@@ -251,9 +253,7 @@ def as_batch(blobs: Sequence[Blob]) -> pa.RecordBatch:
 
 def blobs_of_batch(batch: pa.RecordBatch) -> list[Blob]:
     """Return the blobs of a batch."""
-    return [
-        Blob(*row) for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
-    ]
+    return [Blob(*row) for row in rows_of_batch(batch)]
 
 
 class PartOutcomes(NamedTuple):
@@ -265,7 +265,7 @@ class PartOutcomes(NamedTuple):
 
     failures: list[RowFailure]
     counts: Counts
-    ranges: Sequence[tuple[int, int]] = ()
+    ranges: Ranges = ()
     loopback: int = 0
 
     def packed(self) -> bytes:

@@ -18,7 +18,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from eventlog.core.ranges import Ranges, length, to_ranges
+from eventlog.core.ranges import Range, Ranges, length, to_ranges
 from eventlog.core.rows.fold import first_id
 from eventlog.model import Operation, Status
 from eventlog.publisher.context import Context
@@ -89,7 +89,7 @@ class _Part:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.ranges: list[tuple[int, int]] = []
+        self.ranges: list[Range] = []
         self.failures: list[RowFailure] = []
         self.loopback = 0
         self.built: list[Columns] = []
@@ -175,7 +175,7 @@ def _write_ids(
     return stream.sha256
 
 
-def _without(ranges: Ranges, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
+def _without(ranges: Ranges, ids: Sequence[int]) -> Iterator[Range]:
     """Yield ranges without some of their ids; both are ascending."""
     at = 0
     for first, last in ranges:

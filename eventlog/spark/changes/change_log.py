@@ -197,16 +197,6 @@ class RowReader:
     ``origins`` are those of the rows read; None = they are not needed.
     """
 
-    __slots__ = (
-        "_catalog",
-        "_log",
-        "_part",
-        "_user",
-        "counted",
-        "origins",
-        "rows",
-    )
-
     def __init__(
         self,
         log: OpenLog,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from eventlog.core.ranges import RecordSet, decode
 from eventlog.errors import ConfigError
+
+JsonOffset: TypeAlias = dict[str, Any]
+"""An offset as Spark stores it."""
 
 
 class Offset(NamedTuple):
@@ -31,9 +34,9 @@ class Offset(NamedTuple):
     filters: str = ""
     """The digest of the filters of the query, empty without filters."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonOffset:
         """Return the offset as Spark stores it."""
-        content: dict[str, Any] = {
+        content: JsonOffset = {
             "epoch": self.epoch,
             "line": self.begun,
             "done": self.done.encode(),

@@ -45,17 +45,20 @@ def schema_of(columns: t.StructType | None, *, with_document: bool) -> t.StructT
     """
     image = _TEXTS if columns is None else columns
     fields = [
-        t.StructField("position", t.LongType(), False),
-        t.StructField("event_id", t.StringType(), False),
-        t.StructField("record_ids", t.ArrayType(t.LongType(), False), False),
-        t.StructField("class", t.StringType(), False),
-        t.StructField("operation", t.StringType(), False),
-        t.StructField("key", _TEXTS, False),
-        t.StructField("before", image),
-        t.StructField("after", image),
-        t.StructField("changed", t.ArrayType(t.StringType(), False)),
-        t.StructField("commit_time", t.TimestampType()),
-        t.StructField("perpetrator", t.StringType()),
+        t.StructField(name, kind, nullable)
+        for name, kind, nullable in (
+            ("position", t.LongType(), False),
+            ("event_id", t.StringType(), False),
+            ("record_ids", t.ArrayType(t.LongType(), False), False),
+            ("class", t.StringType(), False),
+            ("operation", t.StringType(), False),
+            ("key", _TEXTS, False),
+            ("before", image, True),
+            ("after", image, True),
+            ("changed", t.ArrayType(t.StringType(), False), True),
+            ("commit_time", t.TimestampType(), True),
+            ("perpetrator", t.StringType(), True),
+        )
     ]
     if with_document:
         fields.append(t.StructField(_XDS, t.StringType(), False))
@@ -101,8 +104,6 @@ class Rows:
 
     ``columns`` are the columns of the requested class, None = images are maps of texts.
     """
-
-    __slots__ = ("_catalog", "_columns", "_document", "_read", "_schema", "_time_of")
 
     def __init__(
         self,

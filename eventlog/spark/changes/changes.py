@@ -53,11 +53,12 @@ from eventlog.spark.changes.change_log import (
     check_counted,
     unpack,
 )
-from eventlog.spark.changes.change_offsets import Offset, offset_of
+from eventlog.spark.changes.change_offsets import JsonOffset, Offset, offset_of
 from eventlog.spark.changes.change_parts import Folding, groups_of_part
 from eventlog.spark.changes.change_rows import Rows, columns_of, schema_of
 from eventlog.spark.log_source import (
     PARTITION_ROWS,
+    SparkOptions,
     for_catalogue,
     options_for,
     without_spark_options,
@@ -150,7 +151,7 @@ class ChangeOptions:
     fold: str
 
 
-def read_options(given: Mapping[str, str]) -> ChangeOptions:
+def read_options(given: SparkOptions) -> ChangeOptions:
     """Return checked options (spec/spark-changes.md 5).
 
     Raises one ConfigError, of one line, for all errors.
@@ -403,7 +404,7 @@ class ChangesStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
     _wait: float = 0.0
     _is_bounded: bool = False
     _target: Offset | None = None
-    _moved: dict[str, Any] | None = None
+    _moved: JsonOffset | None = None
 
     def __getstate__(self) -> Any:
         return self._schema, self._options  # the state of the object when it is sent to the tasks
@@ -422,7 +423,7 @@ class ChangesStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
         return self._log
 
     @without_frames()
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as the names below
+    def initialOffset(self) -> JsonOffset:  # noqa: N802 - Spark's name, as the names below
         """Return the beginning of a new query."""
         return self.log.first().as_json()
 
@@ -436,7 +437,7 @@ class ChangesStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
         self._is_bounded = True
 
     @without_frames()
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: JsonOffset, limit: ReadLimit) -> JsonOffset:  # noqa: N802
         """Return the end of the next batch; ``start`` if there is nothing to read."""
         begin = offset_of(start)
         max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
@@ -460,11 +461,11 @@ class ChangesStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvaila
         self._wait = 0.0
         return end.as_json()
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+    def partitions(self, start: JsonOffset, end: JsonOffset) -> Sequence[InputPartition]:
         """Return the parts of a batch."""
         return _partitions(self.log, self._schema, self._options, offset_of(start), offset_of(end))
 
-    def commit(self, end: dict[str, Any]) -> None:
+    def commit(self, end: JsonOffset) -> None:
         """Record the rows up to ``end`` as done by the consumer, if there is one."""
         self.log.move(offset_of(end))
 

@@ -4,11 +4,11 @@ objects, and the table as of a time, are read from it (spec/spark-changes.md 7).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate, zip_longest
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
@@ -26,12 +26,12 @@ from eventlog.spark.copies.copy_target import (
     Key,
     KeyedChange,
     LastBatch,
+    Values,
     plain_column,
     stored_keys,
 )
 from eventlog.spark.copies.copy_types import (
     FIX_WITH_HISTORY,
-    Columns,
     CopyError,
     Note,
     in_schema,
@@ -197,7 +197,7 @@ class History:
         rows = self._rows(batch, stored.note.load, changes)
         schema = _with_own_columns(columns.schema)
         note = stored.note.after(columns)
-        table.append(batch, self.content, schema, note, [rows.cast(schema)], stored.number)
+        table.append(batch, self.content, schema, note, iter([rows.cast(schema)]), stored.number)
 
     def _rows(self, batch: CopyBatch, load: int, changes: Sequence[KeyedChange]) -> pa.RecordBatch:
         """Return the rows for changes in queue order."""
@@ -207,9 +207,9 @@ class History:
         if any(one.commit_time is None for one in changes):
             now = self.source.moment()
         state = self._before(changes, keys)
-        rows: list[Mapping[str, Any]] = []
+        rows: list[Values] = []
         for key, (_, change, operation, position, time) in zip(keys, changes, strict=True):
-            values: Mapping[str, Any] = {}
+            values: Values = {}
             if change.is_gone:
                 state.pop(key, None)
             else:
@@ -226,9 +226,7 @@ class History:
         types = t.StructType([*_OWN, *columns.types.fields])
         return pa.RecordBatch.from_struct_array(structs_of(rows, types, self.source.class_name))
 
-    def _before(
-        self, changes: Sequence[KeyedChange], keys: Sequence[Key]
-    ) -> dict[Key, Mapping[str, Any]]:
+    def _before(self, changes: Sequence[KeyedChange], keys: Sequence[Key]) -> dict[Key, Values]:
         """Return the copy's rows of the objects whose first change does not have the whole row."""
         columns = self.source.columns
         first = dict(zip(reversed(keys), reversed(changes), strict=True))
@@ -237,20 +235,16 @@ class History:
             return {}
         by = plain_column(columns)
         values = [] if by is None else list({key[columns.key.index(by)] for key in wanted})
-        found: dict[Key, Mapping[str, Any]] = {}
+        found: dict[Key, Values] = {}
         for before in self.copy.rows(by, values):
-            part = _with_current_columns(before, columns)
+            # The copy may lack new columns of the class.
+            schema = pa.schema([one for one in columns.schema if one.name in before.schema.names])
+            part = next(in_schema(iter([before]), schema))
             there = zip(*(part.column(name).to_pylist() for name in columns.key), strict=True)
             is_wanted = pa.array([key in wanted for key in there], pa.bool_())
             for row in part.filter(is_wanted).to_pylist():
                 found[tuple(row[name] for name in columns.key)] = row
         return found
-
-
-def _with_current_columns(part: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
-    """Return rows of the copy with those columns of the class that the copy has."""
-    schema = pa.schema([one for one in columns.schema if one.name in part.schema.names])
-    return next(in_schema(iter([part]), schema))
 
 
 _OWN_SCHEMA: Final = arrow_schema(t.StructType(_OWN))

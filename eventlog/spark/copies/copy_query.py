@@ -52,6 +52,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("eventlog.live_copy")
 
+ReadRows = Callable[[], pa.Table]
+"""A function that returns the changes of a batch."""
+
 ERROR: Final = "error"
 RELOAD: Final = "reload"
 
@@ -63,7 +66,7 @@ def put_batch(
     source: ClassSource,
     copy: Target,
     batch: CopyBatch,
-    rows: Callable[[], pa.Table],
+    rows: ReadRows,
     on_type_change: str = ERROR,
     history: History | None = None,
     *,
@@ -155,7 +158,7 @@ class Cost:
     cleared: float | None = None
     merged: int = 0
 
-    def written(self, put: Callable[[Callable[[], pa.Table]], bool], frame: DataFrame) -> bool:
+    def written(self, put: Callable[[ReadRows], bool], frame: DataFrame) -> bool:
         """Run a batch, and remove files that no reader needs any more; return True if it was
         merged.
         """
@@ -251,10 +254,9 @@ def _refuse(
             f"option {refused.pop()} cannot be given to live_copy, which sets it: a copy begins "
             "with the class as it is now. Remove the option"
         )
-    if on_type_change not in (ERROR, RELOAD):
-        raise ConfigError(f"on_type_change = {on_type_change!r}: use {ERROR!r} or {RELOAD!r}")
-    if on_epoch not in (ERROR, RELOAD):
-        raise ConfigError(f"on_epoch = {on_epoch!r}: use {ERROR!r} or {RELOAD!r}")
+    for name, value in (("on_type_change", on_type_change), ("on_epoch", on_epoch)):
+        if value not in (ERROR, RELOAD):
+            raise ConfigError(f"{name} = {value!r}: use {ERROR!r} or {RELOAD!r}")
     if history and on_type_change == RELOAD:
         raise ConfigError(
             'on_type_change="reload" cannot be used with history=True: the rows already in the '
@@ -306,7 +308,7 @@ def live_copy(
         checkpoint=(checkpoint, PATH),
         keep=(keep, SPAN),
     )
-    check_trigger("live_copy", trigger)
+    check_trigger(trigger)
     _refuse(on_type_change, on_epoch, options, history=history)
     if context_of(spark) is None:
         raise ConfigError(
@@ -336,7 +338,7 @@ def live_copy(
         batch = CopyBatch(started.result(), number, "" if end is None else end.done.encode())
         begins_epoch = on_epoch == RELOAD and _begins_epoch(spark, checkpoint, number, end)
 
-        def put_rows(rows: Callable[[], pa.Table]) -> bool:
+        def put_rows(rows: ReadRows) -> bool:
             return put_batch(
                 source, copy, batch, rows, on_type_change, kept, begins_epoch=begins_epoch
             )

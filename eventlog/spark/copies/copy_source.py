@@ -23,7 +23,15 @@ from eventlog.errors import ConfigError, DatabaseError
 from eventlog.model import EventType, Operation, Row
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.declared import open_unlocked
-from eventlog.spark.copies.copy_target import GONE, CopyLoad, Key, KeyedChange, LatestChange, Nulled
+from eventlog.spark.copies.copy_target import (
+    GONE,
+    CopyLoad,
+    Key,
+    KeyedChange,
+    LatestChange,
+    Nulled,
+    Values,
+)
 from eventlog.spark.copies.copy_types import Columns, CopyError, Note, columns_of_class
 from eventlog.spark.session.arrow_rows import structs_of
 from eventlog.spark.session.in_tasks import Batches
@@ -209,7 +217,7 @@ class ClassSource:
                 operation = Operation.ADD
             yield KeyedChange(key, change, str(operation), row["position"], row["commit_time"])
 
-    def _read_now(self, rows: Sequence[Mapping[str, Any]]) -> dict[Key, Row]:
+    def _read_now(self, rows: Sequence[Values]) -> dict[Key, Row]:
         """Return the current rows of the objects of changes, by key."""
         if not rows:
             return {}

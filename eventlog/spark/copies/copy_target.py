@@ -4,19 +4,24 @@ copies are written.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import types as t
 
+from eventlog.core.clock import monotonic
 from eventlog.spark.copies.copy_types import Columns, Note
 from eventlog.spark.session.arrow_rows import structs_of
 from eventlog.spark.session.in_tasks import Batches
 
 Key = tuple[Any, ...]
 """The values of an object's key, in the order of its columns."""
+
+
+Values = Mapping[str, Any]
+"""The values of a row by column."""
 
 
 class LatestChange(NamedTuple):
@@ -26,7 +31,7 @@ class LatestChange(NamedTuple):
     """True if the object is deleted."""
     is_whole: bool
     """True if columns that are not in ``values`` are NULL; otherwise they do not change."""
-    values: Mapping[str, Any]
+    values: Values
 
 
 GONE: Final = LatestChange(is_gone=True, is_whole=True, values={})
@@ -108,6 +113,20 @@ class LastBatch(NamedTuple):
     note: Note
 
 
+_DAY: Final = 86_400.0
+_SEARCHED: Final[dict[str, float]] = {}
+"""When this process last searched for files that killed writers left, by table."""
+
+
+def may_search(table: str) -> bool:
+    """Return True, once a day for each table, if files that killed writers left may be searched."""
+    last = _SEARCHED.get(table)
+    if last is not None and monotonic() - last < _DAY:
+        return False
+    _SEARCHED[table] = monotonic()
+    return True
+
+
 MANY_FILES: Final = 100
 """The least number of files at which small files are compacted: each batch of inserts
 adds a file.
@@ -158,18 +177,12 @@ def merge_source(columns: Columns, latest: Mapping[Key, LatestChange]) -> MergeS
     ]
     nulled, names = Nulled(), columns.types.names
     table = pa.Table.from_struct_array(structs_of(rows, columns.types, "the copy", nulled))
-    prefix = _unused_prefix(names)
+    prefix = "_"  # longer until no column begins with it
+    while any(name.startswith(prefix) for name in names):
+        prefix += "_"
     sets, is_gone = {name: f"{prefix}sets {name}" for name in names}, f"{prefix}is gone"
     for name, its_flag in sets.items():
         is_set = [change.is_whole or name in change.values for change in latest.values()]
         table = table.append_column(its_flag, pa.array(is_set, pa.bool_()))
     flags = pa.array([change.is_gone for change in latest.values()], pa.bool_())
     return MergeSource(table.append_column(is_gone, flags), sets, is_gone, nulled.number)
-
-
-def _unused_prefix(names: Collection[str]) -> str:
-    """Return a prefix with which none of the names begins."""
-    prefix = "_"
-    while any(name.startswith(prefix) for name in names):
-        prefix += "_"
-    return prefix

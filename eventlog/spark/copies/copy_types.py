@@ -188,19 +188,17 @@ def in_schema(batches: Batches, schema: pa.Schema) -> Batches:
         arrays = []
         for field in schema:
             try:
-                arrays.append(_cast(batch.column(field.name), field.type))
+                values = batch.column(field.name)
+                if pa.types.is_integer(values.type) and pa.types.is_decimal(field.type):
+                    # Otherwise Arrow needs digits for any integer.
+                    values = pc.cast(values, pa.decimal128(19, 0))
+                arrays.append(pc.cast(values, field.type, safe=True))
             except pa.ArrowException as error:
                 raise CopyError(
                     f"column {field.name} of the copy has a value that {field.type} cannot hold "
                     f"({error}). To go on, {FIX}"
                 ) from None
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    if pa.types.is_integer(values.type) and pa.types.is_decimal(kind):
-        values = pc.cast(values, pa.decimal128(19, 0))  # else Arrow needs digits for any integer
-    return pc.cast(values, kind, safe=True)
 
 
 FIX: Final = (

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
 from pyspark.sql import types as t
 
 from eventlog.changes.publishing import row_attributes
@@ -31,12 +30,14 @@ from eventlog.spark.copies.copy_history import (
     SUFFIX,
     TRUNCATE,
 )
+from eventlog.spark.copies.copy_target import Values
 from eventlog.spark.copies.copy_types import Columns, columns_of_class
 from eventlog.spark.copies.delta_copy import DeltaCopy
 from eventlog.spark.copies.history_rows import HistoryRow, HistoryRows
 from eventlog.spark.copies.iceberg_copy import IcebergCopy
 from eventlog.spark.session.arguments import COPY
 from eventlog.spark.session.arrow_rows import structs_of
+from eventlog.spark.session.in_tasks import Batches
 from eventlog.verify.comparison import UNKNOWN, StoredAs
 from eventlog.verify.report import VerifyReport
 from eventlog.verify.session import repair, run_verification
@@ -81,9 +82,7 @@ class CopyTarget(StatesTarget):
         states = self.states = States({cls: [one.name for one in self.attributes(cls)]})
         states.add_all(cls.name, self._states_of(cls, self._copy.rows_of(self._version)))
 
-    def _states_of(
-        self, cls: ObjectClass, parts: Iterable[pa.RecordBatch]
-    ) -> Iterator[tuple[str, State]]:
+    def _states_of(self, cls: ObjectClass, parts: Batches) -> Iterator[tuple[str, State]]:
         """Yield the keys of objects and their states, from the rows of the table."""
         names = [one.name for one in self.attributes(cls)]
         for part in parts:
@@ -91,7 +90,7 @@ class CopyTarget(StatesTarget):
                 yield _key(cls, row), _state(names, row)
 
 
-def _state(names: Iterable[str], row: Mapping[str, Any]) -> State:
+def _state(names: Iterable[str], row: Values) -> State:
     return [_text(row[name]) if name in row else UNKNOWN for name in names]
 
 
@@ -99,7 +98,7 @@ def _text(value: Any) -> str | None:
     return None if value is None else to_text(value)
 
 
-def _key(cls: ObjectClass, row: Mapping[str, Any]) -> str:
+def _key(cls: ObjectClass, row: Values) -> str:
     """Return the canonical key of a row. A row of a copy has no NULL in its key."""
     return table_key.key_text(
         (column.name, key_normalizer(column.type)(_text(row[column.name]) or ""))
@@ -123,9 +122,7 @@ class HistoryTarget(CopyTarget):
     def faults(self, cls: ObjectClass) -> Mapping[str, str]:
         return self._faults
 
-    def _states_of(
-        self, cls: ObjectClass, parts: Iterable[pa.RecordBatch]
-    ) -> Iterator[tuple[str, State]]:
+    def _states_of(self, cls: ObjectClass, parts: Batches) -> Iterator[tuple[str, State]]:
         names = [one.name for one in self.attributes(cls)]
         with closing(HistoryRows()) as rows:
             for part in parts:

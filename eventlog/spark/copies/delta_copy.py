@@ -11,7 +11,7 @@ This module needs ``deltalake`` (the extra ``delta``); the Java of Spark needs n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil
@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventlog.core.arguments import PATH, check_arguments
-from eventlog.core.clock import monotonic
 from eventlog.core.extras import install_command
 from eventlog.core.ranges import RecordSet
 from eventlog.errors import ConfigError
@@ -32,6 +31,7 @@ from eventlog.spark.copies.copy_target import (
     CopyLoad,
     LastBatch,
     MergeSource,
+    may_search,
 )
 from eventlog.spark.copies.copy_types import (
     Columns,
@@ -63,14 +63,11 @@ COMMITS: Final = (10, 1_000, None)
 """How many of the newest commits are read, in turn, until one names the rows of the log. Reading a
 day's commits may take longer than the time between two.
 """
-_DAY: Final = 86_400.0
 _PROPERTIES: Final = {
     "delta.logRetentionDuration": "interval 1 day",
     "delta.deletedFileRetentionDuration": "interval 1 day",
 }
 """The properties of a new table: its log goes back one day, so that it does not grow forever."""
-_SEARCHED: Final[dict[str, float]] = {}
-"""When this process last searched for files that killed writers left, by table."""
 _COMPACT_BYTES: Final = 64 * 2**20
 """The size in bytes; smaller files are compacted."""
 _NOTE: Final = "eventlog"
@@ -200,7 +197,7 @@ class DeltaCopy:
         content: str,
         schema: pa.Schema,
         note: Note,
-        rows: Iterable[pa.RecordBatch],
+        rows: Batches,
         behind: int | None,
     ) -> None:
         """Append rows, as a batch; create the table if it is missing, and give it the columns of
@@ -294,9 +291,7 @@ class DeltaCopy:
         hours = ceil(keep / timedelta(hours=1))
         self.compact()
         self._table().vacuum(hours, dry_run=False, enforce_retention_duration=False)
-        searched = _SEARCHED.get(self.uri)
-        if searched is None or monotonic() - searched >= _DAY:
-            _SEARCHED[self.uri] = monotonic()
+        if may_search(self.uri):
             self._table().vacuum(
                 max(hours, 24), dry_run=False, enforce_retention_duration=False, full=True
             )
@@ -355,7 +350,7 @@ class DeltaCopy:
     def _write(
         self,
         schema: pa.Schema,
-        rows: Iterable[pa.RecordBatch],
+        rows: Batches,
         properties: CommitProperties | None,
         mode: Literal["error", "overwrite"],
         description: str | None,
@@ -367,7 +362,7 @@ class DeltaCopy:
 
         failed: list[Exception] = []
 
-        def read() -> Iterable[pa.RecordBatch]:
+        def read() -> Batches:
             try:
                 yield from rows
             except Exception as error:

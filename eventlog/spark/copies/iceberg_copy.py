@@ -12,7 +12,7 @@ files. It does not need Java.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from eventlog.core.arguments import NAME, Kind, check_arguments
-from eventlog.core.clock import monotonic, utc_now
+from eventlog.core.clock import utc_now
 from eventlog.core.extras import install_command
 from eventlog.core.ranges import RecordSet
 from eventlog.errors import ConfigError
@@ -30,6 +30,7 @@ from eventlog.spark.copies.copy_target import (
     Key,
     LastBatch,
     MergeSource,
+    may_search,
     plain_column,
 )
 from eventlog.spark.copies.copy_types import (
@@ -65,8 +66,6 @@ _NULLED: Final = "eventlog.nulled"
 no such value.
 """
 _DAY: Final = timedelta(days=1)
-_SEARCHED: Final[dict[str, float]] = {}
-"""When this process last searched for files that killed writers left, by table."""
 _PROPERTIES: Final = {
     "commit.retry.num-retries": "0",
     "write.metadata.delete-after-commit.enabled": "true",
@@ -174,7 +173,7 @@ class IcebergCopy:
         content: str,
         schema: pa.Schema,
         note: Note,
-        rows: Iterable[pa.RecordBatch],
+        rows: Batches,
         behind: int | None,
     ) -> None:
         """Append rows, as a batch; create the table if it is missing, and give it the columns of
@@ -243,9 +242,7 @@ class IcebergCopy:
             table = self._table()
         if expire(table, utc_now() - keep):
             remove_expired(self._table())
-        place, searched = table.location(), _SEARCHED.get(table.location())
-        if searched is None or monotonic() - searched >= _DAY.total_seconds():
-            _SEARCHED[place] = monotonic()
+        if may_search(table.location()):
             remove_abandoned(self._table(), utc_now() - max(keep, _DAY))
 
     def compact(self) -> None:
@@ -324,9 +321,7 @@ def _arrow_schema(table: Table) -> pa.Schema:
     )
 
 
-def _replace(
-    transaction: Transaction, table: Table, schema: pa.Schema, rows: Iterable[pa.RecordBatch]
-) -> None:
+def _replace(transaction: Transaction, table: Table, schema: pa.Schema, rows: Batches) -> None:
     """Replace all rows of a table, and its columns where they differ."""
     own = _arrow_schema(table)
     types = {one.name: one.type for one in schema}

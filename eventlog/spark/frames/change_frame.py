@@ -30,22 +30,21 @@ from eventlog.spark.session.in_tasks import Batches, tune_collector
 _TEXTS: Final = t.ArrayType(t.StringType())
 _BATCH: Final = 1000
 
+_TYPES: Final = {
+    "changed": _TEXTS,
+    "present": _TEXTS,
+    "event_number": t.LongType(),
+    "last_in_transaction": t.BooleanType(),
+    "commit_time": t.TimestampType(),
+}
+"""The types of the columns that are not texts."""
+
 SCHEMA: Final = t.StructType([
-    t.StructField("schema", t.StringType()),
-    t.StructField("table", t.StringType()),
-    t.StructField("op", t.StringType()),
-    t.StructField("key", t.StringType()),
-    t.StructField("before", t.StringType()),
-    t.StructField("after", t.StringType()),
-    t.StructField("changed", _TEXTS),
-    t.StructField("present", _TEXTS),
-    t.StructField("position", t.StringType()),
-    t.StructField("transaction_id", t.StringType()),
-    t.StructField("event_number", t.LongType()),
-    t.StructField("last_in_transaction", t.BooleanType()),
-    t.StructField("commit_time", t.TimestampType()),
-    t.StructField("user", t.StringType()),
-    t.StructField("extras", t.StringType()),
+    t.StructField(name, _TYPES.get(name, t.StringType()))
+    for name in (
+        "schema", "table", "op", "key", "before", "after", "changed", "present", "position",
+        "transaction_id", "event_number", "last_in_transaction", "commit_time", "user", "extras",
+    )
 ])  # fmt: skip
 """The columns. ``key``, ``before``, ``after`` and ``extras`` are in the JSON form of
 spec/change-model.md 1.1.

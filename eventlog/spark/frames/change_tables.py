@@ -54,7 +54,7 @@ from eventlog.qlik.tables.stored_tables import (
 from eventlog.spark.frames.change_frame import SCHEMA, batches_of
 from eventlog.spark.session.arguments import FRAME, MAYBE_TIME, SESSION, TEXTS, check_pandas
 from eventlog.spark.session.arrow_types import arrow_schema
-from eventlog.spark.session.in_tasks import Batches, tune_collector
+from eventlog.spark.session.in_tasks import Batches, rows_of_batch, tune_collector
 from eventlog.spark.session.session import READS_TIMES, new_session
 
 _TOGETHER: Final = 10_000
@@ -576,9 +576,7 @@ def _bring_up_to_date(
 
         group = None
         for batch in batches:
-            for hash_, base_row, row in zip(
-                *(column.to_pylist() for column in batch.columns), strict=True
-            ):
+            for hash_, base_row, row in rows_of_batch(batch):
                 if hash_ != group and len(base) + len(rows) >= _TOGETHER:
                     yield state()
                     base, rows = [], []

@@ -41,7 +41,7 @@ from eventlog.model import Change
 from eventlog.publisher.context import JobProgress
 from eventlog.registry import format_named
 from eventlog.spark.directory import TEMPORARY, Directory, JobRecord, Owner, job_directory
-from eventlog.spark.frames.inputs import Input, inputs
+from eventlog.spark.frames.inputs import Input, Options, inputs
 from eventlog.spark.frames.sorting import Read, work_on
 from eventlog.spark.session.arguments import check_pandas
 from eventlog.spark.session.in_tasks import Batches, tune_collector
@@ -108,8 +108,8 @@ class _Job:
 
     source_format: str
     target_format: str
-    reader: Mapping[str, Any]
-    writer: Mapping[str, Any]
+    reader: Options
+    writer: Options
     target: str
     strict: bool
     quiet: bool
@@ -182,7 +182,11 @@ def convert(
     with job_directory(Directory(job.target), owner, outputs) as directory:
         if directory.known is not None:
             reports = [InputReport(**one) for one in directory.known["captures"]]
-            waiting, kept = _left(waiting, reports)
+            # Failed inputs that still exist are tried again.
+            failed = {one.name for one in reports if one.failed is not None}
+            waiting = [input for input in waiting if input.name in failed]
+            again = {input.name for input in waiting}
+            kept = [one for one in reports if one.name not in again]
             if not waiting:
                 return Conversion(tuple(kept), resumed=True)
         session = open_session(master, "eventlog convert", running=spark)
@@ -192,18 +196,6 @@ def convert(
         written = {report.output: None for report in done if report.failed is None}
         directory.finish({"captures": [asdict(report) for report in done]}, written)
     return Conversion(tuple(done), resumed=False)
-
-
-def _left(
-    found: Sequence[Input], reports: Sequence[InputReport]
-) -> tuple[list[Input], list[InputReport]]:
-    """Return the failed inputs of a finished target that still exist and can be tried again, and
-    the reports of the other inputs.
-    """
-    failed = {one.name for one in reports if one.failed is not None}
-    waiting = [input for input in found if input.name in failed]
-    again = {input.name for input in waiting}
-    return waiting, [one for one in reports if one.name not in again]
 
 
 def _described(found: JobRecord) -> str:
@@ -220,7 +212,7 @@ def _check_writer(job: _Job) -> None:
         write(format_named(job.target_format), iter(()), str(written), job.writer, Report())
 
 
-def _digest(options: Mapping[str, Any]) -> str:
+def _digest(options: Options) -> str:
     """Return a text that differs for different options; functions differ by name."""
     text = json.dumps(
         options, sort_keys=True, default=lambda other: getattr(other, "__qualname__", repr(other))

@@ -42,6 +42,10 @@ or a time.
 """
 
 
+Options = Mapping[str, Any]
+"""The options of a reader or a writer by name."""
+
+
 class Input(NamedTuple):
     """The input of one task."""
 
@@ -77,7 +81,7 @@ class Input(NamedTuple):
             report.skip(FormatError(sentence, code="missing_file"))
 
 
-def inputs(format: str, source: str, options: Mapping[str, Any]) -> list[Input]:
+def inputs(format: str, source: str, options: Options) -> list[Input]:
     """Return the inputs of a file or directory, by name. ``options`` are the options of the
     format's reader.
 
@@ -103,7 +107,7 @@ def inputs(format: str, source: str, options: Mapping[str, Any]) -> list[Input]:
     return found
 
 
-def _in_directory(format: str, place: Path, options: Mapping[str, Any]) -> Iterator[Input]:
+def _in_directory(format: str, place: Path, options: Options) -> Iterator[Input]:
     asked = format_named(format)
     is_one = asked.is_one_source(place, options)
     if is_one:
@@ -207,9 +211,7 @@ def files_of(input: Input, format: str) -> list[Path]:
     ]
 
 
-def read_input(
-    input: Input, format: str, options: Mapping[str, Any], report: Report
-) -> Iterator[Change]:
+def read_input(input: Input, format: str, options: Options, report: Report) -> Iterator[Change]:
     """Yield the changes of an input as the format's reader yields them. Raises the errors of the
     reader, and FormatError for a file that is missing or not readable.
     """

@@ -42,13 +42,11 @@ from eventlog.qlik.tables.change_tables import changes_of_rows
 from eventlog.qlik.tables.file_tables import Part, TableFiles, rows_of_part
 from eventlog.qlik.tables.stored_tables import Reading, ReadOptions, reading
 from eventlog.registry import format_named
-from eventlog.spark.frames.inputs import Input, files_of, read_input, readable
-from eventlog.spark.session.in_tasks import Batches, task_numbers, tune_collector
+from eventlog.spark.frames.inputs import Input, Options, files_of, read_input, readable
+from eventlog.spark.session.in_tasks import Batches, rows_of_batch, task_numbers, tune_collector
 from eventlog.spark.session.session import by_number
 
 _MAX_TASKS: Final = 10_000
-
-Options = Mapping[str, Any]
 
 
 def numbered_tasks(spark: SparkSession, number: int) -> DataFrame:
@@ -61,11 +59,11 @@ def numbered_tasks(spark: SparkSession, number: int) -> DataFrame:
 Read = Callable[[Report], Iterator[Change]]
 """A function that reads an input, once. It raises the errors of the format's reader."""
 
-InputsOf = Callable[[Batches], Iterator[tuple[Input, Read]]]
-"""A function that yields the inputs in the batches of a task.
+Inputs = Iterator[tuple[Input, Read]]
+"""The inputs in the batches of a task. Read each to its end before taking the next one."""
 
-Read each input to its end before taking the next one.
-"""
+InputsOf = Callable[[Batches], Inputs]
+"""A function that yields the inputs in the batches of a task."""
 
 
 def work_on(
@@ -95,9 +93,7 @@ def work_on(
     return frame, inputs_of if catalog is None else partial(_zoned, inputs_of, catalog)
 
 
-def _zoned(
-    inputs_of: InputsOf, catalog: CatalogOption, batches: Batches
-) -> Iterator[tuple[Input, Read]]:
+def _zoned(inputs_of: InputsOf, catalog: CatalogOption, batches: Batches) -> Inputs:
     classes = catalog_of(catalog)
     for input, read in inputs_of(batches):
         yield input, partial(_read_zoned, read, classes)
@@ -109,12 +105,16 @@ def _read_zoned(read: Read, classes: Catalog | None, report: Report) -> Iterator
 
 def _unsorted_inputs(
     inputs: Sequence[Input], format: str, options: Options, batches: Batches
-) -> Iterator[tuple[Input, Read]]:
+) -> Inputs:
     for number in task_numbers(batches):
         yield inputs[number], partial(read_input, inputs[number], format, options)
 
 
 # --- inputs that are sorted ---------------------------------------------------------------------
+
+
+KeyedRows = Iterator[tuple[bytes, Any]]
+"""Rows of a fragment, each with its sort key."""
 
 
 class _SortedFormat(NamedTuple):
@@ -125,7 +125,7 @@ class _SortedFormat(NamedTuple):
 
     fragments: Callable[[Input, Options], Sequence[Any]]
     """A function that returns the fragments of an input that can be read separately."""
-    rows: Callable[[Any, Options, Report], Iterator[tuple[bytes, Any]]]
+    rows: Callable[[Any, Options, Report], KeyedRows]
     """A function that returns the rows of a fragment, each with its sort key."""
     changes: Callable[[Input, Iterator[Any], Options, Report], Iterator[Change]]
     """A function that returns the changes of an input's sorted rows."""
@@ -179,7 +179,7 @@ def _fragments(by: _SortedFormat, input: Input, options: Options) -> Sequence[An
 
 def _rows(
     by: _SortedFormat, number: int, fragment: Any, options: Options, strict: bool
-) -> Iterator[tuple[bytes, Any]]:
+) -> KeyedRows:
     """Yield the rows of a fragment, and the result of reading it: its counters, or the error."""
     report = Report(strict=strict)
     failure = fragment if isinstance(fragment, EventlogError) else None
@@ -196,7 +196,7 @@ def _rows(
     )
 
 
-def _batches(input: int, rows: Iterator[tuple[bytes, Any]]) -> Batches:
+def _batches(input: int, rows: KeyedRows) -> Batches:
     while several := list(islice(rows, _BATCH)):
         pickled = [pickle.dumps(row, pickle.HIGHEST_PROTOCOL) for _, row in several]
         yield pa.RecordBatch.from_pydict({
@@ -211,12 +211,9 @@ def _sorted(
     inputs: Sequence[Input],
     options: Options,
     batches: Batches,
-) -> Iterator[tuple[Input, Read]]:
+) -> Inputs:
     """Yield the inputs in the frame of ``_sorted_rows``: an ``InputsOf``."""
-    columns = (
-        zip(*(column.to_pylist() for column in batch.columns), strict=True) for batch in batches
-    )
-    rows = (row for several in columns for row in several)
+    rows = (row for batch in batches for row in rows_of_batch(batch))
     for place, of_input in groupby(rows, key=itemgetter(0)):
         keyed = ((key, row) for _, key, row in of_input)
         yield inputs[place], partial(_changes_of, by, inputs[place], keyed, options)

@@ -18,12 +18,7 @@ from eventlog.core.arguments import Kind, instance_of_type
 from eventlog.core.extras import install_command
 from eventlog.errors import ConfigError
 
-
-def _has(name: str, in_words: str) -> Kind:
-    return Kind(lambda value: hasattr(value, name), in_words)
-
-
-SESSION: Final = _has("createDataFrame", "a SparkSession")
+SESSION: Final = Kind(lambda value: hasattr(value, "createDataFrame"), "a SparkSession")
 FRAME: Final = instance_of_type(DataFrame, "a DataFrame")
 CONFIG: Final = instance_of_type(
     Config, "a configuration: eventlog.config.load.load(Path('eventlog.toml'), os.environ)"
@@ -59,26 +54,26 @@ _TRIGGERS: Final[Mapping[str, Kind]] = {
 }
 
 
-def check_trigger(function: str, trigger: object) -> None:
-    """Raise ConfigError for a trigger that ``DataStreamWriter.trigger`` would refuse; None is the
-    default one.
+def check_trigger(trigger: object) -> None:
+    """Raise ConfigError for a trigger of ``live_copy`` that ``DataStreamWriter.trigger`` would
+    refuse; None is the default one.
     """
     if trigger is None:
         return
     example = 'such as {"processingTime": "10 seconds"} or {"availableNow": True}'
     if not isinstance(trigger, Mapping) or len(trigger) != 1:
         raise ConfigError(
-            f"{function}: trigger = {trigger!r}; give a dict with one entry, {example}"
+            f"live_copy: trigger = {trigger!r}; give a dict with one entry, {example}"
         )
     ((name, value),) = trigger.items()
     if name not in _TRIGGERS:
         raise ConfigError(
-            f"{function}: the trigger {name!r} is not known; give one of "
+            f"live_copy: the trigger {name!r} is not known; give one of "
             f"{', '.join(_TRIGGERS)}, {example}"
         )
     if not _TRIGGERS[name].holds(value):
         raise ConfigError(
-            f"{function}: the trigger {name} = {value!r}; give {_TRIGGERS[name].in_words}"
+            f"live_copy: the trigger {name} = {value!r}; give {_TRIGGERS[name].in_words}"
         )
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
@@ -57,6 +57,11 @@ def _use_arrow_without_pandas() -> None:
         pa.array([])
     finally:
         sys.meta_path.remove(finder)
+
+
+def rows_of_batch(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    """Return the rows of a batch: the values of its columns."""
+    return zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 def task_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:

@@ -49,7 +49,6 @@ from eventlog.qlik.sequence import (
     CONTROL_TABLE,
     LENGTH,
     PREFIX_LENGTH,
-    ControlRow,
     WriterState,
     resume,
     time_prefix,
@@ -490,7 +489,11 @@ def _write_table(
         stored = _stored(table, options, rows, sequences, None)
         return _write_rows(job, directory, part, table.folder, stored, rows)
     files = []
-    names = _partition_names(sequences, partition_of)
+    prefixes = pc.utf8_slice_codeunits(sequences, 0, PREFIX_LENGTH).dictionary_encode()
+    partitions = [
+        partition_of(prefix.ljust(LENGTH, "0")) for prefix in prefixes.dictionary.to_pylist()
+    ]
+    names = pa.array(partitions, pa.string()).take(prefixes.indices)
     stored = _stored(table, options, rows, sequences, names)
     start = 0
     for run in pc.value_counts(names).to_pylist():  # in the order of sequences
@@ -501,12 +504,6 @@ def _write_table(
         )
         start += length
     return files
-
-
-def _partition_names(sequences: pa.Array, partition_of: Callable[[str], str]) -> pa.Array:
-    prefixes = pc.utf8_slice_codeunits(sequences, 0, PREFIX_LENGTH).dictionary_encode()
-    names = [partition_of(prefix.ljust(LENGTH, "0")) for prefix in prefixes.dictionary.to_pylist()]
-    return pa.array(names, pa.string()).take(prefixes.indices)
 
 
 def _stored(
@@ -601,23 +598,17 @@ def _finish(
             rows.append(row)
     written = [STATE_FILE]
     if rows:
-        ordered = sorted(rows, key=lambda row: (row[3], row[-2:]))
-        written.append(_write_control(job, directory, options.file_format, ordered))
+        file_format: Any = options.file_format
+        with tempfile.TemporaryDirectory(prefix="eventlog-") as place:
+            path = Path(place) / f"part-000000-00001-{job.name}{SUFFIXES[file_format]}"
+            ordered = sorted(rows, key=lambda row: (row[3], row[-2:]))
+            write_partitions(path, file_format, ordered)
+            content = path.read_bytes()
+        directory.make(CONTROL_TABLE)
+        written.append(f"{CONTROL_TABLE}/{path.name}")
+        directory.write(written[-1], content)
     directory.write(STATE_FILE, (json.dumps(state._asdict()) + "\n").encode())
     return written
-
-
-def _write_control(
-    job: Job, directory: Directory, file_format: Any, rows: Sequence[ControlRow]
-) -> str:
-    with tempfile.TemporaryDirectory(prefix="eventlog-") as place:
-        path = Path(place) / f"part-000000-00001-{job.name}{SUFFIXES[file_format]}"
-        write_partitions(path, file_format, rows)
-        content = path.read_bytes()
-    directory.make(CONTROL_TABLE)
-    name = f"{CONTROL_TABLE}/{path.name}"
-    directory.write(name, content)
-    return name
 
 
 def output_of(format: Format) -> OutputFormat:
