@@ -88,7 +88,7 @@ class DatabaseSettings:
     tables: Names | None = option(
         None,
         NAMES,
-        "parent tables and views that are classes; default: all of the schema",
+        "tables and views to read as classes, without child tables; default: all of the schema",
         example=["usr", "grp"],
     )
     record_id_sequence: str | None = option(
@@ -212,8 +212,8 @@ class PublisherSettings:
     durable_marks: bool = option(
         False,
         BOOLEAN,
-        "let the marks that end a delivery wait for the disk (PostgreSQL); a crash of the server "
-        "then repeats fewer deliveries",
+        "wait until the marks that end a delivery are on the disk (PostgreSQL), so that fewer "
+        "deliveries are sent again after a crash of the server",
     )
     standby: bool = option(
         False,

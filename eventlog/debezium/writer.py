@@ -89,13 +89,13 @@ class PublishOptions(ConnectorOptions):
     """Options of a publisher's events. Raises ConfigError."""
 
     topic_prefix: str = option(
-        "eventlog", _TOPIC, "first part of topics and name of the source: topic.prefix"
+        "eventlog", _TOPIC, "first part of topics and name of the source (topic.prefix)"
     )
     schemas_enable: bool = option(
-        True, FLAG, "key and value contain their schemas: schemas.enable of the converter"
+        True, FLAG, "key and value contain their schemas (schemas.enable of the converter)"
     )
     tombstones_on_delete: bool = option(
-        True, FLAG, "Kafka: a tombstone follows a delete: tombstones.on.delete"
+        True, FLAG, "on Kafka, a tombstone follows each delete (tombstones.on.delete)"
     )
     missing_columns: str = option(
         "read_back",

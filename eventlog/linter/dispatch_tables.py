@@ -314,7 +314,8 @@ def _dispatch_rows(values: Iterable[tuple[Any, ...]], where: Where | None) -> It
                 dbnode, going_to = text[dbnode], destination[server, owner, table]
             except TypeError:
                 raise FormatError(
-                    f"a CHAR column of {(dbnode, server, owner, table)!r:.80} is not text",
+                    "DBNODE, DST_SERVER, DST_OWNER or DST_TABLE is not text: "
+                    f"{(dbnode, server, owner, table)!r:.80}",
                     code="bad_column_value",
                 ) from None
             if extdata == 0 and 0 <= len1 + len2 <= DATA_SIZE:

@@ -90,7 +90,7 @@ class LogReaderOptions(LogOptions):
         None, STRING, "URL of the database to read rows back from, for a log in files"
     )
     tables: Sequence[str] | None = option(
-        None, TEXTS, "parent tables and views that are classes; default: all"
+        None, TEXTS, "tables and views to read as classes, without child tables; default: all"
     )
     meta_identifiers: bool = shared(META_IDENTIFIERS)
     fold_distance: int = shared(FOLD_DISTANCE)

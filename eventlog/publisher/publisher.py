@@ -94,7 +94,9 @@ class Publisher:
         if sink is not None:
             loaded = replace(loaded, sink=replace(loaded.sink, type="python"))
             if why := refused_format(loaded):
-                raise ConfigError(f"a function cannot receive it: {why}")
+                raise ConfigError(
+                    f"a function cannot receive the documents of this configuration: {why}"
+                )
         return cls(loaded, sink)
 
     @property

@@ -179,8 +179,8 @@ def refuse_post_poll(config: Config, log: LogTable) -> None:
     """Raise ConfigError if a post-poll statement changes the log (spec/event-log.md 8.5)."""
     for statement, reason in refused_statements(config.publisher.post_poll_statements, log):
         raise ConfigError(
-            f"{config.sources['publisher.post_poll_statements']}: {statement!r} {reason}; remove "
-            f"it: {', '.join(SAFE_WAYS)}"
+            f"{config.sources['publisher.post_poll_statements']}: {statement!r} {reason}. Remove "
+            f"this statement. Safe ways to delete rows: {', '.join(SAFE_WAYS)}"
         )
 
 

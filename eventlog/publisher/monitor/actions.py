@@ -152,7 +152,7 @@ class Order(NamedTuple):
     def _list(self, name: str, kind: type) -> list[Any]:
         values = self.asked.get(name, [])
         if not isinstance(values, list) or not all(type(one) is kind for one in values):
-            raise BadRequest(f"{name} is a list of {'numbers' if kind is int else 'texts'}")
+            raise BadRequest(f"{name} must be a list of {'numbers' if kind is int else 'texts'}")
         return values
 
     @property
@@ -214,7 +214,7 @@ def _object(order: Order, catalog: Catalog) -> tuple[ObjectClass, str]:
     if "row" in order.asked:
         row = order.asked["row"]
         if type(row) is not int:
-            raise BadRequest("row is a number")
+            raise BadRequest("row must be a number")
         found = order.log.read_rows([(row, row)])
         if not found:
             raise ConfigError(f"the log has no row {row}")
@@ -222,7 +222,7 @@ def _object(order: Order, catalog: Catalog) -> tuple[ObjectClass, str]:
     elif "event" in order.asked:
         event = order.text("event")
         if not is_of_snapshot(event):
-            raise BadRequest("event is the event-id of an object of a snapshot")
+            raise BadRequest("event must be the event-id of an object of a snapshot")
         name, _, key = object_text(event).partition(".")
     else:
         name, key = order.text("class"), order.text("key")

@@ -225,8 +225,8 @@ def _status_of(
     quotes: bool = True,
     **known: Any,
 ) -> dict[str, Any]:
-    """Return the status of a watched process, ``seconds`` after it came into this state. ``quotes``
-    as in ``in_words``, ``known`` as in ``shape``.
+    """Return the status of a watched process that has been in ``state`` for ``seconds``.
+    ``quotes`` is as in ``in_words``, ``known`` as in ``shape``.
     """
     return shape(
         started_at=datetime.fromtimestamp(watched.started, UTC).isoformat(timespec="milliseconds"),

@@ -381,7 +381,9 @@ class Outbox(Generic[E]):
         return (one for one in found if one is not None)
 
     def _sendable(self, document: Document[E]) -> Document[E] | None:
-        """Return a document as in ``free``, None if it is not free."""
+        """Return a document with those of its events that may be sent now, as in ``free``; None if
+        there are none.
+        """
         if document.place in self._in_air:
             return None
         blocked = [self._blocked(document, event) for event in document.events]

@@ -552,7 +552,7 @@ def _start_values(start: ConsumerStart) -> dict[str, str | None]:
 
 
 class Ending(NamedTuple):
-    """The transaction that ends a delivery, for databases where one statement can do that. With
+    """How the transaction that ends a delivery commits, where it can be one statement. With
     ``durable`` its commit waits for the disk; with ``alone`` nothing else belongs to it.
     """
 

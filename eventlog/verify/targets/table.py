@@ -58,7 +58,9 @@ def table_maps(content: Mapping[str, Any]) -> dict[str, TableMap]:
     """
     tables = content.get("tables", {})
     if unknown := [name for name in content if name != "tables"]:
-        raise ConfigError(f"the map has {unknown[0]!r}: write its classes below [tables]")
+        raise ConfigError(
+            f"--options: unknown member {unknown[0]!r}; write the maps of classes below [tables]"
+        )
     if not isinstance(tables, Mapping):
         raise ConfigError("the member tables of the map is not an object of classes")
     return {

@@ -226,7 +226,8 @@ def _execute(session: LogSession, cursor: psycopg.Cursor[Any], statement: _State
 
 
 def _execute_alone(session: LogSession, cursor: psycopg.Cursor[Any], statement: _Statement) -> None:
-    """Execute a statement as a transaction by itself, and again if it is out of date in the server.
+    """Execute a statement as a transaction by itself. If the server's prepared form of it is stale,
+    execute it again without that form.
 
     The driver stays in this mode until ``_begin_transaction``, since changing it takes time.
     """
