@@ -141,12 +141,10 @@ def takes_over(old: ColumnType, new: ColumnType) -> bool:
         case Kind.INTEGER, Kind.APPROXIMATE:
             return old.bits == 16 or (old.bits == 32 and new.bits == 64)
         case Kind.EXACT, Kind.EXACT:
-            before, after = spark_type(old), spark_type(new)
             return bool(
-                isinstance(before, t.DecimalType)
-                and isinstance(after, t.DecimalType)
-                and before.scale <= after.scale
-                and before.precision - before.scale <= after.precision - after.scale
+                isinstance(spark_type(old), t.DecimalType)
+                and isinstance(spark_type(new), t.DecimalType)
+                and (*old.sizes, 0)[1] <= (*new.sizes, 0)[1]
             )
         case Kind.DATE, Kind.TIMESTAMP:
             return True
