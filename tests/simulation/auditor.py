@@ -736,6 +736,7 @@ class Auditor:
         self._copied = {name: dict(getattr(self, name)) for name in _OF_COPIES}
         # What an earlier restore has lost is not sent in this copy either.
         self._copied["_applied"] = self._applied.keys() - self._lost
+        self._copied["_rows"] = dict(self._rows)
         self.at_sending.is_copied()
 
     def time_goes_back(self, top: int, epoch: str) -> None:
@@ -755,6 +756,9 @@ class Auditor:
         self.is_restored = True
         self.at_sending.is_put_back()
         self._lost |= self._applied.keys() - self._copied["_applied"]
+        # What the copy has recorded keeps its ids. What `requeue` has since sent under one of them
+        # may have been other rows (docs/spec/event-log.md 7.4).
+        self._rows |= self._copied["_rows"]
         self._contents.clear()
         self._parts.clear()
         self._values = {row: name for row, name in self._values.items() if row <= top}
