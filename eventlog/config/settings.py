@@ -356,7 +356,7 @@ class WatchSettings(CheckedOptions):
     lob_values: bool = option(
         False,
         BOOLEAN,
-        "log large objects by value; no effect on PostgreSQL, which has no such type",
+        "on Oracle, log CLOB and NCLOB by value; no effect on other databases",
     )
     lob_capture_always: bool = option(
         False,

@@ -14,7 +14,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import sqlalchemy as sa
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from shared import examples, rows_of_objects
 
@@ -272,6 +272,7 @@ def test_a_damaged_queue_gives_a_clear_error_or_clean_changes() -> None:
         st.sampled_from(["error", "raw"]),
         st.booleans(),
     )
+    @example([_line(row) for row in ROWS], "fields", "all", "eventlog-emulator-1", "error", True)
     @settings(max_examples=examples(300), deadline=None)
     def read(
         lines: list[dict[str, Any]],
