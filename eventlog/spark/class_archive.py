@@ -95,7 +95,7 @@ def _end(spark: SparkSession) -> None:
 
 def main() -> None:
     """Create the archive and print its path."""
-    print("Running a small job, for Java to write its classes: this takes a minute", flush=True)
+    print("Running a small job, in which Java writes the archive: this takes a minute", flush=True)
     try:
         archive = make()
     except (EventlogError, OSError) as error:

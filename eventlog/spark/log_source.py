@@ -274,8 +274,8 @@ class _LogReader(DataSourceReader):
                 if not dialect.shares_snapshots:
                     raise ConfigError(
                         f"sessions of {dialect.name} cannot share a database snapshot. Leave out "
-                        "the option snapshot; rows that are committed after the partitions were "
-                        "made are not read in any case"
+                        "the option `snapshot`; even without it, rows that are committed after "
+                        "the partitions were made are not read"
                     )
                 db.join_snapshot(self.options["snapshot"])
             table = locate_log(

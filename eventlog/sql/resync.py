@@ -63,9 +63,9 @@ def check_table(log: OpenLog) -> None:
     """Raise LogTableError if the log has no table of unfinished resyncs yet."""
     if not log.may_have(log.table.resync_table):
         raise LogTableError(
-            f"the log {log} has no table {log.table.resync_table}, where a resync records its "
-            "key reached: create it with `eventlog db upgrade`, or with `eventlog db upgrade "
-            "--existing-log` if another program made the log"
+            f"the log {log} has no table {log.table.resync_table}, where a resync records the last "
+            "key that it has written: create the table with `eventlog db upgrade`, or with "
+            "`eventlog db upgrade --existing-log` if another program made the log"
         )
 
 
@@ -140,7 +140,7 @@ def _nothing_to_resume(log: OpenLog, selection: Selection) -> str:
     )
     return (
         f"there is no unfinished resync of {selection.class_name} for {selection}, but there is "
-        f"one for {named}. Repeat that command with --resume"
+        f"one for {named}. Run the command of that resync again, with --resume"
     )
 
 

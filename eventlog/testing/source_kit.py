@@ -70,7 +70,7 @@ def test_each_change_is_read_once_and_followed_by_a_position(source_case: Source
     assert len(ids) == len(set(ids)) == 3
     assert all(0 < len(one) <= _LONGEST_ID for one in ids)
     last = max(number for number, step in enumerate(steps) if isinstance(step, Read | Failure))
-    assert _tokens(steps[last:]), "there is no Mark after the last change"
+    assert _tokens(steps[last:]), "the source yields no Mark (a position) after the last change"
 
 
 def test_a_change_has_the_same_event_id_whenever_it_is_read(source_case: SourceCase) -> None:

@@ -167,8 +167,8 @@ class ClientTokens:
         if not 200 <= status <= 299 or not is_token:
             raise self._without_token(place, status)
         if str(kind).lower() != "bearer":
-            advice = f"choose another client there, in {self._section}.client_id"
-            why = f"{place}: it is of another type than Bearer; {advice}"
+            advice = f"choose another client of this server in {self._section}.client_id"
+            why = f"{place}: the type of its token is not Bearer; {advice}"
             raise TokenUnavailable(why, why, advice=advice)
         self._former, self._token = self._token or self._former, token
         self._ends = begun + _lifetime(answer.get("expires_in"))

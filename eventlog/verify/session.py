@@ -72,7 +72,9 @@ def open_target(
     scheme, is_url, _ = (target or "").partition("://")
     if target is not None and is_url and scheme.partition("+")[0] in (*SUPPORTED, "embedded"):
         if format is not None:
-            raise ConfigError("--format is only for files and objects: remove it")
+            raise ConfigError(
+                "--format is only for files, but the target is a database: remove --format"
+            )
         return TableTarget(target, table_maps(map or {}))
     place: Place
     if isinstance(sink, ObjectOptions) and target in (None, sink.bucket_url):

@@ -681,7 +681,7 @@ class Verification:
         if is_refused:
             return f"its newest change was refused: {code or status}"
         if is_of(perpetrator, self.context.options.driver_user):
-            return "its newest change is loopback"
+            return "its newest change was made by the publisher's own user"
         return ""
 
 

@@ -621,7 +621,7 @@ def test_another_key_is_reported_before_rows_of_the_old_key_become_invalid(
     (warning,) = warnings_of(caplog)
     assert warning.startswith(
         "usr: column id is called no now (or was dropped, and no added); the key is no now, and "
-        "was id: rows that were logged under the old key become E. "
+        "was id: rows that were logged under the old key get status E. "
         'Add previous_key = ["id"] to its [[watch]]; then `eventlog resync CLASS --deletes` deletes '
         "what the receiver has under the old key, and `eventlog resync CLASS` sends it under the new "
         "key; see `eventlog triggers plan`"
@@ -646,13 +646,13 @@ PLANS = {
     ),
     "drop": (
         "ALTER TABLE usr DROP nick",
-        "column nick was dropped; the triggers still name nick: they log query-back rows until "
-        "triggers are applied",
+        "column nick was dropped; the triggers still use nick: until triggers are applied, they "
+        "log rows without values, which are read back",
     ),
     "rename": (
         "ALTER TABLE usr RENAME nick TO alias",
         "column nick is called alias now (or was dropped, and alias added); the triggers still "
-        "name nick: they log query-back rows until triggers are applied",
+        "use nick: until triggers are applied, they log rows without values, which are read back",
     ),
     "retype": (
         "ALTER TABLE usr ALTER age TYPE bigint",

@@ -75,8 +75,8 @@ def test_a_column_that_was_dropped_is_reported_in_one_way(
     execute(database, "ALTER TABLE usr DROP mail", "ALTER TABLE usr DROP name")
     assert run("--config", str(config_of_publisher), "publish", "--once")[0] == 0
     assert warned(caplog, "public.usr: ") == (
-        "public.usr: column name was dropped; the triggers still name name: they log query-back "
-        "rows until triggers are applied. Changes are not logged as declared: run `eventlog triggers apply`, then the "
+        "public.usr: column name was dropped; the triggers still use name: until triggers are "
+        "applied, they log rows without values, which are read back. Changes are not logged as declared: run `eventlog triggers apply`, then the "
         "`resync` commands that it prints"
     )
 

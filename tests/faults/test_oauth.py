@@ -263,7 +263,7 @@ PAGE = b"<!DOCTYPE html><title>Sign in</title>"
         (lambda request: reply(500, b"t1"), "answers 500 without a token"),
         (lambda request: CUT, "closed the connection without an answer"),
         (refusing("invalid_request"), "answers 400 without a token (invalid_request)"),
-        (lambda request: issued("t1", token_type="mac"), "another type than Bearer"),
+        (lambda request: issued("t1", token_type="mac"), "the type of its token is not Bearer"),
         (lambda request: reply(429), "answers 429"),
     ],
 )

@@ -354,7 +354,7 @@ def test_a_loopback_change_is_known_different(source: sa.Engine, copy: sa.Engine
     publish_once(config, verified.Table(copy))
     report = verify(config, url_of(copy), environ={}, options=AT_ONCE)
     assert [(one.key, one.reason) for one in report.known] == [
-        ("id=9", "its newest change is loopback")
+        ("id=9", "its newest change was made by the publisher's own user")
     ]
 
 

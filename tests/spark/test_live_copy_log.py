@@ -194,4 +194,4 @@ def test_values_that_are_null_in_a_copy_are_counted_and_one_warning_is_logged(
             if "at" in statement:
                 assert nulled_in(copy) == expected
     (warning,) = [one.getMessage() for one in caplog.records if one.name == "eventlog.live_copy"]
-    assert warning.startswith("3 values of acct are NULL in its copy")
+    assert warning.startswith("3 values of acct are NULL in the copy.")

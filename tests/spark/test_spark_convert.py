@@ -287,10 +287,10 @@ def test_a_finished_target_is_not_changed_and_an_unfinished_one_is_replaced(
     assert (out / "a.jsonl").read_text().count("\n") == 6
     with pytest.raises(
         ConfigError,
-        match=r"converted from xds to jsonl with its own options\. Give another directory",
+        match=r" from xds to jsonl\): the source, a format or an option differs\. Give another",
     ):
         convert("jsonl", "xds", str(source), str(out), spark=spark)
-    with pytest.raises(ConfigError, match="with its own options"):
+    with pytest.raises(ConfigError, match="an option differs"):
         xds_to_jsonl(spark, source, out, strict=True)
 
 

@@ -64,7 +64,7 @@ def test_a_driver_that_is_killed_leaves_an_unfinished_target_and_no_processes(
     assert len(others) >= 2  # Java, and its workers
     assert psutil.wait_procs(others, timeout=60)[1] == [], "they end with the driver"
     assert not (target / "_SUCCESS").exists()
-    with pytest.raises(ConfigError, match=r"with its own options\. Give another directory"):
+    with pytest.raises(ConfigError, match=r"an option differs\. Give another directory"):
         convert("qlik-messages", "jsonl", str(source), str(target), spark=spark)
 
     done = claimed_conversion.run(str(source), str(target), spark=spark)

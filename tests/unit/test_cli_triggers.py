@@ -521,7 +521,7 @@ def test_init_makes_classes_of_child_tables_for_a_format_of_rows(
     ]
     assert [one["severity"] for one in found] == ["error", "error"]
     mail, phone = sorted(found, key=lambda one: one["text"])
-    assert "an event with values of usr_mail, the child table of usr, becomes E" in mail["text"]
+    assert "events with values of usr_mail get status E" in mail["text"]
     assert '[[watch]] with table = "usr_mail"' in mail["fix"][0]
     assert "add a primary key to usr_phone" in phone["fix"][0]
 

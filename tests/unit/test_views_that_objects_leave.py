@@ -54,7 +54,7 @@ def warnings(run: Run) -> list[str]:
 def test_plan_warns_of_objects_that_leave_a_view_and_succeeds(view: View, row_style: str) -> None:
     run = view(row_style)
     (leaves,) = [one for one in warnings(run) if "stays at the receiver" in one]
-    assert leaves.startswith("tenants_a is a view: an object that leaves it")
+    assert leaves.startswith("tenants_a is a view: an object that leaves the view")
     assert leaves.endswith(f"run `{LEAVES}` every day")
     code, out, _ = run("triggers", "plan", "--check")
     assert (code, f"warning: {leaves}" in out) == (0, True)

@@ -827,8 +827,8 @@ def _published(case: Case) -> Iterator[Finding]:
         yield Finding(
             "published_leaves",
             "warning",
-            f"publication {name} publishes leaves of the log {case.log_name}: a subscriber that "
-            "lacks a leaf stops, and a purge creates leaves",
+            f"publication {name} publishes leaves of the log {case.log_name}: a purge creates "
+            "leaves, and a subscriber stops when it lacks a new leaf",
             ("publish only the tables that the subscriber needs, without the log",),
         )
 

@@ -342,7 +342,7 @@ def refuse_newer(number: int, entry: Mapping[str, Any]) -> None:
     if entry["line_format"] != ENTRY_FORMAT:
         raise DatabaseError(
             f"in-flight entry {number} is of format {entry['line_format']}: a newer version of "
-            "eventlog wrote it. Start that version until the entry is processed"
+            "eventlog wrote it. Run the newer version until the entry is processed"
         )
 
 

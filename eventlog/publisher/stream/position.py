@@ -130,9 +130,9 @@ def position_tables(name: str) -> _Tables:
         ),
         sa.Column("error_time", sa.DateTime, nullable=False, comment="When it failed, in UTC"),
         sa.Column(
-            "code", sa.String(64), nullable=False, comment="Why: receiver, or the code of an error"
+            "code", sa.String(64), nullable=False, comment="Reason: receiver, or code of an error"
         ),
-        sa.Column("message", sa.Text, nullable=False, comment="Why, for people"),
+        sa.Column("message", sa.Text, nullable=False, comment="Reason in words"),
         sa.Column("content", sa.Text, comment="The event in its format, or the change as JSON"),
         comment=(
             f"Changes of the source of {table_name} that did not reach the receiver: one row per "

@@ -300,9 +300,8 @@ def release(config: Config, out: str, *, force: bool = False, dry: bool = False)
         if claim.is_marking and not force:
             raise ConfigError(
                 f"{claim.in_words}. Complete the marks with `eventlog backlog mark`. `release "
-                "--force` "
-                "gives back only the rows that are not marked yet; the changes of the other rows "
-                "exist only in this directory"
+                "--force` gives only the unmarked rows back to the publisher; the changes of the "
+                "marked rows exist only in this directory"
             )
         if dry:
             return claim

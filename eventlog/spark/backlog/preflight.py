@@ -223,7 +223,7 @@ def _checker(
                 if not directory.exists(asked) or directory.read(asked).decode() != nonce:
                     return (
                         f"{directory.location} is not the driver's directory. Give a directory "
-                        "that both reach under the same name"
+                        "that the driver and all workers reach under the same name"
                     )
                 directory.write(answered, b"")
             except (EventlogError, OSError) as error:

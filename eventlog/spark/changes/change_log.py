@@ -389,8 +389,8 @@ class ChangeLog:
         if reasons := differing(entry.server, log.server_parts()):
             raise OtherEpoch(
                 f"the database of the log {log} may have lost recent transactions (failover or "
-                f"restore): {'; '.join(reasons)}. Start the log's publisher or a consumer of it "
-                "first, which begins the new epoch; if there is none, run `eventlog db start-epoch`"
+                f"restore): {'; '.join(reasons)}. Begin a new epoch of the log first: start its "
+                "publisher or a consumer; if the log has neither, run `eventlog db start-epoch`"
             )
         self.epoch = entry.epoch
 
@@ -614,8 +614,8 @@ class ChangeLog:
             raise OtherEpoch(
                 f"the checkpoint is from epoch {offset.epoch or 'none'} of the log, but the log "
                 f"is now in epoch {self.epoch or 'none'}, so the record_ids in the checkpoint may "
-                "belong to other rows. Give the query a new checkpoint, or live_copy "
-                'on_epoch="reload"'
+                "belong to other rows. Give the query a new checkpoint, or pass "
+                'on_epoch="reload" to live_copy'
             )
         if offset.filters != self._filters():
             raise ConfigError(

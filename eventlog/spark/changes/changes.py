@@ -112,7 +112,9 @@ OPTIONS: Final[Mapping[str, Option]] = {
         "the configuration file, at the same path on every node. Settings that it lacks, and all "
         "settings on a node without it, come from the environment (EVENTLOG_DATABASE_URL_FILE)",
     ),
-    "class": Option(None, STRING, "the only class to read; before and after are then structs"),
+    "class": Option(
+        None, STRING, "the only class to read; the columns before and after are then structs"
+    ),
     "xds": Option(False, _FLAG, "adds a column with the XDS document of the event"),
     "start_from": Option(
         EARLIEST,
@@ -124,7 +126,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
     ),
     "maxRowsPerBatch": Option(None, _ROWS, "the most rows of the log in a batch of a stream"),
     "partitionRows": Option(PARTITION_ROWS, _ROWS, "the most rows of the log that a task reads"),
-    "consumer": Option(None, CONSUMER, "the consumer of the log as which a stream reads"),
+    "consumer": Option(None, CONSUMER, "a stream reads the log as this consumer"),
     "fold": Option(
         BATCH,
         choice(BATCH, STATEMENT),

@@ -122,9 +122,9 @@ def _warn_of_nulled(source: ClassSource, number: int) -> None:
         return
     source.has_warned = True
     _log.warning(
-        "%s of %s %s NULL in its copy, whose types have no dates before Christ or after the year "
-        "9999, no infinite dates, and no NaN in numbers with a size. Each commit counts such "
-        "values (nulled); this warning is logged once",
+        "%s of %s %s NULL in the copy. Its types cannot represent dates before Christ or after the "
+        "year 9999, infinite dates, or NaN of a decimal. Each commit records the number of such "
+        "values as `nulled`; this warning is logged once",
         number_of(number, "value"),
         source.class_name,
         "is" if number == 1 else "are",
@@ -260,8 +260,8 @@ def _refuse(
     if history and on_type_change == RELOAD:
         raise ConfigError(
             'on_type_change="reload" cannot be used with history=True: the rows already in the '
-            "history have no values of the new type. Leave it out; the error of a refused change "
-            "then describes what to do"
+            "history have no values of the new type. Leave out on_type_change; if a change is "
+            "refused later, the error describes what to do"
         )
 
 

@@ -84,7 +84,7 @@ class CopyBatch(NamedTuple):
 
 class Nulled:
     """The number of values that are NULL in a copy because its types have no such value: dates
-    before Christ or after the year 9999, infinite dates, and NaN in numbers with a size.
+    before Christ or after the year 9999, infinite dates, and NaN of decimals.
     """
 
     def __init__(self) -> None:

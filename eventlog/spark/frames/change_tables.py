@@ -177,7 +177,7 @@ def _rows(spark: SparkSession, table: FoundTable, context: Reading) -> DataFrame
             name = full_name(table.schema, table.table)
             raise FormatError(
                 f"the change table of {name} has no {partition}. "
-                "Read it without the option partitioned"
+                "Read the table without the option `partitioned`"
             )
         rows = rows.where(_named(rows, stored_in).isin(sorted(listed)))
     return rows

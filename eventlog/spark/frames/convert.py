@@ -199,7 +199,10 @@ def convert(
 
 
 def _described(found: JobRecord) -> str:
-    return f"{found['source']} converted from {found['from']} to {found['to']} with its own options"
+    return (
+        f"another conversion ({found['source']} from {found['from']} to {found['to']}): the "
+        "source, a format or an option differs"
+    )
 
 
 def _check_writer(job: _Job) -> None:

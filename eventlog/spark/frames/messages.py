@@ -72,8 +72,8 @@ def read_messages(
     chosen = parse_options(ReadOptions, options or {}, "the reader of Qlik messages")
     if chosen.follow:
         raise ConfigError(
-            "follow works only when messages are read one by one. Spark reads to the present end: "
-            "remove the option"
+            "the option `follow` works only when messages are read one by one, but Spark reads to "
+            "the present end. Remove the option"
         )
     if source.startswith("kafka:"):
         return _read_topics(spark, source, chosen)

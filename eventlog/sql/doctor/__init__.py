@@ -322,9 +322,10 @@ def judge_unreadable_later(
     if names := _with_columns(tables):
         yield warning(
             "rights_read_later",
-            f"user {user} may not read {names}: triggers log their values, but the publisher reads "
-            "back a value larger than max_binary_bytes, and each row that was written between a "
-            "change of the table and `triggers apply`; at such a row it stops",
+            f"user {user} may not read {names}: triggers log the values, but the publisher reads "
+            "the table for a value larger than max_binary_bytes, and for each row that was "
+            "written between an ALTER TABLE and `triggers apply`. At such a row the publisher "
+            "stops",
             *grants,
             command,
         )

@@ -67,8 +67,8 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
             ),
             "invalid_rows": FindingText(
                 "warning",
-                "Rows that wait fail a check, and the next cycle will mark them E. The finding "
-                "names the check by its code.",
+                "Waiting rows fail a check, and the next cycle will mark them E. The "
+                "finding has the code of the check.",
                 "Run `eventlog explain RECORD_ID`, and correct the trigger or program that wrote "
                 "the rows.",
             ),
@@ -140,16 +140,15 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
             ),
             "consumer_before_epoch": FindingText(
                 "info",
-                "A consumer began before the log got its newest epoch. If the database then lost "
-                "a registration or a reset of this consumer, its receiver lacks data.",
+                "A consumer began before the newest epoch of the log. If a failover or restore "
+                "has lost the registration or a reset of this consumer, its receiver lacks data.",
                 "If so, empty the receiver and run `eventlog consumers reset NAME --start-from "
                 "snapshot`.",
             ),
             "consumer_beyond": FindingText(
                 "error",
-                "A consumer counts record_ids as done that the log has not used yet, so it will "
-                "skip new rows. It began at a wrong number, or the sequence of the log was set "
-                "back.",
+                "A consumer counts future record_ids of the log as done, so it will skip new rows. "
+                "It began at a wrong number, or the sequence of the log was set back.",
                 "Run `eventlog consumers reset NAME --start-from ...`.",
             ),
             "paused": FindingText(
@@ -191,7 +190,7 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
             ),
             "class_without_key": FindingText(
                 "error or info",
-                "A table has no primary key, or a view no column that begins with pk_. Its "
+                "A table has no primary key, or a view has no column that begins with pk_. Its "
                 "changes are not published.",
                 "Add a primary key, or name the table in `exclude_tables`.",
             ),
@@ -199,20 +198,20 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
                 "error",
                 "The format cannot write a class, whatever its values are: a trial with an "
                 "inserted row of NULLs fails.",
-                "Leave the column out by `exclude` in the `[[watch]]`, or choose another format or "
-                "another option of it.",
+                "Exclude the column that fails (`exclude` in the `[[watch]]`), choose another "
+                "format, or change an option of the format.",
             ),
             "child_values": FindingText(
                 "error",
-                "The format has one table per event, and a class has a child table: events with "
-                "its values become E.",
+                "The format has one table per event, but a class has a child table: events with "
+                "values of the child table get status E.",
                 "Give the child table its own `[[watch]]`, or exclude it.",
             ),
             "deferrable_key": FindingText(
                 "warning",
                 "The primary key of a class is DEFERRABLE. If its check is deferred to commit, "
                 "changes of one key by two sessions may be sent in the wrong order.",
-                "Make the key NOT DEFERRABLE, unless statements rely on shifting its keys.",
+                "Make the key NOT DEFERRABLE, unless statements move keys between rows.",
             ),
             "trigger_missing": FindingText(
                 "error, warning or info",
@@ -243,8 +242,8 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
                 "error or warning",
                 "Triggers are on a table that no `[[watch]]` names. It is an error if their log "
                 "does not exist: then every write to the table fails.",
-                "Run `eventlog triggers apply`, which drops them; without the log, `eventlog db "
-                "upgrade` or the SQL that the finding shows.",
+                "Run `eventlog triggers apply`, which drops them. If the log is missing, run "
+                "`eventlog db upgrade` or the SQL of the finding.",
             ),
             "partition_trigger": FindingText(
                 "error",
@@ -267,7 +266,7 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
             ),
             "trigger_warning": FindingText(
                 "warning",
-                "`triggers plan` warns about a watched table; the finding has its sentence.",
+                "`triggers plan` warns about a watched table; the finding repeats the warning.",
                 "Run `eventlog triggers plan`, and decide whether to change the `[[watch]]`. "
                 "`doctor --ignore trigger_warning` leaves the finding out.",
             ),
@@ -296,7 +295,7 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
             ),
             "migration": FindingText(
                 "warning",
-                "The log is not at the newest revision, or at one that this version of eventlog "
+                "The log is at an old revision, or at one that this version of eventlog "
                 "does not support.",
                 "Run `eventlog db upgrade`; for an unsupported revision, use the version of "
                 "eventlog that made it.",
@@ -325,17 +324,17 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
             ),
             "detached_leaf": FindingText(
                 "warning",
-                "A table has the comment of a leaf and is not attached to the log, and no purge "
-                "has recorded its removal: somebody has detached it or restored it from a dump, or "
-                "an earlier version has removed it. The finding counts its rows that are not of "
-                "status S or W.",
+                "The comment of a detached table says that it is a leaf (partition) of the log, "
+                "but no purge has recorded its removal. Somebody has detached the table or "
+                "restored it from a dump, or an earlier version has removed it. The finding counts "
+                "its rows whose status is not S or W.",
                 "Drop it by `eventlog purge --finish`, which puts these rows back into the log, or "
                 "give it another comment.",
             ),
             "published_leaves": FindingText(
                 "warning",
                 "A publication, for example FOR ALL TABLES, has leaves of the partitioned log. A "
-                "subscriber that lacks a leaf stops, and a purge creates leaves.",
+                "purge creates leaves, and a subscriber stops when it lacks a new leaf.",
                 "Publish only the tables that the subscriber needs, without the log.",
             ),
             "sequence_cache": FindingText(
@@ -415,8 +414,8 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
             ),
             "rights_read_later": FindingText(
                 "warning",
-                "The connected user may not read tables that the publisher reads only after the "
-                "table was altered, or for a value above `max_binary_bytes` (PostgreSQL).",
+                "The connected user may not read some tables. The publisher reads them only after "
+                "an ALTER TABLE, or for a value above `max_binary_bytes` (PostgreSQL).",
                 _GRANTS,
             ),
             "rights_triggers": FindingText(

@@ -63,9 +63,9 @@ def judge_before_epoch(name: str, begun: datetime, raised: datetime | None) -> F
     if raised is not None and begun < raised.replace(tzinfo=None):
         yield info(
             "consumer_before_epoch",
-            f"consumer {name} began before the log got its epoch at {raised:%Y-%m-%d %H:%M:%S} "
-            "UTC. If the database was then restored to a state from before the consumer was "
-            "registered or reset, its receiver lacks data",
+            f"consumer {name} began before the log's epoch, which began at "
+            f"{raised:%Y-%m-%d %H:%M:%S} UTC. If a failover or restore has lost the registration "
+            "or a reset of this consumer, its receiver lacks data",
             f"if so, empty its receiver and run: eventlog consumers reset {name} --start-from "
             "snapshot",
         )

@@ -146,7 +146,7 @@ def judge_numberings(
                 sequence.fix,
             )
         if sequence.increment < 1 or sequence.cycles:
-            wrong = "descends" if sequence.increment < 1 else "starts again at its end"
+            wrong = "descends" if sequence.increment < 1 else "restarts after its last number"
             yield error(
                 "sequence_order",
                 f"the sequence {sequence.name} {wrong}: record_id must ascend",
@@ -174,7 +174,7 @@ def judge_storage(
         live, dead = live or 0, dead or 0
         if table.slows_reading(limits):
             last = f"last vacuumed {vacuumed}" if vacuumed else "never vacuumed"
-            slow = "windows are read slowly" if is_log else "each cycle of a publisher is slow"
+            slow = "reading the log is slow" if is_log else "each cycle of a publisher is slow"
             holders = [
                 one for one in snapshots[:1] if one.transactions >= limits.snapshot_transactions
             ]

@@ -275,9 +275,9 @@ def judge_gone(class_name: str, keys: Sequence[str], limits: Limits) -> Findings
     if keys:
         yield warning(
             "missed_delete",
-            f"the log has no delete of {number_of(len(keys), 'object')} of class {class_name} that "
-            f"its newest {limits.rows:,} rows name and that no longer exist: "
-            f"{first_of(list(keys), limits.shown, 'key')}. A statement that fires no trigger, such "
+            f"the log has no delete of {number_of(len(keys), 'object')} of class {class_name}, but "
+            f"the table no longer has them: {first_of(list(keys), limits.shown, 'key')} (found in "
+            f"the newest {limits.rows:,} rows of the log). A statement that fires no trigger, such "
             "as TRUNCATE, deleted them",
             f"eventlog resync {class_name} --deletes",
         )
@@ -289,9 +289,10 @@ def judge_kept(class_name: str, keys: Sequence[str], limits: Limits) -> Findings
         yield warning(
             "false_delete",
             f"the log has a delete as the last row of {number_of(len(keys), 'object')} of class "
-            f"{class_name} that its newest {limits.rows:,} rows name and that still exist: "
-            f"{first_of(list(keys), limits.shown, 'key')}. A trigger logged a deletion, but the "
-            "statement kept the row, such as DELETE IGNORE on MariaDB",
+            f"{class_name}, but the table still has them: "
+            f"{first_of(list(keys), limits.shown, 'key')} (found in the newest {limits.rows:,} "
+            "rows of the log). A trigger logged a deletion, but the statement, such as DELETE "
+            "IGNORE on MariaDB, kept the row",
             f"eventlog resync {class_name}",
         )
 

@@ -88,8 +88,8 @@ def judge_child_values(catalog: Catalog, format: str) -> Findings:
             watch = f"[[watch]] with table = {toml(name)}, then: eventlog triggers apply"
             yield error(
                 "child_values",
-                f"in the format {format} an event is a row of one table: an event with values of "
-                f"{name}, the child table of {cls.name}, becomes E",
+                f"in the format {format} an event is a row of one table, but {cls.name} has the "
+                f"child table {name}: events with values of {name} get status E",
                 *(
                     (watch, exclude)
                     if child.table.primary_key
@@ -104,8 +104,8 @@ def judge_unwritable(sentences: Iterable[str]) -> Findings:
         yield error(
             "class_unwritable",
             f"{sentence}. None of its changes can be sent",
-            "leave the column out by `exclude` in its [[watch]], or choose another format or "
-            "another option of it",
+            "exclude the column that fails (`exclude` in its [[watch]]), choose another format, or "
+            "change an option of the format",
         )
 
 
@@ -120,8 +120,8 @@ def judge_deferrable(catalog: Catalog, plan: TriggerPlan | None) -> Findings:
                 "deferrable_key",
                 f"the primary key of {cls.name} is DEFERRABLE: if its check is deferred to commit, "
                 "two sessions' changes of one key may be sent in the wrong order",
-                f"make the primary key of {cls.name} NOT DEFERRABLE, unless statements rely on "
-                "shifting its keys",
+                f"make the primary key of {cls.name} NOT DEFERRABLE, unless statements move keys "
+                "between rows",
             )
 
 

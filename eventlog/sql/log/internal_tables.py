@@ -349,7 +349,7 @@ def refuse_unknown_kinds(log: OpenLog, like: EntryKind) -> None:
         number, kind = found
         raise DatabaseError(
             f"entry {number} of {table.name} is of kind {kind!r}: a newer version of eventlog "
-            "wrote it. Start that version until the entry is processed"
+            "wrote it. Run the newer version until the entry is processed"
         )
 
 

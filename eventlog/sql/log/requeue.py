@@ -376,8 +376,8 @@ def _set_back(log: OpenLog, ids: Sequence[int], in_parts: Container[int]) -> int
 
 
 _MAY_WRITE: Final = (
-    "its rows may come before the copies. End the transaction (`eventlog doctor` "
-    "shows it), then run the command again, or `eventlog resync` for these objects"
+    "its rows may come before the rows that this command writes. End the transaction (`eventlog "
+    "doctor` shows it), then run the command again, or `eventlog resync` for these objects"
 )
 
 

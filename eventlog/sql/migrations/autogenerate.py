@@ -337,8 +337,8 @@ def _makers(
     while left:
         one = _guessed(case, wanted, left)
         _log.warning(
-            "no migration created the watch of %s, so the downgrade creates it as it is declared "
-            "now",
+            "no migration created the triggers of %s. The downgrade will create them from the "
+            "watch that is declared now",
             min(left),
         )
         makers.append(one)

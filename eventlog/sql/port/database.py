@@ -74,8 +74,8 @@ CAPABILITIES: Final[Mapping[str, str]] = {
         "(spec/triggers.md 2)"
     ),
     "key_cascades": (
-        "if an owner gets a new key, the triggers of its child rows log that themselves, after "
-        "the owner (spec/triggers.md 2)"
+        "if the key of an owner changes, triggers of the child rows log the change of these rows, "
+        "after the rows of the owner (spec/triggers.md 2)"
     ),
     "altered_tables": (
         "changes of a table that was altered are logged as query-back rows (spec/triggers.md 7.6)"

@@ -244,8 +244,9 @@ OPTIONAL: Final[Mapping[tuple[Part, Right], str]] = MappingProxyType(
         (Part.CAPTURED, Right.SELECT): "tables that no trigger has captured are not reported",
         (Part.VERSION, Right.SELECT): "the revision of the log is not shown",
         (Part.WRITERS, Right.SELECT): (
-            "consumers and streams check them with the settings of the server (13.5); without "
-            "them, other commands do not wait for open writers"
+            "consumers and streams check this right with the settings of the server "
+            "(spec/event-log.md 13.6); without this right, other commands do not wait for open "
+            "writers"
         ),
         (
             Part.RECORD_IDS,

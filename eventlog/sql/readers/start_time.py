@@ -92,10 +92,12 @@ def _refusal(log: OpenLog, time: datetime, offset: timedelta, removed: int, high
     )
     earliest = _earliest_start(log, offset, removed, highest)
     if earliest is not None:
-        said += f"The earliest possible time is {_shown(earliest)}. Use it or a later one"
+        said += f"The earliest possible time is {_shown(earliest)}. Use this or a later time"
     else:
-        said += "No time is possible yet: the later rows of the log are not a day old. Use"
-        said += f" the record_id {removed + 1}"
+        said += (
+            "No time is possible yet: all rows that the log still has are less than a day old. "
+            f"Use the record_id {removed + 1}"
+        )
     return f'{said}, or "earliest" (the rows that the log still has)'
 
 

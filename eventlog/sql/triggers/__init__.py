@@ -480,7 +480,8 @@ def _kept(action: Action) -> Action:
     return Action(
         "unchanged",
         action.table,
-        "no watch names it; its triggers stay, since a watch that was not found may mean it",
+        "no watch names this table; its triggers stay, because it may be the table of a watch "
+        "whose table was not found",
     )
 
 

@@ -371,7 +371,7 @@ def _key_change(
             "their names are the same"
         )
     if any(_has_lost_labels(before, former, now, one, name) for name in one.key):
-        return f"labels of its key {', '.join(one.key)} were renamed"
+        return f"labels of an enumeration in its key {', '.join(one.key)} were renamed"
     return ""
 
 
@@ -395,7 +395,8 @@ def _uncaptured_of_class(
             )
         elif _has_lost_labels(before, former, now, one, name):
             change = uncaptured_column(one.name, table, name, selects=name in own)
-            yield replace(change, reason=f"labels of column {name} of {table} were renamed")
+            reason = f"labels of the enumeration in column {name} of {table} were renamed"
+            yield replace(change, reason=reason)
 
 
 def _is_same_column(

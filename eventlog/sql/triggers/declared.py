@@ -280,9 +280,9 @@ def _warnings_of_view(
     resync = f"eventlog resync {shlex.quote(cls.name)}"
     if cls.main_table is None:
         yield (
-            f"{cls.name} is a view: an object that leaves it while its row stays in the base "
-            f"table, such as by an UPDATE of a column in its WHERE, {LEAVES_VIEW}; run `{resync} "
-            "--deletes` every day"
+            f"{cls.name} is a view: an object that leaves the view, but whose row remains in the "
+            f"base table, {LEAVES_VIEW}. For example, an UPDATE of a column in the WHERE of the "
+            f"view does this: run `{resync} --deletes` every day"
         )
         if watch.row_style in LOGS_VALUES:
             yield (
@@ -298,15 +298,16 @@ def _warnings_of_view(
     others = [column.name for column in main.columns if column.name not in logged]
     if others:
         yield (
-            f"{cls.name} is a view: an object that leaves it, or enters it, by an UPDATE of "
-            f"{first_of(others, 5)} of {main.name}, which is not logged, {LEAVES_VIEW} as it was. "
-            f"Name the columns of its WHERE in membership, or run `{resync} --deletes` every day"
+            f"{cls.name} is a view, and an UPDATE of {first_of(others, 5)} of {main.name} is not "
+            "logged: an object that leaves or enters the view by such an UPDATE "
+            f"{LEAVES_VIEW} as it was. Name the columns of the view's WHERE in membership, or run "
+            f"`{resync} --deletes` every day"
         )
     if watch.row_style != "row_query_back" and not watch.membership:
         yield (
-            f"{cls.name} is a view: an object that enters it by an UPDATE is sent with the changed "
-            "columns only. Name the columns of its WHERE in membership, or use row_style = "
-            "row_query_back"
+            f"{cls.name} is a view: an object that enters the view by an UPDATE is sent with the "
+            "changed columns only. Name the columns of the view's WHERE in membership, or use "
+            "row_style = row_query_back"
         )
 
 
@@ -566,7 +567,7 @@ def _owner(cls: ObjectClass, watch: WatchedTable, sources: Sequence[_Source]) ->
     raise TriggerError(
         f"watch {watch.table}: the key columns ({', '.join(column.name for column in cls.key)}) "
         "are not a primary or unique key of any base table, so no base table has one row per "
-        "object of the view; add the base table that has"
+        "object of the view. Add a base table whose primary or unique key has these columns"
     )
 
 

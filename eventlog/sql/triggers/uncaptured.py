@@ -177,7 +177,7 @@ def key_change(before: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:
     names = (", ".join(now), ", ".join(before))
     return (
         f"the key is {names[0]} now, and was {names[1]}: rows that were logged under the old key "
-        f"become E. Add previous_key = {toml(list(before))} to its [[watch]]; then `eventlog "
+        f"get status E. Add previous_key = {toml(list(before))} to its [[watch]]; then `eventlog "
         "resync CLASS --deletes` deletes what the receiver has under the old key, and `eventlog "
         "resync CLASS` sends it under the new key",
     )

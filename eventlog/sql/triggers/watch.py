@@ -100,8 +100,8 @@ def excluded_columns(
     errors += (
         TriggerError(
             f"watch {watch.table}, capture: "
-            f"{column if owner == table else f'{owner}.{column}'!r} is not a column of {table} "
-            "outside its key; remove it from capture"
+            f"{column if owner == table else f'{owner}.{column}'!r} is not a column of {table}, "
+            "or is a key column; remove it from capture"
         )
         for owner, column in sorted(captured)
         if owner != table or (owner, column) in keys

@@ -62,7 +62,7 @@ def table_maps(content: Mapping[str, Any]) -> dict[str, TableMap]:
             f"--options: unknown member {unknown[0]!r}; write the maps of classes below [tables]"
         )
     if not isinstance(tables, Mapping):
-        raise ConfigError("the member tables of the map is not an object of classes")
+        raise ConfigError("--options: `tables` must be an object with one member per class")
     return {
         str(name): parse_options(TableMap, one, f"the map of class {name}")
         for name, one in tables.items()
@@ -271,9 +271,9 @@ class TableTarget(Target):
             if there is None:
                 raise ConfigError(
                     f"table {table.name} in {self._place} has no column "
-                    f"{map.columns.get(name, name)!r}: in the file of --options, name the column "
-                    "that "
-                    f"it has for {name} below [tables.{cls.name}.columns], or add {name} to skip"
+                    f"{map.columns.get(name, name)!r}. In the file of --options, set {name} below "
+                    f"[tables.{cls.name}.columns] to the column of this table, or add {name} to "
+                    "`skip`"
                 )
             found[name] = there
         return found

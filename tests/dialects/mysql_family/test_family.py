@@ -308,7 +308,7 @@ def test_triggers_that_log_refused_changes_go_on_until_the_plan_replaces_them(
         (
             "replace",
             table,
-            f"trigger tgr_{table}_u_1 logs changes that the server has refused to UPDATE IGNORE",
+            f"trigger tgr_{table}_u_1 logs changes of UPDATE IGNORE that the server has refused",
         )
         for table in ("t", "c")
     ]

@@ -137,7 +137,7 @@ def test_a_session_is_made_with_our_own_arguments_too() -> None:
         ),
         ("/?service_name=HR&retry_count=many", "parameter retry_count of the Oracle URL"),
         ("/HR?service_name=HR", "remove one of them"),
-        ("?protocol=tcps", r"'db' is an alias of tnsnames\.ora.*protocol would have no effect"),
+        ("?protocol=tcps", r"'db' is an alias in tnsnames\.ora.*protocol would have no effect"),
         (":1522?config_dir=/etc", "port would have no effect"),
     ],
 )

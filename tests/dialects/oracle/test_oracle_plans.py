@@ -268,7 +268,7 @@ def test_what_follows_a_trigger_that_goes_is_warned_of_before() -> None:
     assert list(TRIGGERS.drop_warnings(there, ours[:1])) == []
     (warning,) = TRIGGERS.drop_warnings(there, ours)
     assert warning.startswith(
-        "trigger BILL of APP.LINK FOLLOWS TGR_LINK_U_1, which will be dropped: then it is invalid"
+        "trigger BILL of APP.LINK FOLLOWS TGR_LINK_U_1, which will be dropped. Then BILL is invalid"
     )
     assert "ORA-04098" in warning
 

@@ -358,7 +358,7 @@ class TestKeysFile:
         assert "not finished" in run("resync", "usr", "--keys", "keys")[2]
         Path("keys").write_text("idu=3\n")
         code, _, err = run("resync", "usr", "--keys", "keys", "--resume")
-        assert (code, "Repeat that command" in err) == (2, True)
+        assert (code, "again, with --resume" in err) == (2, True)
         Path("keys").write_text("idu=1\nidu=2\nidu=3\n")
         assert run("resync", "usr", "--keys", "keys", "--resume")[0] == 0
         assert keys(hr) == ["idu=1", "idu=2", "idu=3"]

@@ -219,7 +219,7 @@ def _purge_leaves(
         try:
             cut_ahead(log, means)
         except LogInUse as error:
-            note(f"the open leaf was not cut: {error}")
+            note(f"the newest leaf was not cut in two: {error}")
     found = list(purge_leaves(log, means, event_time, max_bytes=max_bytes, dry=dry))
     size = sum(means.sizes(log).values())
     log.commit()

@@ -33,7 +33,7 @@ class MariaDBTriggers(FamilyTriggers):
             and not row_key(one.table)
         )
         refused = (
-            "that the server has refused an UPDATE IGNORE of a row of "
+            "the server's refusal of an UPDATE IGNORE of a row of "
             f"{', '.join(without_key)}, which has neither a primary key nor a unique index: the "
             "refused change is logged",
         )

@@ -231,9 +231,10 @@ def _above(way: Way, links: Sequence[Link], *, by_update: bool) -> Iterator[Link
         if rule in _ACTS and link.parent in {one.child for one in way}:
             path = " -> ".join([*(one.child for one in (*way, link)), link.parent])
             raise TriggerError(
-                f"foreign keys in a circle ({path}) delete or change rows of {way[0].child} with a "
-                f"row of {link.parent}, and the server fires no trigger for them: make one of "
-                "these keys ON DELETE RESTRICT and ON UPDATE RESTRICT"
+                f"when a row of {link.parent} is deleted or changed, foreign keys in a circle "
+                f"({path}) delete or change rows of {way[0].child}, and the server fires no "
+                "trigger for these rows: make one of the keys ON DELETE RESTRICT and ON UPDATE "
+                "RESTRICT"
             )
         yield link
 
@@ -324,9 +325,9 @@ def _may_affect(one: TableTriggers, effect: Effect) -> bool:
 def _refuse(one: TableTriggers, effect: Effect) -> None:
     if "." in effect.end:
         raise TriggerError(
-            f"a foreign key deletes or changes rows of {one.table.name} with a row of {effect.end} "
-            "in another database, and the server fires no trigger for them: make the foreign key "
-            "RESTRICT"
+            f"when a row of {effect.end} in another database is deleted or changed, a foreign key "
+            f"deletes or changes rows of {one.table.name}, and the server fires no trigger for "
+            "these rows: make the foreign key RESTRICT"
         )
     if not isinstance(one, ClassTriggers):
         return
@@ -334,15 +335,16 @@ def _refuse(one: TableTriggers, effect: Effect) -> None:
     is_of_key = any(column in keys for column, _ in effect.changed)
     if one.may_repeat and (is_of_key or not effect.changed):
         raise TriggerError(
-            f"a foreign key deletes rows of {one.table.name} with a row of {effect.end}, and the "
-            "server fires no trigger for them. Since several rows may belong to one object, the "
-            "triggers cannot determine whether the object is deleted: make the foreign key "
-            "RESTRICT"
+            f"when a row of {effect.end} is deleted or changed, a foreign key deletes rows of "
+            f"{one.table.name} or changes their keys, and the server fires no trigger for these "
+            "rows. Since several rows may belong to one object, the triggers cannot determine "
+            "whether the object is deleted: make the foreign key RESTRICT"
         )
     if any(column in keys and end is None for column, end in effect.changed):
         raise TriggerError(
             f"a foreign key to {effect.end} sets the key of {one.table.name} to NULL, and the "
-            "server fires no trigger for that: make the foreign key ON DELETE CASCADE, or RESTRICT"
+            "server fires no trigger for this change: make the foreign key ON DELETE CASCADE, or "
+            "RESTRICT"
         )
 
 

@@ -160,7 +160,7 @@ class FamilyTriggers(CommittedTriggers):
 
     def outdated(self, stored: StoredTrigger, compiled: CompiledTrigger) -> str | None:
         if _CHANGE in compiled.statement and _CHANGE not in stored.text:
-            return "logs changes that the server has refused to UPDATE IGNORE"
+            return "logs changes of UPDATE IGNORE that the server has refused"
         return None
 
     def refuse(self, log: OpenLog, schema: str | None, declared: Sequence[TableTriggers]) -> None:
@@ -181,8 +181,8 @@ class FamilyTriggers(CommittedTriggers):
             return always
         return (
             *always,
-            "that the server has refused an UPDATE IGNORE or DELETE IGNORE of a row: rows that "
-            "its foreign keys would have changed or deleted are logged as changed or deleted",
+            "the server's refusal of an UPDATE IGNORE or DELETE IGNORE of a row: the triggers log "
+            "that foreign keys to this row changed or deleted rows, although the keys did not",
         )
 
     def facts(self, log: OpenLog, database: Database, tables: Collection[str]) -> FactLiterals:

@@ -225,7 +225,7 @@ class Writers:
             raise ServerUnavailable(
                 f"cannot determine yet which transactions have written the log {self.log}: other "
                 "sessions read information_schema.innodb_trx all the time, or run statements that "
-                "it cannot show (MySQL: with an emoji, or with raw bytes)"
+                "this table cannot show (MySQL: with an emoji, or with raw bytes)"
             )
         sessions = ", ".join(sorted({str(session) for _, session in suspect}))
         raise ServerUnavailable(

@@ -86,8 +86,8 @@ def arguments_of(url: URL) -> dict[str, Any]:
         if name in given or (name == "port" and url.port is not None):
             raise ConfigError(
                 f"the database URL names neither service_name nor SID, so {url.host!r} is an alias "
-                f"of tnsnames.ora, whose descriptor has the location of the server, and {name} "
-                f"would have no effect: add the service, as in {_EXAMPLE}, or remove {name}"
+                f"in tnsnames.ora. This file has the location of the server, so {name} would have "
+                f"no effect: add the service, as in {_EXAMPLE}, or remove {name}"
             )
     return {**arguments, "dsn": url.host}
 

@@ -177,13 +177,14 @@ def _check_compiled(conn: Connection, type_: str, schema: str | None, name: str)
     line, position, problem = errors[0]
     what = f"{type_.lower()} {name if schema is None else f'{schema}.{name}'}"
     consequence = (
-        "grant its schema the rights on the objects that it uses, and run the command again"
+        "grant its schema the rights on the objects that the function uses, and run the command "
+        "again"
     )
     if type_ == "TRIGGER":
         run_as_it_stands(conn, script.drop_trigger(schema, name))
         consequence = (
-            "it was dropped, since it would make the application's statements fail, and "
-            "its changes are not captured: grant its schema the rights that `eventlog "
+            "the trigger was dropped, since it would make the application's statements fail, and "
+            "changes of its table are not captured: grant its schema the rights that `eventlog "
             "triggers plan` lists, and apply again"
         )
     raise DatabaseError(

@@ -189,8 +189,9 @@ class OracleTriggers(CommittedTriggers):
                 names = ", ".join(name for _, name in named)
                 yield (
                     f"trigger {trigger.name} of {'.'.join(trigger.table)} FOLLOWS {names}, which "
-                    "will be dropped: then it is invalid, and every write to its table that fires "
-                    "it fails (ORA-04098). Recreate it first without FOLLOWS"
+                    f"will be dropped. Then {trigger.name} is invalid, and writes that fire "
+                    f"{trigger.name} fail (ORA-04098). Recreate {trigger.name} first without "
+                    "FOLLOWS"
                 )
 
     def not_captured(self, declared: Sequence[TableTriggers]) -> tuple[str, ...]:
@@ -447,10 +448,11 @@ _rendered: Final = template_renderer(
 def _deferrable(triggers: TableTriggers) -> Iterable[str]:
     if isinstance(triggers, ClassTriggers) and triggers.keys_may_shift:
         yield (
-            f"the primary key of {triggers.table.name} is DEFERRABLE: if several statements of a "
-            "transaction exchange keys, or two rows share a key for a while, the log has the "
-            "order of the statements, and each row counts as the object. Make the key NOT "
-            "DEFERRABLE if no statement relies on it"
+            f"the primary key of {triggers.table.name} is DEFERRABLE: statements of a transaction "
+            "may exchange keys, or two rows may share a key for a while. The log then has the "
+            "changes in the order of the statements, and takes each row that has a key for the "
+            "object with this key. Make the key NOT DEFERRABLE if no statement needs the deferred "
+            "check"
         )
 
 
@@ -501,8 +503,9 @@ def _grants(log: LogTable, compiled: Compiled) -> Iterable[str]:
         f"GRANT EXECUTE ON {base64_function(log)} TO {owner}",
     )
     yield (
-        f"the triggers in schema {compiled.schema} write the log with the rights of that user. "
-        f"Grant them directly to the user, not to a role: {'; '.join(wanted)}"
+        f"the triggers in schema {compiled.schema} write the log with the rights of the user "
+        f"{compiled.schema}. Grant these rights directly to the user, not to a role: "
+        f"{'; '.join(wanted)}"
     )
 
 

@@ -321,8 +321,8 @@ def _compile(
 
 
 FORMER: Final = (
-    "because a session with quote_all_identifiers = on logs names in quotes, or rows to be read "
-    "back in place of values"
+    "because a session with quote_all_identifiers = on logs quoted names, or logs rows without "
+    "values, which must be read back"
 )
 """The reason why functions of earlier versions are replaced. Until then they log as before."""
 _LATER: Final = "quote_all_identifiers"

@@ -177,8 +177,8 @@ class PostgresTriggers(PlannedTriggers):
         if missing := [name for name in stored.columns if name not in present]:
             names = ", ".join(missing)
             yield (
-                f"the triggers still name {names}: they log query-back rows until triggers are "
-                "applied"
+                f"the triggers still use {names}: until triggers are applied, they log rows "
+                "without values, which are read back"
             )
 
     def further_differences(
@@ -575,8 +575,8 @@ def _not_captured(declared: Sequence[TableTriggers], facts: Facts) -> tuple[str,
     return (
         *(
             (
-                f"{table.name}: DETACH and DROP of a partition; TRUNCATE of only one partition, or "
-                "of several by a cascade, if they were created after `triggers apply`"
+                f"{table.name}: DETACH and DROP of a partition; for partitions that were created "
+                "after `triggers apply`, TRUNCATE of only one of them, or of several by a cascade"
             )
             for table in places.values()
             if table.partitioned
@@ -591,7 +591,8 @@ def _not_captured(declared: Sequence[TableTriggers], facts: Facts) -> tuple[str,
             if not all(triggers.watch.capture_replicated for triggers in declared)
             else []
         ),
-        "rows that TRUNCATE removes but its repeatable read snapshot does not see",
+        "rows that TRUNCATE removes, but that the repeatable read snapshot of the transaction does "
+        "not see",
     )
 
 

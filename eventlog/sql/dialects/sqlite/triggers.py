@@ -155,7 +155,8 @@ def _unknown_collations(conn: Connection, declared: Sequence[TableTriggers]) -> 
             if not _is_known(conn, collation):
                 lost = ", ".join(children[triggers.class_name])
                 lost = lost and (
-                    f"; values of {lost} cannot be read back, and rows that need them become E"
+                    f"; values of {lost} cannot be read back, and rows that need these values get "
+                    "status E"
                 )
                 yield (
                     f"{triggers.table.name}.{column} has the collation {collation}, which only the "

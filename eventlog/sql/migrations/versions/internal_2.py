@@ -40,15 +40,15 @@ def upgrade() -> None:
             dialect,
             ("record_id", "integer", False, "The row of the log that failed"),
             ("error_time", "time", False, "When it failed, in UTC"),
-            ("code", "code", False, "Why: a code of the row checks, receiver, skipped or requeued"),
-            ("message", "text", False, "Why, for people"),
+            ("code", "code", False, "Reason: code of a row check; or receiver, skipped, requeued"),
+            ("message", "text", False, "Reason in words"),
             ("consumer", "code", True, "Whose failure it is; NULL: the publisher's"),
             (
                 "event_id",
                 "text",
                 True,
-                "Event-id of an object of a consumer's snapshot; of a row, the id under which "
-                "it is sent again, if it is not the first one",
+                "Event-id of an object of a consumer's snapshot, or new event-id under which a "
+                "row is sent again",
             ),
         ),
         f"Rows of {log.name} that failed: one row per failure, never changed afterwards",
@@ -59,8 +59,8 @@ def upgrade() -> None:
         log,
         log.inflight_table,
         _entry_columns(dialect, is_key=True),
-        f"What the readers of {log.name} have sent and not yet marked, and what its "
-        "consumers have done",
+        f"Deliveries of the readers of {log.name} that are not marked yet, and what consumers "
+        "have done",
     )
     execute(dialect.after_internal_tables(log))
     _create_state(log, dialect)
@@ -126,7 +126,7 @@ def _create_state(log: LogTable, dialect: Dialect) -> None:
         log,
         log.state_table,
         _entry_columns(dialect, is_key=False),
-        f"What commands record for other processes of {log.name}: claims, removed rows, "
+        f"Records of commands for other processes of {log.name}: claims, removed rows, "
         "requests, verifications",
     )
     # The index begins with the kind, so that a poll for requests does not read entries of other
@@ -146,7 +146,7 @@ def _create_resync(log: LogTable, dialect: Dialect) -> None:
             dialect,
             ("digest", "digest", False, "SHA-256 of what is written again"),
             ("class_name", "name", False, "Class whose objects are written again"),
-            ("selection", "text", False, "Which of them, for people"),
+            ("selection", "text", False, "Description of the chosen objects"),
             ("started", "time", False, "When it was started, in UTC"),
             (
                 "position",
@@ -169,7 +169,12 @@ def _create_epoch(log: LogTable, dialect: Dialect) -> None:
         log.epoch_table,
         new_columns(
             dialect,
-            ("epoch", "code", True, "Part of new event-ids after the record_id; NULL: none"),
+            (
+                "epoch",
+                "code",
+                True,
+                "What new event-ids contain after the record_id; NULL: nothing",
+            ),
             ("server", "text", True, "JSON: identity of the server, such as its timeline"),
             ("raised", "time", True, "When the epoch began, in UTC; NULL: never"),
             ("removed", "integer", True, "Highest record_id that was removed; NULL: none"),

@@ -50,7 +50,7 @@ def upgrade() -> None:
                 "perpetrator",
                 "name",
                 True,
-                "Database user who made the change; NULL: somebody else",
+                "Database user who made the change; NULL: not the publisher",
             ),
             ("table_name", "name", False, "Table or view whose object changed"),
             ("table_key", "key", False, "Key of the object: column=value+column=value"),

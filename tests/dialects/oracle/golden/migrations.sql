@@ -62,7 +62,7 @@ COMMENT ON COLUMN "LOGS"."EVENTLOG".event_type IS '1 insert field, 2 update fiel
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG".event_time IS 'When the change was made, in UTC';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG".perpetrator IS 'Database user who made the change; NULL: somebody else';
+COMMENT ON COLUMN "LOGS"."EVENTLOG".perpetrator IS 'Database user who made the change; NULL: not the publisher';
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG".table_name IS 'Table or view whose object changed';
 
@@ -187,13 +187,13 @@ COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".record_id IS 'The row of the log that 
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".error_time IS 'When it failed, in UTC';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".code IS 'Why: a code of the row checks, receiver, skipped or requeued';
+COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".code IS 'Reason: code of a row check; or receiver, skipped, requeued';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".message IS 'Why, for people';
+COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".message IS 'Reason in words';
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".consumer IS 'Whose failure it is; NULL: the publisher''s';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".event_id IS 'Event-id of an object of a consumer''s snapshot; of a row, the id under which it is sent again, if it is not the first one';
+COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".event_id IS 'Event-id of an object of a consumer''s snapshot, or new event-id under which a row is sent again';
 
 BEGIN
     EXECUTE IMMEDIATE 'CREATE INDEX "LOGS"."IDX_EVENTLOG_2" ON "LOGS"."EVENTLOG_ERROR" (record_id)';
@@ -222,7 +222,7 @@ EXCEPTION
 END;
 /
 
-COMMENT ON TABLE "LOGS"."EVENTLOG_INFLIGHT" IS 'What the readers of EVENTLOG have sent and not yet marked, and what its consumers have done';
+COMMENT ON TABLE "LOGS"."EVENTLOG_INFLIGHT" IS 'Deliveries of the readers of EVENTLOG that are not marked yet, and what consumers have done';
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_INFLIGHT".entry_no IS 'Number of the entry, never reused';
 
@@ -260,7 +260,7 @@ EXCEPTION
 END;
 /
 
-COMMENT ON TABLE "LOGS"."EVENTLOG_STATE" IS 'What commands record for other processes of EVENTLOG: claims, removed rows, requests, verifications';
+COMMENT ON TABLE "LOGS"."EVENTLOG_STATE" IS 'Records of commands for other processes of EVENTLOG: claims, removed rows, requests, verifications';
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_STATE".entry_no IS 'Number of the entry, never reused';
 
@@ -305,7 +305,7 @@ COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".digest IS 'SHA-256 of what is written
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".class_name IS 'Class whose objects are written again';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".selection IS 'Which of them, for people';
+COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".selection IS 'Description of the chosen objects';
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_RESYNC".started IS 'When it was started, in UTC';
 
@@ -340,7 +340,7 @@ END;
 
 COMMENT ON TABLE "LOGS"."EVENTLOG_EPOCH" IS 'The epoch of EVENTLOG: one row, changed when the database has lost its newest transactions';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG_EPOCH".epoch IS 'Part of new event-ids after the record_id; NULL: none';
+COMMENT ON COLUMN "LOGS"."EVENTLOG_EPOCH".epoch IS 'What new event-ids contain after the record_id; NULL: nothing';
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_EPOCH".server IS 'JSON: identity of the server, such as its timeline';
 

@@ -229,7 +229,7 @@ def attach(log: OpenLog, leaf: Leaf) -> None:
     looks = [f"EXISTS (SELECT FROM {table} WHERE {condition})" for condition in outside]
     if looks and value_of(log, f"SELECT {' OR '.join(looks)}"):
         raise DatabaseError(
-            f"the leaf {leaf.name} of the log {log} has rows outside of its range "
+            f"the leaf {leaf.name}, a partition of the log {log}, has rows outside of its range "
             f"({' or '.join(outside)}), so nothing was changed. Correct these rows"
         )
     first = "MINVALUE" if leaf.first is None else f"{leaf.first:d}"

@@ -144,8 +144,8 @@ class PostgresPartitioning(Partitioning):
                 > MAX_MOVED
             ):
                 raise DatabaseError(
-                    f"the open leaf {head.name} of the log {log} has more than {MAX_MOVED:,} rows "
-                    f"from record_id {at} on. Cut it at a higher record_id"
+                    f"the newest leaf {head.name} of the log {log} has more than {MAX_MOVED:,} "
+                    f"rows from record_id {at} on. Cut the leaf in two at a higher record_id"
                 )
             run(log, f"ALTER TABLE {table_of(log.table)} DETACH PARTITION {old_table}")
             copy_rows(log, old_table, new_table, f"WHERE {column} >= {at:d}")
@@ -166,13 +166,13 @@ class PostgresPartitioning(Partitioning):
         column, _ = columns_of(log.table)
         if leaf not in known:
             raise LogInUse(
-                f"another session has removed the leaf {leaf.name} of the log {log}, or cut it. "
-                "Run the command again"
+                f"another session has removed the leaf {leaf.name} of the log {log}, or has cut "
+                "the leaf in two. Run the command again"
             )
         if leaf.end is None or len(known) < 2 or leaf != known[1]:
             raise DatabaseError(
-                f"the leaf {leaf.name} of the log {log} cannot be removed. Remove the "
-                "leaf above the lowest one first; only that leaf can be removed"
+                f"the leaf {leaf.name} of the log {log} cannot be removed. Remove lower leaves "
+                "first, beginning with the second lowest; the newest leaf always stays"
             )
         with changes(log):
             _commit_at_once(log)
