@@ -324,10 +324,10 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
             ),
             "detached_leaf": FindingText(
                 "warning",
-                "The comment of a detached table says that it is a leaf (partition) of the log, "
-                "but no purge has recorded its removal. Somebody has detached the table or "
-                "restored it from a dump, or an earlier version has removed it. The finding counts "
-                "its rows whose status is not S or W.",
+                "A detached table has the comment of a leaf (a partition of the log), but no purge "
+                "has recorded its removal. Somebody has detached the table or restored it from a "
+                "dump, or an earlier version has removed it. The finding counts its rows whose "
+                "status is not S or W.",
                 "Drop it by `eventlog purge --finish`, which puts these rows back into the log, or "
                 "give it another comment.",
             ),
