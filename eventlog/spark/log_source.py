@@ -39,8 +39,9 @@ from eventlog.sql.port import Purpose
 
 @dataclass(frozen=True, slots=True)
 class LogLocation:
-    """The location of a log for workers. ``url`` is without secrets; ``url_file`` is a file with
-    the whole URL, None = the environment.
+    """The location of a log for workers. ``url`` contains no secrets. ``url_file`` is a file that
+    contains the whole URL. If ``url_file`` is None, a worker takes the whole URL from its
+    environment variables.
     """
 
     url: str
@@ -109,8 +110,9 @@ def without_secrets(url: URL) -> str:
 def worker_url(url: str, url_file: str | None) -> URL:
     """Return the URL with which this process connects.
 
-    It comes from ``url_file``, otherwise from EVENTLOG_DATABASE_URL or EVENTLOG_DATABASE_URL_FILE,
-    otherwise it is ``url``; with EVENTLOG_DATABASE_PASSWORD. Raises ConfigError.
+    It comes from ``url_file``. If ``url_file`` is None, the URL comes from EVENTLOG_DATABASE_URL or
+    EVENTLOG_DATABASE_URL_FILE, or else it is ``url``; EVENTLOG_DATABASE_PASSWORD then adds the
+    password. Raises ConfigError.
     """
     if url_file is not None:
         return parse_url(read_secret(Path(url_file), "the option url_file").strip())
@@ -164,8 +166,8 @@ def without_spark_options(options: SparkOptions) -> dict[str, str]:
 
 
 def for_catalogue(schema: StructType, options: SparkOptions) -> StructType:
-    """Return a schema that also contains the options if it is the schema of a table of Spark's
-    catalogue: Spark passes the reader of such a table the schema, but not the options.
+    """Return the schema, with the options added if it belongs to a table of Spark's catalogue.
+    Spark passes the schema to the reader of such a table, but not the options.
     """
     if "provider" not in {name.lower() for name in options}:
         return schema

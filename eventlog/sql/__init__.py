@@ -1,4 +1,4 @@
-"""All code that works with SQL, for every supported database; its rooms are in
+"""All code that works with SQL, for every supported database. Its packages are described in
 docs/developers/architecture.md.
 """
 

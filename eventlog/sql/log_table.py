@@ -123,8 +123,8 @@ class LogTable:
         return named_after(pattern, self.name, self.max_identifier, upper=self.upper)
 
     def _internal_table(self, ending: str, reserved: int = 0) -> str:
-        """Return the name of an internal table. ``reserved`` are the bytes to leave for an ending
-        of a longer name.
+        """Return the name of an internal table. The name leaves ``reserved`` bytes free, so that a
+        constraint can have this name with an ending added.
         """
         name = self.name + (ending.upper() if self.upper else ending)
         return cut_name(name, self.max_identifier - reserved)

@@ -157,8 +157,8 @@ def run(
     """Write all batches, each in its own transaction, and yield the result of each.
 
     ``after_batch`` ends the transaction of a batch that has written rows; its argument is the
-    highest record_id before the batch. The session must not be in a transaction. It ends early if
-    another process has finished the same resync.
+    highest record_id before the batch. The session must not be in a transaction. The iteration ends
+    early if another process has finished the same resync.
     """
     table = _table(log.table)
     reached = sa.select(table.c.position).where(_is(log.table, selection)).with_for_update()

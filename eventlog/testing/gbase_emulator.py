@@ -6,15 +6,16 @@ only under a negative timeout. It captures committed and uncommitted work in log
 
 After activation, the TABSCHEM records of all captured tables come first, in the order of
 startcapture, with types in lower case, ``, `` between columns and ``varchar(n,0)``. Then come the
-records with a sequence of at least the position, including BEGINTX. A commit of rows that were
-updated to the same values writes UPDBEF and UPDAFT.
+records whose sequence is at least the position of the activation, including BEGINTX. A commit of
+rows that were updated to the same values writes UPDBEF and UPDAFT.
 
 Misuse is answered with APIVERS for a major version other than 1 or a minor one other than 0 and 1;
-NOSESS for an unknown session; ARGNULL for a NULL argument; NODB, NOTAB, NOCOL for what startcapture
-does not find; TABPROPERTIES for a capture without full-row logging, of a view, a temporary table or
-a type that cannot be captured; TABCAPTURED and TABNOTCAPTURED for a second capture and the end of
-none; LSN for activation before the oldest log or after the end; NOREOPEN for activation of an
-active session; -19816 for switching full-row logging off while a table is captured.
+NOSESS for an unknown session; ARGNULL for a NULL argument; NODB, NOTAB, NOCOL for a database, table
+or column that startcapture does not find; TABPROPERTIES for a capture without full-row logging, of
+a view, a temporary table or a type that cannot be captured; TABCAPTURED for a second capture of a
+table; TABNOTCAPTURED for ending a capture that does not exist; LSN for activation before the oldest
+log or after the end; NOREOPEN for activation of an active session; -19816 for switching full-row
+logging off while a table is captured.
 """
 
 from __future__ import annotations
@@ -68,13 +69,13 @@ class Switches:
     varchar_prefix: int = 2
     """Bytes of the length prefix of VARCHAR: 1 or 2."""
     max_recs: int = 64
-    """Most records of a read, as the argument of opensess."""
+    """Maximum number of records of a read, as the argument of opensess."""
     read_bytes: int = 65536
-    """Most bytes of a read; reads are cut inside records too."""
+    """Maximum number of bytes of a read; a read may end inside a record."""
     stale_tail: bool = False
     """Reads return a full buffer; after the valid bytes are bytes of older reads."""
     timeout_every: int = 0
-    """A TIMEOUT follows every so many records; 0: none."""
+    """Number of records after which a TIMEOUT follows each time; 0: no TIMEOUT."""
     extra_header: int = 0
     """Number of unknown bytes between the specific header and the payload."""
     log_start: int = 11
@@ -392,7 +393,7 @@ class CdcServer:
     def has_data(self, session: int) -> bool:
         """Return True if a read would return more than a TIMEOUT record.
 
-        This is not a call of the interface. Callers use it that drive both the server and the
+        This is not a call of the interface. It is for callers that drive both the server and the
         reader.
         """
         return self._sessions[session].has_data()

@@ -3,9 +3,10 @@
 The image is invented, for tests and for users without a server. Readers and writers of queues
 load the codec by its name, ``eventlog-emulator-1``.
 
-An image is the slots of all columns in the order of ATRNUM. A slot is a null flag byte (00 value,
-01 NULL), then LEN bytes of a fixed type (zero when NULL; ignored on decoding), or of a variable
-type (VARCHAR, VARBYTE, NVARCHAR) a big-endian u16 with the number of bytes and these bytes.
+An image is the slots of all columns in the order of ATRNUM. A slot begins with a null flag byte (00
+value, 01 NULL). For a fixed type, LEN bytes follow; for NULL these are zero, and decoding ignores
+them. For a variable type (VARCHAR, VARBYTE, NVARCHAR), a big-endian u16 with the number of bytes
+follows, and then these bytes.
 
 - CHAR: text in ``charset``, padded with blanks, which decoding strips. LEN 1 to 4000.
 - SMALLINT, INTEGER, BIGINT: two's complement, big-endian. LEN 2, 4, 8.
@@ -15,16 +16,17 @@ type (VARCHAR, VARBYTE, NVARCHAR) a big-endian u16 with the number of bytes and 
   zeros. It needs a decimal context of 40 digits, since Python's default of 28 rounds.
 - BYTE: bytes, padded with zero bytes, which stay. LEN 1 to 4000.
 - BLOB: a descriptor of LEN bytes, opaque.
-- VARCHAR, VARBYTE: text, bytes; LEN is the most bytes, up to 4000.
+- VARCHAR, VARBYTE: text, bytes; LEN is the maximum number of bytes, up to 4000.
 - BOOLEAN: 0 or 1 in LEN bytes, 1 to 5, big-endian.
 - NCHAR, NVARCHAR: UTF-16 big-endian without surrogates; NCHAR is padded and stripped as CHAR is.
   LEN counts bytes, is even and up to 4000.
 
-RowDecodeError names the column of another null flag or BOOLEAN, of DATE digits that are no time, of
-an odd length of NVARCHAR, of a length above LEN, and of bytes that are missing or left over.
-RowEncodeError names that of a value that is too long or out of range, has more than 10 digits of a
-fraction or a character above U+FFFF (NCHAR, NVARCHAR), of a LEN that does not fit its type, of an
-unknown code, and a column that the row lacks. But for padding, what was encoded decodes as it was.
+RowDecodeError names the column if a null flag or BOOLEAN is not 0 or 1, if DATE digits are no time,
+if the length of an NVARCHAR is odd, if a length is above LEN, or if bytes are missing or left over.
+RowEncodeError names the column if the value is too long or out of range, if the value has more than
+10 fractional digits or a character above U+FFFF (NCHAR, NVARCHAR), if LEN does not fit the type, if
+the type code is unknown, or if the row lacks the column. Except for padding, decoding returns the
+value that was encoded.
 
 Decoding is a hot path: ``EmulatorCodec`` prepares one ``struct`` for each run of fixed slots of a
 table, so that a row takes few calls, and converts only the columns that need it. The price: an

@@ -560,8 +560,9 @@ class _Connection(http.client.HTTPConnection):
             return plain
 
     def _other_names(self) -> tuple[str, str]:
-        """Return the names of a certificate for another name in words, by a second handshake that
-        still checks the authority, and what to do.
+        """Return two texts about a certificate that is not for this host: the names for which it
+        was issued, and what to do. A second handshake reads the names; it still checks the
+        authority.
         """
         names: list[str] = []
         assert self._tls is not None

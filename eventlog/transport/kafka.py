@@ -87,7 +87,9 @@ _OF_THE_CLIENT: Final = frozenset({
     KafkaError.UNSUPPORTED_SASL_MECHANISM,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
 })  # fmt: skip
-"""The errors by which brokers refuse the client, or it them; its records then only time out."""
+"""The errors with which brokers refuse the client, or the client refuses brokers. The records of
+the client then only time out.
+"""
 _MAX_EPOCHS: Final = 30_000
 """The number of epochs of a producer id, in 15 bits; librdkafka does not check it."""
 

@@ -29,7 +29,9 @@ _HEADERS: Final = {
 _BUSY: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 
 _EARLY: Final = 30.0
-"""The most seconds before the end of a token at which it is renewed; of a short one a quarter."""
+"""A token is renewed this number of seconds before its end. A short-lived token is renewed when a
+quarter of its lifetime is left.
+"""
 
 _ADVICE: Final = {
     "invalid_client": (
@@ -41,12 +43,12 @@ _ADVICE: Final = {
         "allow this client the grant client_credentials at the server, or check {0}.client_id"
     ),
 }
-"""By error of RFC 6749, 5.2, what to do; the argument is the section of the options."""
+"""What to do for each error of RFC 6749, 5.2. A text's argument is the section of the options."""
 
 
 class TokenUnavailable(HttpFailed):
-    """No token. ``error`` is the error of RFC 6749, 5.2, that a setting causes; empty if the reason
-    is another one.
+    """No token. ``error`` is the error of RFC 6749, 5.2, that a setting causes; empty for any other
+    reason.
     """
 
     error = ""

@@ -99,8 +99,8 @@ class _OfClass:
 
 @dataclass(slots=True)
 class InMotion(_OfClass):
-    """An object that could not be compared in time, because its reader has not processed these rows
-    of the log. They are the first of them.
+    """An object that could not be compared in time, because its reader has not processed some rows
+    of the log. ``record_ids`` are the first of these rows.
     """
 
     key: str

@@ -247,7 +247,8 @@ def _kept_rows(config: Config, log: OpenLog) -> Iterator[bool]:
     """Register a consumer until the block ends, so that no row is removed from the log before a
     database snapshot has shown it. Yields False if the log does not support consumers.
 
-    Raises ConfigError if rows would be deleted then.
+    Raises ConfigError if the log does not support consumers, and the publisher deletes rows from
+    it.
     """
     try:
         consumers.check_possible(log)

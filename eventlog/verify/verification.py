@@ -130,8 +130,8 @@ class _Ranges(NamedTuple):
     def source_reader(
         self, behind: KeyValues | None, last: KeyValues | None, size: int, there: _Rows
     ) -> Callable[[], _Rows]:
-        """Return the function that reads the objects of the source between two keys, or those of
-        the rows of the target.
+        """Return the function that reads objects of the source: the objects between two keys or,
+        with ``lookups``, the objects that the target's rows ``there`` name.
         """
         if self.lookups is None:
             return partial(self.read_source, behind, last, size)
@@ -434,13 +434,14 @@ class Verification:
         read: Callable[[], R],
         is_whole: Callable[[R], bool] = _always,
     ) -> tuple[R, Forget] | None:
-        """Read objects of the source, and the rows outside D, on one database snapshot. Return the
-        objects, and a function that forgets the rows that are done by then; None if the snapshot
-        was not proven, so that the range of keys is not compared: after the first, through the
-        second of the ``bounds``.
+        """Read objects of the source, and the log rows that the reader had not done, on one
+        database snapshot. Return the objects, and a function that forgets the rows that are done by
+        then. Return None if the snapshot was not proven. Then the keys after the first of the
+        ``bounds``, up to and including the second, are not compared.
 
-        ``is_whole`` = all objects that were read from the target with them have been read now. The
-        rest needs the rows that were done when the target was read.
+        ``is_whole`` returns True if all objects that were read from the target at the same time
+        have now been read from the source. Otherwise no row is forgotten: the remaining objects
+        need the rows that were done when the target was read.
         """
         try:
             return self.snapshots.read(partial(self._read_with_rows, read, is_whole))
@@ -533,7 +534,9 @@ class Verification:
         self.save(Progress(source.cls.name, reached, self.report, self.motion.all_waiting))
 
     def _pace(self, objects: int, *, keys: int = 0) -> None:
-        """End a part in which so many objects, and keys alone, were read."""
+        """End a part in which this number of whole objects, and this number of keys without values,
+        were read.
+        """
         self.undone.close_gaps()
         self._read += objects + keys
         self.advance(objects)

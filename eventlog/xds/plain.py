@@ -2,9 +2,9 @@
 expressions.
 
 Nearly all documents that are read have this form, and a parser that makes an object for each
-element takes three times as long: 32 microseconds of CPU for an event of five attributes, in place
+element takes three times as long: 32 microseconds of CPU for an event of five attributes, instead
 of 10 to 14. libxml2 alone takes 5 to 7, before any object is made, so no reader of elements would
-keep the time of ``verify`` of files. The price: the form is described twice, here and in
+be fast enough for ``verify`` of files. The price: the form is described twice, here and in
 ``writer``, and a document is understood in two ways; test_a_plain_document_is_read_as_any_other
 checks that they agree. A document of any other form, valid or not, is left to the parser.
 """
@@ -229,8 +229,8 @@ def shape_of(plain: PlainEvent) -> Shape | None:
 def _pattern(
     operation: str, class_name: str, tail: str, columns: Sequence[tuple[str, str, bool, bool]]
 ) -> re.Pattern[str]:
-    """Return the pattern of a ``Shape``. A column is an attribute, its XDS type, and whether all
-    values and whether an old one are removed.
+    """Return the pattern of a ``Shape``. A column is an attribute, its XDS type, whether all values
+    are removed, and whether an old value is removed.
     """
     texts = [
         f'<{operation} class-name="{re.escape(class_name)}" event-id="{_MAY_BE_EMPTY}">'

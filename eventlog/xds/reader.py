@@ -349,7 +349,7 @@ _WITH_WORDS: Final[Mapping[str, Callable[[str], bool]]] = {
     "time": is_special,  # special times (spec/xds.md 6.3)
     "int": EXACT_WORDS.__contains__,  # NaN (spec/xds.md 6.1)
 }
-"""The types whose values may be strings, with the check of these."""
+"""For each type whose values may be strings: the function that checks such a string."""
 
 
 def _one_type(element: etree._Element, types: set[str]) -> str:

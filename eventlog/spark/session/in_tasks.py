@@ -79,8 +79,8 @@ def without_frames() -> Iterator[None]:
     """Let Spark show an error of ours in the block, or in the function, as its message alone:
     without the frames of the worker, which say nothing about a wrong option.
 
-    PySpark reads the variable when it writes the error, and then ends the worker. No other error
-    loses its frames.
+    This function sets the environment variable SPARK_HIDE_TRACEBACK. PySpark reads the variable
+    when it writes the error, and then ends the worker. No other error loses its frames.
     """
     try:
         yield

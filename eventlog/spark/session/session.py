@@ -75,7 +75,9 @@ _MASTER: Final = re.compile(
     r"local(?:-cluster)?(?:\[[^\]]+\])?|yarn|spark://[^\s,]+:\d+(?:,[^\s,]+:\d+)*"
     r"|(?!spark:)[a-z0-9]+://\S+"
 )
-"""Spark's own masters, and the URLs of cluster managers that are added to it."""
+"""A pattern of masters: Spark's own masters, and the URLs of cluster managers that plug-ins add to
+Spark.
+"""
 _STANDALONE: Final = "spark://"
 _MASTER_SECONDS: Final = 5.0
 _ATTEMPTS: Final = 4
@@ -121,7 +123,8 @@ _GROUP: Final = (
 def job_group(spark: SparkSession, name: str, what: str) -> Iterator[None]:
     """Put the Spark jobs of a block into one group, which an interrupt of the block cancels.
 
-    After the block the thread is in its former group again, since a notebook continues in it.
+    After the block the thread belongs to its former group again, since a notebook continues to use
+    the thread.
     """
     context = context_of(spark)
     if context is None:
@@ -406,8 +409,8 @@ def _reason(text: str) -> str:
 
 
 def _own_directories() -> str:
-    """Return the directories of Spark's own files, if this process can determine them, and the
-    settings that choose them.
+    """Return, in words, the directories of Spark's own files as far as this process can determine
+    them, and the settings that choose these directories.
     """
     running = running_session()
     context = None if running is None else context_of(running)

@@ -163,10 +163,10 @@ def _unless_given(url: URL, arguments: Mapping[str, object]) -> dict[str, object
 
 
 def connect_any(url: str) -> Engine:
-    """Return an engine without a pool, for any database that SQLAlchemy supports and that has
-    tables of another format.
+    """Return an engine without a pool for a database with a dispatch queue. SQLAlchemy must support
+    the database.
 
-    A URL without a driver gets that of its dialect, if the dialect is one of ours. Raises
+    A URL without a driver gets the driver of its dialect if the dialect is one of ours. Raises
     ConfigError for an unusable URL, without its secrets.
     """
     try:
@@ -305,8 +305,9 @@ def will_write(conn: Connection) -> None:
 def open_session(
     url: URL, purpose: Purpose | None = None, *, writes: bool = True
 ) -> Iterator[OpenDatabase]:
-    """Open a session; the caller commits. ``purpose`` is that of the role, whose rights a missing
-    right leads to; None = the owner's. Raises ConfigError, DatabaseError.
+    """Open a session; the caller commits. ``purpose`` is the purpose of the session, None = a
+    command of the owner. If a right is missing, the error advises to grant the rights for this
+    purpose. Raises ConfigError, DatabaseError.
     """
     engine = connect(url)
     if purpose is not None:

@@ -9,7 +9,8 @@
               after a position
 ``session``   how a session is connected, what its errors mean, the         ``doctor.sql``
               answers for ``doctor``
-``text``      SQL text: names, values as log text, keys, the change test
+``text``      SQL text: names, values as log text, keys, and the condition
+              that a value has changed
 ``objects``   the application's tables as text and types: what the          ``reflect.sql``
               catalogue has, the statements that read objects
 ``triggers``  the changes that triggers log, as SQL (``*.sql.j2``), and     ``installed.sql``

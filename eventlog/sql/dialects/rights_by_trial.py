@@ -48,8 +48,8 @@ class TriedRights:
         columns: Sequence[str],
         read: Callable[[str, Sequence[str]], str],
     ) -> Answer:
-        """Yield the tables of which this session may not read columns, with these. ``read`` returns
-        a statement that needs the right to read columns of a table.
+        """Yield each table that has columns which this session may not read, with these columns.
+        ``read`` returns a statement that needs the right to read columns of a table.
         """
         for table, names in grouped(zip(tables, columns, strict=True)).items():
             if not self.may_run(log.connection, read(table, names)):

@@ -1,7 +1,7 @@
 """The common part of databases that are read step by step, and whose triggers call no functions.
 
-One statement reads the objects of a class, one the rows of each of their child tables, and one the
-keys after the key reached. The log is read in parts, as rows.
+One statement reads the objects of a class, another one the rows of each child table, and another
+one the keys after a given key. The log is read in parts, as rows.
 """
 
 from __future__ import annotations
@@ -98,9 +98,9 @@ class KeyedDialect(StepwiseDialect):
     values_statement: Callable[
         [str | None, ObjectClass, ChildTable | None, tuple[Column, ...], int], str
     ]
-    """The function that returns the statement for rows of a schema's class, or of a child table of
-    it: the columns of the key, then these columns, of the rows with so many keys. ``k0_0`` is the
-    bind of the first column of the first key.
+    """The function that returns the statement which reads rows by their keys. Its arguments are the
+    schema, the class, a child table of the class or None, the columns to read after the columns of
+    the key, and the number of keys. ``k0_0`` is the bind of the first column of the first key.
     """
 
     def due_time(self, event_time: str) -> str:

@@ -2,11 +2,11 @@
 (spec/event-log.md 11).
 
 The questions are the named statements of the file ``doctor.sql`` of each dialect, and the functions
-of ``Dialect.answers`` for those that SQL alone cannot answer. If a database has neither for a
+of ``Dialect.answers`` for questions that SQL alone cannot answer. If a database has neither for a
 question, that question is left out. Each ``judge_`` function makes findings from answers, without
-input or output: in this module about the session, its rights and its clock, in the other modules by
-the groups of ``codes``. ``publisher.inspect.doctor`` has the table of checks, which connects
-questions and ``judge_`` functions.
+input or output. The functions of this module judge the session, its rights and its clock; the other
+modules are divided as the groups of ``codes``. ``publisher.inspect.doctor`` has the table of
+checks, which connects questions and ``judge_`` functions.
 """
 
 from __future__ import annotations
@@ -279,7 +279,9 @@ def judge_rights(
 def judge_rights_to_resyncs(
     missing: Sequence[str], user: str, grants: Sequence[str], command: str
 ) -> Findings:
-    """Judge the right to read the due resyncs. Only the health needs it, the publisher does not."""
+    """Judge the right to read the due resyncs. Only the status page, `status` and the metrics need
+    this right; the publisher does not need it.
+    """
     if missing:
         text = (
             f"user {user} lacks {'; '.join(missing)}, so the status page, `status` and the metrics "

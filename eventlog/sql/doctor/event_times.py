@@ -36,5 +36,5 @@ def _has_our_default(db: OpenDatabase, log: LogTable) -> bool:
 
 
 def _bare(expression: str) -> str:
-    """Return an expression without what differs when a database shows it."""
+    """Return an expression without the parts that a database may add when showing an expression."""
     return re.sub(r"::\w+|[\s()]", "", expression).lower()

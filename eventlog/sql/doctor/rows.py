@@ -29,8 +29,8 @@ def judge_statuses(
     limits: Limits,
     skipped: Mapping[int, str] = MappingProxyType({}),
 ) -> Findings:
-    """Judge reserved statuses, and rows that failed and were not ``skipped`` (spec/event-log.md 2),
-    which maps their record_ids to their status.
+    """Judge reserved statuses, and rows that failed and were not skipped (spec/event-log.md 2).
+    ``skipped`` maps the record_ids of skipped rows to their status.
 
     ``log`` and ``column`` (of the status) are SQL names. A status is None for NULL, and keeps its
     trailing blanks.
@@ -105,8 +105,8 @@ def at_least(rows: int, rows_checked: int, limits: Limits) -> str:
 def judge_in_flight(
     events: int, rows: int, seconds: float | None, publisher_runs: bool, limits: Limits
 ) -> Findings:
-    """Judge the in-flight entries: those of a delivery, those of parked objects, and those that a
-    publisher left (spec/event-log.md 8.1, 10).
+    """Judge the in-flight entries: entries of a delivery, of parked objects (which wait after the
+    answer retry), and entries that a publisher did not end (spec/event-log.md 8.1, 10).
     """
     if not events:
         return

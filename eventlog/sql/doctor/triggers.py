@@ -198,7 +198,7 @@ def judge_disabled(installed: Iterable[LogTrigger]) -> Findings:
 def judge_without_plan(
     installed: Iterable[LogTrigger], watched: Iterable[str], reason: str
 ) -> Findings:
-    """Judge triggers without a plan.
+    """Judge triggers if no plan could be made.
 
     ``watched`` are the tables, as ``schema.table``, that need triggers.
     """

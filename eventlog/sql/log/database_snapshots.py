@@ -1,4 +1,6 @@
-"""Reading on proven database snapshots (spec/event-log.md 12.3)."""
+"""Reading on database snapshots that are proven to show tables as they were (spec/event-log.md
+12.3).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from eventlog.sql.port.open_log import OpenLog
 T = TypeVar("T")
 
 REST: Final = 0.5
-"""The seconds until something is read again that was not proven."""
+"""The seconds to wait before something is read again whose database snapshot was not proven."""
 _SECONDS: Final = 600
 """The time-out of one statement, in seconds."""
 

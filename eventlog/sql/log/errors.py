@@ -1,5 +1,5 @@
-"""The rows of ``<log>_error``, each of a row of the log or of an object of a consumer's snapshot
-(spec/event-log.md 10).
+"""The rows of ``<log>_error``: each belongs to a row of the log, or to an object of a consumer's
+snapshot (spec/event-log.md 10).
 
 No function commits: the caller decides what belongs to one transaction.
 """
@@ -372,8 +372,9 @@ def newest_errors(log: OpenLog, most: int, consumer: str = "") -> list[tuple[int
 
 
 def newest_by_row(log: OpenLog, most: int, consumer: str = "") -> dict[int | str, ErrorRow]:
-    """Return the newest error row of each row, and by event-id of each object of a consumer's
-    snapshot, that has one among the newest ``most``. ``consumer`` is as for ``read_errors``.
+    """Return the newest error row of each row, by record_id, and of each object of a consumer's
+    snapshot, by event-id. Only the newest ``most`` error rows are read. ``consumer`` is as for
+    ``read_errors``.
     """
     newest: dict[int | str, ErrorRow] = {}
     for record_id, entry in newest_errors(log, most, consumer):

@@ -102,16 +102,16 @@ def consumers_of(log: LogTable) -> sa.TableClause:
 def update_consumer(
     log: OpenLog, name: str, values: Mapping[str, Any], *conditions: sa.ColumnElement[bool]
 ) -> bool:
-    """Change the row of a consumer if it meets the conditions. Return True if it does."""
+    """Change the row of a consumer if the row meets the ``conditions``. Return True if it does."""
     table = consumers_of(log.table)
     changed = sa.update(table).where(table.c.name == name, *conditions).values(values)
     return log.connection.execute(changed).rowcount > 0
 
 
 def has_columns(log: OpenLog, table: str, columns: Sequence[str]) -> bool:
-    """Return True if an internal table has these columns, which a later revision has added. Return
-    True, too, for a table that is hidden from this role: the statement that reads it names the
-    right.
+    """Return True if an internal table has these columns, which a later revision has added. Also
+    return True for a table that is hidden from this role: a statement that reads the table then
+    fails, and its error names the missing right.
     """
     known: set[tuple[LogTable, str]] = log.connection.info.setdefault(WITH_COLUMNS, set())
     if (log.table, table) not in known:
@@ -172,13 +172,15 @@ def record_delivery(
     waits: bool = False,
     alone: bool = False,
 ) -> int | None:
-    """Write the entry of a new delivery, and return its number. ``number`` None = draw one.
+    """Write the entry of a new delivery, and return the delivery's number. If ``number`` is None,
+    the function draws a number.
 
     Returns None, and writes nothing, if the number is not above ``above``. If the database can
-    check it in the same statement (``sees_requests``), it also returns None if there is a request
-    to send rows again, or to pause: to the consumer that is the ``owner``, or, with ``waits``, to
-    the publisher; it then also waits for a command that is about to write a request. ``alone`` is
-    true if nothing else belongs to the transaction.
+    check requests in the same statement (``sees_requests``), the function also returns None if the
+    owner has a request to send rows again, or is paused. The ``owner`` is a consumer, empty = the
+    publisher, which is checked only with ``waits``. With ``waits`` the function also waits for a
+    command that is about to write a request. ``alone`` is true if nothing else belongs to the
+    transaction.
     """
     if not log.has_statement("record_delivery"):
         number = next_number(log) if number is None else number
@@ -203,7 +205,7 @@ def record_delivery(
 
 def sees_requests(log: OpenLog) -> bool:
     """Return True if ``record_delivery`` writes nothing while there is a request to send rows
-    again, or to pause.
+    again, or a pause.
     """
     return log.has_statement("record_delivery")
 
@@ -222,8 +224,9 @@ def committing_sql(log: OpenLog, *, durable: bool) -> str:
 
 
 def unasked_sql(log: OpenLog, owner: str, lock: str = "") -> str:
-    """Return the part of a SELECT that has a row if there is no request to send rows again, or to
-    pause, to a consumer, empty = to the publisher. ``lock`` is the lock of a consumer's row.
+    """Return the part of a SELECT that has a row if the owner has no request to send rows again,
+    and is not paused. ``owner`` is a consumer, empty = the publisher. ``lock`` is the lock of a
+    consumer's row.
     """
     return log.statement("unasked_of" if owner else "unasked", lock=lock)
 

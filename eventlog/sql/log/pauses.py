@@ -1,6 +1,7 @@
 """The pause of a reader, which sends nothing until it is resumed (spec/event-log.md 8.8). The
-publisher's is an entry of ``<log>_state``, a consumer's is in the consumer's row. The statements
-that read a window and record a delivery find both there (``unasked_sql``).
+publisher's pause is an entry of ``<log>_state``, a consumer's pause is in the consumer's row. The
+statements that read a window or record a delivery also check whether their reader is paused
+(``unasked_sql``).
 
 No function commits: the caller decides what belongs to one transaction.
 """
@@ -129,8 +130,9 @@ def resume(log: OpenLog, consumer: str = "") -> Pause | None:
     """End the pause of a consumer, empty = of the publisher, and return it; None = it was not
     paused.
 
-    A reader that could not record a delivery asks in the same transaction why. So the pause does
-    not end in between: the publisher's locks see to it, and a consumer gets an empty request.
+    A reader that cannot record a delivery reads the reason in the same transaction. So the reason
+    must not vanish before it is read: a lock keeps the publisher's pause until then, and a consumer
+    gets an empty request to send again.
     """
     if not consumer:
         log.lock_requeuing()

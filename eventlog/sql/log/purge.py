@@ -158,8 +158,8 @@ def purge_rows(
 
 
 def _holding(removed: Sequence[int], first: int, last: int, stayed: Sequence[int]) -> list[Range]:
-    """Return the ranges between two record_ids that lie between rows that ``stayed`` and contain a
-    removed row. Arguments and result ascend.
+    """Divide the range from ``first`` to ``last`` at the rows that ``stayed``, and return the parts
+    that contain a removed row. Arguments and result are in ascending order.
     """
     begins, ends = [first, *(one + 1 for one in stayed)], [*(one - 1 for one in stayed), last]
     return [

@@ -1,6 +1,7 @@
 """Requests to send rows and objects again (spec/event-log.md 8.1, 13.4). Requests to the publisher
-are entries of ``<log>_state``. A consumer's request is in the consumer's row, which is also its
-lock. The statement that reads a window finds both there (``OpenLog.poll``).
+are entries of ``<log>_state``. A consumer's request is in the consumer's row; the lock of this row
+protects the request. The statement that reads a window also checks whether its reader has a request
+(``OpenLog.poll``).
 
 No function commits: the caller decides what belongs to one transaction.
 """
@@ -77,9 +78,9 @@ class ResendRequest(NamedTuple):
 def ask_again(log: OpenLog, asked: ResendRequest, consumer: str = "") -> bool:
     """Ask a consumer, empty = the publisher, to send again, in addition to earlier requests.
 
-    The publisher is not asked in databases where it does not remember which rows are done, nor by a
-    role that may not write it, for which this returns False; it then finds the rows that were set
-    back to N later.
+    In databases where the publisher does not remember which rows are done, no request to the
+    publisher is written. If this role may not write a request, the function returns False, and the
+    publisher finds the rows that were set back to N only later.
     """
     if consumer:
         before = ResendRequest.decode(_requested(log, consumer, is_locked=True))

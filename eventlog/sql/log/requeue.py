@@ -292,9 +292,9 @@ def judge_all(
     """Judge all rows of the objects that have a ``chosen`` row. ``judged`` returns the state of
     each row, ``own_user`` is as for ``requeue``.
 
-    Unless ``force``, it refuses stale rows, rows of types 1 to 4 with a lower record_id than a row
-    that was removed from the log, rows set back to N up to ``claimed_to``, and with ``whole`` rows
-    of inserts of which only some rows are sent again.
+    Unless ``force`` is set, these rows are refused: stale rows; rows of types 1 to 4 with a lower
+    record_id than a row that was removed from the log; rows set back to N up to ``claimed_to``. If
+    ``whole`` is set, the rows of an insert are refused, too, if only some of them are sent again.
     """
     objects = read_logged_objects(log, chosen, own_user)
     # The order matters: a process that removes rows records the removal first. So removed rows are

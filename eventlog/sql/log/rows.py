@@ -166,7 +166,7 @@ def is_in(log: LogTable, ids: Ranges) -> Condition:
 
 
 def is_within(column: Expression, ranges: Ranges) -> Condition:
-    """Return the condition that a column is in one of at least one ranges."""
+    """Return the condition that a column is in one of the ranges; at least one range is needed."""
     return sa.or_(*(column.between(first, last) for first, last in ranges))
 
 

@@ -18,8 +18,9 @@ _RECORD_ID = ("record_id",)
 
 
 def _fetch(log: OpenLog, ranges: Ranges, limit: int | None, statement: str) -> list[Any]:
-    """Run a statement over the record_ids that the database shows in ranges, ``{rows}``, whose
-    column is ``{name}``.
+    """Run a ``statement`` over ranges of record_ids, and return its rows. ``{rows}`` in the
+    statement stands for a SELECT of the record_ids that the database shows in the ranges, and
+    ``{name}`` for the column of this SELECT.
     """
     window = replace(ANY_STATUS, limit=limit, gaps=tuple(ranges))
     rows = log.dialect.window_statement(log.table, window, _RECORD_ID)

@@ -90,7 +90,7 @@ class _Case:
 class _Compiled:
     """A watch and the hashes of its compiled tables, by table.
 
-    It is empty if the tables are unknown until the migration runs.
+    ``tables`` is empty if the tables are unknown until the migration runs.
     """
 
     definition: WatchDefinition

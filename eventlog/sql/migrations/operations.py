@@ -373,12 +373,12 @@ class WatchTableOp(_WatchOperation):
 
         ``row_style``, ``trigger_level``, ``columns``, ``exclude``, ``base`` and the others are as
         in ``[[watch]]``. ``log`` and ``log_schema`` name the log, by default ``eventlog`` in the
-        watched table's schema. ``schema`` is that of the table, None = the connection's current
-        one. ``tables`` are the tables as they are at this point of the migrations, None = they are
-        reflected when the migration runs. ``facts`` has everything else on which the database's SQL
-        depends. ``template_version`` is that of the SQL templates; 1 is the only one. Autogenerate
-        writes these, and with them a migration does the same at any later time. Raises
-        TriggerError, ConfigError, DatabaseError.
+        watched table's schema. ``schema`` is the schema of the table, None = the connection's
+        current schema. ``tables`` are the tables as they are at this point of the migrations, None
+        = they are reflected when the migration runs. ``facts`` has everything else on which the
+        database's SQL depends. ``template_version`` is the version of the SQL templates; 1 is the
+        only version. Autogenerate writes ``tables``, ``facts`` and ``template_version``, so that a
+        migration does the same at any later time. Raises TriggerError, ConfigError, DatabaseError.
         """
         operations.invoke(cls(from_literals(table, definition)))
 

@@ -227,12 +227,12 @@ class SqlDatabase(ABC):
     driver's message.
     """
     plain_session: Sequence[str] = ()
-    """The statements that fix, in each new session, also one on tables of another format, the
-    settings without which a commit ends the session, a result is incomplete, or SQLAlchemy does not
-    recognize a table (spec/event-log.md 12.4).
+    """The statements that each new session runs, also a session of ``connect_any``. They fix
+    settings (spec/event-log.md 12.4): with other values a commit may end the session, a result may
+    be incomplete, or SQLAlchemy may not recognize a table.
     """
     session: Sequence[str] = ()
-    """The statements that also fix the settings of a session on a log and its tables, so that each
+    """Further statements for a session on a log and its tables. They fix settings, so that each
     value always has the same text when it is read.
     """
     max_identifier: int

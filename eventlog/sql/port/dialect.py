@@ -82,8 +82,9 @@ class Dialect(SqlDatabase):
     # The log. Its statements are in ``log_sql`` (spec/event-log.md 8.1, 8.4).
 
     log_sql: ClassVar[Mapping[str, str]]
-    """The statements of log.sql by name, with ``{words}``: ``{log}``, ``{fields}``, the fields of
-    ``LogRow`` for their columns, and the result of ``log_times``.
+    """The statements of log.sql by name. They contain ``{words}``, which are replaced: ``{log}``,
+    ``{fields}``, a word for the column of each field of ``LogRow``, and the words that
+    ``log_times`` returns.
     """
     bigint: str = ""
     """What follows a bound number of 64 bits, so that its type is always the same."""
@@ -307,7 +308,9 @@ class Dialect(SqlDatabase):
     keys_may_be_null: bool = False
     """True if a row may have a primary key that is NULL."""
     is_not_null: str = "IS NOT NULL"
-    """The test that follows a reference; a value may be a row of NULLs."""
+    """SQL that follows a reference and tests that its value is not NULL. Another test than IS NOT
+    NULL is needed if a value may be a row of NULLs.
+    """
 
     # The log read by many sessions that see the same rows (spec/event-log.md 12)
 
@@ -383,7 +386,9 @@ WORDS: Final = (
     *("new_id", "is_new", "not_of_user", "has_time", "first_row", "begins_part", "in_ranges"),
     *("of_any_status", "of_new", "of_new_left"),
 )
-"""The texts of ``log_sql`` that are words of the statements, each after those it consists of."""
+"""The texts of ``log_sql`` that statements contain as ``{words}``. A text that contains other words
+comes after these words.
+"""
 
 
 @lru_cache(maxsize=64)

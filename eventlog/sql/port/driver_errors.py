@@ -69,8 +69,8 @@ The publisher must connect as another user.
 
 
 def set_purpose(engine: Engine, purpose: Purpose) -> Engine:
-    """Return the engine, whose sessions are for a purpose: a right that they lack leads to the
-    rights of this purpose.
+    """Give the sessions of an engine a purpose, and return the engine. If a session lacks a right,
+    the message advises to grant the rights for this purpose.
     """
     engine.update_execution_options(**{_PURPOSE: purpose})
     return engine
@@ -120,7 +120,8 @@ def as_database_errors(source: Connection | Engine, advice: str | None = None) -
 
 
 def for_message(conn: Connection, ask: Callable[[], T]) -> T | None:
-    """Ask the database something that only words a message: who has a lock, what a name may mean.
+    """Ask the database something that only the text of a message needs: who has a lock, what a name
+    may mean.
 
     Returns the answer, None if the database refuses the question: the message without the answer is
     worth more than the error of the question. The transaction continues. Raises DatabaseUnavailable

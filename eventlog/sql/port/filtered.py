@@ -29,12 +29,13 @@ def read_for_reader(
     keys: Sequence[str],
     attributes: Sequence[Attribute],
 ) -> Mapping[str, CurrentRow]:
-    """Return the same as ``query_back``, from the same statement with the condition of the class
-    and, of a view, its main table: ``OUTSIDE`` for an object that does not match the condition, a
-    ``FailedCondition`` for one for which it fails, ``LEFT_VIEW`` for one that only the main table
-    has.
+    """Return objects as ``query_back`` does, by a statement that also evaluates the condition of
+    the class and, for a view, reads the main table. An object that does not match the condition is
+    ``OUTSIDE``. An object whose condition raises an error is a ``FailedCondition``. An object that
+    only the main table has is ``LEFT_VIEW``.
 
-    If it fails for an object, the others are read again by halves.
+    If the condition raises an error, the keys are divided into halves, which are read again
+    separately, until the object with the error is found.
     """
     if not cls.may_lack_objects:
         return db.query_back(schema, cls, keys, attributes)

@@ -1,9 +1,9 @@
 """The leaves of a log whose table is partitioned by record_id: how they are created, cut and
 removed (spec/event-log.md 14).
 
-``Dialect.partitioning`` is the implementation for a database, None if it has none. Only PostgreSQL
-has one. By their manuals, partitions by range differ on other databases as follows; nothing of it
-has been tried:
+``Dialect.partitioning`` is the implementation for a database, None = there is no implementation.
+Only PostgreSQL has one. According to the manuals of other databases, their partitions by range
+differ as follows. None of this has been tried:
 
 - Unique keys must contain the column of the ranges (MariaDB, MySQL), as record_id does. There are
   no foreign keys to or from a partitioned table (MariaDB, MySQL).
@@ -11,8 +11,8 @@ has been tried:
   the highest range partition cannot be dropped, and an insert creates an interval partition again.
 - Partitions ahead are split from a ``MAXVALUE`` partition by ``REORGANIZE PARTITION`` (MariaDB,
   MySQL), or created by interval partitioning (Oracle).
-- ``ALTER TABLE`` commits, so a removal cannot be one transaction with the rows that move and with
-  ``<log>_epoch``. On Oracle a global index stays usable with ``UPDATE INDEXES``.
+- ``ALTER TABLE`` commits, so one transaction cannot contain the removal, the moved rows and the
+  change of ``<log>_epoch``. On Oracle a global index stays usable with ``UPDATE INDEXES``.
 - The time to wait for a lock is at least 1 second per lock on MySQL (``lock_wait_timeout``).
   MariaDB has ``ALTER TABLE ... NOWAIT``, and Oracle ``DDL_LOCK_TIMEOUT = 0``.
 - A statement with an older database snapshot may get error 1412 (MariaDB, MySQL) or ORA-08103.

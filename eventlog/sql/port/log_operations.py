@@ -104,10 +104,11 @@ R = TypeVar("R", bound=tuple[Any, ...])
 def counted_rows(
     rows: Sequence[R], in_flight: Container[int], skipped_user: str | None = None
 ) -> Sequence[R]:
-    """Return the rows of a window that count for publishing: neither in flight, nor rows of the
-    perpetrator ``skipped_user``, which are kept (spec/event-log.md 8.1, 8.3).
+    """Return the rows of a window that count for publishing: the rows that are not in flight, and
+    whose perpetrator is not ``skipped_user`` (spec/event-log.md 8.1, 8.3).
 
-    None = the window's statement has left out the user's rows, or none is left out.
+    ``skipped_user`` is None if the statement of the window has left out the rows of this user, or
+    if no user's rows are left out.
     """
     if in_flight:
         rows = [row for row in rows for record_id, *_ in (row,) if record_id not in in_flight]
@@ -130,8 +131,8 @@ class Queue(NamedTuple):
 
 class NotDue(NamedTuple):
     """The rows that are not due yet, among the first ``rows_checked`` rows of status N: their
-    number, the earliest of their times as text, and the time until then; both None if there are no
-    such rows.
+    number, the earliest of their times as text, and the seconds until that time. ``next_time`` and
+    ``next_seconds`` are None if there are no such rows.
     """
 
     rows: int
@@ -197,8 +198,9 @@ class WalkedKeys(NamedTuple):
 
     keys: list[str]
     unreadable: Sequence[tuple[int, str]] = ()
-    """The keys that cannot be read (spec/event-log.md 5.6), each after the number of ``keys``
-    before it, with a lone surrogate for each byte that is no character.
+    """The keys that cannot be read (spec/event-log.md 5.6). Each item is the number of ``keys``
+    before the unreadable key, and this key. In the key a lone surrogate stands for each byte that
+    is no character.
     """
 
 

@@ -67,8 +67,8 @@ class OpenDatabase(ABC):
         """
 
     def make_durable(self) -> None:
-        """Make the commit of this transaction wait until a crash of the server can no longer undo
-        what it has read. Call it after ``begin_publishing``.
+        """Make sure that, after the commit of this transaction, a crash of the server cannot undo
+        what the transaction has read. Call it after ``begin_publishing``.
         """
 
     def read_only(self) -> str | None:
@@ -312,12 +312,13 @@ class OpenDatabase(ABC):
 
     @contextmanager
     def in_snapshot(self, snapshot: str) -> Iterator[None]:
-        """Read the database snapshot of another transaction in the block, in a transaction of this
-        session's own, which ends with it. Keep the block short: until then the tables that it reads
-        are locked against an ALTER, and what the ALTER would block waits, too.
+        """Let the block read the database snapshot of another transaction. The block runs in a
+        transaction of this session, which ends with the block. Keep the block short: an ALTER of a
+        table that the block reads waits for the end of the block, and other statements wait for the
+        ALTER.
 
         Raises SnapshotOutdated if the snapshot does not show what was read as it was, and
-        DatabaseError. If it fails, close the session.
+        DatabaseError. After an error, close the session.
         """
         self.join_snapshot(snapshot)
         yield

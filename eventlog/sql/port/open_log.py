@@ -127,8 +127,9 @@ class OpenLog(ABC):
         return False
 
     def lock_holder(self) -> LockHolder | None:
-        """Return the session that has locked the log; None if no session has, or if the database
-        does not show it, for whatever reason: the answer only words messages.
+        """Return the session that has locked the log. Return None if no session has locked it, or
+        if the database does not show the session, for whatever reason: the answer is used only in
+        the text of messages.
         """
         return for_message(self.connection, self.read_lock_holder)
 
@@ -369,8 +370,9 @@ class OpenLog(ABC):
         self.commit()
 
     def next_not_before(self, until: str, first: int, last: int) -> int | None:
-        """Return the first record_id between two whose row, of any status, has an event_time after
-        ``until``, or none; None if there is no such row.
+        """Return the first record_id from ``first`` to ``last`` whose row (of any status) has an
+        event_time after ``until``, or an event_time that is not known. Return None if there is no
+        such row.
         """
         rows = self._timed("next_not_before", until, first, last)
         return next((int(record_id) for (record_id,) in rows), None)
@@ -426,8 +428,9 @@ class OpenLog(ABC):
         return self.db.fetch(statement, {"before": before, "limit": most}, OF_LOG_ALONE)
 
     def refused_ids(self, before: int | None, most: int, consumer: str = "") -> list[int]:
-        """Return the newest ``most`` record_ids before one with error rows of the publisher, or of
-        a ``consumer`` since its registration, the newest first. ``before`` None = all.
+        """Return the ``most`` newest record_ids below ``before`` that have error rows, the newest
+        first. The error rows are those of the publisher, or of a ``consumer`` since its
+        registration. ``before`` None = all.
         """
         last = self.dialect.last_record_id if before is None else before
         binds: dict[str, object] = {"before": last, "limit": most}
@@ -633,8 +636,9 @@ class OpenLog(ABC):
         self._refuse_without(demanded(purpose, *additions), purpose)
 
     def check_rights_to_read(self, needed: Purpose, purpose: Purpose) -> None:
-        """Raise LogTableError that names the rights to read which this session lacks of those that
-        a publisher or consumer ``needed``; the advice names the session's own ``purpose``.
+        """Raise LogTableError if this session lacks rights to read that a publisher or consumer
+        needs; the error names these rights. ``needed`` is the purpose of the publisher or consumer.
+        The advice names the session's own ``purpose``.
         """
         reading = [one for one in demanded(needed) if one[1] is Right.SELECT]
         self._refuse_without(reading, purpose)

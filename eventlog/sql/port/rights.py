@@ -140,7 +140,7 @@ class Addition(StrEnum):
     SUPERSEDE = "supersede"
     """A resync records that its rows count in place of refused ones."""
     REPAIR = "repair"
-    """A verification logs objects that differ again."""
+    """A verification logs an object again if it differs."""
 
 
 Rights = Mapping[Part, frozenset[Right]]

@@ -16,7 +16,7 @@ from typing import Final
 from eventlog.errors import SnapshotOutdated, first_of
 
 _NAMED: Final = 3
-"""The most relations that a message names."""
+"""The maximum number of relations that a message names."""
 
 FOREIGN: Final = "foreign"
 """The ``why`` of a foreign table, whose rows are not those of the database snapshot in any case."""

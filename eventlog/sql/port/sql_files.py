@@ -438,7 +438,7 @@ def _as_type_of(column: Column, own: Column, quote: Quote) -> str:
 
 
 def row_value(parts: Iterable[str]) -> str:
-    """Return a row of SQL, or its only part."""
+    """Return the parts as an SQL row value, or the part itself if there is only one."""
     texts = list(parts)
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 

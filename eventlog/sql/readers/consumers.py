@@ -344,8 +344,8 @@ def read_set_entries(log: OpenLog, name: str | None = None) -> list[SetEntry]:
 
 
 def done_by_consumers(log: OpenLog) -> dict[str, RecordSet]:
-    """Return the rows that each consumer has done. Take the lock that prevents the registration of
-    a consumer until the transaction ends.
+    """Return the rows that each consumer has done. This function takes the lock that prevents the
+    registration of a consumer until the transaction ends.
     """
     if not has_table(log):
         return {}
@@ -416,9 +416,10 @@ def register(
 def _first_moment(log: OpenLog, name: str, former: datetime | None) -> datetime | None:
     """Return the first moment at which a consumer may be registered, None = any.
 
-    It is after the error rows of an earlier consumer of this name, which do not count for the new
-    one, though the clock was set back. After a reset, the event-ids of a snapshot name another
-    second.
+    The moment is after the error rows of an earlier consumer of this name, even if the clock was
+    set back: these rows do not count for the new consumer. After a reset the moment is at least a
+    second after ``former``: event-ids of a snapshot contain the second, so those of a new snapshot
+    differ.
     """
     newest = newest_error_time(log, name)
     moments = [
@@ -656,7 +657,7 @@ def judged_by_set(
     in_flight: RecordSet | frozenset[int] = frozenset(),
 ) -> Callable[[ObjectRow], LoggedRow]:
     """Return the function that classifies a row for a consumer's receiver, by the consumer's set.
-    ``chosen`` are the rows to send again; the others are those of ``requeue_for``.
+    ``chosen`` are the rows to send again; the other arguments are as for ``requeue_for``.
     """
     asked_before = RecordSet(0, entry.requeued.rows)
 

@@ -25,7 +25,7 @@ OLD: Final = 1.0
 are will probably stay open for a while.
 """
 MAX_SHOWN: Final = 10_000
-"""The most rows in gaps that are read before gaps are closed or skipped."""
+"""The maximum number of rows in gaps that are read before gaps are closed or skipped."""
 
 
 @dataclass(slots=True)

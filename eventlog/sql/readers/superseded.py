@@ -1,5 +1,6 @@
-"""Refused rows and objects that a resync has logged again: the new row counts in their place, for
-each reader by what it did with the new row (spec/event-log.md 11).
+"""Refused rows and objects that a resync has logged again: the new row counts in place of the
+refused one. For each reader, the outcome is what this reader did with the new row
+(spec/event-log.md 11).
 
 No function commits: the caller decides what belongs to one transaction.
 """
@@ -36,8 +37,9 @@ _DONE: Final = frozenset({Status.SUCCESS.value, Status.WARNING.value, *FAILED})
 
 
 class LoggedAgain(NamedTuple):
-    """What one reader was refused, with the new row of each: rows by record_id, and objects of a
-    consumer's snapshot by event-id. ``reader`` is the consumer, empty = the publisher.
+    """What the receiver of one reader has refused: rows by record_id, and objects of a consumer's
+    snapshot by event-id. The values are the record_ids of the new rows. ``reader`` is the consumer,
+    empty = the publisher.
     """
 
     reader: str
@@ -51,8 +53,8 @@ class LoggedAgain(NamedTuple):
 def find_logged_again(
     log: OpenLog, catalog: Catalog, selection: Selection, after: int, most: int
 ) -> list[LoggedAgain]:
-    """Return what each reader was refused of the objects that this resync has logged in rows above
-    ``after``. Only the newest ``most`` error rows of each reader are read.
+    """Return, for each reader, the refused rows and objects that this resync has logged again in
+    rows above ``after``. Only the newest ``most`` error rows of each reader are read.
     """
     cls = catalog.class_named(selection.class_name)
     may_read = has_table(log) and not log.lacking([(Part.CONSUMER, Right.SELECT)])

@@ -1,9 +1,9 @@
 """Plan and apply triggers: ``Triggers``, with a subclass for each database, makes the plan that
 brings a database to the declared triggers.
 
-``watch`` defines a watch, ``declared`` the rows that its tables log. ``planner`` compares compiled
-triggers with the installed ones; ``marked`` has those whose text contains a hash of their
-declaration. See spec/triggers.md 2, 9, 10.
+The module ``watch`` defines a watch, and ``declared`` defines the rows that the tables of a watch
+log. ``planner`` compares compiled triggers with the installed ones. ``marked`` does so for triggers
+whose text contains a hash of their declaration. See spec/triggers.md 2, 9, 10.
 """
 
 from __future__ import annotations
@@ -595,7 +595,9 @@ T = TypeVar("T", bound=_OfTable)
 
 
 def by_table(compiled: Iterable[T]) -> list[list[T]]:
-    """Return the declarations of each table, in the order of the first."""
+    """Return the declarations of each table; the tables are in the order of their first
+    declarations.
+    """
     return list(grouped((one.place, one) for one in compiled).values())
 
 

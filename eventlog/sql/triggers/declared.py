@@ -127,7 +127,9 @@ class ChildTriggers(_Declared):
 
     owner: Table
     owner_columns: tuple[Column, ...]
-    """The columns in the order of the owner's ``key``, whose columns ``names`` renames."""
+    """The columns of the child table that refer to the owner's ``key``, in the order of the key.
+    ``names`` maps the key's columns to their names in the log.
+    """
     column: Column
     attribute: str
     event_type: EventType
@@ -375,7 +377,8 @@ def _base_table(database: Database, name: str) -> _BaseTable | None:
 class _Source:
     """A table with the columns of a class's key, in its order, and the columns of its attributes.
 
-    ``names`` maps columns to attributes; in a class's own table only columns of another name.
+    ``names`` maps columns to attributes. For a class's own table it contains only the columns whose
+    attributes have other names.
     """
 
     table: Table
@@ -469,8 +472,8 @@ def main_table(
 def _members(
     cls: ObjectClass, watch: WatchedTable, owner: _Source
 ) -> tuple[frozenset[str], tuple[Column, ...]]:
-    """Return the columns that ``membership`` names, by their names in the log, and those of the
-    main table that no column of the view holds.
+    """Return the columns that ``membership`` names, by their names in the log. Also return those of
+    these columns that are in the main table, but in no column of the view.
     """
     of_view = [column.name for column in cls.table.columns]
     of_table = {column.name: column for column in owner.table.columns}
@@ -638,7 +641,9 @@ def looks_secret(name: str) -> bool:
 
 
 def secret_names(triggers: TableTriggers) -> tuple[str, ...]:
-    """Return the names of logged columns that look like secrets, by their name or the view's."""
+    """Return the names of logged columns that look like secrets, by their own name or by the name
+    of the view's column.
+    """
     if isinstance(triggers, ChildTriggers):
         return (
             (triggers.column.name,)

@@ -117,10 +117,10 @@ class MarkedTriggers(PlannedTriggers):
     def all_triggers(
         self, conn: Connection, tables: Collection[TableName] = ()
     ) -> list[StoredTrigger]:
-        """Return the triggers of all tables that have one of ours, and of ``tables``, in the order
-        of tables and names.
+        """Return the triggers of all tables that have one of our triggers, and of ``tables``, in
+        the order of tables and names.
 
-        Our triggers have their text.
+        For our triggers the result contains their text.
         """
 
     @abstractmethod
@@ -344,7 +344,8 @@ def class_words(
 class CommittedTriggers(MarkedTriggers):
     """Triggers on databases that commit every statement of a plan by itself.
 
-    ``busy`` are the codes of errors of a table that is locked for too long, by ``error_code``.
+    ``busy`` are the error codes, as ``error_code`` returns them, of a table that is locked for too
+    long.
     """
 
     busy: frozenset[int]

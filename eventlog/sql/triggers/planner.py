@@ -58,7 +58,7 @@ class CompiledTrigger:
     digest: str | None
     kind: Literal["trigger", "function"] = "trigger"
     shape: str = ""
-    """What is compared with the text of the installed one, where that is not the statement."""
+    """The text to compare with the text of the installed trigger; empty = ``statement``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,9 @@ class Installed:
 
     ours: Mapping[TableName, Sequence[StoredTrigger]]
     others: Mapping[TableName, Sequence[StoredTrigger]]
-    """Our triggers, in the order of tables and names, and all others."""
+    """``ours`` are our triggers, in the order of tables and names. ``others`` are all other
+    triggers.
+    """
     former: Mapping[TableName, str] = field(default_factory=dict)
     """The log's former name, as SQL, by table."""
     lost: Mapping[TableName, Collection[str]] = field(default_factory=dict)
@@ -182,8 +184,8 @@ def called_by(triggers: Iterable[StoredTrigger]) -> dict[TableName, StoredTrigge
 
 
 def records_of(triggers: Iterable[StoredTrigger]) -> dict[TableName, StoredTrigger]:
-    """Return what records for what our triggers were compiled, by schema and name: the triggers, or
-    the functions that they call.
+    """Return the records of our triggers, by schema and name. A record shows for which declaration
+    a trigger was compiled: it is the trigger itself, or the function that the trigger calls.
     """
     found = ((one.helper or one) for one in triggers)
     return {one.key: one for one in found if one.digest is not None}
@@ -208,7 +210,7 @@ class _Every(NamedTuple):
     functions: frozenset[TableName]
     """The declared functions, by schema and name."""
     known: Set[TableName]
-    """What records for what installed triggers were compiled, by schema and name."""
+    """The records of the installed triggers (``records_of``), by schema and name."""
     captured: Collection[str]
     """The declared classes of which a table has triggers."""
 
@@ -305,13 +307,13 @@ class PlannedTriggers(Triggers):
         has_others: bool,
     ) -> str | None:
         """Return the reason, in words, why changes of a table with our triggers ``old`` were not
-        logged, None if all fired. ``records`` are those of this declaration; ``has_others`` means
-        that some belong to none.
+        logged, None if all fired. ``records`` are the records of this declaration (``records_of``).
+        ``has_others`` means that other records of the table belong to no declaration.
         """
 
     def at_once(self, table: TableName, statements: Sequence[str]) -> Sequence[str]:
-        """Add to statements that drop and create triggers of a table a lock that blocks writers in
-        between, and return them.
+        """Return the ``statements``, which drop and create triggers of a table, with a lock that
+        blocks writers in between.
         """
         return statements
 

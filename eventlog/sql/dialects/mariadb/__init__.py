@@ -1,6 +1,6 @@
 """MariaDB, 10.11 and later, through PyMySQL: its differences from MySQL.
 
-A sequence numbers deliveries (spec/triggers.md 7.4, spec/event-log.md 10).
+The numbers of deliveries come from a sequence (spec/triggers.md 7.4, spec/event-log.md 10).
 """
 
 from __future__ import annotations

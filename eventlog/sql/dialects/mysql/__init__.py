@@ -1,7 +1,7 @@
 """MySQL, 8.4 and later, through PyMySQL: its differences from MariaDB.
 
-A table with AUTO_INCREMENT numbers deliveries, since there are no sequences (spec/triggers.md 7.4,
-spec/event-log.md 10).
+The numbers of deliveries come from a table with AUTO_INCREMENT, since there are no sequences
+(spec/triggers.md 7.4, spec/event-log.md 10).
 """
 
 from __future__ import annotations

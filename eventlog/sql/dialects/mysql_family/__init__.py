@@ -1,9 +1,9 @@
 """The common part of MariaDB and MySQL, both through PyMySQL: their capabilities and their log.
 
 record_ids are AUTO_INCREMENT: each row draws one when it is logged, and a restart keeps the
-counter. The comment of the source of delivery numbers distinguishes this log from all others
-(spec/triggers.md 7.4, spec/event-log.md 10). This package is not a separate database: ``mariadb``
-and ``mysql`` extend its classes.
+counter. The numbers of deliveries come from a sequence or a table, whose comment distinguishes this
+log from all others (spec/triggers.md 7.4, spec/event-log.md 10). This package is not a separate
+database: ``mariadb`` and ``mysql`` extend its classes.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ def _text(length: int) -> sa.types.TypeEngine[str]:
 
 
 _WIDE: Final = 1_000
-"""A gap with at least this many record_ids is read by a separate part of the statement, up to the
-window's limit.
+"""A gap with more than this number of record_ids is wide. A separate SELECT in the statement reads
+a wide gap, up to the maximum number of rows of the ``Window``.
 """
 _MAX_WIDE: Final = 20
-"""The maximum number of gaps that are read this way, since each of them makes the
+"""The maximum number of gaps that are read by separate SELECTs, since each SELECT makes the
 statement longer.
 """
 

@@ -2,9 +2,9 @@
 of their tables (spec/triggers.md 7.4). So the triggers of the table that the statement names log
 these changes.
 
-A *way* leads from a watched table, foreign key by foreign key, up to a table whose deletes or key
-changes reach its rows. It continues as long as the rules of the foreign keys pass on a DELETE or a
-new key.
+A *way* leads from a watched table, foreign key by foreign key, up to another table. Deletes or key
+changes in that table reach rows of the watched table. A way continues as long as the rules of the
+foreign keys pass on a DELETE or a new key.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTr
 _SQL: Final = statements(__package__, "reflect.sql")
 _ACTS: Final = ("CASCADE", "SET NULL", "SET DEFAULT")
 FACT: Final = "cascades"
-"""The key of these foreign keys in the facts for compiling."""
+"""The name under which the facts for compiling triggers contain the foreign keys of this module."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +115,8 @@ SHARED: Final = " LOCK IN SHARE MODE"
 """The end of a SELECT that sees rows as they are now, whatever the application's database snapshot
 shows.
 
-With FOR UPDATE the server would refuse the application's statement if that also reads the table
-(1442).
+With FOR UPDATE the server would refuse a statement of the application that also reads the table
+(error 1442).
 """
 
 _SOURCES: Final = {
@@ -142,8 +142,8 @@ class Effect:
     NULL. It is empty if the rows are deleted.
     """
     trees: Mapping[str, Sequence[Link]] = with_field(default_factory=dict)
-    """By table, its foreign keys to itself, by which deleting rows deletes other rows of the same
-    table.
+    """For each table, its foreign keys to itself: if rows are deleted, these foreign keys delete
+    other rows of the same table.
     """
     source: Source = with_field(default_factory=lambda: _SOURCES["DELETE"])
 
@@ -168,8 +168,8 @@ def effects_on(table: str, links: Sequence[Link]) -> Iterator[Effect]:
 
 
 def _trees(way: Way, table: str, links: Sequence[Link]) -> dict[str, list[Link]]:
-    """Return, by table, its foreign keys to itself by which rows that are deleted on a way delete
-    other rows of the same table.
+    """Return, for each table, its foreign keys to itself that delete other rows of this table if
+    rows are deleted on a way.
     """
     deleted = {link.parent for link in way}
     if not way or way[0].on_delete == "CASCADE":
@@ -262,9 +262,9 @@ class CascadeTriggers(ClassTriggers):
 def cascades_of(
     declared: Sequence[TableTriggers], links: Sequence[Link], silence: str
 ) -> tuple[list[CascadeTriggers], dict[str, TriggerError]]:
-    """Return the cascades that triggers of other tables log for the declared ones, and, by class,
-    the reason why its changes cannot be logged this way. ``silence`` is an SQL condition: if it is
-    true in a session, they log nothing.
+    """Return the cascades of the declared classes that triggers of other tables log. Also return,
+    by class, the reason why the changes of a class cannot be logged this way. ``silence`` is an SQL
+    condition: these triggers log nothing in a session in which the condition is true.
     """
     found: list[CascadeTriggers] = []
     refused: dict[str, TriggerError] = {}
@@ -301,8 +301,9 @@ def cascades_of(
 
 
 def _is_logged_by_owner(one: TableTriggers, effect: Effect) -> bool:
-    """Return True if the rows that the owner's triggers log cover the effect: a row of type 4
-    deletes the values, too, and after a new key the values are read back.
+    """Return True if the triggers of a child table's owner, the table of the class, already log the
+    effect. A logged row of type 4 also deletes the values of the object, and after a new key the
+    values are read back.
     """
     if not isinstance(one, ChildTriggers) or not effect.way:
         return False
@@ -489,8 +490,8 @@ def _is_reached(effect: Effect) -> str:
 
 
 def _flat(one: TableTriggers, effect: Effect, select: str, joined: str) -> str:
-    """Return SQL that selects the rows, joined with the tables between and the table at the end of
-    the way.
+    """Return SQL that selects the affected rows of the watched table. The statement joins the other
+    tables of the way; the last foreign key refers to the row for which the trigger fires.
     """
     source = f"{quote_identifier(one.table.name)} AS t0"
     for place, link in enumerate(effect.way[:-1]):
@@ -504,11 +505,12 @@ def _flat(one: TableTriggers, effect: Effect, select: str, joined: str) -> str:
 
 
 def _deep(one: TableTriggers, effect: Effect, select: str, joined: str) -> str:
-    """Return SQL that selects the rows if deleting rows deletes other rows of the same table: level
-    by level, from the end of the way.
+    """Return SQL that selects the affected rows if deleting rows deletes other rows of the same
+    table. The statement has a level for each table, from the end of the way to the watched table.
 
-    The level of the watched table, and of each table between, contains the rows that are deleted;
-    the level of the end contains the other rows of that table that are deleted.
+    The level of the watched table contains the affected rows. Each other level contains the deleted
+    rows of its table; at the end of the way, the row for which the trigger fires is not in the
+    level.
     """
     own = one.owner_columns if isinstance(one, ChildTriggers) else one.key
     tables = [one.table.name, *(link.parent for link in effect.way)]

@@ -1,5 +1,5 @@
 """The application's tables on MariaDB and MySQL: the catalogue of a database, objects by their
-keys, keys after the key reached.
+keys, and the keys after a given key.
 
 The catalogue is read in three statements, whatever the number of tables (spec/xds.md 5, 6.2).
 Current rows (spec/event-log.md 7.2, spec/xds.md 4.3) are read by one statement for the class and
@@ -51,8 +51,8 @@ _KEYS: Final = 500
 
 
 class FamilyObjects(KeyedDialect):
-    """The tables and views of the database in the URL. The server's schemas are databases, and a
-    class has none (spec/xds.md 5.1).
+    """The tables and views of the database in the URL. A schema of the server is a database, so a
+    class has no schema (spec/xds.md 5.1).
 
     A walk over a table is ordered by the values of its key. A walk over a view, in which several
     rows may have one key, is ordered by the canonical text of the key.
@@ -213,7 +213,8 @@ def values_statement(
     values: tuple[Column, ...],
     size: int,
 ) -> str:
-    """Return the statement that reads keys and values of the rows with ``size`` keys.
+    """Return the statement that reads the keys and values of the rows that have one of ``size``
+    keys.
 
     Names are quoted, and keys are bound.
     """

@@ -276,8 +276,8 @@ def error_code(error: DBAPIError) -> int:
 
 
 _NOT_SHOWN: Final = 3854
-"""The error of MySQL for a list that has the statements of sessions, while one of them runs a
-statement that has no text in utf8mb3.
+"""The error of MySQL for a list of sessions with their statements. It happens while a session runs
+a statement that utf8mb3 cannot represent.
 """
 NO_RIGHT_ON_TABLE: Final = 1142
 """The error for a table on which the user has no right."""

@@ -86,9 +86,11 @@ _LOCK_WAIT: Final = 1205
 NO_CASCADES: Final = "NOT @@SESSION.foreign_key_checks"
 """An SQL condition that is true in a session without foreign key checks."""
 _SILENCE: Final = "silence"
-"""The key of the condition in the facts for compiling."""
+"""The name under which the facts for compiling triggers contain the result of ``silence``."""
 _REFUSING: Final = "refusing"
-"""The key of the columns of ``_Declared.refusing``, by table, in the facts for compiling."""
+"""The name under which the facts for compiling triggers contain the columns of
+``_Declared.refusing``, by table.
+"""
 
 
 _CHANGE: Final = "eventlog_change: BEGIN"
@@ -329,13 +331,14 @@ class FamilyTriggers(CommittedTriggers):
     def _refused(
         self, triggers: TableTriggers, own: Sequence[Column], *, by_value: bool
     ) -> dict[str, str | None]:
-        """Return two SQL conditions for the trigger of an UPDATE, each None if it needs none.
+        """Return two SQL conditions for the trigger of an UPDATE; a condition is None if the
+        trigger does not need it.
 
-        ``refused`` is true if the row is there as it was, so that the server has refused its
-        change. It compares the columns ``own`` and all by which the server may refuse a row.
-        ``may_be_refused`` is true if one of them has changed, and only then ``refused`` counts, so
-        a change that was made is never taken for a refused one. If not ``by_value``, only a change
-        of ``own`` matters, since all else is read back.
+        ``refused`` is true if the row is still as it was, so that the server has refused its
+        change. The condition compares the columns ``own`` and all columns for which the server may
+        refuse a row. ``may_be_refused`` is true if one of these columns has changed. Only then
+        ``refused`` counts, so a change that was made is never taken for a refused one. If not
+        ``by_value``, only a change of ``own`` matters, since all other values are read back.
         """
         table = triggers.table
         key = row_key(table)

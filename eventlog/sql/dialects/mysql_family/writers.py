@@ -9,12 +9,14 @@ Why no row is missed:
   InnoDB, or after the rollback. KILL and a lost client roll back first. ROLLBACK TO SAVEPOINT
   releases the locks of later statements after their rows are gone. FLUSH TABLES WITH READ LOCK
   changes no lock on the log.
-- So a transaction that drew a number up to the highest row, which is read first, has the lock at
-  the check, is prepared, or has ended. A later statement sees the rows of those that have ended.
+- The highest record_id in the log is read first. So, at the check, a transaction that drew this
+  number or a lower one has the lock, is prepared, or has ended. A later statement sees the rows of
+  transactions that have ended.
 - A transaction is listed as prepared before it loses its lock, and until its commit is visible. The
   locks are read first, so it is in one of the two lists.
-- No two locks have the same thread, event and instance while the server runs. After a restart the
-  session is a new one, without any names.
+- A lock is named by its thread, event and instance, and no two locks have the same name while the
+  server runs. After a restart the locks are read in a new session, without the names of earlier
+  locks.
 
 ``innodb_trx`` does not show who has written: the server renews that list only if nobody has read it
 for a tenth of a second, and a transaction draws its number before it is listed.
@@ -204,9 +206,9 @@ class Writers:
         """Wait briefly until no transaction is open that may have written the log while the server
         hid its lock.
 
-        The instrument may have been switched on while the server was running: locks that sessions
-        had at that time are never shown. Raises ServerUnavailable, since another attempt may
-        succeed.
+        The server's instrument for metadata locks may have been switched on while the server was
+        running. Locks that sessions had at that time are never shown. Raises ServerUnavailable,
+        since another attempt may succeed.
         """
         suspect: set[tuple[str, int]] | None = None
         until, rest = monotonic() + PATIENCE, _LIST_AGE

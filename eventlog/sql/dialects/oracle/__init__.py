@@ -1,8 +1,9 @@
 """Oracle, 12.2 and later, through python-oracledb in its thin mode: its capabilities and its log.
 
-Sequences number record_ids and deliveries, and the triggers of a log call functions of this log
-(spec/triggers.md 7, spec/event-log.md 10). The database snapshot of a bulk job is a system change
-number: every session reads AS OF it, as long as the database keeps the undo (spec/event-log.md 12).
+record_ids and the numbers of deliveries come from sequences. The triggers of a log call functions
+of this log (spec/triggers.md 7, spec/event-log.md 10). The database snapshot of a bulk job is a
+system change number: every session reads AS OF this number, as long as the database keeps the undo
+data (spec/event-log.md 12).
 """
 
 from __future__ import annotations
@@ -204,7 +205,7 @@ class Oracle(OracleSessions, OracleObjects):
     def part_as_of(
         self, log: LogTable, snapshot: str | None, status: str | None, fields: Sequence[str]
     ) -> str:
-        """Return the statement that reads a part as it was at a database snapshot."""
+        """Return the statement that reads a part of the log as it was at a database snapshot."""
         as_of = "" if snapshot is None else f" AS OF SCN {scn(snapshot)}"
         return self.part_statement(log, status, fields, as_of=as_of)
 

@@ -265,7 +265,8 @@ def values_statement(
     values: tuple[Column, ...],
     size: int,
 ) -> str:
-    """Return the statement that reads the keys and values of the rows with ``size`` keys.
+    """Return the statement that reads the keys and values of the rows that have one of ``size``
+    keys.
 
     Names are quoted, and keys are bound.
     """

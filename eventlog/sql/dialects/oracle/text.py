@@ -208,8 +208,8 @@ _MAX_RAW: Final = 24_000
 _MAX_NCHAR: Final = 666
 """The number of characters in 2000 bytes at three bytes each, as in national texts in UTF8."""
 _SHORT_TEXT: Final = 70
-"""The number of bytes that is enough for every number (TM9 has at most 64 characters, and a number
-in a key may have a leading 0), moment, interval and ROWID.
+"""The number of bytes that is enough for every number, moment, interval and ROWID. A number has at
+most 64 characters in the format TM9; in a key it may also have a leading 0.
 """
 SQL_TEXT: Final = 4000
 """The number of bytes of the longest text that SQL accepts without a LOB, whatever MAX_STRING_SIZE
@@ -218,7 +218,9 @@ is.
 
 
 def is_loggable(column: Column, lob_values: bool) -> bool:
-    """Return True if styles field and remove_all log the value itself (spec/triggers.md 6.1)."""
+    """Return True if the row styles ``field`` and ``remove_all`` log the value itself
+    (spec/triggers.md 6.1).
+    """
     match family(column):
         case Family.UNREADABLE:
             return False

@@ -76,8 +76,8 @@ _OPERATIONS: Final[Mapping[str, str]] = {"i": "INSERT", "u": "UPDATE", "d": "DEL
 _MAX_SOURCE: Final = 32 * 1024
 """The longest source of a trigger in bytes that Oracle accepts."""
 _MAX_CHILD_VALUE: Final = 12_000
-"""The longest child value in bytes that a trigger can find again by its hexadecimal digits,
-together with the digits of its owner's key.
+"""The maximum number of bytes of a child value that a trigger can find again: a string with the
+hexadecimal digits of the value and of the owner's key identifies the value.
 """
 _FLUSH: Final = 1000
 """The number of log rows that a compound trigger keeps in memory before it writes them."""

@@ -422,7 +422,9 @@ def table_sql(compiled: Sequence[CompiledFunction]) -> TableSql:
 
 
 def settle(trigger: FunctionTrigger, marker: str) -> Iterable[str]:
-    """Yield the statements that name the log in a new trigger's comment, and set when it fires."""
+    """Yield the statements that write the name of the log into a new trigger's comment, and that
+    choose the sessions in which the trigger fires.
+    """
     name, table = quote_identifier(trigger.name), qualified(*trigger.table)
     yield f"COMMENT ON TRIGGER {name} ON {table} IS {literal(marker)}"
     if trigger.enabled != "O":

@@ -74,7 +74,9 @@ _CLOSE: Final = "CLOSE eventlog_rows"
 _TIMEOUTS: Final = "idle_in_transaction_session_timeout", "transaction_timeout", "statement_timeout"
 _SQL: Final = statements(__package__, "reflect.sql")
 PROOF: Final = statements(__package__, "snapshot.sql")["proof"]
-"""Reads what ``proof_of`` takes."""
+"""The statement that reads the rows for ``proof_of``: the relations that a database snapshot may
+not show as they were.
+"""
 _QUESTIONS: Final = ("columns", "unique_keys", "foreign_keys", "partitions")
 _DURABLE: Final = """
     SELECT set_config('synchronous_commit', 'on', false)
@@ -243,8 +245,9 @@ class PostgresDatabase(OpenDatabase):
         return grouped((name, ".".join(foreign)) for name, *foreign in rows)
 
     def _point_of_money(self) -> int:
-        """Return the digits after the point of money: those of the currency in ``lc_monetary`` of
-        the database, otherwise in that with which the session began (spec/xds.md 6.1).
+        """Return the number of digits after the point of money: the digits of the currency of
+        ``lc_monetary`` (spec/xds.md 6.1). The setting of the database counts, or else the setting
+        with which the session began.
         """
         locale = self.connection.execute(sa.text(_SQL["monetary"])).scalar_one()
         try:
@@ -390,7 +393,7 @@ class PostgresDatabase(OpenDatabase):
         return find, present
 
     def _key_orders(self, schema: str | None, cls: ObjectClass) -> tuple[KeyOrder, ...] | None:
-        """Return the order of each key column; None if that of one is not known."""
+        """Return the order of each key column; None if the order of a column is not known."""
         orders = {column.name: order_of_values(column) for column in cls.key}
         texts = [one for one in cls.key if one.type.kind is Kind.CHARACTER and one.deterministic]
         if texts:
@@ -415,8 +418,8 @@ class PostgresDatabase(OpenDatabase):
         attributes: Sequence[Attribute],
         rows: Sequence[PlainRow],
     ) -> PlainRows:
-        """Return the objects of a view without the numbers of their rows; those with several rows
-        get all of their values.
+        """Return the objects of a view, without the last value of ``rows``: the number of rows of
+        the object. An object with several rows gets the values of all these rows.
         """
         width = len(cls.key)
         keys = {

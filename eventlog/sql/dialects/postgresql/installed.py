@@ -239,7 +239,9 @@ def _stored_trigger(row: Row[Any], function: StoredTrigger | None) -> StoredTrig
 
 
 def gone_logs(log: OpenLog, names: Collection[str]) -> set[str]:
-    """Return the logs among these, named as SQL, that are not tables of the database of a log."""
+    """Return those of the logs ``names``, named as SQL, that are not tables of the database of
+    ``log``.
+    """
     if not names:
         return set()
     found = log.connection.execute(sql("logs"), {"names": sorted(names)}).scalars()
@@ -247,8 +249,8 @@ def gone_logs(log: OpenLog, names: Collection[str]) -> set[str]:
 
 
 def former_names(log: LogTable, gone: Collection[str]) -> list[str]:
-    """Return the former names of the log among these, as SQL: its name in a schema that was
-    renamed, or else other names in its schema.
+    """Return those names in ``gone`` that are former names of the log, as SQL: its name in a schema
+    that was renamed, or else other names in its schema.
     """
     name, schema = quote_identifier(log.name), f"{quote_identifier(log.schema or '')}."
     moved = [one for one in gone if one.endswith(f".{name}")]

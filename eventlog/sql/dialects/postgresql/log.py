@@ -90,8 +90,8 @@ _CONSUMER_CLASS: Final = int.from_bytes(b"Econ")
 consumer's name.
 """
 _REMOVAL_CLASS: Final = int.from_bytes(b"Erem")
-"""The first half of the key of the lock between registering a consumer and removing rows; the
-second is the log's OID.
+"""The first half of the key of a lock: no consumer is registered while rows are removed, and no row
+is removed while a consumer is registered. The second half is the log's OID.
 """
 _CONSUMER_KEY: Final = (
     "hashtext(CAST(CAST(:log AS text) AS regclass)::oid::text || '/' || CAST(:consumer AS text))"

@@ -12,7 +12,7 @@ log of any size: if only an index may be used, there is only one plan.
 
 This is a hot path: a change takes three of these statements, and SQLAlchemy needs 0.1 ms for each.
 So ``run_alone`` gives them to the driver directly. The price: there are two ways to run a
-statement, and an error takes SQLAlchemy's way after it has happened.
+statement, and an error is passed to SQLAlchemy afterwards, as if SQLAlchemy had run the statement.
 """
 
 from __future__ import annotations
@@ -100,14 +100,14 @@ def driver_of(conn: Connection) -> psycopg.Connection[Any]:
 
 
 def is_log_session(conn: Connection) -> bool:
-    """Return True for a publisher's session: each of its statements runs with the plans of its
-    kind.
+    """Return True for a publisher's session, which runs each statement with the plans of the
+    statement's kind.
     """
     return driver_of(conn) in _sessions
 
 
 def listen(engine: Engine) -> None:
-    """Let the sessions of an engine run each statement with the plans of its kind."""
+    """Let the sessions of an engine run each statement with the plans of the statement's kind."""
 
     @event.listens_for(engine, "do_execute")
     def execute(
@@ -226,10 +226,11 @@ def _execute(session: LogSession, cursor: psycopg.Cursor[Any], statement: _State
 
 
 def _execute_alone(session: LogSession, cursor: psycopg.Cursor[Any], statement: _Statement) -> None:
-    """Execute a statement as a transaction by itself. If the server's prepared form of it is stale,
-    execute it again without that form.
+    """Execute a statement as a transaction by itself. If the server's prepared form of the
+    statement is stale, execute the statement again without this form.
 
-    The driver stays in this mode until ``_begin_transaction``, since changing it takes time.
+    The driver stays in autocommit mode until ``_begin_transaction``, since changing the mode takes
+    time.
     """
     driver = cursor.connection
     if not driver.autocommit:

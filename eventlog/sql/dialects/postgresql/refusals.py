@@ -92,15 +92,15 @@ _ATTEMPTS: Final = "All failures were:\n"
 def refusal_of(text: str) -> Refusal:
     """Return whether a failed connection is final or transient, with the advice.
 
-    ``text`` is the message of psycopg. It has one attempt for each address of each host, and an
-    attempt has two messages if it was made with TLS and without.
+    ``text`` is the message of psycopg. It describes one attempt for each address of each host. An
+    attempt has two messages if it was made with TLS and without TLS.
 
     An address refuses finally if all messages of its attempts are final. A host refuses finally if
     one of its addresses does. The URL is refused finally only if all hosts refuse finally, since a
     host that is unavailable may accept connections later.
 
-    The reason of several attempts is one message per host; psycopg has the last one twice, and all
-    of them with their server and hints.
+    For several attempts, the reason is one message per host. It is shorter than psycopg's text,
+    which repeats the last message and adds server and hints to each message.
     """
     hosts: dict[str, list[Refusal]] = {}
     reasons: dict[str, None] = {}

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 
 def statements(table: str) -> tuple[str, str]:
-    """Return the statements that add the column to the table of this quoted name. The rows that it
-    has get NULL first, so that the table is not rewritten: a default that changes would do so.
+    """Return the statements that add the column to a table, whose name is quoted. Existing rows get
+    NULL before the column gets its default: the server would rewrite the table for a new column
+    whose default is not constant.
     """
     return (
         f"ALTER TABLE {table} ADD COLUMN IF NOT EXISTS {TRANSACTION_ID} bigint",

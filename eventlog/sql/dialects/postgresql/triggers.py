@@ -421,8 +421,9 @@ def _lacking(facts: Facts, declared: Sequence[TableTriggers]) -> Iterator[str]:
 def _differences(
     pairs: Iterable[tuple[CompiledFunction, FunctionTrigger]], old: Iterable[StoredTrigger]
 ) -> Iterator[tuple[CompiledFunction | None, Any, StoredTrigger | None, str]]:
-    """Yield triggers that are not as declared: the function and the trigger, the installed one, and
-    the difference in words that follow its name. A superfluous one has neither of the first two.
+    """Yield each trigger that is not as declared: the compiled function, the compiled trigger, the
+    installed trigger, and the difference, in words that follow the trigger's name. For a
+    superfluous trigger the first two are None, for a missing trigger the third is None.
     """
     unmatched = {(one.table, one.name): one for one in old}
     for function, trigger in pairs:

@@ -4,7 +4,8 @@ A byte may have no character in the database's encoding (0x81 in WIN1252), and a
 SQL_ASCII may have any bytes. One such text fails the whole statement that reads it. So
 ``fetch_readable`` reads the rows again as bytes to find the rows that Python cannot decode either,
 and reads the other rows a third time as always: a text never depends on its neighbours. If Python
-has no codec of the encoding, or another one than the server, the rows are found by halves.
+has no codec for the encoding, or a codec that differs from the server's, the rows are read in
+halves: a half that fails is divided again, until the unreadable rows are found.
 
 ``set_config`` within the statement itself lets the server send bytes: by then it has converted the
 names and bound values. An unreadable text has a lone surrogate for each byte that is no character,
@@ -139,8 +140,9 @@ def is_readable(value: object) -> bool:
 
 
 def enough_readable(read: Callable[[int], PlainRows], limit: int, width: int) -> PlainRows:
-    """Return the rows of ``read``, whose argument is the number of rows, up to the one with which
-    ``limit`` of them have readable keys, or all; ``width`` is the number of key columns.
+    """Return the first rows that ``read`` returns, until ``limit`` of them have readable keys; all
+    rows if there are fewer. The argument of ``read`` is the number of rows, and ``width`` is the
+    number of key columns.
     """
     wanted = limit
     while True:
@@ -188,7 +190,7 @@ def _run(conn: Connection, command: str) -> None:
 
 
 class _Rows:
-    """The rows of a statement that has failed because of the texts of some."""
+    """The rows of a statement that has failed because some rows have unreadable texts."""
 
     def __init__(
         self,

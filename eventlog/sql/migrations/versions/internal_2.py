@@ -3,10 +3,10 @@ processes, resyncs, the epoch, consumers, captured tables (spec/event-log.md 7.4
 
 `eventlog grants` prints the rights that each role needs on them.
 
-A log that another program made gets the trigger that wakes a sleeping publisher here
-(``--existing-log``), and only if this session has the rights of the log's owner. Without them the
-publisher polls every ``polling_interval`` seconds and logs a warning. Printed SQL always has the
-trigger, for the owner to run.
+If another program made the log (``--existing-log``), this migration creates the trigger that wakes
+a sleeping publisher. This needs the rights of the log's owner. Without the trigger the publisher
+polls every ``polling_interval`` seconds and logs a warning. Printed SQL always contains the
+trigger, since the owner may run the SQL.
 """
 
 from __future__ import annotations

@@ -223,7 +223,9 @@ def _take_identity(log: OpenLog, column: str) -> _Identity:
 
 
 def _rename_away(log: OpenLog, table: str, leaf: str, names: Sequence[PlainRow]) -> None:
-    """Rename the table of a log and its indexes to those of a leaf, and drop its trigger."""
+    """Give the table of a log, and its indexes, the names of a leaf and its indexes. Drop the
+    trigger of the table.
+    """
     trigger = quote_identifier(log.table.own_name("_tgr_{}_i_1"))
     run(log, f"DROP TRIGGER IF EXISTS {trigger} ON {table}")
     for place, (_, name, _) in enumerate(names):
@@ -235,8 +237,8 @@ def _rename_away(log: OpenLog, table: str, leaf: str, names: Sequence[PlainRow])
 
 
 def _rename_parents(log: OpenLog, leaf: str, names: Sequence[PlainRow]) -> None:
-    """Give the log's indexes the names that the indexes of its first leaf had; first others,
-    since one index may have the name that the next one gets.
+    """Give the log's indexes the names that the indexes of its first leaf had. All indexes get
+    temporary names first, since a new name may be the present name of another index.
     """
     former = {index: name for index, name, _ in names}
     wanted = [(now, former[index]) for index, now, _ in ask(log, "index_parents", name=leaf)]

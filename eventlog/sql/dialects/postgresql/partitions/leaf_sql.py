@@ -1,5 +1,5 @@
-"""What changes of a partitioned log of PostgreSQL have in common: names, locks, and the statements
-that make a leaf. ``leaves`` describes the CHECKs.
+"""The common part of all changes of a partitioned log of PostgreSQL: names, locks, and the
+statements that make a leaf. The module ``leaves`` describes the CHECKs.
 """
 
 from __future__ import annotations
@@ -159,8 +159,9 @@ def owner_of(log: OpenLog) -> str:
 
 
 def deny_others(log: OpenLog, kind: str, name: str) -> None:
-    """Take all rights on a TABLE or SEQUENCE from every role but its owner: those of the default
-    privileges that a new one has, and those of the log that it was.
+    """Take all rights on a TABLE or SEQUENCE from every role but its owner. A new table or sequence
+    has the rights of the default privileges, and a table that was the log has the rights on the
+    log.
     """
     for (role,) in ask(log, "grantees", name=name):
         run(log, f"REVOKE ALL ON {kind} {name} FROM {role} CASCADE")
@@ -206,7 +207,7 @@ def take(log: OpenLog) -> None:
 
 
 def allow_inserts(log: OpenLog) -> None:
-    """Make the function of the CHECKs true."""
+    """Let the function of the CHECKs return true."""
     run(log, _SQL["function"].format(function=check_function(log.table), condition="true"))
 
 
