@@ -298,7 +298,7 @@ class LogRead(NamedTuple):
 
     class_name: str
     reached: int
-    """The record_id up to which it has read the log."""
+    """The record_id up to which the resync has read the log."""
     is_due: bool
 
     @property
@@ -331,8 +331,8 @@ def reads_of_log(log: OpenLog) -> list[LogRead]:
 
 
 def settle_lost(log: OpenLog, catalog: Catalog) -> None:
-    """Delete the due resyncs of dropped classes and columns, and change the class name in those of
-    a renamed class. The due resyncs of an unavailable class stay.
+    """Delete the due resyncs of dropped classes and columns, and change the class name in the due
+    resyncs of a renamed class. The due resyncs of an unavailable class stay.
 
     A renamed column has its own due resync (spec/triggers.md 9.1).
     """

@@ -1,8 +1,8 @@
 """Examine SQL text of users: split it into statements, and find tables that it may change.
 
 Only a database can parse its SQL fully. Both functions recognize only words, quoted names, strings
-and comments. Tables that a statement does not name, such as those in a procedure that it calls, are
-not found.
+and comments. Tables that a statement does not name, such as the tables in a procedure that it
+calls, are not found.
 """
 
 from __future__ import annotations

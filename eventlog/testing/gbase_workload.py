@@ -171,7 +171,7 @@ def open_session(server: CdcServer, position: int = 0, max_recs: int = 0) -> int
     """Open a session that captures all tables of the server, with labels from 111 on, and activate
     it at the position.
 
-    ``max_recs`` is the most records of a read; 0 = the limit set by the switch.
+    ``max_recs`` is the maximum number of records of a read; 0 = the limit set by the switch.
     """
     session = server.cdc_opensess("emulator", 0, 0, max_recs, 1, 1)
     for label, table in enumerate(server.tables, 111):

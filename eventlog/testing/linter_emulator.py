@@ -99,9 +99,9 @@ class Workload:
     transactions: int = 100
     """The total number of transactions."""
     at_once: int = 4
-    """The most transactions that are open at the same time."""
+    """The maximum number of transactions that are open at the same time."""
     operations: int = 8
-    """The most operations of a transaction."""
+    """The maximum number of operations of a transaction."""
     rolled_back: float = 0.2
     """The share of transactions that end with ROLLBACK."""
     servers: Sequence[str] = ("DSTSRV",)

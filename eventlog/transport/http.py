@@ -40,8 +40,8 @@ _FRAGMENT: Final = 64 * 1024
 
 _EXCERPT_BYTES: Final = 4096
 EXCERPT: Final = 200
-"""The most bytes that are read of a response that is not an answer, and the most characters of it
-that are shown.
+"""The maximum number of bytes that are read of a response that is not an answer, and the maximum
+number of its characters that are shown.
 """
 _BEFORE_TEXT: Final = b"\0 \t\r\n\v\f\xef\xbb\xbf\xfe\xff"
 """White space and the bytes of byte order marks, in UTF-8 and UTF-16."""

@@ -64,7 +64,7 @@ _LINGER_MS: Final = 5
 _PATIENCE: Final = 2.0
 _AT_ONCE: Final = 1000
 _MOMENT: Final = 0.1
-"""The most seconds to wait for records before a batch is returned."""
+"""The maximum number of seconds to wait for records before a batch is returned."""
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _OURS: Final = (

@@ -70,7 +70,7 @@ class ClientTokens:
         client_key: Path | None = None,
     ) -> None:
         """``secret`` is the text that ``client_secret`` refers to. ``section`` has the options, for
-        messages. The certificate is that of the client (RFC 8705). Raises ConfigError.
+        messages. The certificate belongs to the client (RFC 8705). Raises ConfigError.
         """
         self._section = section
         self._client = BackendApplicationClient(options.client_id, scope=options.scope)

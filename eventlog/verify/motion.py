@@ -1,4 +1,4 @@
-"""The objects of a verification that wait: those in motion, and those to compare again
+"""The objects of a verification that wait: objects in motion, and objects to compare again
 (spec/verify.md 1.1).
 
 There may be millions of them while a publisher is down, so they are in a temporary SQLite database,
@@ -18,7 +18,7 @@ ObjectName: TypeAlias = tuple[str, str]
 
 _ENCODING: Final = "utf-8", "surrogatepass"  # as a log may have it
 _ASKED: Final = 500
-"""The most keys in one statement."""
+"""The maximum number of keys in one statement."""
 _LAST: Final = (1 << 63) - 1
 """The greatest possible record_id."""
 _TABLES: Final = (
@@ -75,7 +75,7 @@ class Motion:
         return self._any("SELECT 1 FROM undone LIMIT 1")
 
     def moving(self, class_name: str, keys: Iterable[str]) -> set[str]:
-        """Return those of the keys of a class whose objects are in motion."""
+        """Return the given keys of a class whose objects are in motion."""
         return self._among("undone", class_name, keys) if self.has_rows else set()
 
     def rows_of(self, name: ObjectName, most: int) -> list[int]:
@@ -111,7 +111,7 @@ class Motion:
         return self._any("SELECT 1 FROM waiting LIMIT 1")
 
     def waiting(self, class_name: str, keys: Iterable[str]) -> set[str]:
-        """Return those of the keys of a class whose objects wait."""
+        """Return the given keys of a class whose objects wait."""
         return self._among("waiting", class_name, keys) if self.has_waiting else set()
 
     def all_waiting(self) -> Iterator[ObjectName]:

@@ -31,7 +31,7 @@ class OrderedKeys:
         ]
         self._starts = [(f"{quote(name)}=", order == UTF_8) for name, order in self._columns]
         self._only = self._starts[0][0] if orders == (INTEGERS,) else None
-        """What precedes the value in a key of one integer column."""
+        """The text before the value in a key of one integer column."""
 
     def text_of(self, values: KeyValues) -> str:
         """Return the canonical key of values, which may be followed by others."""

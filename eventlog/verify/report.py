@@ -14,7 +14,7 @@ from eventlog.verify.comparison import ColumnDifference, Shown
 from eventlog.verify.motion import ObjectName
 
 MAX_LISTED: Final = 10_000
-"""The most differences that a report lists; it only counts the others."""
+"""The maximum number of differences that a report lists; it only counts further differences."""
 
 
 class Kind(StrEnum):
@@ -51,8 +51,8 @@ class Difference:
     reason: str = ""
     """Why the object is expected to differ; empty = it should be equal."""
     fault: str = ""
-    """The fault of the rows of the object in the target that no other values would repair: several
-    rows of one key, or the versions in a history. Empty if there is none.
+    """A fault of the object's rows in the target that other values would not repair: several rows
+    have one key, or the versions in a history are wrong. Empty if there is none.
     """
 
     @property
@@ -168,7 +168,8 @@ class VerifyReport:
     """The objects that are expected to differ, with the ``reason`` that the log shows."""
     in_motion: list[InMotion] = field(default_factory=list)
     """The objects that could not be compared in time, 10,000 at most: class, key, the first five
-    rows that are not done, and ``age``, the seconds since the event_time of the first of them.
+    rows that are not done, and ``age``, the seconds since the event_time of the first of these
+    rows.
     """
     unproven: list[Unproven] = field(default_factory=list)
     """The ranges of keys that could not be compared, because their table was altered each time they

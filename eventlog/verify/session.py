@@ -52,7 +52,7 @@ _CONSUMER: Final = "verify-"
 SAVED_EACH: Final = 5.0
 """The seconds between two saves of the progress."""
 _AT_ONCE: Final = 1_000
-"""The most rows that a repair writes in one transaction."""
+"""The maximum number of rows that a repair writes in one transaction."""
 
 
 def open_target(
@@ -65,8 +65,8 @@ def open_target(
     URI of objects in a store; None = what the configured sink writes.
 
     ``map`` is the content of a file of ``--options``: names of tables and columns in a database, or
-    the options of the reader of files. ``format`` is that of the files; None = the configured one.
-    Raises ConfigError, DatabaseError.
+    the options of the reader of files. ``format`` is the format of the files; None = the configured
+    one. Raises ConfigError, DatabaseError.
     """
     sink = config.sink.options
     scheme, is_url, _ = (target or "").partition("://")
@@ -114,7 +114,7 @@ def verify(
     """Compare a target with the source while both change, and return the report.
 
     ``config`` is the path of an ``eventlog.toml``, or its content as nested dicts. ``target`` and
-    ``format`` are those of ``eventlog verify``; None = what the configured sink writes, in the
+    ``format`` are as for ``eventlog verify``; None = what the configured sink writes, in the
     configured format. ``map`` is the content of a file of ``--options``. ``classes`` are the
     classes to compare; empty = all that the reader sends. ``consumer`` is the reader that writes
     the target; None = the configured reader. Raises ConfigError and DatabaseError.
@@ -363,7 +363,7 @@ def repair(config: Config, report: VerifyReport, *, surplus: bool = False) -> in
 
     With ``surplus``, objects that only the target has get a row of type 4 (delete). An object that
     the source has is left as it is if the target has several rows of it: no event removes one of
-    them. Raises ConfigError and DatabaseError.
+    these rows. Raises ConfigError and DatabaseError.
     """
     wanted: dict[str, tuple[list[str], list[str]]] = {}
     for one in report.differences:

@@ -61,17 +61,18 @@ from eventlog.verify.targets import Target
 
 _FIELDS: Final = ("record_id", "status", "perpetrator", "table_name", "table_key")
 _MAX_ROWS: Final = 5
-"""The most rows of the log that the report names for one difference."""
+"""The maximum number of rows of the log that the report names for one difference."""
 _AT_ONCE: Final = 1_000
-"""The most rows of the log whose times are read with one statement."""
+"""The maximum number of rows of the log whose times are read with one statement."""
 _EXPLAINED: Final = 500_000
-"""The most record_ids that are read in one database snapshot to explain differences."""
+"""The maximum number of record_ids that are read in one database snapshot to explain differences.
+"""
 _SEVERAL: Final = "the target has several rows of this key"
 _BEFORE_ALL: Final[ObjectName] = ("", "")
 
 _Read: TypeAlias = tuple[str, Mapping[str, Texts] | None, TargetRow | None]
-"""An object as it was read: its key, its values in the source, and those in the target; None = it
-does not exist there.
+"""An object as it was read: its key, its values in the source, and its values in the target; None =
+it does not exist there.
 """
 
 
@@ -105,9 +106,9 @@ class VerifyOptions:
     wait: float = 60.0
     """How long to wait for objects whose changes the reader has not done."""
     batch: int = 5_000
-    """The most objects that are read at once."""
+    """The maximum number of objects that are read at once."""
     rate: float | None = None
-    """The most objects that are read per second, None = no limit."""
+    """The maximum number of objects that are read per second, None = no limit."""
 
 
 class _Ranges(NamedTuple):
@@ -245,8 +246,8 @@ class Verification:
 
     def _walk_ranges(self, source: _ClassSource, ranges: _Ranges, reached: str | None) -> None:
         """Compare all objects of a class that the target has, after a key, and without ``lookups``
-        also those that only the source has. Only the databases compare keys, since their order may
-        be that of a collation.
+        also those that only the source has. Only the databases compare keys, since a collation may
+        define their order.
         """
         log, size, width = self.context.log, self.options.batch, ranges.keys.width
         behind = None if reached is None else ranges.keys.values_of(reached)
@@ -327,7 +328,7 @@ class Verification:
     def _not_waiting(
         self, source: _ClassSource, ranges: _Ranges, rows: _Rows
     ) -> list[tuple[str, RangeRow]]:
-        """Return those of the rows, with their keys, that no later round compares."""
+        """Return the given rows, with their keys, that no later round compares."""
         named = [(ranges.keys.text_of(row), row) for row in rows]
         waiting = self.motion.waiting(source.cls.name, [key for key, _ in named])
         return [(key, row) for key, row in named if key not in waiting]
@@ -339,9 +340,9 @@ class Verification:
         here: _Rows,
         there: _Rows,
     ) -> _Rows:
-        """Decide objects of the source, and return the rows of the target that are of none of them.
-        An object is equal if its key and all texts are equal; only other objects are compared
-        column by column.
+        """Decide objects of the source, and return the rows of the target that belong to none of
+        these objects. An object is equal if its key and all texts are equal; only other objects are
+        compared column by column.
         """
         is_quiet = not self.motion.has_rows and not self.motion.has_waiting
         if is_quiet and here == there:
@@ -494,7 +495,7 @@ class Verification:
         self.motion.decide(class_name, waiting.difference(undecided, moving))
 
     def _held(self, class_name: str, keys: Sequence[str]) -> set[str]:
-        """Return those of the keys whose objects are in motion, and compare these later."""
+        """Return the given keys whose objects are in motion, and compare these objects later."""
         moving = self.motion.moving(class_name, keys)
         for key in moving:
             self.differed.pop((class_name, key), None)
@@ -562,8 +563,8 @@ class Verification:
             self.undone.close_gaps()
 
     def _compare_waiting(self, classes: Sequence[ObjectClass], until: float) -> None:
-        """Compare the objects that wait and are not in motion, as far as the time suffices. However
-        late it is, those that have differed are compared, and some others.
+        """Compare the objects that wait and are not in motion, as far as the time suffices. Objects
+        that have differed, and some other objects, are compared even after the time has run out.
         """
 
         def read() -> Forget:

@@ -77,7 +77,7 @@ class DocumentOptions(CheckedOptions):
 
 @dataclass(frozen=True, slots=True)
 class DocumentReaderOptions(DocumentOptions):
-    """Options of the reader; all but ``limit`` must be those with which the documents were
+    """Options of the reader; all but ``limit`` must be the options with which the documents were
     written.
     """
 

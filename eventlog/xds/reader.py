@@ -1,5 +1,5 @@
-"""Read XDS documents, also those in files: their events (spec/xds.md 1, 2), and the statuses of a
-receiver's answer (spec/xds.md 7).
+"""Read XDS documents, also documents in files: their events (spec/xds.md 1, 2), and the statuses of
+a receiver's answer (spec/xds.md 7).
 
 Documents come from outside: no DTD is accepted, no entity but the five of XML, no network is used,
 and their size is bounded.

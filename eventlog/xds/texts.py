@@ -24,8 +24,8 @@ from eventlog.xds.plain import PlainEvent, Shape, event_of, new_texts, shape_of,
 _PLAIN_TYPES: Final = ("string", "int", "state", "octet", "time")
 _ADD, _DELETE = Operation.ADD, Operation.DELETE
 _LEARNED_AFTER: Final = 8
-"""After so many successive events of one form its pattern is made, which takes as long as reading
-some hundred events.
+"""After this number of successive events of one form, the pattern of the form is made. This takes
+as long as reading some hundred events.
 """
 
 

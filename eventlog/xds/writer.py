@@ -6,8 +6,8 @@ Everything that follows from names alone is made once for each attribute and cla
 nearly every row: it unpacks steps by position, compares types, and escapes the usual value inline,
 since calling ``escape_text`` took 4 % of the writer's time. The price: the forms of a step are
 written twice, in ``_body`` for one value of a plain type and in ``_step`` for all others;
-test_the_two_forms_of_a_step_are_the_same_text holds them equal. The text of an event is one line,
-since LF is always a character reference.
+test_the_two_forms_of_a_step_are_the_same_text checks that they are equal. The text of an event is
+one line, since LF is always a character reference.
 
 Earlier checks refuse characters that XML 1.0 cannot represent (spec/event-log.md 5), so this module
 does not check for them.

@@ -20,8 +20,8 @@ def judge_pause(pause: Pause | None) -> Findings:
 def judge_consumer(
     name: str, rows: int, seconds: float, runs: bool, limits: Limits, sink: str = ""
 ) -> Findings:
-    """Judge a consumer that has rows to process and has made no progress for so many seconds.
-    ``sink`` is that of its last start, empty if it is unknown.
+    """Judge a consumer that has rows to process and has made no progress for ``seconds``. ``sink``
+    is the sink of its last start, empty if it is unknown.
     """
     if rows and seconds > limits.in_flight:
         why = (

@@ -229,7 +229,7 @@ _PROVES_OBJECT: Final = frozenset(
 )
 """The types after which a receiver has the object: they are sent even if the object is gone when
 they are published. Such a row may be a change of another session after the DELETE_ROW that a
-cascade logged (spec/triggers.md 7.4). INSERT_ROW_QUERY_BACK is not one of them: ``resync
+cascade logged (spec/triggers.md 7.4). INSERT_ROW_QUERY_BACK is not one of these types: ``resync
 --deletes`` writes it after its DELETE_ROW, in case the object exists again.
 """
 

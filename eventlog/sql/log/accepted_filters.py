@@ -24,14 +24,16 @@ from eventlog.sql.port.open_log import OpenLog
 
 class AcceptedFilters(NamedTuple):
     """The filters that a reader may use. ``tables`` has the digest of the filter of each table;
-    None = an earlier version recorded only the digest of all.
+    None = an earlier version recorded only one digest of all filters.
     """
 
     digest: str = ""
     tables: Mapping[str, str] | None = None
 
     def changed(self, filters: Sequence[Filter]) -> list[str] | None:
-        """Return the tables whose filter is not one of these, or is missing; None = unknown."""
+        """Return the tables whose accepted filter is missing or differs from ``filters``; None =
+        unknown.
+        """
         if self.tables is None and self.digest:
             return None
         before, now = dict(self.tables or {}), _by_table(filters)

@@ -45,7 +45,7 @@ DEAD_LETTER: Final = "dead_letter"
 row or object, so that only ``refused_letters`` reads it.
 """
 TICK: Final = timedelta(milliseconds=1)
-"""The lowest precision of a database's times, that of SQLite."""
+"""The lowest precision of the times of a database: SQLite has it."""
 RECEIVER: Final = "receiver"
 """The code of an error row for an event that the receiver has refused."""
 TOO_LARGE: Final = "too_large"
@@ -197,7 +197,7 @@ class ErrorRow(NamedTuple):
 
 def _is_of(log: LogTable, consumer: str) -> Condition:
     """Return the condition that selects the error rows of a consumer since its registration; for an
-    empty name, those of the publisher.
+    empty name, the error rows of the publisher.
     """
     return sa.and_(_is_letter_of(log, consumer), errors_of(log).c.code != DEAD_LETTER)
 
@@ -212,7 +212,7 @@ def _is_letter_of(log: LogTable, consumer: str) -> Condition:
 
 def _is_consumer(log: LogTable, name: str) -> Condition:
     """Return the condition that selects all error rows of consumers of this name; for an empty
-    name, those of the publisher.
+    name, the error rows of the publisher.
     """
     consumer = errors_of(log).c.consumer
     return consumer == name if name else consumer.is_(None)
@@ -234,13 +234,13 @@ def newest_error_time(log: OpenLog, consumer: str) -> datetime | None:
 
 
 def _order_of_writing(log: OpenLog) -> Expression:
-    """Return what sorts error rows in the order in which they were written."""
+    """Return the column that sorts error rows in the order in which they were written."""
     number = log.dialect.error_number
     return errors_of(log.table).c.error_time if number is None else sa.column(number)
 
 
 def _new_row(log: OpenLog) -> Expression:
-    """Return the column that names the new row of a refused one, NULL in an older log."""
+    """Return the column that names the new row of a refused row, NULL in an older log."""
     return errors_of(log.table).c[_NEW_ROW] if records_new_rows(log) else sa.null().label(_NEW_ROW)
 
 
@@ -248,15 +248,15 @@ def read_errors(log: OpenLog, row: int | str, consumer: str = "") -> list[ErrorR
     """Return the error rows of a log row, by its record_id, or of an object of a snapshot, by its
     event-id; oldest first.
 
-    ``consumer`` selects the error rows of that consumer since its registration; empty = those of
-    the publisher.
+    ``consumer`` selects the error rows of that consumer since its registration; empty = the error
+    rows of the publisher.
     """
     return _of_row(log, row, _is_of(log.table, consumer))
 
 
 def refused_letters(log: OpenLog, row: int | str, consumer: str = "") -> list[ErrorRow]:
     """Return the error rows of the dead letters of a log row or an object that were refused
-    themselves. The arguments are those of ``read_errors``.
+    themselves. The arguments are as for ``read_errors``.
     """
     is_letter = errors_of(log.table).c.code == DEAD_LETTER
     return _of_row(log, row, sa.and_(_is_letter_of(log.table, consumer), is_letter))

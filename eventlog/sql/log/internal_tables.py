@@ -56,7 +56,8 @@ WITH_COLUMNS: Final = "eventlog_later_columns"
 """The key in ``Connection.info`` of the logs, tables and columns that were found."""
 
 _IN_FLIGHT: Final = frozenset({EntryKind.DELIVERY, EntryKind.DONE, EntryKind.DEAD_LETTER})
-"""The kinds of entries in ``<log>_inflight``; ``<log>_state`` has all others."""
+"""The kinds of entries in ``<log>_inflight``; ``<log>_state`` has the entries of all other kinds.
+"""
 
 
 class Entry(NamedTuple):
@@ -327,7 +328,7 @@ def read_entries(
     log: OpenLog, kind: EntryKind, owner: str | None = "", most: int | None = None
 ) -> list[Entry]:
     """Return the entries of a kind, oldest first, at most ``most`` of them; None = all. ``owner``
-    empty = those without an owner, None = those of all owners.
+    empty = the entries without an owner, None = the entries of all owners.
     """
     table = _table(log.table, kind)
     statement = (

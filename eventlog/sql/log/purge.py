@@ -181,9 +181,9 @@ def purge_errors(
 ) -> Purged | None:
     """Purge one batch of the error table after record_id ``after``; return None at its end.
 
-    It removes error rows older than ``error_time`` whose log rows no longer exist. With ``dry`` it
-    only counts them, including those of the log rows that a purge would remove first: rows of
-    status S and W older than ``event_time`` whose record_ids are not needed.
+    It removes error rows older than ``error_time`` whose log rows no longer exist. With ``dry`` the
+    function only counts error rows, including the error rows of the log rows that a purge would
+    remove first: rows of status S and W older than ``event_time`` whose record_ids are not needed.
     """
     errors = errors_of(log.table)
     record_id = errors.c.record_id

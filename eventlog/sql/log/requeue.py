@@ -82,10 +82,10 @@ def requeue(
     are sent as modifies. ``ids`` None = all. ``in_flight`` are rows of status N that have been
     sent, or are about to be; if rows of status E or F may be set back, call
     ``OpenLog.lock_requeuing`` before reading them. ``claimed_to`` is the last record_id that a
-    finished directory claims, 0 = there is none: unless ``force``, it refuses rows of status E and
-    F up to it. ``own_user`` is the user whose rows are loopback, empty = nobody. With ``dry``
-    nothing is changed, and the numbers are what would be changed. Raises ConfigError for a status
-    that cannot be requeued.
+    finished directory claims, 0 = there is no such directory. Unless ``force`` is set, rows of
+    status E and F up to this record_id are refused. ``own_user`` is the user whose rows are
+    loopback, empty = nobody. With ``dry`` nothing is changed, and the numbers are what would be
+    changed. Raises ConfigError for a status that cannot be requeued.
     """
     chosen_statuses = set(statuses)
     if unknown := chosen_statuses.difference(APPLIED, FAILED):
@@ -114,7 +114,7 @@ def requeue(
 
 def judged_by_status(in_flight: RecordSet | frozenset[int]) -> Callable[[ObjectRow], LoggedRow]:
     """Return the function that classifies a row for the publisher's receiver, by its status.
-    ``in_flight`` is that of ``requeue``.
+    ``in_flight`` is as for ``requeue``.
     """
 
     def judged(row: ObjectRow) -> LoggedRow:
@@ -269,7 +269,9 @@ def _state_of(row: ObjectRow, is_sent: bool) -> RowState:
 
 
 class ResendPlan(NamedTuple):
-    """The rows to send again, by record_id, ascending; those in ``in_parts`` as modifies."""
+    """The rows to send again, by record_id, ascending; the rows in ``in_parts`` are sent as
+    modifies.
+    """
 
     back: list[int]
     copied: list[int]
@@ -354,8 +356,8 @@ def _as_modify(log: LogTable) -> dict[str, Expression]:
 
 
 def _set_back(log: OpenLog, ids: Sequence[int], in_parts: Container[int]) -> int:
-    """Set rows of status E and F back to N, those in ``in_parts`` as modifies, and return their
-    number.
+    """Set rows of status E and F back to N, and return their number. The rows in ``in_parts``
+    become modifies.
     """
     is_failed = column_of(log.table, "status").in_(FAILED)
     parts, whole = (
@@ -391,7 +393,7 @@ def _copied(
     """Judge rows, log copies of those that may be queued again, and return the judgement and the
     number of copies.
 
-    An open transaction may have drawn a number below those of the copies for a change of the same
+    An open transaction may have drawn a number below the copies' numbers for a change of the same
     object: the copy would send an older value again. So the function waits for such transactions. A
     change that draws a number above the copies may commit and be published first. So if any row of
     the objects has appeared meanwhile, all rows are judged again. With ``force`` it does not wait.
@@ -450,8 +452,8 @@ def copy_rows(
     in_parts: Container[int],
     new: Mapping[str, Expression],
 ) -> int:
-    """Log rows of status S and W again, in their order, with the values ``new`` in some fields;
-    those in ``in_parts`` become modifies. Return their number.
+    """Log rows of status S and W again, in their order, with the values ``new`` in some fields. The
+    rows in ``in_parts`` become modifies. Return their number.
     """
     is_applied = column_of(log.table, "status").in_(APPLIED)
     total = 0

@@ -380,7 +380,7 @@ def _config(
 
 
 def _dialect(target: Engine | Connection | None, name: str | None = None) -> Dialect:
-    """Return the dialect of this name, None = that of the database."""
+    """Return the dialect of this name, None = the dialect of the database."""
     if name is not None:
         return load_dialect(name)
     if target is None:

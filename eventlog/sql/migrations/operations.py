@@ -214,7 +214,7 @@ def _plain(value: Any) -> Any:
 
 
 def _unusual(value: WatchedTable | Table, usual: WatchedTable | Table) -> dict[str, Any]:
-    """Return the fields that differ from those of ``usual``, as literals."""
+    """Return the fields that differ from the fields of ``usual``, as literals."""
     names = [one.name for one in fields(value)]
     return {
         name: _plain(getattr(value, name))

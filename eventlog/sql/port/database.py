@@ -39,8 +39,8 @@ CHANGING_POOL: Final = (
 """The problem with such a connection pool, and what to do."""
 
 Answer = Iterable[Sequence[Any]]
-"""The rows of an answer to a question of ``doctor``. Their fields and the order of these are the
-same for all databases; ``doctor.sql`` names them.
+"""The rows of an answer to a question of ``doctor``. In all databases the rows have the same fields
+in the same order; ``doctor.sql`` names the fields.
 """
 
 AnswerFunction = Callable[..., Answer]
@@ -115,7 +115,7 @@ class LockHolder(NamedTuple):
     """The session that has locked a log, as far as the database shows it: its number, its user,
     application and address, each empty if it is not shown, and the time when the session began.
 
-    ``is_other`` means that its application is neither eventlog nor that of this session.
+    ``is_other`` means that its application is neither eventlog nor the application of this session.
     """
 
     session: int

@@ -87,7 +87,7 @@ class Dialect(SqlDatabase):
     ``log_times`` returns.
     """
     bigint: str = ""
-    """What follows a bound number of 64 bits, so that its type is always the same."""
+    """SQL that follows a bound number of 64 bits, so that the number always has the same type."""
     last_record_id: int = 2**63 - 1
     """The greatest possible record_id."""
 

@@ -81,8 +81,8 @@ class Partitioning(Protocol):
         """
 
     def publications(self, log: OpenLog) -> list[str]:
-        """Return the names of the publications that publish the log's table or a leaf, also those
-        of all tables or of the tables of a schema.
+        """Return the names of the publications that publish the log's table or a leaf, also
+        publications of all tables, or of the tables of a schema.
         """
 
     def prepare(self, log: OpenLog) -> None:

@@ -57,8 +57,8 @@ class Window:
         """Return the binds of a window's statement: ``first`` (at least 1), ``last``, ``limit``,
         and ``perpetrator`` if a user's rows are left out.
 
-        ``greatest`` is the greatest possible record_id. With ``gaps`` these are the bounds of the
-        last gap; the dialect binds the others as it binds ranges.
+        ``greatest`` is the greatest possible record_id. With ``gaps`` the bounds belong to the last
+        gap; the dialect binds the other gaps as it binds ranges.
         """
         if self.gaps is not None:
             first, last = self.gaps[-1] if self.gaps else (1, 0)
@@ -233,7 +233,7 @@ FindKeys: TypeAlias = Callable[[Sequence[KeyValues]], PlainRows]
 """
 
 PresentKeys: TypeAlias = Callable[[Sequence[KeyValues]], Collection[KeyValues]]
-"""A function that returns those of the keys whose objects exist."""
+"""A function that returns the given keys whose objects exist."""
 
 
 def range_binds(behind: KeyValues | None, last: KeyValues | None) -> Binds:

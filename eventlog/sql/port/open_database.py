@@ -85,13 +85,13 @@ class OpenDatabase(ABC):
 
     @abstractmethod
     def begin_reading(self, seconds: int) -> None:
-        """Start a read-only snapshot transaction whose statements take at most so many seconds."""
+        """Start a read-only snapshot transaction, in which each statement takes at most
+        ``seconds``.
+        """
 
     @abstractmethod
     def limit_statements(self, seconds: int) -> None:
-        """Let a statement of this transaction, which may wait for a lock, take at most so many
-        seconds.
-        """
+        """Limit each statement of this transaction, which may wait for a lock, to ``seconds``."""
 
     @abstractmethod
     def session_id(self) -> str:
@@ -129,7 +129,7 @@ class OpenDatabase(ABC):
 
     @abstractmethod
     def reflect(self, schema: str | None) -> Database:
-        """Return the tables and views of one schema, None = the connection's current one.
+        """Return the tables and views of one schema, None = the connection's current schema.
 
         A foreign key to a table of another schema names it ``schema.table``. Raises DatabaseError
         if the schema does not exist.
@@ -249,9 +249,9 @@ class OpenDatabase(ABC):
     def range_reader(
         self, schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]
     ) -> RangeReader | None:
-        """Return what reads the objects of a class by ranges of keys, with
-        ``attributes``, which are columns of its table or view. None if the order of their keys is
-        not known. Values of masked attributes are masked.
+        """Return the reader of the objects of a class by ranges of keys. It reads the
+        ``attributes``, which are columns of the class's table or view. None if the order of their
+        keys is not known. Values of masked attributes are masked.
         """
         if cls.stored is None:
             return self.read_ranges(schema, cls, attributes)

@@ -265,7 +265,7 @@ class OpenLog(ABC):
 
         ``alone`` is true if nothing else belongs to its transaction. ``first`` is the name of a
         statement with the same parameters that runs before it: the database snapshot of the
-        statement is taken when that one has ended.
+        statement is taken when the first statement has ended.
         """
         options = dict(OF_LOG_ALONE if alone else OF_LOG)
         if first is not None:
@@ -401,7 +401,7 @@ class OpenLog(ABC):
         """Return the number of rows of status N, and the age of the oldest one by the database's
         clock (spec/event-log.md 11).
 
-        It counts all of them; ``sql.log.rows.count_queue`` stops at a number.
+        The method counts all these rows; ``sql.log.rows.count_queue`` stops at a number.
         """
         ((rows, oldest),) = self.db.fetch(
             self.statement("queue", event_time_zone=event_time_zone), {}
@@ -648,8 +648,8 @@ class OpenLog(ABC):
             raise LogTableError(self._lacks(missing, purpose))
 
     def what_lacks(self, purpose: Purpose, *additions: Addition) -> str:
-        """Return the sentence about the rights that this session lacks for a purpose, empty if it
-        has all of them.
+        """Return the sentence about the rights that this session lacks for a purpose, empty if the
+        session has all rights.
         """
         missing = self.missing_rights(purpose, *additions)
         return self._lacks(missing, purpose) if missing else ""

@@ -136,7 +136,7 @@ class Addition(StrEnum):
     POSITION = "position"
     """A resync of a class records the key reached, so that it can continue."""
     FILTERS = "filters"
-    """A reader with filters reads which ones it may use."""
+    """A reader with filters reads which filters it may use."""
     SUPERSEDE = "supersede"
     """A resync records that its rows count in place of refused ones."""
     REPAIR = "repair"

@@ -153,8 +153,9 @@ def statements(package: str, file: str) -> Mapping[str, str]:
 
 
 def log_statements(package: str, with_binds: Callable[[str], str] = str) -> Mapping[str, str]:
-    """Return the statements of the log of a dialect: those of its package, and the common ones that
-    it does not replace, to which ``with_binds`` gives the binds that its driver reads.
+    """Return the statements of a dialect for the log: the statements of its package, and the common
+    statements that it does not replace. ``with_binds`` gives common statements the binds that the
+    driver reads.
     """
     shared = statements("eventlog.sql.dialects", "log.sql")
     own = statements(package, "log.sql")
@@ -336,7 +337,7 @@ def in_parts(values: Sequence[V], size: int) -> Iterator[Sequence[V]]:
 
 
 def grouped(pairs: Iterable[tuple[K, V]]) -> defaultdict[K, list[V]]:
-    """Return the second parts of pairs by the first ones, in their order."""
+    """Return the second parts of pairs, by the first parts, in the order of the pairs."""
     found: defaultdict[K, list[V]] = defaultdict(list)
     for key, value in pairs:
         found[key].append(value)
@@ -371,8 +372,8 @@ def source_of(
     among: str = "",
 ) -> str:
     """Return SQL of the rows of a class for a statement that reads these columns; ``relation``
-    returns SQL of a table. With the column of ``MATCHES`` they are a sub-select: the rows, and of a
-    view also those of its main table, which have no values (spec/event-log.md 15.4).
+    returns SQL of a table. With the column of ``MATCHES`` they are a sub-select: the rows, and for
+    a view also the rows of its main table, which have no values (spec/event-log.md 15.4).
 
     ``among`` follows the key in a condition that every row of a UNION must meet; empty = none.
     """
@@ -396,7 +397,7 @@ def source_of(
 
 
 def _columns_of(cls: ObjectClass) -> Sequence[Column]:
-    """Return the columns that may be read of a class, and those of its condition."""
+    """Return the columns of a class that may be read, and the columns of its condition."""
     names = {one.column.name for one in cls.attributes if one.table == cls.table.name}
     names |= {column.name for column in cls.key}
     if cls.condition is not None:
@@ -444,7 +445,9 @@ def row_value(parts: Iterable[str]) -> str:
 
 
 def equal(refs: Iterable[str], others: Iterable[str]) -> str:
-    """Return an SQL condition that is true if each of these columns equals the other one."""
+    """Return an SQL condition that is true if each column in ``refs`` equals its counterpart in
+    ``others``.
+    """
     return " AND ".join(f"{ref} = {other}" for ref, other in zip(refs, others, strict=True))
 
 

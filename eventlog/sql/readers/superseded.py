@@ -84,7 +84,7 @@ def note_logged_again(log: OpenLog, again: LoggedAgain, by: str = "") -> None:
 
 
 def waiting_rows(log: OpenLog, ids: Collection[int], consumer: str = "") -> set[int]:
-    """Return those of these rows that a reader has not done: a ``consumer``, empty = the publisher.
+    """Return the given rows that a reader has not done: a ``consumer``, empty = the publisher.
 
     A row that is no longer in the log was done.
     """

@@ -195,8 +195,9 @@ class Triggers(ABC):
     ) -> TriggerPlan:
         """Return the plan of the declared triggers.
 
-        ``log`` is as the database has it; ``schema`` is that of the classes. Raises TriggerError
-        for triggers that could not run, DatabaseError if the present state cannot be read.
+        ``log`` is as the database has it; ``schema`` is the schema of the classes. Raises
+        TriggerError for triggers that could not run, DatabaseError if the present state cannot be
+        read.
         """
 
     @abstractmethod
@@ -582,7 +583,7 @@ def digest_of(digests: Iterable[str]) -> str:
 def by_place(
     declared: Iterable[TableTriggers], schema: str | None
 ) -> dict[TableName, list[TableTriggers]]:
-    """Return the declarations by their tables. ``schema`` is that of the classes."""
+    """Return the declarations by their tables. ``schema`` is the schema of the classes."""
     return grouped(((one.schema or schema or "", one.table.name), one) for one in declared)
 
 

@@ -37,7 +37,7 @@ _GONE: Final = "it had no triggers for a while"
 
 
 class Partition(NamedTuple):
-    """A partition of a table. ``where`` is SQL that selects its rows among those of the table.
+    """A partition of a table. ``where`` is SQL that selects its rows among the rows of the table.
 
     ``was_attached`` means that it was created as a separate table, so it may have had rows before
     it became a partition.
@@ -154,7 +154,7 @@ def as_captured(
 ) -> tuple[CapturedTable, ...]:
     """Return the present state of each declared table.
 
-    ``schema`` is that of the classes; ``digests`` are the hashes of the installed triggers;
+    ``schema`` is the schema of the classes; ``digests`` are the hashes of the installed triggers;
     ``former`` has the earlier names of classes and their child tables, by class.
     """
     tables = []
@@ -258,7 +258,7 @@ def unlike_entries(
     captured: Iterable[CapturedTable],
     present: Mapping[TableName, Collection[str]],
 ) -> tuple[str, ...]:
-    """Return sentences on tables whose columns differ from those in their rows of
+    """Return sentences on tables whose columns differ from the columns in their rows of
     ``<log>_captured``. ``present`` are all columns of each table, watched or not.
     """
     known, words = {one.place: one for one in entries}, []

@@ -47,8 +47,8 @@ class _Declared:
     """The declaration for one table: rows of a class, by a key whose columns are in key order.
 
     ``names`` maps columns to their names in the log where these differ; ``schema`` is the schema of
-    the table, None = that of the class. ``refusing`` are the columns by which the database may
-    refuse a row, beyond those of the table's keys and foreign keys.
+    the table, None = the schema of the class. ``refusing`` are further columns for which the
+    database may refuse a row, in addition to the columns of the table's keys and foreign keys.
     """
 
     watch: WatchedTable
@@ -340,8 +340,8 @@ def _class_of(
 def _base_tables(
     home: Database, watch: WatchedTable, reflect: Callable[[str | None], Database] | None
 ) -> dict[str, _BaseTable]:
-    """Return the base tables of a view's watch by their names in it. Raises TriggerError for a
-    missing table.
+    """Return the base tables of a view's watch, by their names in the watch. Raises TriggerError
+    for a missing table.
     """
     tables = {}
     for name in watch.base or ():

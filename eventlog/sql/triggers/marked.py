@@ -218,8 +218,8 @@ class MarkedTriggers(PlannedTriggers):
     ) -> list[Compiled]:
         """Return the declared triggers as SQL, in their order.
 
-        ``schema`` is that of the classes; ``others`` are the triggers that are not ours. Raises
-        TriggerError for a declaration that the database's triggers cannot implement.
+        ``schema`` is the schema of the classes; ``others`` are the triggers that are not ours.
+        Raises TriggerError for a declaration that the database's triggers cannot implement.
         """
         used = {(home, self.folded(name)) for home, name in others}
 

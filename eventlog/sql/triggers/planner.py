@@ -1,11 +1,11 @@
 """Compare compiled triggers with the installed ones, and plan what brings a database to the
 declaration.
 
-There is one ``StoredTrigger`` for each trigger of a *place*, which is a table or a partition. What
-a trigger was compiled for, as a hash, is recorded once: by the trigger, or by the function that it
-calls (``StoredTrigger.helper``). The *records* of a place are the triggers or functions that have
-the hash. A database implements how these are read, and the SQL that creates and drops them
-(spec/triggers.md 9.4).
+There is one ``StoredTrigger`` for each trigger of a *place*, which is a table or a partition. A
+hash records for which declaration a trigger was compiled. The trigger contains the hash, or the
+function that the trigger calls (``StoredTrigger.helper``). The *records* of a place are the
+triggers or functions that have the hash. A database implements how triggers and functions are read,
+and the SQL that creates and drops them (spec/triggers.md 9.4).
 """
 
 from __future__ import annotations
@@ -119,7 +119,9 @@ class StoredTrigger:
     event: str = ""
     """The event on which the trigger fires, as the database writes it."""
     follows: frozenset[TableName] = frozenset()
-    """The schema and name of the triggers that this one fires after, if the database shows them."""
+    """The schemas and names of the triggers after which this trigger fires, if the database shows
+    them.
+    """
     digest: str | None = None
     """The hash of the compiled text; None if it has none of eventlog's."""
     log: str | None = None
@@ -130,11 +132,11 @@ class StoredTrigger:
     """The function of eventlog's that it calls."""
     kind: Literal["trigger", "function"] = "trigger"
     is_partition: bool = False
-    """True if its table is a partition of another one."""
+    """True if its table is a partition of another table."""
     is_in_hash: bool = True
-    """False for the trigger of a partition, or of a former one, which is in no hash."""
+    """False for the trigger of a partition, or of a former partition, which is in no hash."""
     row: Any = None
-    """What else the database shows of it."""
+    """Everything else that the database shows of the trigger or function."""
 
     @property
     def key(self) -> TableName:
@@ -174,7 +176,7 @@ class Installed:
 
 
 def by_place(triggers: Iterable[StoredTrigger]) -> dict[TableName, list[StoredTrigger]]:
-    """Return triggers by their tables, in the order of these."""
+    """Return triggers by their tables, in the order of the tables."""
     return dict(sorted(grouped((one.table, one) for one in triggers).items()))
 
 
@@ -233,7 +235,9 @@ class PlannedTriggers(Triggers):
     follow_log: bool = False
     """True if the database puts the log's new name into the triggers when the log is renamed."""
     compared: Callable[[str], str] = staticmethod(str)
-    """The function that returns what is compared of a text: the database may rewrite the rest."""
+    """The function that returns the part of a text that is compared: the database may rewrite the
+    other parts.
+    """
     by_hand: str = "was changed by hand"
     """The difference of a text that is not as it was compiled, in words that follow its name."""
     former_reason: str = ""
@@ -249,16 +253,14 @@ class PlannedTriggers(Triggers):
 
     @abstractmethod
     def gone(self, log: OpenLog, names: Collection[str]) -> set[str]:
-        """Return those of these logs, named as SQL, that are no tables of the database."""
+        """Return the ``names`` of logs, as SQL, that are no tables of the database."""
 
     @abstractmethod
     def drop_stored(self, trigger: StoredTrigger) -> Sequence[str]:
         """Return the statements that drop a trigger or a function."""
 
     def former_names(self, log: LogTable, gone: Collection[str]) -> Collection[str]:
-        """Return those of these missing logs, named as SQL, that may be the log under a former
-        name.
-        """
+        """Return the names in ``gone``, as SQL, that may be former names of ``log``."""
         return gone
 
     def outdated(self, stored: StoredTrigger, compiled: CompiledTrigger) -> str | None:
@@ -270,8 +272,8 @@ class PlannedTriggers(Triggers):
     def redeclared(
         self, compiled: Compiled, stored: StoredTrigger, record: CompiledTrigger
     ) -> Iterable[str]:
-        """Return the differences between the present declaration and that for which an installed
-        trigger was compiled.
+        """Return the differences between the present declaration and the declaration for which an
+        installed trigger was compiled.
         """
         before, present = stored.columns, compiled.declared.table.columns
         why = self.outdated(stored, record) if before == compiled.columns else None
@@ -285,8 +287,8 @@ class PlannedTriggers(Triggers):
         old: Sequence[StoredTrigger],
         superfluous: Collection[StoredTrigger],
     ) -> Iterable[str]:
-        """Return the differences besides those of records; ``superfluous`` are records that nobody
-        declares.
+        """Return the differences besides the differences of records; ``superfluous`` are records
+        that nobody declares.
         """
         return (f"trigger {one.name} is superfluous" for one in superfluous)
 
@@ -318,7 +320,7 @@ class PlannedTriggers(Triggers):
         return statements
 
     def enable(self, trigger: StoredTrigger) -> Sequence[str]:
-        """Return the statements that enable a trigger which has replaced this one."""
+        """Return the statements that enable a trigger which has replaced this trigger."""
         return ()
 
     def log_in_marker(self, log: LogTable) -> str:

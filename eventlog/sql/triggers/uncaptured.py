@@ -133,8 +133,8 @@ def uncaptured_columns(
 
 
 def uncaptured_column(class_name: str, table: str, name: str, *, selects: bool) -> Uncaptured:
-    """Return what is uncaptured of a column, by its name in the log, whose values the triggers did
-    not log.
+    """Return the uncaptured changes of a column whose values the triggers did not log; the column
+    has its name in the log.
 
     ``selects`` means that only objects with a value are selected: the column is in the class's own
     table, and the receiver has no value under its name.
@@ -148,8 +148,8 @@ def uncaptured_column(class_name: str, table: str, name: str, *, selects: bool) 
 
 
 def uncaptured_member(class_name: str, table: str, name: str) -> Uncaptured:
-    """Return what is uncaptured of a column of a view's base table that the view does not have: the
-    objects that it let into the view, and those that it let out.
+    """Return the uncaptured changes of a column of a view's base table that the view does not have.
+    These changes let objects into the view, or out of it.
     """
     return Uncaptured(
         class_name,
@@ -160,7 +160,7 @@ def uncaptured_member(class_name: str, table: str, name: str) -> Uncaptured:
 
 
 def uncaptured_table(triggers: TableTriggers, reason: str) -> Uncaptured:
-    """Return what is uncaptured of a table whose triggers did not fire, with the reason."""
+    """Return the uncaptured changes of a table whose triggers did not fire, with the reason."""
     is_object = isinstance(triggers, ClassTriggers)
     return Uncaptured(
         triggers.class_name,

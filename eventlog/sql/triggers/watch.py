@@ -269,8 +269,8 @@ def _tables_of(database: Database, ignore: Collection[str]) -> dict[str, Table]:
 
 
 def internal_tables(database: Database, log: LogTable) -> frozenset[str]:
-    """Return the tables of a schema that patterns must not match: those of this log and of other
-    logs, and the version tables of migrations.
+    """Return the tables of a schema that patterns must not match: the tables of this log and of
+    other logs, and the version tables of migrations.
 
     They are recognized by their columns, since a log may have any name.
     """

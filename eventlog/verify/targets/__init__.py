@@ -80,8 +80,9 @@ class Target(ABC):
         return {}
 
     def range_reader(self, cls: ObjectClass) -> RangeReader | None:
-        """Return what reads the objects of a class by ranges of keys, each with the key of the
-        source and the texts of ``attributes``; None if the target cannot be read this way.
+        """Return the reader of the objects of a class by ranges of keys. It reads each object with
+        the key of the source and the texts of ``attributes``. None if the target cannot be read
+        this way.
         """
         return None
 

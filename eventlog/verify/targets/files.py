@@ -22,7 +22,7 @@ from eventlog.verify.targets.places import Place, PlacedFile
 from eventlog.verify.targets.states import State, States, StatesTarget
 
 _AT_ONCE: Final = 1_000
-"""The most changes whose earlier states are read with one statement."""
+"""The maximum number of changes whose earlier states are read with one statement."""
 
 
 class _RowText(NamedTuple):
@@ -252,8 +252,8 @@ def _entry(entry: Entry, attribute: Attribute, value: Value, before: Row | None)
 
 
 def _described(dialect: str, classes: Iterable[ObjectClass]) -> Database:
-    """Return the tables of classes as a catalogue for readers. Child tables have no key in it,
-    since with a key they would be classes.
+    """Return the tables of classes as a catalogue for readers. Child tables have no key in this
+    catalogue, since with a key they would be classes.
     """
     tables = [cls.table for cls in classes]
     tables += [replace(child.table, primary_key=()) for cls in classes for child in cls.children]

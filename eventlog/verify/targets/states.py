@@ -20,11 +20,11 @@ from eventlog.verify.private_database import private_database, write_rows
 from eventlog.verify.targets import KeyLists, Target
 
 KEPT: Final = 20_000
-"""The most states that are kept in memory before they are written."""
+"""The maximum number of states that are kept in memory before they are written."""
 FEW: Final = 50
 """Fewer rows are not worth a separate write."""
 _ASKED: Final = 500
-"""The most keys in one statement."""
+"""The maximum number of keys in one statement."""
 _TABLE: Final = (
     "CREATE TABLE state (class INTEGER, key, content BLOB, seen INTEGER DEFAULT 0, "
     "PRIMARY KEY (class, key)) WITHOUT ROWID"
@@ -57,7 +57,7 @@ class _Form(NamedTuple):
         return 0 if self.ordered is None else self.ordered.width
 
     def place_of(self, key: str) -> Any:
-        """Return what the database sorts the objects by."""
+        """Return the value by which the database sorts objects."""
         return key if self.ordered is None else self.ordered.place_of(self.ordered.values_of(key))
 
 
@@ -73,7 +73,7 @@ class States:
         }
         self._changed: dict[tuple[str, str], State | None] = {}
         self._rows: list[tuple[int, Any, bytes]] = []
-        """Changed states in the form of the database, older than those of ``_changed``."""
+        """Changed states in the form of the database, older than the states in ``_changed``."""
         self._read: dict[tuple[str, str], State | None] = {}
         """States that ``read`` found in the database."""
         self._database = private_database(65_536, _TABLE)
@@ -235,7 +235,7 @@ class States:
         return [_loads(content) for (content,) in rows]
 
     def present(self, class_name: str, keys: Sequence[KeyValues]) -> Collection[KeyValues]:
-        """Return those of the keys whose objects exist."""
+        """Return the given keys whose objects exist."""
         ordered = self._forms[class_name].ordered
         assert ordered is not None
         places = list(map(ordered.place_of, keys))
@@ -259,7 +259,7 @@ class States:
             )
 
     def _stored(self, class_name: str, keys: Sequence[str]) -> dict[str, State]:
-        """Return the states in the database of those of the objects that have one."""
+        """Return the states in the database of the given objects that have a state there."""
         form = self._forms[class_name]
         names = {form.place_of(key): key for key in keys}
         return {

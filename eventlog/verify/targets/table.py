@@ -77,8 +77,9 @@ class _ClassTable:
     cls: ObjectClass
     """The table as a class of the target's database."""
     as_view: ObjectClass
-    """The same as a view, which may have several rows for one object. A table may, too, because
-    the columns of the source's key need not be unique in it.
+    """The same class as a view, which may have several rows for one object. The table may also have
+    several rows for one object, since the columns of the source's key need not be unique in the
+    table.
     """
     schema: str | None
     names: Mapping[str, str]
@@ -295,8 +296,9 @@ class TableTarget(Target):
 
 
 def each_key_once(read: ReadRange, width: int) -> ReadRange:
-    """Return what reads the objects of a table in which a key may have several rows. Such an object
-    has the entry ``SEVERAL`` alone. ``width`` is the number of values of a key.
+    """Return a function that reads the objects of a table in which a key may have several rows. An
+    object with several rows has only the entry ``SEVERAL``. ``width`` is the number of values of a
+    key.
     """
 
     def read_once(behind: KeyValues | None, last: KeyValues | None, limit: int) -> list[RangeRow]:

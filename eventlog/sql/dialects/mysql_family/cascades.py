@@ -357,14 +357,16 @@ _Logged = tuple[int, str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """Rows that a trigger finds when a row is deleted or changed, and the log rows for each."""
+    """Rows that a trigger finds when another row is deleted or changed, and the log rows for each
+    found row.
+    """
 
     condition: str | None
     """The condition under which the trigger searches for the rows."""
     select: str
     """The statement that finds the rows, with their old and new keys."""
     rows: tuple[_Logged, ...]
-    """The rows of the log for each of them."""
+    """The log rows for each found row."""
 
 
 def followed(one: CascadeTriggers, operation: str) -> list[Followed]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _RANGES: Final = 500
 """The number of ranges of record_ids in one statement."""
 _IDS: Final = 500
-"""The number of record_ids in one statement that names each of them."""
+"""The maximum number of record_ids in a statement that names each record_id."""
 _MANY: Final = 50
 """The least number of rows of a range that is marked by a separate statement."""
 _KEY_OF_NUMBERS: Final = "eventlog_key_of_numbers"

@@ -417,9 +417,9 @@ def _snapshots(log: OpenLog, limit: int) -> Iterator[Sequence[object]]:
     """Yield the open transactions that may keep old versions of rows from being purged, the oldest
     first; nothing if this user lacks the right PROCESS, or if the server cannot show them now.
 
-    The server does not show which transactions have a read view; those of REPEATABLE READ, and
-    those that are reading now, may have one. Each gets the length of the server's history list as
-    its number.
+    The server does not show which transactions have a read view; a transaction of REPEATABLE READ
+    may have one, and so may a transaction that is reading now. Each transaction gets the length of
+    the server's history list as its number.
     """
     conn = log.connection
     if not may_run(conn, "SELECT 1 FROM information_schema.innodb_trx LIMIT 1"):

@@ -200,7 +200,7 @@ class FamilyTriggers(CommittedTriggers):
         return {**cascading, _REFUSING: refusing} if refusing else cascading
 
     def refusing(self, conn: Connection) -> Mapping[str, Collection[str]]:
-        """Return, by table, the columns by which the server may refuse a row; empty if triggers do
+        """Return, by table, the columns for which the server may refuse a row; empty if triggers do
         not fire for refused rows.
         """
         if not self.fires_for_refused:
@@ -502,8 +502,8 @@ def _words(log: LogTable, class_name: str) -> dict[str, str]:
 
 
 def family_renderer(package: str) -> Callable[..., str]:
-    """Return the function that renders templates: those in the package of a database, and those
-    that both databases share.
+    """Return the function that renders templates: the templates in the package of a database, and
+    the templates that both databases share.
     """
     return staticmethod(
         template_renderer(

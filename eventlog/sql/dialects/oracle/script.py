@@ -194,7 +194,7 @@ _NEXT: Final = re.compile(r"UPDATE .+ SET version_num='(\w+)' WHERE .+ = '(\w+)'
 
 def guarded(statement: str) -> str:
     """Return a statement of a migration in a form that can be run again: CREATE, ALTER and DROP are
-    guarded, others are unchanged.
+    guarded, other statements are unchanged.
     """
     bare = statement.strip()
     codes = next((codes for begins, codes in _TAKEN_FOR_SUCCESS if begins.match(bare)), ())

@@ -136,8 +136,8 @@ _LINE: Final = 400
 
 
 class Family(StrEnum):
-    """The PL/SQL type of the values of a column. Parameters are declared with it,
-    without a size.
+    """The PL/SQL type of the values of a column. Parameters are declared with this type, without a
+    size.
     """
 
     NUMBER = "NUMBER"

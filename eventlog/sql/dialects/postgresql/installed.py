@@ -82,7 +82,7 @@ class Facts:
     """The operators of foreign keys, by the referring and the referred column."""
     with_heirs: frozenset[TableName]
     heirs: frozenset[TableName]
-    """The tables that take part in inheritance: those that inherit, and those from which others
+    """The tables that take part in inheritance: tables that inherit, and tables from which others
     inherit.
     """
     other_functions: frozenset[TableName]

@@ -60,7 +60,7 @@ class LogSession:
     """The planner's settings in a publisher's session."""
 
     usual: Mapping[str, str]
-    """The settings for all statements except those of the log."""
+    """The settings for all statements except the statements of the log."""
     by_index: bool | None = None
     """True if the settings for the log's statements are active, None = unknown."""
 
@@ -73,7 +73,9 @@ class LogSession:
 
 
 class _Statement(NamedTuple):
-    """A statement to run. ``first`` is the text of the one before it, with the same parameters."""
+    """A statement to run. ``first`` is the text of a statement that runs before it, with the same
+    parameters.
+    """
 
     text: str
     parameters: Any
@@ -188,8 +190,8 @@ def run_alone(
     it run, but without SQLAlchemy, which needs more time for it than the driver does.
 
     Returns None, and runs nothing, if this is not possible: in a session that is not a publisher's,
-    in a transaction, or if somebody listens to the statements of the connection. Errors are those
-    of SQLAlchemy.
+    in a transaction, or if somebody listens to the statements of the connection. Errors are raised
+    as SQLAlchemy raises them.
     """
     if conn.invalidated or conn.in_transaction() or conn.dispatch.before_cursor_execute:
         return None
@@ -208,8 +210,8 @@ def run_alone(
 
 
 def _may_be_alone(driver: psycopg.Connection[Any], statement: _Statement) -> bool:
-    """Return True if no transaction has begun, and the driver can send the statement and the one
-    before it at once.
+    """Return True if no transaction has begun, and the driver can send the statement together with
+    the statement before it.
     """
     is_single = statement.first is None or psycopg.Pipeline.is_supported()
     return is_single and driver.pgconn.transaction_status == TransactionStatus.IDLE

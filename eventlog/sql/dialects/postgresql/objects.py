@@ -82,8 +82,8 @@ class PostgresObjects(Dialect):
     def batch_statement(
         self, walk: Walk, *, continues: bool, writes: bool = True, ends: bool = False
     ) -> str:
-        """Return the statement of ``write_batch``; without ``writes`` that of ``keys_after``. With
-        ``ends`` it does not return the last key.
+        """Return the statement of ``write_batch``; without ``writes`` the statement of
+        ``keys_after``. With ``ends`` it does not return the last key.
         """
         by_value = _by_value(walk.cls)
         places = [f"k{i}" for i in range(len(walk.cls.key))]
@@ -152,8 +152,8 @@ def range_statement(
     """Return the statement of ``range_reader``; ``continues`` and ``ends`` mean that the first and
     the last key are bound, as ``behind0``, ``last0`` and so on.
 
-    A view may have several rows for one object, so the last column is their number; the texts are
-    those of the object only if it is 1.
+    A view may have several rows for one object, so the last column is the number of rows; only if
+    this number is 1, the texts are the texts of the object.
     """
     refs = [bindable(field("p", column)) for column in cls.key]
     keys = [

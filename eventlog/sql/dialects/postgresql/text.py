@@ -279,7 +279,8 @@ def is_one_spelling(column: Column) -> bool:
 # --- settings -------------------------------------------------------------------------------------
 
 SEARCH_PATH: Final = "pg_catalog, pg_temp"
-"""The search path of trigger functions, which have to be independent of that of the session."""
+"""The search path of trigger functions, which have to be independent of the session's search path.
+"""
 
 _FLOATS: Final = {"extra_float_digits": "1"}
 TEXT_SETTINGS: Final = _FLOATS | {

@@ -36,8 +36,8 @@ def add(log: OpenLog) -> None:
     """Add the column to the table of a log, its leaves, and the detached tables that may become
     leaves again, in one transaction, which is committed.
 
-    Raises LogInUse if another session uses the log, LogTableError if the log has a column of this
-    name that is another one.
+    Raises LogInUse if another session uses the log, LogTableError if the log has another column of
+    this name.
     """
     if ask(log, "has_column", column=TRANSACTION_ID)[0][0]:
         raise LogTableError(

@@ -76,7 +76,7 @@ class _Detached(NamedTuple):
     """A table that a purge has detached, as its entry of ``<log>_state`` records it."""
 
     oid: int
-    """Its OID. A table of the same name that was restored from a dump has another one."""
+    """Its OID. A table of the same name that was restored from a dump has another OID."""
     name: str
 
 
@@ -327,7 +327,8 @@ def _detach(log_name: str, table: str) -> str:
 
 
 def _commit_at_once(log: OpenLog) -> None:
-    """Let the commit return without waiting for the disk or a standby, since writers wait for it.
+    """Let the commit return without waiting for the disk or a standby, since writers wait for the
+    commit.
 
     After a crash immediately afterwards the leaves are as before, and later commits are lost, too.
     Dropping the table of a removed leaf waits for the disk in any case.
