@@ -1,11 +1,11 @@
 """Write objects into the log again, in batches; the key reached is recorded, so that a killed
 process can continue (spec/event-log.md 11).
 
-The key reached is in ``<log>_resync``, one row per unfinished resync, and is updated in the
-transaction that writes the rows: wherever a process is killed, no object is left out and none is
-written twice. Each batch locks the row and reads the key reached again, so two processes that run
-the same resync share the work. The row is deleted with the last batch. The log itself cannot store
-the key reached, since its last row may be published and deleted at any time.
+The key reached is in ``<log>_resync``, one row per unfinished resync. It is updated in the
+transaction that writes the rows, so a killed process leaves out no object and writes no object
+twice. Each batch locks the row and reads the key reached again, so two processes that run the same
+resync share the work. The row is deleted with the last batch. The log itself cannot store the key
+reached, since its last row may be published and deleted at any time.
 
 Deleted objects are found by the rows of the log: ``history``, ``known``, ``write_deleted``.
 """

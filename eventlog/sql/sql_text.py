@@ -88,13 +88,13 @@ _NAME: Final = re.compile(
 
 
 def changed_table(statement: str, schema: str | None, tables: Collection[str]) -> str | None:
-    """Return the first of these tables that a statement names outside strings and comments, if the
-    statement has one of the words DELETE, UPDATE, MERGE, REPLACE, TRUNCATE, RENAME, DROP and ALTER
-    there; otherwise None (spec/event-log.md 8.5).
+    """Return the first of the ``tables`` that a statement names outside strings and comments.
+    Return None unless the statement also has, outside strings and comments, one of the words
+    DELETE, UPDATE, MERGE, REPLACE, TRUNCATE, RENAME, DROP and ALTER (spec/event-log.md 8.5).
 
     ``schema`` is the schema of the tables, None = the session's current one. Names are compared
-    without case; a name without a schema counts as one of ``schema``. Text in PostgreSQL's ``$$``
-    and in MariaDB's ``/*! */`` counts as part of the statement, since it may run.
+    without case; a name without a schema counts as a name in ``schema``. Text in PostgreSQL's
+    ``$$`` and in MariaDB's ``/*! */`` counts as part of the statement, since it may run.
     """
     # A backslash in a string is an escape in MariaDB, but not in other databases, so both
     # interpretations are checked.

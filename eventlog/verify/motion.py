@@ -33,9 +33,8 @@ _IN_MOTION: Final = (
 
 
 class Motion:
-    """The rows of a log that are not done, with the objects that they name, the objects of a
-    database snapshot that are in flight, which have no row, and the objects that wait for a later
-    round.
+    """The rows of a log that are not done, with the objects that they name; the objects of a
+    consumer's snapshot in flight, which have no row; and the objects that wait for a later round.
     """
 
     def __init__(self) -> None:

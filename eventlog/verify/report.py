@@ -168,8 +168,7 @@ class VerifyReport:
     """The objects that are expected to differ, with the ``reason`` that the log shows."""
     in_motion: list[InMotion] = field(default_factory=list)
     """The objects that could not be compared in time, 10,000 at most: class, key, the first five
-    rows that are not done, and ``age``, the seconds since the event_time of the first of these
-    rows.
+    rows that are not done, and ``age``, the seconds since the event_time of the first row.
     """
     unproven: list[Unproven] = field(default_factory=list)
     """The ranges of keys that could not be compared, because their table was altered each time they

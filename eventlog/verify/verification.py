@@ -1,9 +1,9 @@
 """One verification: rounds over the classes until each object is decided or the time has run out
 (spec/verify.md 1.1; its proof is spec/verify.md 2).
 
-A round reads the rows of some objects in the target, and then, on one database snapshot of the
-source, the rows of the same objects and the rows of the log that the reader had not done before the
-target was read. Objects without such a row are decided.
+A round reads the rows of some objects in the target. Then, on one database snapshot of the source,
+it reads the rows of the same objects, and the rows of the log that the reader had not done before
+the target was read. Objects without such a row are decided.
 """
 
 from __future__ import annotations
@@ -106,9 +106,9 @@ class VerifyOptions:
     wait: float = 60.0
     """How long to wait for objects whose changes the reader has not done."""
     batch: int = 5_000
-    """The maximum number of objects that are read at once."""
+    """The maximum number of objects read at once."""
     rate: float | None = None
-    """The maximum number of objects that are read per second, None = no limit."""
+    """The maximum number of objects read per second, None = no limit."""
 
 
 class _Ranges(NamedTuple):

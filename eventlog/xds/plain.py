@@ -206,9 +206,9 @@ _KEY: Final = f'(?!<)([^<>&",{_CONTROL}]*+)'
 
 
 def shape_of(plain: PlainEvent) -> Shape | None:
-    """Return the form of an event that ``new_texts`` has read; None if it has a NULL, which does
-    not show its type, an attribute twice, or a name with a character that is written as a
-    reference.
+    """Return the form of an event that ``new_texts`` has read. Return None if the event has a NULL
+    (which does not show its type), an attribute twice, or a name with a character that is written
+    as a reference.
     """
     operation, class_name, association, _, body = plain
     tail = association.partition(",")[2]

@@ -136,9 +136,9 @@ def _add(log: OpenLog, rows: Sequence[dict[str, Any]], consumer: str) -> None:
 def _error_time(log: OpenLog, consumer: str, ids: Sequence[int]) -> datetime:
     """Return the time for new error rows of these ascending record_ids, UTC.
 
-    It is the database's time. Where the clock was set back, it is later than the earlier error rows
-    of the same record_ids, and not earlier than the registration of the consumer, since older ones
-    do not count (spec/event-log.md 13.4).
+    It is the database's time. If the clock was set back, it is later than the earlier error rows of
+    the same record_ids. It is never earlier than the registration of the consumer, since older
+    error rows do not count (spec/event-log.md 13.4).
     """
     errors = errors_of(log.table)
     now = sa.literal_column(log.dialect.utc_now, sa.TIMESTAMP())

@@ -142,9 +142,10 @@ def requeue_loopback(
     """Log rows of status S of the publisher's user again, without a perpetrator, because they were
     not published (spec/event-log.md 8.3).
 
-    Unless ``force``, it refuses rows of types 1 to 4 whose object has a later row that was
-    published, is waiting, or is not queued again, and those below a row that was removed from the
-    log. If only some rows of an insert are queued again, they are sent as modifies.
+    Unless ``force`` is set, a row of types 1 to 4 is refused in two cases. Its object has a later
+    row that was published, is waiting, or is not queued again; or a row with a higher record_id was
+    removed from the log. If only some rows of an insert are queued again, they are sent as
+    modifies.
     """
 
     def judged(row: ObjectRow) -> LoggedRow:

@@ -113,7 +113,7 @@ KEEPALIVE: Final = Keepalive(idle=10, interval=5, probes=3)
 
 class LockHolder(NamedTuple):
     """The session that has locked a log, as far as the database shows it: its number, its user,
-    application and address, each empty if it is not shown, and the time when the session began.
+    application and address (each empty if it is not shown), and the time when the session began.
 
     ``is_other`` means that its application is neither eventlog nor the application of this session.
     """

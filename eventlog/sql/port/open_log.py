@@ -259,8 +259,8 @@ class OpenLog(ABC):
         first: str | None = None,
         **words: str,
     ) -> int | None:
-        """Run a statement of ``log_sql`` with these parameters, and return the number of its only
-        row, None if it has no row; of a statement without a result, the number of rows that it
+        """Run a statement of ``log_sql`` with these parameters. Return the number in its only row,
+        None if there is no row. For a statement without a result, return the number of rows that it
         changed.
 
         ``alone`` is true if nothing else belongs to its transaction. ``first`` is the name of a

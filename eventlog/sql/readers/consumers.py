@@ -688,14 +688,14 @@ def requeue_for(
     """Ask a consumer to send again rows that it has done (spec/event-log.md 13.4). ``by`` is who
     asks, for the error rows.
 
-    Unless ``force``, it refuses rows that ``judge`` finds stale, rows of types 1 to 4 with a lower
-    record_id than a row that was removed from the log, and rows of an insert of which other rows
-    are not sent again: nothing is written to the log, so no row can become a modify. ``failed`` are
-    the rows that the receiver refused: they keep their event-id. The other rows get the next
-    attempt number, since the receiver has applied the earlier event-id (7.4). ``in_flight`` are the
-    rows that were in flight for the consumer before ``entry`` was read. The caller has locked the
-    row of the consumer (``lock_consumer``). Rows that a purge removes in the meantime are left out:
-    it read the consumers' rows before this request was written.
+    Unless ``force`` is set, these rows are refused: rows that ``judge`` finds stale; rows of types
+    1 to 4 with a lower record_id than a row that was removed from the log; rows of an insert of
+    which other rows are not sent again. Nothing is written to the log, so no row can become a
+    modify. ``failed`` are the rows that the receiver refused: they keep their event-id. The other
+    rows get the next attempt number, since the receiver has applied the earlier event-id (7.4).
+    ``in_flight`` are the rows that were in flight for the consumer before ``entry`` was read. The
+    caller has locked the row of the consumer (``lock_consumer``). Rows that a purge removes in the
+    meantime are left out: the purge read the consumers' rows before this request was written.
     """
     judged = judged_by_set(entry, RecordSet(0, ids), failed=failed, in_flight=in_flight)
     resent, refused = set[int](), set[RefusedRow]()

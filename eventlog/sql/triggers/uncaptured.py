@@ -54,8 +54,8 @@ def column_changes(
 
     ``new`` is the text for a column that did not exist before; ``unwatched`` are columns that no
     watch names any longer. A missing column counts as renamed if a column of the same type has
-    appeared in its place, after the same column: a catalogue does not distinguish that from
-    dropping a column and adding another.
+    appeared in its place, after the same column: a catalogue does not distinguish a renamed column
+    from a dropped column and an added column.
     """
     renamed = _renamed(before, now)
     lost = [name for name in before if name not in now and name not in renamed]

@@ -132,9 +132,8 @@ def value_of(log: OpenLog, statement: str) -> int:
 
 
 def copied_rows(log: OpenLog, source: str) -> tuple[str, str]:
-    """Return the columns and their values, as SQL, with which the rows of a table with this quoted
-    name are copied into the log or a leaf: a row keeps its transaction id, or has none
-    (spec/event-log.md 1.5).
+    """Return, as SQL, the columns and values for copying the rows of a table, whose name is quoted,
+    into the log or a leaf. A row keeps its transaction id, or has none (spec/event-log.md 1.5).
     """
     columns = [quote_identifier(name) for (name,) in ask(log, "columns", name=source)]
     values, own = list(columns), log.table.transaction_column

@@ -4,8 +4,8 @@
 A leaf is attached without a scan. PostgreSQL scans a table that it attaches, unless a valid CHECK
 implies the bounds of the partition. Such a CHECK would reject rows while the leaf still has its
 old, wider bounds. So the CHECK of the lowest leaf and of the open leaf, whose bounds change later,
-calls a function that returns ``true``. A transaction that has locked the log verifies with the
-index of the key that the leaf has no row outside of the range, replaces the body of the function by
+calls a function that returns ``true``. A transaction locks the log, and verifies with the index of
+the key that the leaf has no row outside of the range. It then replaces the body of the function by
 the condition of the range, attaches the leaf, and restores ``true`` before it commits. No other
 session ever sees the condition. The leaves in between, one of which gets the new rows, have no
 CHECK, because a CHECK makes each INSERT slower.
