@@ -68,8 +68,8 @@ class LogTable:
     """
 
     renamed: tuple[tuple[str, ...], ...] = ()
-    """The names that rows of one table or view may have, the present one first, for each that was
-    renamed (``renamed_from``, spec/event-log.md 5.2).
+    """For each table or view that was renamed (``renamed_from``, spec/event-log.md 5.2): the names
+    that its rows may have, the present name first.
     """
 
     transaction_column: str | None = None

@@ -258,8 +258,8 @@ class Transmitter:
         return len(metadata.brokers), 0 if found is None else len(found.partitions)
 
     def flush(self) -> dict[int, str]:
-        """Wait until all records are acknowledged, and return the reasons of refused ones by their
-        number.
+        """Wait until all records are acknowledged, and return the reasons of refused records, by
+        the number of the record.
 
         A refusal concerns the record itself (it is too large, or malformed), so sending it again
         would fail, too. Raises KafkaUnavailable if a record is not acknowledged for another reason;

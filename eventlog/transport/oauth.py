@@ -199,8 +199,8 @@ class ClientTokens:
 
 
 def _lifetime(seconds: Any) -> float:
-    """Return the seconds after which a token is renewed; without a number it is used until it is
-    refused.
+    """Return the seconds after which a token is renewed; a token without this number is used until
+    it is refused.
     """
     try:
         lifetime = float(seconds)

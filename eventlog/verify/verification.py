@@ -246,8 +246,8 @@ class Verification:
 
     def _walk_ranges(self, source: _ClassSource, ranges: _Ranges, reached: str | None) -> None:
         """Compare all objects of a class that the target has, after a key, and without ``lookups``
-        also those that only the source has. Only the databases compare keys, since a collation may
-        define their order.
+        also the objects that only the source has. Only the databases compare keys, since a
+        collation may define their order.
         """
         log, size, width = self.context.log, self.options.batch, ranges.keys.width
         behind = None if reached is None else ranges.keys.values_of(reached)
@@ -419,8 +419,8 @@ class Verification:
     def _read_keys(
         self, source: _ClassSource, after: str | None, read: Callable[[], list[K]]
     ) -> list[K]:
-        """Return the next keys of the source, none if there is no further one, or if the database
-        snapshot was not proven: then all after a key are not compared.
+        """Return the next keys of the source; none if there is no further key, or if the database
+        snapshot was not proven. In the second case the keys ``after`` a key are not compared.
         """
         try:
             return self.snapshots.read(read)

@@ -320,8 +320,8 @@ _EVENTS: Final[
     "modify": (Operation.MODIFY, "modify-attr", _modify_attr),
     "delete": (Operation.DELETE, None, _add_attr),
 }
-"""By the name of an event's element: its operation, the name of the element of an attribute (None
-if it has none), and the function that reads that element.
+"""For each name of an event's element: the operation, the name of the element of an attribute (None
+if there is none), and the function that reads the element of an attribute.
 """
 
 

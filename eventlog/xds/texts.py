@@ -87,7 +87,7 @@ class TextsReader:
 
     def read_alike(self, text: str, at: int) -> tuple[RowTexts, int] | None:
         """Return the texts of the events at a place of a document that have the form of earlier
-        ones, and the place after them; None if there is no such event.
+        events, and the place after these events; None if there is no such event.
         """
         if self._shape is None:
             return None

@@ -376,8 +376,8 @@ class SparkFailed(EventlogError):
 
 @contextmanager
 def as_spark_failed(what_then: str) -> Iterator[None]:
-    """Turn Spark's exceptions into SparkFailed with the reason, in one line, and the next step.
-    SnapshotOutdated of a task stays what it is.
+    """Turn Spark's exceptions into SparkFailed with the reason, in one line, and the next step. A
+    SnapshotOutdated of a task is raised unchanged.
     """
     try:
         yield

@@ -79,7 +79,7 @@ class Limits:
     snapshot_transactions: int = 1_000
     """A database snapshot is reported only if at least this many transactions have ended since."""
     snapshot_transactions_without_age: int = 1_000_000
-    """The same limit for a database snapshot of unknown age."""
+    """The minimum number of such transactions for a database snapshot of unknown age."""
     in_flight: float = 600.0
     """The age in seconds of an in-flight entry while a publisher runs."""
     dead: int = 100_000

@@ -15,7 +15,7 @@ class FindingText(NamedTuple):
     """What a finding with this code means, and what to do."""
 
     severity: str
-    """``error``, ``warning`` or ``info``, or those that it can have."""
+    """``error``, ``warning`` or ``info``; several of these if the severity varies."""
     happened: str
     fix: str
 

@@ -237,8 +237,8 @@ cascade logged (spec/triggers.md 7.4). INSERT_ROW_QUERY_BACK is not one of these
 def logged_objects(
     rows: Iterable[Sequence[Any]], catalog: Catalog
 ) -> dict[ObjectClass, tuple[list[str], list[str]]]:
-    """Return, for each class, the keys of objects that exist according to the log, and those whose
-    last row is a DELETE_ROW.
+    """Return, for each class, the keys of objects that exist according to the log, and the keys of
+    objects whose last row is a DELETE_ROW.
 
     Each of ``rows`` holds record_id, event_type, table_name and table_key, in the order of the log.
     """

@@ -57,7 +57,7 @@ _NEW_ROW: Final = "superseded_by"
 
 
 def records_new_rows(log: OpenLog) -> bool:
-    """Return True if ``<log>_error`` has the column that names the new row of a refused one."""
+    """Return True if ``<log>_error`` has the column that names the new row of a refused row."""
     return has_columns(log, log.table.error_table, (_NEW_ROW,))
 
 

@@ -120,9 +120,10 @@ def purge_rows(
     """Purge one batch of the rows between two record_ids; return None if there is no row
     (spec/event-log.md 2).
 
-    It removes only rows of status S and W. Their event_time must be before ``older_than``; the
-    record_ids ``kept``, and those that a consumer has not ``done``, stay. It reads at most ``size``
-    rows, so its work does not grow with the log. With ``dry`` it only counts them.
+    It removes only rows of status S and W whose event_time is before ``older_than``. Rows stay if
+    their record_ids are in ``kept``, or if a consumer has not ``done`` them. The batch has at most
+    ``size`` rows, so the work does not grow with the log. With ``dry`` the function only counts the
+    rows.
     """
     record_id = column_of(log.table, "record_id")
     is_old = column_of(log.table, "event_time") < older_than

@@ -51,8 +51,9 @@ class Requeued(NamedTuple):
     """The result of ``requeue``: rows set back to N, rows logged again, and refused rows.
 
     ``removed`` is the highest record_id that was removed from the log, 0 = none: for a refused row
-    below it, it is unknown whether its object had later rows. ``is_requested`` is False if this
-    role may not ask a running publisher for the rows, so that it finds them later.
+    below this record_id, it is unknown whether the object had later rows. ``is_requested`` is False
+    if this role may not ask a running publisher for the rows, so that the publisher finds them
+    later.
     """
 
     set_back: int

@@ -1,6 +1,6 @@
-"""The rows of a log: found by their record_ids, counted (spec/event-log.md 10, 11).
+"""Find the rows of a log by their record_ids, and count them (spec/event-log.md 10, 11).
 
-The statements here are those that every database understands; the dialect has reading, marking and
+Every database understands the statements of this module. The dialect contains reading, marking and
 other hot paths.
 """
 

@@ -31,8 +31,8 @@ def _fetch(log: OpenLog, ranges: Ranges, limit: int | None, statement: str) -> l
 
 
 def count_rows(log: OpenLog, ranges: Ranges, limit: int | None = None) -> tuple[int, int]:
-    """Return the number of rows in the ranges, the lowest first, at most ``limit``, and the
-    record_id of the last.
+    """Return the number of rows in the ranges, and the record_id of the last counted row. At most
+    ``limit`` rows are counted, the lowest first.
     """
     if not ranges:
         return 0, 0

@@ -255,8 +255,8 @@ def _column_from_literals(value: _Literals) -> Column:
 class _LogOperation(MigrateOperation):
     """An operation on a log, with all that is needed to create it or to bring it up to date.
 
-    ``log`` has the form of ``log_table`` in the configuration; ``schema`` None is the connection's
-    current one. ``revisions`` belong to eventlog's own migrations, one for each branch; none
+    ``log`` has the form of ``log_table`` in the configuration; ``schema`` None is the current
+    schema. ``revisions`` belong to eventlog's own migrations, one for each branch; none
     = the newest. ``before`` are the revisions that the log had reached; none = there was no log.
     """
 
@@ -321,7 +321,7 @@ class CreateEventLogOp(_LogOperation):
         """Create the log and its internal tables (spec/event-log.md 1, 10), or bring them up to
         ``revisions``.
 
-        ``schema`` None is the connection's current one. ``revisions`` belong to eventlog's own
+        ``schema`` None is the current schema. ``revisions`` belong to eventlog's own
         migrations, one for each branch. Name them, as autogenerate does, so that the migration does
         the same with a later eventlog; none = the newest. ``before`` are the revisions that the log
         had reached, for the reverse. Raises LogTableError, DatabaseError.

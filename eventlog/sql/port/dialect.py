@@ -132,8 +132,8 @@ class Dialect(SqlDatabase):
     """True if a sorted query may draw ``next_number`` for each of its rows, in that order."""
     error_number: str | None = None
     """A column that numbers the rows of an internal table in the order in which they were written,
-    for databases whose times are too coarse for it (spec/event-log.md 10). None = times are fine
-    enough.
+    for databases whose times are too coarse for this order (spec/event-log.md 10). None = times are
+    fine enough.
     """
 
     def bindable(self, sql: str) -> str:

@@ -127,7 +127,7 @@ class Partitioning(Protocol):
         Rows in them with another status than S or W, which somebody has changed by hand in the
         meantime, are put back into the log first.
 
-        A table that is not the recorded one any longer stays, and its record is deleted.
+        A table that is no longer the recorded table stays, and its record is deleted.
         """
 
     def unrecorded(self, log: OpenLog) -> list[UnrecordedLeaf]:

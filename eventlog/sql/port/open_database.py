@@ -78,7 +78,7 @@ class OpenDatabase(ABC):
         return None
 
     def is_standby(self) -> bool:
-        """Return True if this server only repeats what a primary writes: the locks of those who
+        """Return True if this server only repeats what a primary writes: the locks of sessions that
         work with the log are at the primary.
         """
         return False

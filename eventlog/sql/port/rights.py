@@ -121,8 +121,8 @@ _WORK: Final[Mapping[str, str]] = {
 
 
 def grants_advice(role: str | None, purpose: Purpose) -> str:
-    """Return the sentence that leads to the rights of a role, the same wherever a right is missing
-    (spec/event-log.md 11.1). ``role`` None = it is unknown.
+    """Return the sentence with the command that prints the rights of a role. It is the same
+    sentence wherever a right is missing (spec/event-log.md 11.1). ``role`` None = it is unknown.
     """
     name = shlex.quote(role) if role else "ROLE"
     return f"`eventlog grants {name} --purpose {purpose}`, run by the owner, prints the rights"

@@ -534,8 +534,8 @@ def visible_ids(log: OpenLog) -> list[tuple[int, int]]:
 
 
 def record_start(log: OpenLog, name: str, start: ConsumerStart) -> ConsumerStart | None:
-    """Record what a consumer sends from now on. Return what its last start had recorded, None if
-    it recorded the same, or nothing.
+    """Record what a consumer sends from now on. Return what its last start had recorded; None if
+    that was the same, or if nothing was recorded.
     """
     entry = _read_row(log, name)
     if entry is None:
@@ -742,8 +742,9 @@ def requeue_objects_for(
 
 
 def resend_classes(log: OpenLog, name: str, classes: Sequence[str]) -> None:
-    """Ask a consumer to send all objects of classes again: those that exist for the reader as they
-    are then, and a delete for each other object of the table (spec/event-log.md 15.3).
+    """Ask a consumer to send all objects of classes again: an object that exists for the reader is
+    sent as it is then, and each other object of the table is sent as a delete (spec/event-log.md
+    15.3).
     """
     lock_consumer(log, name)
     begun = resent(log.db.utc_now())

@@ -59,7 +59,7 @@ class FollowedSet:
 
     @property
     def has_gaps(self) -> bool:
-        """True if a row may still appear below one that is done."""
+        """True if a row may still appear below a done row."""
         return self.done.floor < max(self.done.top, self.top)
 
     def poll(self, log: OpenLog) -> bool:

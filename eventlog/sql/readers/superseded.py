@@ -107,8 +107,8 @@ def waiting_rows(log: OpenLog, ids: Collection[int], consumer: str = "") -> set[
 def _refused_keys(
     log: OpenLog, catalog: Catalog, cls: ObjectClass, reader: str, most: int
 ) -> dict[int | str, str]:
-    """Return the keys of a class's objects of which a reader was refused rows, by record_id, or
-    objects of its snapshot, by event-id.
+    """Return the keys of the class's objects that the receiver of a reader has refused: for refused
+    rows by record_id, for refused objects of the reader's snapshot by event-id.
     """
     refused = [
         row

@@ -533,8 +533,8 @@ def warnings_of_missing_log(log: LogTable, tables: Iterable[TableName]) -> Itera
 
 
 def warnings_of_lost_logs(lost: Mapping[TableName, Iterable[str]]) -> Iterator[str]:
-    """Yield a warning for each table whose triggers write to a log that does not exist. Former
-    names of this log are not meant. ``lost`` has the names of the logs, as SQL.
+    """Yield a warning for each table whose triggers write to a log that does not exist. A former
+    name of this log causes no warning. ``lost`` has the names of the logs, as SQL.
     """
     for table, logs in sorted(lost.items()):
         yield (

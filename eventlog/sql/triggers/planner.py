@@ -80,9 +80,11 @@ class Compiled:
     the hash, since partitions are attached and detached.
     """
     is_copy: bool = False
-    """True if they log in another way what other triggers of the declaration log, too."""
+    """True if these triggers log changes that other triggers of the declaration log in another way.
+    """
     former: Compiled | None = None
-    """The same as earlier versions compiled it, if such triggers log as before."""
+    """The same triggers as earlier versions compiled them, if those triggers still log as before.
+    """
 
     @property
     def place(self) -> TableName:
@@ -123,7 +125,7 @@ class StoredTrigger:
     them.
     """
     digest: str | None = None
-    """The hash of the compiled text; None if it has none of eventlog's."""
+    """The hash of the compiled text; None if eventlog has not written a hash."""
     log: str | None = None
     """The log that the trigger writes to, as SQL; None if the trigger is not one of eventlog's."""
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -608,7 +610,7 @@ class PlannedTriggers(Triggers):
 
 def _uncaptured_of_new(compiled: Iterable[Compiled], every: _Every) -> Iterator[Uncaptured]:
     """Yield the uncaptured changes of a table without triggers, if the table that had its name
-    before still has them, or if other tables of its class have some.
+    before still has triggers, or if other tables of its class have triggers.
     """
     for one in compiled:
         if one.is_copy:

@@ -113,8 +113,8 @@ def declared_otherwise(before: Columns, now: Columns, present: Collection[str]) 
 def uncaptured_columns(
     triggers: TableTriggers, before: Columns, now: Columns
 ) -> Iterator[Uncaptured]:
-    """Yield what is uncaptured of each column for which triggers were not compiled; nothing if it
-    is unknown for which columns they were compiled.
+    """Yield the uncaptured changes of each column for which triggers were not compiled; nothing if
+    it is unknown for which columns they were compiled.
     """
     # A view's column keeps its name if the column of its base table is renamed, so rows that are
     # read back contain its values.

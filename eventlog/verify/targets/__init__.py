@@ -68,8 +68,8 @@ class Target(ABC):
 
     @abstractmethod
     def other_keys(self, cls: ObjectClass, size: int) -> KeyLists:
-        """Yield keys of the class's objects in the target, at least those that ``rows`` was never
-        asked for, in lists of at most ``size``. A key that is not a valid key of the class is
+        """Yield keys of the class's objects in the target, at least the keys for which ``rows`` was
+        never called, in lists of at most ``size``. A key that is not a valid key of the class is
         returned as its text.
         """
 

@@ -79,8 +79,8 @@ class States:
         self._database = private_database(65_536, _TABLE)
 
     def read(self, names: Iterable[tuple[str, str]]) -> None:
-        """Read the states of objects, each a class and a key, that ``get`` will be called for, with
-        one statement for many.
+        """Read the states of the objects for which ``get`` will be called, with one statement for
+        many objects. An object is given as class and key.
         """
         self._write_rows()
         wanted: dict[str, list[str]] = {}
@@ -182,7 +182,7 @@ class States:
             self._rows, self._read = [], {}
 
     def rows(self, class_name: str, keys: Sequence[str]) -> Mapping[str, TargetRow]:
-        """Return the states of objects by key; those without one are left out."""
+        """Return the states of objects by key; objects without a state are left out."""
         form = self._forms[class_name]
         for start in range(0, len(keys), _ASKED):
             places = [form.place_of(key) for key in keys[start : start + _ASKED]]

@@ -1,5 +1,5 @@
 """Tables of a database as a target (spec/verify.md 4.1): one table per class, in any database that
-eventlog supports. Their values are read as the texts that a log would have, like those of the
+eventlog supports. Their values are read as the texts that a log would have, like the values of the
 source.
 """
 

@@ -79,8 +79,8 @@ class KnownWriters:
     """The writers of a log that a session has seen.
 
     When a transaction is prepared, the lock that identified it is released; from then on its XID
-    identifies it. So a lock that was released still counts as long as a prepared transaction may be
-    the one that had the lock.
+    identifies it. So a lock that was released still counts as long as a prepared transaction may
+    have had this lock.
     """
 
     thread: int
@@ -114,7 +114,7 @@ class KnownWriters:
 
 @dataclass(frozen=True, slots=True)
 class Writers:
-    """The open writers of a log, as a session sees them. The log hands it out."""
+    """The open writers of a log, as a session sees them. The methods of the log use this class."""
 
     conn: Connection
     dialect: FamilySessions

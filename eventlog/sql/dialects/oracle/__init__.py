@@ -231,7 +231,7 @@ def _constraint(pattern: str, table: sa.Table) -> str:
 
 def _checks(table: sa.Table) -> int:
     """Return the number of CHECKs of a table, which equals the number in the name of the newest
-    one.
+    CHECK.
     """
     return sum(isinstance(one, sa.CheckConstraint) for one in table.constraints)
 

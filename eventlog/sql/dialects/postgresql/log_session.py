@@ -48,7 +48,7 @@ in the session.
 """
 _FAILED: Final = "eventlog_failed"
 """The execution option with the error of a statement that was run without SQLAlchemy: it is raised
-in place of running the statement, so that SQLAlchemy treats it as any other.
+in place of running the statement, so that SQLAlchemy treats it as any other error.
 """
 _CACHED_PLAN: Final = "cached plan must not change result type"
 _sessions: Final[WeakKeyDictionary[psycopg.Connection[Any], LogSession]] = WeakKeyDictionary()

@@ -50,7 +50,7 @@ _SET_KEEPALIVE: Final = f"""
     WHERE present.source NOT IN ('client', 'user', 'database', 'database user', 'global')
       AND pg_catalog.inet_client_addr() IS NOT NULL"""  # noqa: S608
 """Lets the server detect that a publisher's host is gone, unless the URL, the role or the database
-has settings for it. A Unix socket needs none.
+has settings for it. A Unix socket needs no such settings.
 """
 
 

@@ -299,8 +299,8 @@ class _Rows:
         return True
 
     def _escaped(self, row: PlainRow) -> PlainRow:
-        """Return an unreadable row with its texts. A text has at least one lone surrogate if the
-        server refuses it, also if Python's codec does not.
+        """Return an unreadable row with its texts. A text that the server refuses gets at least one
+        lone surrogate, even if Python's codec accepts the text.
         """
         is_found = self._codec is not None and not self._is_text(row, self._codec)
         codec = self._codec if self._codec is not None and is_found else "ascii"

@@ -1,5 +1,5 @@
-"""The application's tables in a SQLite file: the catalogue, objects by their keys, the keys after
-the key reached.
+"""The application's tables in a SQLite file: the catalogue, objects by their keys, and the keys
+after a given key.
 
 The catalogue is read in three statements, whatever the number of tables (spec/xds.md 5, 6.2).
 Current rows (spec/event-log.md 7.2, spec/xds.md 4.3) are read by one statement for the class and

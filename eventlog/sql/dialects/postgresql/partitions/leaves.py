@@ -248,10 +248,10 @@ class PostgresPartitioning(Partitioning):
         return number, _Detached(oid, name)
 
     def _finish(self, log: OpenLog, number: int, table: _Detached) -> int | None:
-        """Drop a recorded table, after its rows that are not done were put back into the log, and
-        delete the entry. Return the number of these rows; None, and only delete the entry, if the
-        table is not the recorded one any longer: it was dropped, renamed or attached, or has
-        another comment.
+        """Put the rows of a recorded table that are not done back into the log, drop the table, and
+        delete its entry. Return the number of these rows. If the table is no longer the recorded
+        table (it was dropped, renamed or attached, or has another comment), only delete the entry,
+        and return None.
         """
         name, put_back = sibling(log.table, table.name), None
         if self._is_detached(log, table):
