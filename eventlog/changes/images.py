@@ -216,8 +216,8 @@ def transactions(changes: Iterable[Change]) -> Iterator[Iterator[Change]]:
     one.
 
     A change without a transaction id is a separate transaction. The end of any other transaction is
-    detected only by the next change, since a TRUNCATE that change tables do not count may follow
-    the last counted change (spec/change-model.md 4).
+    detected only by the next change, since a TRUNCATE without a number may follow the last numbered
+    change (spec/change-model.md 4).
     """
     coming = iter(changes)
     following: Change | None = None

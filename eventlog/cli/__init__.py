@@ -82,7 +82,9 @@ _MODULES: Final = {
     "resume": "pausing",
     "decode": "convert",
 }
-"""The modules of commands with another name, each in the room of the command's purpose."""
+"""The modules whose name differs from the command's. Each is in the package of the command's
+purpose.
+"""
 
 COMMANDS: Final = {
     name: (f"eventlog.cli.{purpose.lower()}.{_MODULES.get(name, name)}", line)

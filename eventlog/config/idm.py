@@ -482,7 +482,7 @@ _OF_DIRECTORY: Final = {
     "DirXML-ShimAuthID": "shim-auth-id",
     "DirXML-ShimAuthServer": "shim-auth-server",
 }
-"""The names that the directory has for attributes of a driver, with those of an export."""
+"""The names that attributes of a driver have in an export, by their names in the LDAP directory."""
 
 
 def _authentication(element: _Element, parameters: _Parameters) -> None:

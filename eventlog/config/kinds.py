@@ -355,9 +355,9 @@ def from_directory(url: str, directory: Path) -> str:
 
 
 def name_of(group: str) -> OptionKind:
-    """Return the kind of names of a group of the registry.
+    """Return the kind of an option whose value is a name in a group of the registry.
 
-    It raises ConfigError for an unknown name.
+    Its function ``parse`` raises ConfigError for an unknown name.
     """
 
     def parse(value: Any) -> str:

@@ -327,8 +327,8 @@ S = TypeVar("S")
 def _tables_of(
     tables: Any, path: Path | None, array: str, kind: type[S], each: str
 ) -> Iterator[tuple[str, S | ConfigError]]:
-    """Yield the tables of an array, or their errors, with their places. ``each`` names what has one
-    of them.
+    """Yield the tables of an array, or their errors, with their places. ``each`` is for the
+    message, such as "per table or view".
     """
     place = _place(path)
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):

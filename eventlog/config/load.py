@@ -128,7 +128,7 @@ T = TypeVar("T")
 
 
 def _as_of_sink(of_letters: Mapping[str, T]) -> dict[str, T]:
-    """Return what belongs to the options of ``[dead_letter]``, by their names in ``[sink]``."""
+    """Return the entries of options of ``[dead_letter]``, by the options' names in ``[sink]``."""
     before = f"{LETTERS}."
     return {
         f"sink.{name.removeprefix(before)}": one

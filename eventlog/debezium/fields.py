@@ -155,9 +155,9 @@ def _temporal(kind: Kind, mode: str, precision: int) -> Field:
 
 
 def decoder_of(schema: JsonObject, type: ColumnType | None = None) -> Decode:
-    """Return the function that reads the values of a field with this schema of Connect, as a log
-    has the values of a column of ``type``; None = unknown. The schema's name takes precedence over
-    its type.
+    """Return the function that reads the values of a field with this schema of Connect. It returns
+    them as a log has the values of a column of ``type`` (None = unknown). The schema's name takes
+    precedence over its type.
 
     Raises ValueError for an invalid schema.
     """
@@ -218,8 +218,8 @@ def _array_decoder(type: ColumnType, decimals: str, times: str) -> Decode:
 
 
 def _name_of(schema: JsonObject) -> str:
-    """Return the logical name of a schema, empty without one; that of a structured time without the
-    precision and the column that Debezium appends.
+    """Return the logical name of a schema, empty if it has no name. From the name of a structured
+    time, the precision and the column that Debezium appends are cut off.
     """
     name = schema.get("name")
     if not isinstance(name, str):
@@ -253,8 +253,8 @@ _IN_PARENTHESES: Final = re.compile(r"\([^)]*\)")
 
 
 def _of_column(type: ColumnType, name: str, parameters: JsonObject, decode: Decode) -> Decode:
-    """Return ``decode``, changed where the logical ``name`` alone does not give what a log has of a
-    column of this type.
+    """Return the function that reads values as a log has them for a column of this type:
+    ``decode``, or a changed one where the logical ``name`` does not suffice.
     """
     word = _word(type)
     if name == _STRUCTURED_DURATION and type.kind is Kind.TIME:
@@ -297,8 +297,8 @@ def _bit_length(type: ColumnType, parameters: JsonObject) -> int:
 def _bits_decoder(length: int, *, is_fixed: bool) -> Decode:
     """Return the reader of bits as PostgreSQL's digits.
 
-    Debezium writes a truth value of a single bit, and bytes of several, the lowest first; our own
-    events have the digits. The bytes of a ``bit varying`` lack its length.
+    Debezium writes a single bit as a truth value, and several bits as bytes, the lowest byte first.
+    Our own events have the digits. The bytes of a ``bit varying`` do not show its length.
     """
 
     def read(value: Any) -> str:

@@ -305,8 +305,8 @@ def _refuse_in_key(names: Iterable[str], unreadable: Mapping[str, str]) -> None:
 
 
 def _is_of_no_row(payload: JsonObject) -> bool:
-    """Return True for an event of Debezium without an operation that is no change of a row: the
-    begin or end of a transaction, a change of the schema, a heartbeat, a notification.
+    """Return True if an event of Debezium that has no operation is no change of a row: the begin or
+    end of a transaction, a change of the schema, a heartbeat, a notification.
     """
     return (
         "status" in payload
@@ -504,7 +504,9 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
 
 
 def line_of(record: KafkaRecord, lines: str = "records") -> bytes:
-    """Return a record as a line with its line break; a tombstone is empty among ``values``."""
+    """Return a record as a line with its line break. With ``lines`` = values, a tombstone has no
+    line.
+    """
     if lines == "values":
         return b"" if record.value is None else record.value + b"\n"
     topic = json_bytes(record.topic or "")

@@ -147,15 +147,15 @@ def topic_of(prefix: str, schema: str | None, table: str) -> str:
 
 
 class Logged(NamedTuple):
-    """What an envelope shows of the rows of a log that its event was made of."""
+    """The rows of a log that became an event, as its envelope shows them."""
 
     record_ids: Sequence[int] | None = None
     transaction: int | None = None
-    """The number of the transaction that wrote the last of them."""
+    """The number of the transaction that wrote the last row."""
 
 
 NOT_LOGGED: Final = Logged()
-"""For an event of another source than a log, or without its rows."""
+"""The ``Logged`` of an event that is not from a log, or whose rows are unknown."""
 
 
 class EnvelopeWriter:
@@ -378,8 +378,8 @@ def _without(row: Row | None, names: set[str]) -> Row | None:
 
 
 def _before(change: Change, after: Row) -> Row | None:
-    """Return the whole row before an update: unchanged columns have their values of the row after
-    it.
+    """Return the whole row before an update. Unchanged columns get their values from the row after
+    the update.
 
     None = unknown.
     """
@@ -451,9 +451,9 @@ class _TableRecords:
         return self._bytes(self._value_head, {"before": old, "after": new, **rest})
 
     def _old_image(self, row: Row, unknown: frozenset[str], *, has_after: bool) -> JsonDict | None:
-        """Return a replacement for a row before the change that has a value that cannot be written
-        (formats/debezium.md 2): None if the event has the row after the change, otherwise the row
-        without such values.
+        """Return what replaces the row before a change if it has values that cannot be written
+        (formats/debezium.md 2). It is None if the event has the row after the change, otherwise the
+        row without such values.
 
         The row was deleted or has another value by now, so nobody could fix a refused event. Each
         such column is counted. Raises NotExpressible for a value of the key.
@@ -524,8 +524,8 @@ class _TableRecords:
 
 
 def _typed_value(type: ColumnType, value: Value) -> Value:
-    """Return a value of the column's type from a text or double that a format without types has
-    made of it. Raises BadValue.
+    """Return a value as the column's type has it. A format without types gives it as a text or
+    double. Raises BadValue.
     """
     if isinstance(value, float) and type.kind in (Kind.EXACT, Kind.INTEGER):
         value = float_text(value)

@@ -303,7 +303,7 @@ class Layouts(dict[int, Layout]):
 
 _SEQUENCE: Final = struct.Struct(">Q")
 _AMBIGUOUS_FROM: Final = 1 << 16
-"""The payload size below which one byte order of a size array fits (formats/gbase-cdc.md 3.2)."""
+"""Below this payload size only one byte order of a size array fits (formats/gbase-cdc.md 3.2)."""
 
 
 def _sequence(record: bytes) -> int:
@@ -376,15 +376,16 @@ def _array_reader(
 
 
 class _Slots(NamedTuple):
-    """The columns of a table in the form that its decoder uses: the fixed slots; by their place,
-    the values that mean NULL and the functions that convert other values; and the functions that
-    read the variable slots.
-    """
+    """The columns of a table in the form that its decoder uses."""
 
     fixed: struct.Struct
+    """The fixed slots."""
     nulls: list[tuple[int, int]]
+    """The places of fixed slots without a converter, each with the number that means NULL."""
     converters: list[tuple[int, Callable[..., Value]]]
+    """The places of the other fixed slots, each with the function that converts its value."""
     variable: list[tuple[int, Callable[..., Value]]]
+    """The places of variable slots, each with the function that reads the slot."""
 
 
 def _slots(columns: Sequence[Column], options: ReadOptions, layouts: Layouts) -> _Slots:

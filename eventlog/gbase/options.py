@@ -34,8 +34,8 @@ from eventlog.model import TableName, full_name
 
 
 class Token(NamedTuple):
-    """A restart token: ``restart`` is the sequence at which to activate, ``commit`` the highest
-    COMMTX sequence delivered.
+    """A restart token: ``restart`` is the sequence at which the next session starts to read,
+    ``commit`` the highest COMMTX sequence that was delivered.
 
     None stands for "not yet".
     """

@@ -352,8 +352,6 @@ def _unchecked_integer(value: Any) -> Any:
 class _Texts(dict[Any, str]):
     """The CHAR values without their padding. Each distinct text is stripped only once, since a
     queue has few of them.
-
-    Each is stripped once, since a queue has few of them.
     """
 
     def __missing__(self, value: Any) -> str:

@@ -255,7 +255,9 @@ def _excludes(
 
 
 def _with_database(text: str, config: Config) -> str:
-    """Return the text with the command's URL, without its password, and schema."""
+    """Return the text with the schema, the log table and the URL of the command. The URL has no
+    password.
+    """
     settings = config.database
     values = {"schema_name": settings.schema_name, "log_table": settings.log_table}
     if settings.url is not None and "database.url" not in config.secret_files:

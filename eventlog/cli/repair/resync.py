@@ -59,8 +59,8 @@ class Resync(Request):
 
     --deletes searches the table for the keys that the log has rows of. For each key that no longer
     exists and is not logged as deleted, such as those of a dropped partition, it writes a row of
-    type 4, and also for each key in the form that previous_key of the [[watch]] names. It cannot
-    find objects that the log has no rows of, and shows since when the log has rows of the class.
+    type 4. It does the same for each former key (previous_key of the [[watch]]). It cannot find
+    objects that the log has no rows of, and shows since when the log has rows of the class.
     """
 
     class_name: str

@@ -206,9 +206,8 @@ def _with_texts(table: Table, columns: set[tuple[str, str]]) -> Table:
 
 
 def told_apart(removed: str | None) -> tuple[str] | Literal[All.ALL]:
-    """Return the old value of a change whose two values look alike under a mask, so that it is not
-    taken for a change of nothing: the same text, as the only one of several values. For NULL that
-    is the removal of all values.
+    """Return an old value for a change whose old and new value have the same masked text, so that
+    the change is not ignored. It is a tuple with this text, or ``ALL`` for NULL.
     """
     return ALL if removed is None else (removed,)
 

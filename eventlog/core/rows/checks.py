@@ -52,9 +52,9 @@ CheckedRow: TypeAlias = tuple[int, int, ObjectId, Attribute | None, Texts | Lite
 (the value that is added), both converted.
 
 (old, new) is (None, v) for type 1, (old, new) for type 2, and (ALL, v) for type 3. A row of type 2
-whose old value cannot be converted is (ALL, v), too (spec/xds.md 4.3). Types 4 to 8 have neither
-until their values are read back; a column that is not written never has them. Rows with the same
-spelling of a key share one object_id.
+whose old value cannot be converted is (ALL, v), too (spec/xds.md 4.3). Rows of types 4 to 8 have no
+old and new value until their values are read back. A row of a column that is not written never has
+any. Rows with the same spelling of a key share one object_id.
 """
 
 

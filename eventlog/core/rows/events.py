@@ -61,8 +61,8 @@ QueryBack: TypeAlias = Callable[
     [ObjectClass, Sequence[str], Sequence[Attribute]], Mapping[str, CurrentRow]
 ]
 """A function of class, canonical keys and attributes that returns the current rows by key; deleted
-objects are missing. An object that does not match the condition of its class has ``OUTSIDE``, one
-whose condition fails a ``FailedCondition``.
+objects are missing. An object that does not match the condition of its class has ``OUTSIDE``. An
+object for which the condition fails has a ``FailedCondition``.
 """
 
 OUTSIDE: Final[CurrentRow] = MappingProxyType({})

@@ -28,7 +28,8 @@ _MAX_MOMENTS: Final = 1_000
 _MIN_SKEW: Final = 1.0
 _SKEW: Final = 0.01
 """The seconds, and the share of a duration, by which the clocks of this process and of the database
-may disagree. A row that commits hours after its number was drawn is as old as its number."""
+may disagree. The age of a row is the age of its number, even if the row is committed hours later.
+"""
 
 
 @dataclass(slots=True)

@@ -240,8 +240,9 @@ def settle_epoch(log: OpenLog, ledger: Ledger, used: Used, server: Mapping[str, 
     """Return the epoch of new event-ids: a new one, committed, if the log was restored to an
     earlier state.
 
-    The caller has the lock of the log, or of a consumer, by ``ledger``. ``used`` are the numbers of
-    the log that this process has used, ``server`` is the server's identification of itself.
+    The caller has the lock of the publisher or consumer that ``ledger`` belongs to. ``used`` are
+    the numbers of the log that this process has used, ``server`` is the server's identification of
+    itself.
     """
     entry = read_epoch(log, is_locked=True)
     known = entry.server
@@ -337,11 +338,11 @@ def under_epoch(context: Context, epoch: str) -> Context:
 
 
 def for_consumer(context: Context, name: str | None) -> Context:
-    """Return the context for another consumer of its log, the same context for its own reader or
-    None.
+    """Return the context for another consumer of the log. If ``name`` is None or the reader of
+    ``context``, return ``context``.
 
-    The options of the consumer's own configuration decide its loopback rows, so none are left out.
-    Ends the transaction.
+    No rows are left out as loopback, since the options for loopback are in the consumer's own
+    configuration. Ends the transaction.
     """
     if name is None or name == context.ledger.consumer:
         return context

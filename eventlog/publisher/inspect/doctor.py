@@ -245,7 +245,7 @@ class Case:
         return self.dialect.qualified(self.log.table.schema, self.log.table.name)
 
     def column(self, field_name: str) -> str:
-        """Return the SQL name of the log's column with a field of ``LogRow``."""
+        """Return the SQL name of the log's column for a field of ``LogRow``."""
         return self.dialect.quote(self.log.table.column(field_name))
 
 

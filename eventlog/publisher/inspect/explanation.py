@@ -70,12 +70,12 @@ Source = Literal["in_flight", "queue", "reconstructed", "nearby"]
 
 
 class InFlight(NamedTuple):
-    """The place of a row that is recorded in flight. ``event_id`` is the one in the document.
+    """The place of a row that is recorded in flight. ``event_id`` is the event-id in the document.
 
     ``attempts`` is the recorded number of attempts at an event that is parked, or that the receiver
     fails for, 0 = none is recorded. ``next_attempt`` is a time of the database in UTC (ISO 8601),
-    empty if it is due at once. ``limit`` is the reason why it is not given up after
-    ``max_attempts``, empty if it has not had as many.
+    empty if the attempt is due at once. ``limit`` is the reason why the event is not given up after
+    ``max_attempts`` attempts, empty after fewer attempts.
     """
 
     delivery: int
@@ -657,8 +657,8 @@ def _folded(
 
 
 def _members(context: Context, built: _Built, *, are_known: bool) -> Iterable[Member]:
-    """Yield the rows of the group, their values masked as for the reader. Unless they ``are_known``
-    to be one, their outcome is their status.
+    """Yield the rows of the group, their values masked as for the reader. Unless it is known that
+    the rows are one group (``are_known``), the outcome of each row is its status.
     """
     outcomes: dict[int, str] = dict.fromkeys(built.event.contributed, "makes the event")
     for dropped in built.decision.dropped:

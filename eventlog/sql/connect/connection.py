@@ -305,8 +305,8 @@ def will_write(conn: Connection) -> None:
 def open_session(
     url: URL, purpose: Purpose | None = None, *, writes: bool = True
 ) -> Iterator[OpenDatabase]:
-    """Open a session; the caller commits. ``purpose`` is that of the role, whose rights a missing
-    right leads to; None = the owner's. Raises ConfigError, DatabaseError.
+    """Open a session; the caller commits. If a right is missing, the error names the rights for
+    ``purpose`` (None = the owner's rights). Raises ConfigError, DatabaseError.
     """
     engine = connect(url)
     if purpose is not None:

@@ -130,8 +130,8 @@ def run_top_of_source(context: CommandContext, request: Top, config: Config) -> 
 
 
 def _show(request: Top, config: Config, read: Read, explain: Explain) -> None:
-    """Show the status of the monitor, without a monitor that of the database, which ``read``
-    returns. ``explain`` returns the explanation of an event from the database.
+    """Show the status of the monitor. If there is no monitor, show the status that ``read`` returns
+    from the database. ``explain`` returns the explanation of an event from the database.
     """
     # The configured monitor may be that of another process than the consumer's.
     from_database = request.from_database or (request.consumer is not None and request.url is None)

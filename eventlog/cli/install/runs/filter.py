@@ -84,8 +84,8 @@ def _accept(
 def _classes_to_send(
     catalog: Catalog, before: AcceptedFilters, filters: Sequence[Filter], *, is_changed: bool
 ) -> list[str]:
-    """Return the classes whose filter has changed, or that have a filter, if that is unknown or
-    nothing has changed.
+    """Return the classes whose filter has changed. If no filter has changed, or the change is
+    unknown, return all classes with a filter.
     """
     tables = before.changed(filters) if is_changed else None
     if tables is None:

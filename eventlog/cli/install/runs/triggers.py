@@ -215,8 +215,8 @@ def _nothing_to_do(config: Config) -> str:
 
 
 def _confirmed_drops(config: Config) -> frozenset[str]:
-    """Ask whether the triggers of tables that are no longer watched may be dropped, outside of a
-    transaction. Returns these tables.
+    """Ask, outside of a transaction, whether the triggers of tables that are no longer watched may
+    be dropped. Returns these tables.
     """
     with reading(config) as db:
         planned = planned_triggers(db, config)

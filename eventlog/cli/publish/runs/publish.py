@@ -359,7 +359,7 @@ _STOPPED_AT_SOURCE: Final = (
 
 
 def _stopped(sentence: str) -> ExitCode:
-    """Print what a run that a signal has stopped has done. Returns the exit code."""
+    """Print what a run did before a signal stopped it. Returns the exit code."""
     report_error(f"stopped: {sentence}")
     return ExitCode.STOPPED
 

@@ -35,7 +35,7 @@ from eventlog.sql.log import Purged, check_purge_rights, purge_cutoff
 from eventlog.sql.port import OpenLog, Purpose
 
 _REMOVED: Final = {True: "would be removed", False: "removed"}
-"""What has happened, by --dry-run."""
+"""What happened to the rows, in words, by --dry-run."""
 
 
 def run_purge(context: CommandContext, request: Purge, config: Config) -> CommandResult:

@@ -55,16 +55,16 @@ class Report:
     missing: int = 0
     invalid_lines: int = 0
     resumed_at: str | None = None
-    """The key reached from which the run resumed, None if it started from the beginning."""
+    """The key after which this run resumed, None if it started from the beginning."""
     seconds: float = 0.0
     problems: list[str] = field(default_factory=list)
     """The messages of the first invalid lines and missing keys."""
     superseded: int = 0
-    """The refused rows and objects in whose place the new rows count."""
+    """The number of refused rows and objects that the new rows replace."""
     unsettled: int = 0
-    """The refused rows and objects for which that could not be recorded."""
+    """The number of refused rows and objects whose replacement could not be recorded."""
     obstacle: str = ""
-    """Why it could not be recorded."""
+    """Why the replacement could not be recorded."""
     dry_run: bool = False
     """True if ``rows`` would be written, and none was."""
     compared: int | None = None
@@ -379,8 +379,8 @@ def _run(
 
 
 def _count(conn: Connection, write: WriteBatch, reached: str | None, report: Report) -> None:
-    """Count the rows that would be written after the key reached. ``write`` writes nothing; the row
-    of the resync is rolled back.
+    """Count the rows that would be written after the key ``reached``. In a dry run ``write`` only
+    counts, and the entry of the resync is rolled back.
     """
     is_last = False
     while not is_last:
