@@ -275,7 +275,7 @@ def write(
 
 
 def by_reason(counters: Mapping[str, int]) -> Counter[str]:
-    """Return the counters with those of single columns (``reason table.column``) added up by
+    """Return the counters. The counters of single columns (``reason table.column``) are added up by
     reason.
     """
     added: Counter[str] = Counter()

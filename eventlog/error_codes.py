@@ -23,7 +23,7 @@ class ErrorText(NamedTuple):
     happened: str
     fix: str
     exit_code: str = ""
-    """The exit code if it differs from that of the group."""
+    """The exit code if it differs from the group's exit code."""
 
 
 class ErrorGroup(NamedTuple):

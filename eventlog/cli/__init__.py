@@ -640,8 +640,8 @@ def main() -> None:
 
 def _open_closed_streams() -> None:
     """Discard what is written to a standard stream that the caller has closed (``>&-``), as
-    ``/dev/null`` does. Python has None in its place, and its number would be that of the next file
-    or connection.
+    ``/dev/null`` does. Python has None in its place, and the next file or connection would get its
+    number.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:

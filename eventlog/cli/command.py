@@ -74,7 +74,7 @@ class AddressedRequest(Request):
 
 def report(context: CommandContext, done: CommandResult, *, indent: int | None = 2) -> ExitCode:
     """Print a result in the form that the command line asks for, and return its exit code.
-    ``indent`` is that of ``print_json``.
+    ``indent`` is as in ``print_json``.
     """
     if context.as_json:
         print_json(done.data, indent=indent)

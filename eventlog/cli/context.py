@@ -70,7 +70,7 @@ class CommandContext:
 
     @property
     def file(self) -> Path | None:
-        """The configuration file that is read, None without one."""
+        """The configuration file that is read, None without a file."""
         return self.config_file or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
 
     def config(self) -> Config:
@@ -349,7 +349,7 @@ _ABOUT_A_LOG: Final = ("eventlog.publisher", "eventlog.backlog", "eventlog.state
 
 
 def configure_logging(settings: LogSettings, *, quiet: bool, verbose: int, log: str = "") -> None:
-    """Send log lines to standard error: those of eventlog by the configured level, and warnings of
+    """Send log lines to standard error: lines of eventlog by the configured level, and warnings of
     other libraries.
 
     ``log`` names the log of the command, for lines in JSON. ``quiet`` and ``verbose`` come from the

@@ -46,8 +46,8 @@ def sentence_if_stopped() -> str:
 
 
 def previous_handler() -> Any:
-    """Return the handler of SIGTERM from before the command: that of process 1 of a container
-    (eventlog/__main__.py), or the default.
+    """Return the handler that SIGTERM had before the command: the handler of process 1 of a
+    container (eventlog/__main__.py), or the default.
     """
     return _command.sigterm
 

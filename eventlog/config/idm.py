@@ -356,9 +356,8 @@ def _name(element: _Element) -> str | None:
 
 
 def _value(element: _Element) -> str:
-    """Return the text of a parameter: that of its value element, that of its attribute value, or
-    that of the element itself. The items of a list become one text, separated as in a parameter
-    that is a text.
+    """Return the text of a parameter, from its value element, its attribute value, or the element
+    itself. The items of a list become one text, separated as in a parameter that is a text.
     """
     value = next((one for one in element if _tag(one) in ("value", "ds-value")), None)
     if value is not None:

@@ -254,7 +254,7 @@ def _section(
     chosen: Mapping[Name, Setting],
     is_idm: bool,
 ) -> Any:
-    """Return the settings of a section, and with them those of its type, or of single formats.
+    """Return the settings of a section, with the settings of its type, or of single formats.
 
     Raises ConfigError.
     """
@@ -279,8 +279,8 @@ def _section(
 def _values_of_class(
     kind: type, section: str, values: Mapping[Name, Any], is_idm: bool
 ) -> dict[str, Any]:
-    """Return the values of a class's options that differ from its defaults: those that are set, and
-    those of profile idm.
+    """Return the values of a class's options that differ from its defaults: values that are set,
+    and values of profile idm.
     """
     declared = options_of(kind)
     profile = {key: one.idm for key, one in declared.items() if is_idm and one.idm is not None}
@@ -481,8 +481,8 @@ def _former_names(config: Config) -> Iterator[ConfigError]:
 
 
 def _url_of_file(settings: Iterable[Setting]) -> str | None:
-    """Return the database URL in the file, or in the file that it names; None if there is none or
-    if that other file cannot be read.
+    """Return the database URL in the file, or in the URL file that the file names; None without a
+    URL, or if the URL file cannot be read.
     """
     for setting in settings:
         if (*setting.target.name, setting.layer) == ("database", "url", Layer.FILE):

@@ -1,7 +1,7 @@
 """The fields of a row: the types of Kafka Connect and Debezium's logical types, and their values in
 JSON.
 
-The mapping is that of the PostgreSQL connector, "Data type mappings"; the JSON is that of Connect's
+The mapping is as in the PostgreSQL connector, "Data type mappings"; the JSON is as in Connect's
 JsonConverter (formats/debezium.md 3). A field is built once for each column type, and its functions
 make no further choices.
 """

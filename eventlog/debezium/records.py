@@ -65,9 +65,9 @@ def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
     """Yield the changes of a file, or of the files of a directory in the order of their names
     (``ReadOptions``).
 
-    A line that cannot be read is reported and skipped, and so is a value that cannot be read: its
-    column is not known in the change. Tombstones and events that are not a change of a row are
-    counted.
+    A line that cannot be read is reported and skipped. A value that cannot be read is also skipped,
+    and its column is not known in the change. Tombstones and events that are not a change of a row
+    are counted.
     """
     reader = _EnvelopeReader(options, catalog_of(options.catalog), report.pass_over)
 
@@ -247,8 +247,8 @@ class _EnvelopeReader:
         decoders: Decoders,
         unreadable: dict[str, str],
     ) -> RowDict:
-        """Return the columns of an image. A column with the placeholder is unknown and left out; so
-        is one that cannot be read, whose problem is added to ``unreadable``.
+        """Return the columns of an image. A column with the placeholder is unknown and left out. A
+        column that cannot be read is left out, too, and its problem is added to ``unreadable``.
         """
         row: RowDict = {}
         placeholder = self._options.unavailable_value_placeholder
@@ -352,7 +352,7 @@ def _images_of(
 
 
 def _taken_apart(value: Any) -> tuple[Any, Any]:
-    """Return the payload of a key or value and its schema, None without one."""
+    """Return the payload of a key or value and its schema, None without a schema."""
     if isinstance(value, Mapping) and value.keys() == {"schema", "payload"}:
         return value["payload"], value["schema"]
     return value, None

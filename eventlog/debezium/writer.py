@@ -1,8 +1,8 @@
 """Write changes as Debezium records: key, envelope and tombstone (formats/debezium.md 1, 2), and
 the options of writing them.
 
-The envelope is that of the PostgreSQL connector, "Data change events", with eventlog's source
-block. Options that Debezium also has carry Debezium's names, with _ in place of the dot.
+The envelope is as in the PostgreSQL connector, "Data change events", with eventlog's source block.
+Options that Debezium also has carry Debezium's names, with _ in place of the dot.
 
 ``_TableRecords`` prepares everything that is the same in the records of a table: its fields, and
 the bytes of its schemas, which precede each payload. The price: key and value are concatenated from

@@ -244,8 +244,8 @@ def _key_reader(names: Sequence[str]) -> Callable[[Row], Key]:
 
 
 class Layouts(dict[int, Layout]):
-    """The current layouts by label. ``define`` adds that of a TABSCHEM record, which replaces an
-    earlier one of its label.
+    """The current layouts by label. ``define`` adds the layout in a TABSCHEM record, which replaces
+    an earlier layout with the same label.
 
     ``size_order`` is the byte order of the stream's size arrays, as far as they have shown it.
     ``defined`` counts the TABSCHEM records.

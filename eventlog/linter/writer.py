@@ -86,7 +86,7 @@ def next_address(address: int, used: int) -> int:
 
 
 class SystemLog:
-    """The emulated system log; ``address`` is that of the next operation.
+    """The emulated system log; ``address`` is the address of the next operation.
 
     ``continuation_lengths`` has the values of the option. Raises NotExpressible for a name that is
     wider than its column.

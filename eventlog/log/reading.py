@@ -214,8 +214,8 @@ def group_reader(
     """Return the function that makes the changes of groups; it looks up once everything that
     depends only on the class.
 
-    ``schema`` is that of the log. ``time_zone`` applies to times without one, ``char_padding`` to
-    the blanks of CHAR (spec/xds.md 6). ``truncated`` is called with each column
+    ``schema`` is the schema of the log. ``time_zone`` applies to times without a zone,
+    ``char_padding`` to the blanks of CHAR (spec/xds.md 6). ``truncated`` is called with each column
     (``schema.table.column``) whose fraction has more than the six digits kept. ``epoch`` is the
     log's (spec/event-log.md 1.5). Raises ConfigError.
 

@@ -286,13 +286,13 @@ class Catalog:
     """
     former: Mapping[str, str] = field(default_factory=dict)
     """The classes in ``unavailable``, by the other names that their rows may have: earlier names,
-    and those of their child tables as far as they are known.
+    and the known names of their child tables.
     """
     no_children: Mapping[str, str] = field(default_factory=dict)
     """The tables that have a foreign key to a class but are not its child tables, with the reason.
     """
     has_masks: bool = False
-    """True if the configuration masks columns, also those of unavailable classes."""
+    """True if the configuration masks columns, also of unavailable classes."""
 
     @property
     def may_lack_objects(self) -> bool:
@@ -301,7 +301,7 @@ class Catalog:
 
     @property
     def table_names(self) -> list[str]:
-        """The names in ``log_names``, and those of the unavailable classes."""
+        """The names in ``log_names``, and the names of the unavailable classes."""
         return [*self.log_names, *self.unavailable]
 
     def former_names(self) -> dict[str, list[str]]:

@@ -106,7 +106,9 @@ def object_text(event_id: str) -> str:
 
 
 def without_key(event_id: str) -> str:
-    """Return an event-id without key values: that of a snapshot's object ends with the class."""
+    """Return an event-id without key values: the event-id of a snapshot's object then ends with the
+    class.
+    """
     return ".".join(event_id.split(".", 3)[:3]) if is_of_snapshot(event_id) else event_id
 
 

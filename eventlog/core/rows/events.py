@@ -91,9 +91,7 @@ def in_words(object_class: ObjectClass, failed: FailedCondition) -> str:
 
 
 def exists_for_reader(row: CurrentRow | None) -> bool:
-    """Return True if a current row is that of an object that exists for the reader
-    (spec/event-log.md 15.2).
-    """
+    """Return True if the object of a current row exists for the reader (spec/event-log.md 15.2)."""
     return (
         row is not None
         and row is not OUTSIDE

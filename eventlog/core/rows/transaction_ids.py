@@ -14,7 +14,7 @@ _HALF = 16
 
 def transaction_of(event: Outgoing, transactions: Mapping[int, str | None]) -> str | None:
     """Return the number of the transaction that wrote the last row of an event, as the database's
-    text; None = unknown. ``transactions`` are those of ``Origins``.
+    text; None = unknown. ``transactions`` are as in ``Origins``.
     """
     if not transactions:
         return None

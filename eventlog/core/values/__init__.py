@@ -83,8 +83,8 @@ class ValueOptions:
     """The options of spec/event-log.md 9 that shape values. ``special_times`` takes effect when
     classes are built.
 
-    ``characters`` are the characters that the format can hold: those of XML 1.0 (``xml``) or all of
-    Unicode (``unicode``).
+    ``characters`` are the characters that the format can hold: XML 1.0 (``xml``) or all of Unicode
+    (``unicode``).
     """
 
     time_syntax: str = "integer"

@@ -1,4 +1,4 @@
-"""The record_ids that this process has published, and rows that get one of them a second time
+"""The record_ids that this process has published, and rows that get such a record_id a second time
 (spec/event-log.md 7.4).
 
 If a sequence is set back, it returns numbers again, and an event-id would stand for two sets of

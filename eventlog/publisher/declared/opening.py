@@ -140,8 +140,8 @@ def open_to_publish(
 
 
 def refuse_other_filters(config: Config, context: Context) -> None:
-    """Raise ConfigError if the filters are not those that were accepted for this reader: its
-    receiver would lack objects, or have too many (spec/event-log.md 15.3).
+    """Raise ConfigError if the filters differ from the filters that were accepted for this reader:
+    its receiver would lack objects, or have too many (spec/event-log.md 15.3).
     """
     filters = filters_of(config)
     consumer = context.ledger.consumer
@@ -190,8 +190,8 @@ def open_unlocked(
 ) -> Iterator[Context]:
     """Open a context without the lock of the log, for reading only.
 
-    Secrets in files are read again. ``purpose`` is that of ``open_context``: a missing right leads
-    to the rights of this purpose.
+    Secrets in files are read again. ``purpose`` is as in ``open_context``: if a right is missing,
+    the error names the rights for this purpose.
     """
     config = with_current_secrets(config, "database")
     url = connection_url(config.database)

@@ -102,8 +102,8 @@ def _build(
 def with_current_rows(
     context: Context, events: Sequence[Outgoing], query_back: QueryBack | None = None
 ) -> tuple[Sequence[Outgoing], CurrentRows]:
-    """Return the events, and the current rows of their objects if the format needs them. A modify
-    of a missing object makes no event then.
+    """Return the events, and the current rows of their objects if the format needs them. In that
+    case a modify of a missing object makes no event.
     """
     if Need.WHOLE_ROWS not in context.output.needs:
         return events, {}

@@ -571,7 +571,7 @@ def _event_ahead(
 
 
 def _recorded(context: Context, recorded: Outgoing, delivery: Delivery) -> _Built | None:
-    """Rebuild the event of an in-flight entry from those of its rows that still have status N
+    """Rebuild the event of an in-flight entry from the rows that still have status N
     (spec/event-log.md 10).
     """
     rebuilt = build_recorded(context, [recorded])

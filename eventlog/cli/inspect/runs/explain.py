@@ -76,7 +76,7 @@ def _lines_of_key(one: KeyExplanation) -> Iterator[str]:
 def run_explain_of_source(
     context: CommandContext, request: Explain, config: Config
 ) -> CommandResult:
-    """Run ``eventlog explain`` for a followed source: explain an event, or those of a key."""
+    """Run ``eventlog explain`` for a followed source: explain an event, or the events of a key."""
     records, explained = explained_events(config, request.row, request.key or "")
     if request.row is not None:
         explained = [replace(one, seen=ask_seen(config, request.row)) for one in explained]

@@ -157,12 +157,12 @@ class _Screen(NamedTuple):
     """What the user has chosen."""
 
     selected: int = 0
-    """The place of the selected event among those of the status."""
+    """The place of the selected event among the events of the status."""
     opened: str = ""
     """The event-id of the event that is shown, empty = the status is shown."""
 
     def pressed(self, key: str, events: Sequence[str]) -> _Screen:
-        """Return the screen after a key. ``events`` are those of the status."""
+        """Return the screen after a key. ``events`` are the events of the status."""
         if self.opened:
             return self._replace(opened="") if key in ("back", "enter", "quit") else self
         last = max(0, len(events) - 1)

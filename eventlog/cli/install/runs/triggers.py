@@ -190,8 +190,8 @@ def _show_due(planned: TriggerPlan, is_plan: bool) -> None:
 
 
 def _record_due(db: OpenDatabase, config: Config, planned: TriggerPlan) -> None:
-    """Record for `doctor` which resyncs are due, and clear those of dropped classes, if this user
-    may write to the resync table.
+    """Record for `doctor` which resyncs are due, and clear the resyncs of dropped classes, if this
+    user may write to the resync table.
     """
     log = find_log(db, config)
     has_table = log.may_have(log.table.resync_table)

@@ -341,7 +341,9 @@ def _former_key(cls: ObjectClass, text: str) -> str | None:
 
 
 def batch_size(size: int, rate: float | None) -> int:
-    """Return the rows of a transaction: at most those of one second, to avoid bursts."""
+    """Return the number of rows of a transaction. It is limited to one second of rows, to avoid
+    bursts.
+    """
     return size if rate is None else max(1, min(size, int(rate)))
 
 
