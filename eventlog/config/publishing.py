@@ -124,8 +124,7 @@ def refused_format(config: Config) -> str | None:
 def _pair(
     method: Callable[..., Any], options: Any, publishing: Publishing
 ) -> tuple[str, str] | None:
-    """Return the option and the reason that a method of a format names, None if it names neither.
-    """
+    """Return the option and the reason that a method of a format names, None if there are none."""
     found = called(method, options, publishing)
     if found is None:
         return None
