@@ -73,7 +73,7 @@ class DatabaseSettings:
     """``[database]``: the database with the log, and the tables and views that are classes."""
 
     url: str | None = option(
-        None, URL, "SQLAlchemy URL; give its password as password, or the whole URL in url_file",
+        None, URL, "SQLAlchemy URL; if it contains a password, set url_file instead",
         example="postgresql+psycopg://publisher@localhost/hr",
     )  # fmt: skip
     password: str | None = option(None, SECRET, "password of url", secret=True)
@@ -88,7 +88,7 @@ class DatabaseSettings:
     tables: Names | None = option(
         None,
         NAMES,
-        "tables and views to read as classes, without child tables; default: all of the schema",
+        "tables and views to read; do not name child tables; default: all of the schema",
         example=["usr", "grp"],
     )
     record_id_sequence: str | None = option(

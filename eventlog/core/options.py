@@ -461,8 +461,8 @@ TEXTS: Final = OptionKind(
     _parse_texts, 'a list of texts, such as ["one", "two"]', toml_or(json.loads)
 )
 OBJECT: Final = OptionKind(instance_of(Mapping), "an object", toml_or(json.loads))
-TEXT_OBJECT: Final = object_of(STRING, "an object of texts")
-LIST_OBJECT: Final = object_of(TEXTS, "an object of lists of texts")
+TEXT_OBJECT: Final = object_of(STRING, "an object: name -> text")
+LIST_OBJECT: Final = object_of(TEXTS, "an object: table -> list of columns")
 
 
 def _without_secrets(url: str) -> str:

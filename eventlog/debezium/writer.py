@@ -110,7 +110,7 @@ class WriteOptions(PublishOptions):
 
     catalog: CatalogOption = shared(CATALOG)
     complete: Complete | None = option(
-        None, FUNCTION, "function of schema, table and key that returns the whole row"
+        None, FUNCTION, "function that gets schema, table and key, and returns the whole row"
     )
     database: str = option(
         "", matching("[^\\ud800-\\udfff]*", "a text"), "name of the database: source.db"

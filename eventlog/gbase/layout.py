@@ -364,7 +364,7 @@ def _array_reader(
             array = record[SIZES_AT : SIZES_AT + 4 * len(variable)].hex().upper()
             order = "either byte order" if size_order == "auto" else f"the byte order {size_order}"
             problem = (
-                f"the size array {array} does not fit the payload of {payload} bytes in {order}"
+                f"in {order}, the size array {array} does not fit the payload of {payload} bytes"
             )
             raise ColumnError(problem, code="size_array").at(table, _sequence(record), variable[0])
         if len(fitting) == 1:

@@ -254,8 +254,9 @@ class _Writer:
                 if table.name == name:
                     return _columns_of_catalog(table, options.varchar_prefix)
         raise FormatError(
-            f"the columns of table {qualified!r} are unknown: set the writer's option tables, as "
-            f'{{"{qualified}": "id integer, name varchar(40,0)"}}, or in catalog',
+            f"the columns of table {qualified!r} are unknown: describe them in the writer's option "
+            f'tables, as {{"{qualified}": "id integer, name varchar(40,0)"}}, or in the option '
+            "catalog",
             code="schema_missing",
         )
 

@@ -86,8 +86,8 @@ def row_codec(option: object, charset: str = "utf-8") -> RowCodec | None:
     if isinstance(option, RowCodec):
         return option
     raise ConfigError(
-        f"codec {option!r} is unknown; use none, {EMULATOR_CODEC} or an object "
-        "with decode and encode"
+        f"codec {option!r} is unknown; set 'none', {EMULATOR_CODEC!r} or an object with the "
+        "methods decode and encode"
     )
 
 

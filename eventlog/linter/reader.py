@@ -111,7 +111,7 @@ TABLES: Final = Option(
 DISPATCH_ATTRS: Final = Option(
     {},
     OptionKind(attrs_of_option, "an object: number of the table -> list of columns"),
-    "the tables as objects, in place of attrs",
+    "descriptions of the tables, instead of a file of DISPATCH_ATTRS",
 )
 CODEC_CHARSET: Final = Option("utf-8", CHARSET, "character set of the emulator's codec")
 
@@ -377,8 +377,8 @@ class QueueReader:
                 row.typ == 4 and row.len1 == 0 == row.len2 for row in rows
             ):
                 _log.warning(
-                    "%s: its transaction has no end. It has operations TYP 4 without data, which "
-                    "mean COMMIT in the table fields; check that typ_table = prose is right",
+                    "%s: the transaction of this row has no end. It has operations TYP 4 without "
+                    "data, which mean COMMIT if typ_table = fields; check typ_table = prose",
                     where(rows[0]),
                 )
 

@@ -270,8 +270,8 @@ def first_sequence(delivery_no: int, before: str, now: datetime) -> str:
     number = delivery_no * _OF_A_DELIVERY + _STEP
     if number + _OF_A_DELIVERY >= 10**_DIGITS:
         raise FormatError(
-            f"delivery {delivery_no} is beyond the change numbers; begin "
-            "a new task with its own log",
+            f"no change numbers are left for delivery {delivery_no}; begin a new task with its own "
+            "log",
             code="sequence_exhausted",
         )
     return f"{max(before[:PREFIX_LENGTH], time_prefix(now))}{number:019}"

@@ -203,7 +203,7 @@ def test_of_two_packages_with_one_name_one_counts_always(
         ("1 / 0", "acme = acme_msg:FORMAT", "ZeroDivisionError"),
         ("", "acme = acme_msg:FORMAT", "AttributeError"),
         ("FORMAT = 7", "acme = acme_msg:FORMAT", "it is a int"),
-        (FORMAT.format(name="other"), "acme = acme_msg:FORMAT", "its attribute name is 'other'"),
+        (FORMAT.format(name="other"), "acme = acme_msg:FORMAT", "its attribute `name` is 'other'"),
     ],
 )
 def test_a_broken_package_costs_one_warning_that_names_it(

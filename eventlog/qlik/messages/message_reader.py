@@ -552,6 +552,6 @@ def _unknown_schema(schema_id: str | None, when: str, waiting: int) -> UnknownSc
         f"no metadata message with schema id {schema_id} has arrived {when}, and {waiting} "
         "messages wait for it; read the metadata topic too (metadata_topic), or, for messages in "
         "JSON, set the reader's option columns = "
-        '{"<schema>.<table>": [{"name": ..., "type": ..., "pk": 1}, ...]}, and schema and '
-        "table where the messages do not name them"
+        '{"<schema>.<table>": [{"name": ..., "type": ..., "pk": 1}, ...]}. If the messages do not '
+        "name schema and table, set these options too"
     )
