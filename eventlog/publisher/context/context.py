@@ -375,7 +375,7 @@ def _answered(counters: Counters, waiting: int) -> str:
 def _reasons_without_event(counters: Counters) -> str:
     """Return why rows made no event, in words."""
     reasons = [
-        (counters.rows_dropped, "covered by a query-back"),
+        (counters.rows_dropped, "covered by another row"),
         (counters.rows_gone, "of an object that no longer exists"),
         (counters.rows_noop, "that changed nothing"),
         (counters.rows_loopback, "of the publisher's own user"),
@@ -520,7 +520,7 @@ def in_savepoint(connection: Connection) -> Iterator[None]:
 LOOPBACK_WAYS_OUT: Final = (
     "give the publisher its own database user",
     "or allow_loopback = true in [publisher], to publish its changes too",
-    'or loopback_action = "mark" in [publisher], if that is meant',
+    'or loopback_action = "mark" in [publisher], if its changes must not be published',
 )
 """The ways to end the warnings about loopback rows; with the first two the rows are published."""
 

@@ -81,7 +81,7 @@ def unreadable_main_tables(db: OpenDatabase, catalog: Catalog) -> frozenset[str]
         if cls.name in unreadable and cls.main_table is not None:
             _log.warning(
                 "%s is a view, and this role may not read its base table %s: an object that leaves "
-                "the view is not deleted; `eventlog grants` prints the right",
+                "the view is not deleted; `eventlog grants` prints the needed GRANT",
                 cls.name,
                 cls.main_table.table.name,
             )

@@ -300,8 +300,8 @@ def advice_for_consumers(log: OpenLog) -> str:
         return ""
     return (
         f". The log has the consumers {', '.join(names)}. If the database has lost the "
-        "registration or a reset of one of them, empty its receiver and reset it "
-        "(docs/operate/maintain.md)"
+        "registration or a reset of a consumer, empty the receiver of this consumer and reset the "
+        "consumer (docs/operate/maintain.md)"
     )
 
 

@@ -827,8 +827,8 @@ def _published(case: Case) -> Iterator[Finding]:
         yield Finding(
             "published_leaves",
             "warning",
-            f"publication {name} publishes leaves of the log {case.log_name}: a purge creates "
-            "leaves, and a subscriber stops when it lacks a new leaf",
+            f"publication {name} publishes the leaves (partitions) of the log {case.log_name}: a "
+            "purge creates new leaves, and a subscriber without them stops",
             ("publish only the tables that the subscriber needs, without the log",),
         )
 

@@ -96,8 +96,8 @@ class InFlight(NamedTuple):
         limit = f"; {self.limit}" if self.limit else ""
         skip = f"`eventlog skip {shlex.quote(self.event_id)} --reason REASON`"
         return (
-            f"{tries}{answer}; the next attempt is due {due}{limit}. Fix what the receiver "
-            f"answers, or give the event up: {skip}"
+            f"{tries}{answer}; the next attempt is due {due}{limit}. Fix the cause, or give the "
+            f"event up: {skip}"
         )
 
 
@@ -322,7 +322,7 @@ def _group_of(context: Context, known: _Known, notes: list[str]) -> _Built | Non
                     alike = _DONE
                 return _folded(context, "reconstructed", known, object_id, alike)
     except DatabaseError as error:
-        notes.append(f"its group could not be built: {error}")
+        notes.append(f"the event of this row could not be built: {error}")
     return None
 
 
@@ -461,8 +461,8 @@ def _state(context: Context, known: _Known) -> str:
     row, status, claim = known.row, known.status, known.claim
     if status == Status.NEW and claim is not None and row.record_id <= claim.last:
         return (
-            f"claimed since {claim.since}: it is in {claim.directory}, or waits for a row in it "
-            f"(backlog job {claim.job})"
+            f"claimed by backlog job {claim.job} since {claim.since}: the row is in "
+            f"{claim.directory}, or waits for another row there"
         )
     if status == Status.NEW:
         return _state_of_new(context, known)
@@ -701,17 +701,14 @@ def _why_dropped(attribute: Attribute | None, surviving: Sequence[CheckedRow]) -
     """
     for record_id, event_type, _, _, _, _ in surviving:
         if event_type in READS_ROW:
-            return (
-                f"dropped by precedence: row {record_id} of type {event_type} "
-                "reads the whole object"
-            )
+            return f"not used, because row {record_id} of type {event_type} reads the whole object"
     for record_id, event_type, _, other, _, _ in surviving:
         if event_type in READS_FIELD and other is attribute:
             return (
-                f"dropped by precedence: row {record_id} of type {event_type} "
-                "reads the attribute back"
+                f"not used, because row {record_id} of type {event_type} "
+                "reads the attribute from the table"
             )
-    return "dropped by precedence when the event was first built"
+    return "not used: another row of the event replaced it when the event was first built"
 
 
 def _read_back(built: _Built | None) -> tuple[str, ...] | None:

@@ -20,7 +20,8 @@ _TEXTS: Final = {
 
 
 _DRY: Final = (
-    "see whether it may be sent again, which later rows of its object decide; they were not read"
+    "see whether the event may be sent again; this depends on later rows of its object, which were "
+    "not read"
 )
 
 

@@ -153,8 +153,8 @@ def _by_status(log: OpenLog, config: Config, asked: AskedAgain, would: str) -> R
 
 
 _RESTORE: Final = (
-    "later rows of their objects {}, so they would restore old values, or delete objects that "
-    "exist again"
+    "later rows of their objects {}, so sending these rows again would restore old values, or "
+    "delete objects that exist again"
 )
 
 

@@ -169,7 +169,7 @@ def _requeue(order: Order) -> Done:
         raise BadRequest("give rows, or events of a consumer's snapshot")
     consumer = order.config.of_log.consumer
     if consumer is None and events:
-        raise BadRequest("events are for a consumer: give rows")
+        raise BadRequest("only a consumer accepts events: give rows")
     asked = AskedAgain(ranges=rows, consumer=consumer, event_ids=events, by=order.by)
     requeued = requeue_rows(order.log, order.config, asked)
     if refusal := requeued.refusal():
@@ -325,7 +325,7 @@ class ActionPages:
         origin = urlsplit(headers.get("origin", "")).netloc.lower()
         is_own = origin and origin == headers.get("host", "").lower()
         if not is_own or headers.get("sec-fetch-site", "same-origin") != "same-origin":
-            return "an action is a request of the status page itself: send its Origin"
+            return "only the status page may request an action: the header Origin must name it"
         if not headers.get("content-type", "").startswith("application/json"):
             return "send application/json"
         expected = self._forgery.get(user)

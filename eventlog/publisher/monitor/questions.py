@@ -232,7 +232,7 @@ def _waiting(
         "key": key,
         "record_id": None,
         "sentences": [] if explained else [nothing_waits(key or "")],
-        "searched": "the events without an answer that the position has passed",
+        "searched": "the unanswered events that the position has passed",
         "rows": [],
         "events": [{"event_id": one.event_id, "state": one.state} for one in explained],
     }

@@ -59,7 +59,9 @@ class Members(NamedTuple):
 _ALWAYS: Final = ("version", "eventlog", "at")
 """The members that no status lacks."""
 MEMBERS: Final = (
-    Members(_ALWAYS, "both", "versions of the shape and of the program; the time in UTC"),
+    Members(
+        _ALWAYS, "both", "the versions of this JSON object and of the program; the time in UTC"
+    ),
     Members(
         ("log", "publisher_runs"),
         "both",
@@ -70,13 +72,13 @@ MEMBERS: Final = (
         ("health",),
         "both",
         "`severity`, `sentence`, `action`, and `conditions`: `name`, `severity`, `text`, `action`, "
-        "`commands`, `details` (all that is known, if `text` leaves some of it out)",
+        "`commands`, `details` (all that is known, if `text` is shortened)",
     ),
     Members(
         ("queue_rows", "queue_cap", "oldest_seconds"),
         "both",
-        "rows that wait; the most rows that are counted, null = all; the age of the oldest by "
-        "`event_time`",
+        "rows that wait; the number up to which they are counted, null = all; the age of the "
+        "oldest by `event_time`",
     ),
     Members(
         ("refused_rows", "invalid_rows"),
@@ -107,12 +109,12 @@ MEMBERS: Final = (
     Members(
         ("dead_rows", "table_bytes", "keep_bytes"),
         "both",
-        "dead rows and bytes per table of the log; the limit",
+        "dead rows and bytes per table of the log; the option `keep_bytes`",
     ),
     Members(
         ("ranges", "snapshot"),
         "both",
-        "of a consumer: the ranges of its set; the progress of its first load",
+        "of a consumer: the ranges of processed rows; the progress of the first load",
     ),
     Members(
         ("paused",),
@@ -153,7 +155,7 @@ MEMBERS: Final = (
     Members(
         ("sink", "format", "started_at"),
         "process",
-        "the type of the sink, the format, and since when it is published",
+        "the type of the sink; the format; when the process started",
     ),
     Members(
         ("state",),
@@ -169,7 +171,8 @@ MEMBERS: Final = (
     Members(
         ("checked_seconds_ago", "limits"),
         "process",
-        "age of the measured figures; limits of `oldest_seconds` and `send_duration_seconds`",
+        "age of the measured figures; the highest normal `oldest_seconds` and "
+        "`send_duration_seconds`",
     ),
     Members(
         ("counters", "backoffs", "reconnects"), "process", "counts since the start of the process"
@@ -177,8 +180,8 @@ MEMBERS: Final = (
     Members(
         ("parked_objects", "parked", "parked_groups"),
         "process",
-        "their number; the first 100; all by `class` and `answer`, with the first `events` and the "
-        "`command` that gives up the first 20",
+        "the number of parked objects; the first 100; groups by `class` and `answer`, with the "
+        "first `events` and a `command` that skips 20",
     ),
     Members(
         ("deliveries", "sent"),
@@ -210,7 +213,7 @@ def shape(**known: Any) -> dict[str, Any]:
     Raises TypeError for a name outside the shape.
     """
     if unknown := known.keys() - EMPTY.keys():
-        raise TypeError(f"not of the shape: {', '.join(sorted(unknown))}")
+        raise TypeError(f"the status has no member {', '.join(sorted(unknown))}")
     now = utc_now().isoformat(timespec="milliseconds")
     return {"version": VERSION, "eventlog": __version__, "at": now, **EMPTY, **known}
 

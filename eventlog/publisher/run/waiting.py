@@ -223,7 +223,7 @@ def begin_idle(context: Context) -> Idle:
         wake.listen(context.log)
     else:
         _log.info(
-            "the queue is read every %g s at least: %s", context.options.polling_interval, reason
+            "the queue is read at least every %g s: %s", context.options.polling_interval, reason
         )
     context.log.commit()
     return Idle(context, wake if reason is None else None)

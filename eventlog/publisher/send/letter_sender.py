@@ -246,8 +246,8 @@ def warn_without_sink(waiting: int) -> None:
     """Warn about letters of an earlier start that nothing sends."""
     if waiting:
         _log.warning(
-            "%s of an earlier start not sent, since [dead_letter] has no type: set it as it was "
-            "until they are sent",
+            "%s from an earlier run not sent, because [dead_letter] has no type: restore the type "
+            "until the letters are sent",
             number_of(waiting, "dead letter"),
             extra={"code": DEAD_LETTER},
         )

@@ -199,7 +199,7 @@ class Outbox(Generic[E]):
             elif self._follows(document):
                 yield Standing(document, "it follows an event of its object that is not answered")
             elif self.in_doubt:
-                yield Standing(document, "the receiver answers nobody", self.resume_at)
+                yield Standing(document, "the receiver answers no document", self.resume_at)
             else:
                 yield Standing(document, "it is sent at its turn")
 

@@ -316,7 +316,9 @@ def _part_failed(
         return Failed(halves(document, part), is_recorded=True)
     if 0 < rules.max_attempts <= tries and answers > before.since:
         return Failed(
-            [], f"given up after {tries} {'try' if tries == 1 else 'tries'} alone: {message}"
+            [],
+            f"given up after {tries} {'try' if tries == 1 else 'tries'} in its own document: "
+            f"{message}",
         )
     tried = document._replace(attempts=now_tried._replace(tries=tries))
     return Failed([tried], is_recorded=rules.is_recorded(tries))

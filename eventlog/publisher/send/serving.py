@@ -188,8 +188,9 @@ class Sender(Generic[E]):
         first = document.events[0].sent_id
         if settled.is_isolated:
             _log.warning(
-                "the receiver fails again for the document of %s from event %s on, and answers "
-                "another one: its objects are parked, and its halves are sent separately (%s)",
+                "the receiver fails again for the document of %s from event %s on, and has "
+                "answered another document. The objects of the failing document are parked, and "
+                "its halves are sent separately (%s)",
                 number_of(len(document.events), "event"),
                 first,
                 failure,

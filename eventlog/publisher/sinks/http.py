@@ -134,15 +134,15 @@ class HttpOptions:
     response_format: str | None = option(
         None,
         choice("xds", "status", "json"),
-        "form of the receiver's answer: in XDS, in the status alone, or in JSON with one result "
-        "per event; default: xds for the format xds, status for others",
+        "form of the receiver's answer: XDS, the status alone, or JSON with one result per event; "
+        "default: xds for the format xds, status for others",
         example="status",
     )
     headers: Mapping[str, str] | None = option(
-        None, HEADERS, "headers of each request, without secrets", example={"X-Tenant": "hr"}
+        None, HEADERS, "headers of each request", example={"X-Tenant": "hr"}
     )
     secret_headers: Mapping[str, str] | None = option(
-        None, SECRET_HEADERS, "secret headers of each request, with the place of each value",
+        None, SECRET_HEADERS, "secret headers of each request",
         example={"X-Api-Key": "file:/run/secrets/receiver-key"},
     )  # fmt: skip
     expected_content_type: str | None = option(

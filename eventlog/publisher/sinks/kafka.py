@@ -93,9 +93,9 @@ class KafkaSink(NetworkSink):
         yield from kafka_contradictions(options, "sink", source_of)
         if options.timeout < _MIN_TIMEOUT:
             yield (
-                f"{source_of('timeout')} = {toml(options.timeout)} is too short for Kafka, whose "
-                f"producer first requests its number: set at least {_MIN_TIMEOUT:g} s, better "
-                "10 or more"
+                f"{source_of('timeout')} = {toml(options.timeout)} is too short for Kafka, because "
+                "the producer first requests a producer id: set at least "
+                f"{_MIN_TIMEOUT:g} s, better 10 or more"
             )
 
     @classmethod

@@ -74,9 +74,9 @@ def refuse_another_owner(
             else f"{marked.name} as it was before the log or its database was created again"
         )
         raise ConfigError(
-            f"sink {place} belongs to {whose}, and their {contents} would replace one another. "
-            f"Name another {another}; or, if it is the same log, moved or restored, delete "
-            f"{marker}"
+            f"sink {place} belongs to {whose}, and the {contents} of both would replace one "
+            f"another. Name another {another}; or, if both are the same log, moved or restored, "
+            f"delete {marker}"
         )
 
 
@@ -101,6 +101,6 @@ def refuse_later_deliveries(
         another = place.partition(" ")[0]
         raise ConfigError(
             f"sink {place} has {contents} of delivery {latest}, but the newest delivery of "
-            f"{owner.name} is {newest}: it was created again or restored, and would replace them. "
-            f"Name another {another}{fix}"
+            f"{owner.name} is {newest}: {owner.name} was created again or restored, and would "
+            f"replace these {contents}. Name another {another}{fix}"
         )

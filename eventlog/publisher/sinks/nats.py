@@ -59,7 +59,7 @@ class NatsOptions:
     nats_url: str | None = option(
         None,
         WEB_URL,
-        "nats://HOST:PORT, or tls:// with TLS; of a cluster several, comma-separated",
+        "nats://HOST:PORT, or tls:// with TLS; for a cluster, several URLs, comma-separated",
         example="tls://nats.example.org:4222",
     )
     subject: str | None = option(

@@ -94,8 +94,8 @@ class ObjectOptions:
         OptionKind(
             _parse_partition, "a list of class and day, or text such as class,day", NAMES.from_text
         ),
-        "folders class=... and day=... for the objects, in this order; class: each line is one "
-        "event",
+        "folders class=... and day=... for the objects, in this order; class needs a format with "
+        "one event per line",
         example=["class", "day"],
     )
     endpoint: str | None = shared(ENDPOINT)
@@ -360,7 +360,8 @@ class ObjectStore:
         try:
             self._fs.delete_file(f"{self._path}/{name}")
         except (OSError, ValueError) as error:
-            return f" (remove the object {name}; these keys have no right to: {self._clean(error)})"
+            why = self._clean(error)
+            return f" (delete the object {name} yourself; these keys may not delete it: {why})"
         return ""
 
     def has(self, name: str) -> bool:

@@ -117,8 +117,8 @@ class SqsSink(MessageSink):
             yield "set both EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY, or neither"
         if options.queue_url is not None and not options.queue_url.endswith(".fifo"):
             yield (
-                f"{source_of('queue_url')} is not a FIFO queue, which alone keeps the order of an "
-                "object; its URL ends in .fifo"
+                f"{source_of('queue_url')} is not a FIFO queue; other queues do not keep the order "
+                "of events. The URL of a FIFO queue ends in .fifo"
             )
 
     def __init__(self, options: SqsOptions) -> None:

@@ -33,8 +33,8 @@ def explain_event(source: str, records: SourceRecords, event_id: str, write: Wri
         if event.sent_id == event_id:
             return _waiting(source, records, number, document, event, write)
     state = (
-        "it does not wait, and it did not fail. If it is before the position, it was answered or "
-        "has no event; if it is after the position, it is read from there"
+        "it does not wait, and it did not fail. A change before the position was answered or made "
+        "no event; a change after the position has not been read yet"
     )
     errors = _errors(records)
     if errors:
@@ -129,7 +129,7 @@ def _state(records: SourceRecords, document: RecordedDocument, ahead: str | None
         case RecordedDocument(tried=Tried(tries=tries, kind=TriedKind.PART) as tried, events=[_]):
             limit = tried.limit_in_words(records.max_attempts)
             why = f"; {limit}" if limit else ""
-            return f"the receiver fails for it: it was tried {_times(tries)} alone{why}{then}"
+            return f"the receiver fails for it: it was sent alone {_times(tries)}{why}{then}"
         case RecordedDocument(tried=Tried(kind=TriedKind.PART)):
             return f"the receiver fails for {one_of}{then}"
         case RecordedDocument(tried=Tried(tries=tries, kind=TriedKind.FAILURES)):
@@ -138,7 +138,7 @@ def _state(records: SourceRecords, document: RecordedDocument, ahead: str | None
                 f"document{then}"
             )
         case RecordedDocument(tried=Tried(tries=tries, kind=TriedKind.PARKED)):
-            return f"the receiver asked for it later {_times(tries)}{then}"
+            return f"the receiver answered retry {_times(tries)}{then}"
     if records.publisher_runs:
         return "it waits for its answer, or for its next attempt"
     return "it has no answer, and is sent first when a publisher starts"

@@ -504,7 +504,7 @@ class Run:
             raise self._left()
         now = monotonic()
         due = self.outbox.next_due(now) or now
-        why = "it asked for the events of parked objects later, or fails for them"
+        why = "it answers retry for the events of parked objects, or fails for them"
         self.observer.waits(WaitFor.RECEIVER, why, due, why)
         self.stop.wait(max(0.0, due - now))
         self.send_all()
@@ -522,8 +522,8 @@ class Run:
 
     def _left(self) -> ReceiverUnavailable:
         return ReceiverUnavailable(
-            f"{number_of(len(self.parked_objects()), 'object')} left: the receiver asked for their "
-            "events later, or fails for them"
+            f"{number_of(len(self.parked_objects()), 'object')} left to send: the receiver answers "
+            "retry for the events, or fails for them"
         )
 
 

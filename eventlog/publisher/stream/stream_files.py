@@ -338,8 +338,8 @@ class FilesPosition(NamedTuple):
         except (KeyError, TypeError, ValueError, zlib.error) as error:
             raise BadToken(
                 f"the position names no place in a stream ({error!r}); perhaps it was changed by "
-                "hand. Remove its part capture to read the files from their beginning; answered "
-                "changes are then skipped"
+                "hand. Remove the member `capture` from the position to read the files from their "
+                "beginning; answered changes are then skipped"
             ) from None
 
     def to_json(self) -> dict[str, Any]:
@@ -418,6 +418,6 @@ def _size(path: Path) -> int:
 def _lost(path: Path, why: str) -> SourceLost:
     return SourceLost(
         f"the file {path} is not the file that was read up to the position: {why}. Put that file "
-        "back. If it is lost, record the server's log again from the position's restart on, and "
-        "remove the part capture from the position"
+        "back. If it is lost, record the server's log again, beginning at `restart` of the "
+        "position, and remove the member `capture` from the position"
     )

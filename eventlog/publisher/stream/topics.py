@@ -275,7 +275,7 @@ class _MessageSteps:
         waiting = self._waiting
         try:
             for _ in self.reader.overdue():
-                raise AssertionError("only a description releases the messages that wait for it")
+                raise AssertionError("only metadata may release a waiting message")
         except UnknownSchema as error:
             assert waiting is not None
             self._waiting = None

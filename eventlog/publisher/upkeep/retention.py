@@ -43,7 +43,7 @@ class LogSize(NamedTuple):
         keep_days, keep_bytes = retention
         if keep_days is not None:
             kept = size_in_words(self.bytes_a_day * keep_days)
-            text += f"; the rows of keep_days = {keep_days} take {kept}"
+            text += f"; with keep_days = {keep_days}, the kept rows take {kept}"
         if keep_bytes is not None and self.bytes < keep_bytes and self.bytes_a_day > 0:
             days = (keep_bytes - self.bytes) / self.bytes_a_day
             text += f"; without a purge it reaches keep_bytes in {age(days * 86_400)}"

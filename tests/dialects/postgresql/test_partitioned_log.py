@@ -525,7 +525,7 @@ def test_doctor_shows_the_size_of_a_log_its_growth_and_what_it_will_be(
     monkeypatch.setenv("EVENTLOG_DATABASE_KEEP_BYTES", str(10**9))
     found = findings()
     assert "in 4 leaves, and its rows take" in found["log_size"]
-    assert "the rows of keep_days = 30 take" in found["log_size"]
+    assert "with keep_days = 30, the kept rows take" in found["log_size"]
     assert "without a purge it reaches keep_bytes in" in found["log_size"]
     assert "log_too_large" not in found
     monkeypatch.setenv("EVENTLOG_DATABASE_KEEP_BYTES", "1000")
