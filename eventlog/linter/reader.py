@@ -378,7 +378,8 @@ class QueueReader:
             ):
                 _log.warning(
                     "%s: the transaction of this row has no end. It has operations TYP 4 without "
-                    "data, which mean COMMIT if typ_table = fields; check typ_table = prose",
+                    "data, which mean COMMIT if typ_table = fields; check that typ_table = prose "
+                    "is right",
                     where(rows[0]),
                 )
 
@@ -386,8 +387,8 @@ class QueueReader:
         if not self._warned_of_prose:
             self._warned_of_prose = True
             _log.warning(
-                "with typ_table = prose, TYP %d is ambiguous; every one is read as COMMIT, "
-                "although it may be ROLLBACK",
+                "with typ_table = prose, TYP %d is ambiguous: each row of this TYP is read as "
+                "COMMIT, but may be a ROLLBACK",
                 typ,
             )
 

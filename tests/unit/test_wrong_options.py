@@ -164,7 +164,12 @@ def test_an_option_of_any_value_is_taken_or_refused(
             {"schema": 7},
             "the eventlog reader: schema = 7 is not allowed; legal: a text",
         ),
-        ("eventlog", "writer", {"row_styles": {"item": 7}}, r"row_styles.*: an object of field \|"),
+        (
+            "eventlog",
+            "writer",
+            {"row_styles": {"item": 7}},
+            r"row_styles.*: an object: table -> field \|",
+        ),
         (
             "eventlog",
             "reader",

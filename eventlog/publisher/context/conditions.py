@@ -70,7 +70,8 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             "triggers of this configuration",
             "{tables} captured otherwise than this configuration declares ({names})",
             "If the triggers come from another configuration, use the other configuration. "
-            "Otherwise have the owner of the tables apply this configuration.",
+            "Otherwise have the owner of the tables apply this configuration, which replaces the "
+            "triggers.",
             ("eventlog triggers plan",),
         ),
         "class_unavailable": Kind(
@@ -239,8 +240,8 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         ),
         "dead_rows": Kind(
             Severity.WARNING,
-            "for 15 minutes, the log has had at least 100,000 dead rows and one per 5 live rows, "
-            "or an internal table has had 20,000 dead rows",
+            "for 15 minutes, the log has had at least 100,000 dead rows and one dead row per 5 "
+            "live rows, or an internal table has had 20,000 dead rows",
             "{rows} dead in the log or an internal table: reading gets slow",
             "Remove what keeps them, then vacuum.",
             ("eventlog doctor",),

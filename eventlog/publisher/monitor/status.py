@@ -59,9 +59,7 @@ class Members(NamedTuple):
 _ALWAYS: Final = ("version", "eventlog", "at")
 """The members that no status lacks."""
 MEMBERS: Final = (
-    Members(
-        _ALWAYS, "both", "the versions of this JSON object and of the program; the time in UTC"
-    ),
+    Members(_ALWAYS, "both", "versions of this JSON object and of the program; the time in UTC"),
     Members(
         ("log", "publisher_runs"),
         "both",
@@ -180,7 +178,7 @@ MEMBERS: Final = (
     Members(
         ("parked_objects", "parked", "parked_groups"),
         "process",
-        "the number of parked objects; the first 100; groups by `class` and `answer`, with the "
+        "number of parked objects; the first 100; groups by `class` and `answer`, with the "
         "first `events` and a `command` that skips 20",
     ),
     Members(

@@ -396,7 +396,7 @@ def detached_leaf(log: OpenLog, name: str) -> DetachedLeaf:
             return one
     there = f": {', '.join(one.name for one in found)}" if found else ""
     raise ConfigError(
-        f"{name} is not a detached leaf of the log {log} with an unrecorded removal; there are "
+        f"{name} is not a detached leaf of the log {log} with an unrecorded removal; the log has "
         f"{number_of(len(found), 'such table')}{there}"
     )
 
