@@ -292,8 +292,8 @@ def as_plugin_errors() -> Iterator[None]:
 
 
 def plugin_error(error: Exception) -> PluginError | None:
-    """Return the error that names the package whose code is the innermost of an exception's
-    traceback, None if no package's is in it.
+    """Return the error that names the installed package of a format, sink or source whose code is
+    the innermost in an exception's traceback; None if the traceback has no code of such a package.
     """
     brought = [
         (_root(entry), _package(entry), f"{_KINDS[group]} {entry.name}")

@@ -333,9 +333,9 @@ def count_events(changes: Iterable[Change | Waiting], *, input_complete: bool) -
     over all tables.
 
     Consecutive changes of one transaction id are a transaction. TRUNCATE and changes without
-    transaction id are not counted. If the input is not declared complete, the last counted change
-    of a transaction that reaches its end keeps its own last_in_transaction, None as a rule, since
-    more may come. A row that waits is not yielded, but ends another transaction before it. One
+    transaction id are not counted. If the input is not declared complete, more changes of its last
+    transaction may come: the last counted change keeps the last_in_transaction that it came with,
+    usually None. A row that waits is not yielded, but ends another transaction before it. One
     change is held back at a time.
     """
     # The last counted change of the run, and the uncounted changes after it.

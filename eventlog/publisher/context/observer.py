@@ -513,7 +513,7 @@ class Observer:
         """Note that the publisher backs off until ``until``, its next try on the monotonic clock.
 
         ``in_short`` is the reason without words of the receiver; empty if there is no such text.
-        ``advice`` names the option to correct, as of ``ReceiverUnavailable``.
+        ``advice`` names the option to correct, as in ``ReceiverUnavailable``.
         """
 
     def connected(self, *, again: bool) -> None:

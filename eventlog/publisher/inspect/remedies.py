@@ -70,7 +70,7 @@ def _resync(catalog: Catalog, row: LogRow) -> Iterator[Remedy]:
 
 
 def skipping(event_id: str, consumer: str) -> Remedy:
-    """Return the remedy for an event that is in flight or parked."""
+    """Return the remedy for an event that is in flight: the command that gives it up."""
     whose = f"--consumer {shlex.quote(consumer)} " if consumer else ""
     return remedy(f"eventlog skip {whose}{shlex.quote(event_id)} --reason REASON")
 

@@ -49,8 +49,8 @@ class Guard:
     """The access check. A foreign Host header gets 421. Without the token a client gets only the
     two health paths, which are answered under any load.
 
-    Otherwise a foreign page could read this one by a host name that resolves to this address (DNS
-    rebinding).
+    Without the check of the Host header, a foreign page could read this page under a host name that
+    resolves to this address (DNS rebinding).
     """
 
     def __init__(self, app: ASGIApp, host: str, settings: MonitorSettings) -> None:

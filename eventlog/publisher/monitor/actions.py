@@ -1,10 +1,10 @@
 """The actions of the status page: requeue, skip, resync, pause, resume (docs/operate/monitor.md).
 
-Each is the request of the command of that name, by a separate role (``[monitor] database_url``),
-and is refused with its words. Only a client with a named token may act: its name is in the log
-line, and in the error rows that the request writes. A browser sends a cookie with every request,
-also with one that a foreign page makes. So a request must be a POST of JSON from this origin, and
-carry the token against forgery that only this page can read.
+Each is the request of the command of that name, by a separate role (``[monitor] database_url``). A
+refusal has the same message as that of the command. Only a client with a named token may act: its
+name is in the log line, and in the error rows that the request writes. A browser sends a cookie
+with every request, even with a request that a foreign page makes. So a request must be a POST of
+JSON from this origin, with the token against forgery, which only this page can read.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _LARGEST: Final = 16_384
 """The bytes of the largest request."""
 _QUEUED_SECONDS: Final = 30.0
 _STATEMENT_SECONDS: Final = 20
-"""The time-out of one statement, in seconds, within which other actions wait for this one."""
+"""The time-out of one statement, in seconds. Meanwhile other actions wait."""
 
 
 class Done(NamedTuple):
@@ -208,8 +208,8 @@ def _resync(order: Order) -> Done:
 
 
 def _object(order: Order, catalog: Catalog) -> tuple[ObjectClass, str]:
-    """Return the class and the canonical key of the object of ``row``, of ``event``, an object of a
-    snapshot, or of ``class`` and ``key``.
+    """Return the class and the canonical key of an object. The request names it by ``row``, by
+    ``event`` (an object of a snapshot), or by ``class`` and ``key``.
     """
     if "row" in order.asked:
         row = order.asked["row"]

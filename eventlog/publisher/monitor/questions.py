@@ -56,7 +56,7 @@ _PRIVATE_OF_ROW: Final = ("table_key", "old_value", "new_value")
 
 
 class BadQuestion(ConfigError):
-    """A question that names nothing that could be there."""
+    """A question about something that cannot exist."""
 
 
 class Questions:

@@ -36,7 +36,7 @@ _MAX_LISTED: Final = 100
 _PAGE: Final = 50
 """The documents of one page of the list."""
 _MAX_EXAMPLES: Final = 3
-"""The most events of a group of parked objects that are named."""
+"""The most events that are named for a group of parked objects."""
 _MAX_SKIPPED: Final = 20
 """The most events that one command skips."""
 
@@ -51,7 +51,7 @@ class Members(NamedTuple):
 
     names: tuple[str, ...]
     known_to: Literal["both", "process", "command"]
-    """By which they can be determined: a process, the command ``eventlog status``, or both."""
+    """What can determine them: a process, the command ``eventlog status``, or both."""
     text: str
     """What they are, as the reference shows it."""
 
@@ -248,7 +248,7 @@ def _status_of(
 
 
 def answer_status(text: str) -> str:
-    """Return the status in a receiver's text, as of ``the receiver answers 503 ...; ...``, and
+    """Return the status in a receiver's text, such as ``the receiver answers 503 ...; ...``, and
     nothing else of the text; ``HIDDEN`` if it has no status.
     """
     return answered_status(text) or (text and HIDDEN)
@@ -312,7 +312,9 @@ def seen_of(activity: Activity, event_id: str, *, shows_values: bool) -> Seen:
 
 
 def _in_outbox(activity: Activity, event_id: str, *, shows_values: bool) -> str:
-    """Return where the outbox had the event at the last measurement, and what it waits for."""
+    """Return in which unsettled document the event was at the last measurement, and what the
+    document waits for; empty = in none.
+    """
     measured, now = activity.measurement, activity.clock()
     if measured is None or activity.measured_time is None:
         return ""
@@ -353,9 +355,9 @@ def _sent_data(sent: Sent, *, shows_values: bool) -> dict[str, Any]:
 def documents_data(
     activity: Activity, level: str, before: float, *, shows_values: bool
 ) -> dict[str, Any]:
-    """Return a page of the attempts to send documents, the newest first: those with an answer of
-    this level, all = empty, before a time in seconds since 1970. ``older`` is the time before which
-    the next page begins, null if there is none.
+    """Return a page of the attempts to send documents, the newest first: those before a time
+    (seconds since 1970) whose answer has this level; an empty level = all attempts. ``older`` is
+    the time before which the next page begins, null if there is none.
     """
     found = [one for one in activity.newest_sent() if one.at < before and level in ("", one.level)]
     page = found[:_PAGE]

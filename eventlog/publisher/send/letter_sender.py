@@ -49,8 +49,8 @@ class ReadyLetter(NamedTuple):
     row: int
     """The first row of the event, 0 = it has none."""
     write: Callable[[tuple[int, int]], Document]
-    """A function that returns the document with these numbers. Another thread calls it. Raises
-    ReceiverUnavailable if a registry does not answer.
+    """A function that returns the document with a delivery number and a document number. Another
+    thread calls it. Raises ReceiverUnavailable if a registry does not answer.
     """
 
 
@@ -80,7 +80,7 @@ class _Sent(NamedTuple):
     results: Sequence[tuple[ReadyLetter, EventResult]]
     """The letters with a result, in order."""
     failure: ReceiverUnavailable | None = None
-    """Why the others were not sent, None if it was not tried."""
+    """Why the next letter could not be sent, None if no attempt failed."""
     retry_after: float | None = None
 
 

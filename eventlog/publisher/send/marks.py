@@ -181,7 +181,9 @@ class Marks:
                 known[row] = max(known.get(row, 1), attempt_of(event_id))
 
     def _write_letters(self, context: Context) -> None:
-        """Write the entries of letters. An invalid row has the event-id of an event of it alone."""
+        """Write the entries of letters. An invalid row gets the event-id that an event of this row
+        alone would have.
+        """
         suffix = context.options.events.id_suffix
         letters = [
             one._replace(event_id=f"{one.rows[0]}{suffix}") if not one.event_id else one

@@ -73,7 +73,9 @@ class Attempts(NamedTuple):
     """How often it has failed without any answer in between."""
 
     def failures(self, answers: int) -> int:
-        """Return how often the document has failed since the last of so many answers."""
+        """Return how often the document has failed since the last answer. ``answers`` is the number
+        of documents that were answered so far.
+        """
         return self.run if self.at == answers else 0
 
 
@@ -81,12 +83,14 @@ class Document(NamedTuple, Generic[E]):
     """Events that are sent, answered and waited for together."""
 
     place: tuple[int, ...]
-    """The place in the order of the feed, with the number of the batch first. Other events have
-    another place.
+    """The place in the order of the feed, with the number of the batch first. A document with other
+    events has another place.
     """
     events: Sequence[E]
     number: int = 0
-    """The number under which it is recorded, 0 = it is not. A number never means other events."""
+    """The number under which the document is recorded, 0 = it is not recorded. The same number
+    never stands for different events.
+    """
     attempts: Attempts | None = None
     retries: int = 0
     """How often its events got *retry* in a row."""
@@ -222,8 +226,8 @@ def refusal(events: Sequence[Any], answer: Answer) -> str | None:
 def parked(
     document: Document[E], again: Sequence[E], answer: str, now: float, rules: Rules
 ) -> Document[E]:
-    """Return the rest of a document of which these events got *retry*: it waits for its back-off.
-    The same events keep their number.
+    """Return what is left of a document: these events, which got *retry*. It waits for its
+    back-off. If these are all events of the document, it keeps its number.
     """
     retries = document.retries + 1
     attempts = Attempts(Kind.PARKED, retries, answer, now + rules.back_off(retries))
@@ -352,8 +356,8 @@ def is_of_doubt(document: Document[Any], answers: int) -> bool:
 
 
 def due_of(document: Document[Any], rests_until: float) -> float:
-    """Return the time when a document may be sent. After a failure other documents have as much
-    time as it took, until ``rests_until``.
+    """Return the time when a document may be sent. If it has failed, this is not before
+    ``rests_until``, so that other documents are sent for as long as the failure took.
     """
     attempts = document.attempts
     if attempts is None or not is_waiting(document):
@@ -362,8 +366,9 @@ def due_of(document: Document[Any], rests_until: float) -> float:
 
 
 def to_cut(documents: Iterable[Document[E]], answers: int) -> Document[E] | None:
-    """Return the document to be cut in halves when no answer decides: the first of several events
-    for which the receiver has failed since the last answer. None if there is none.
+    """Return the document to be cut in halves while no answer shows the cause. It is the first
+    document that has several events and that the receiver has failed for since the last answer.
+    None if there is none.
     """
     return next(
         (
@@ -386,8 +391,8 @@ def cut_in_doubt(document: Document[E], answers: int) -> list[Document[E]]:
 
 
 def parked_count(document: Document[Any], answers: int) -> int:
-    """Return how many parked objects a document counts as: one that the receiver fails for has one
-    culprit (8.4).
+    """Return how many parked objects a document counts as. If the receiver fails for it, it counts
+    as one object, since one event is the cause (8.4).
     """
     attempts = document.attempts
     if attempts is None or attempts.kind in (Kind.HALF, Kind.WITHHELD):

@@ -153,7 +153,7 @@ class PublisherSession:
             _log.info("%s is resumed", before.reader)
 
     def halted(self) -> Delivered | None:
-        """Return how a cycle ends that must send nothing else, None = it goes on."""
+        """Return how the cycle ends if it may send nothing else; None = the cycle goes on."""
         if self.is_stopping():
             return STOPPED
         pause = self.state.pause

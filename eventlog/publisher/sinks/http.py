@@ -7,8 +7,8 @@ that is cut off or too large, any status that does not answer events (redirects 
 The failure is suspicious if the document may be the cause.
 
 No ``Idempotency-Key`` is sent: a document is sent again under its old numbers with its remaining
-events, and a gateway that has seen the key would repeat its old answer. The key is the event-id
-(spec/event-log.md 7.4).
+events, and a gateway that has seen the key would repeat its old answer. The receiver recognizes
+repeated events by the event-id (spec/event-log.md 7.4).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ _ADVICE: Final = {
         "sink.compression"
     ),
 }
-"""By the status of an answer, the option that the answer is about, as an imperative."""
+"""By the status of an answer, what to do about the option that causes the status."""
 
 
 _TAKEN: Final = Answer()

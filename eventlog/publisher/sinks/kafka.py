@@ -234,7 +234,7 @@ _ADVICE: Final = {
     "TOPIC_EXCEPTION": "{topic} is not a name of a topic; correct sink.topic",
     "UNSUPPORTED_COMPRESSION_TYPE": "correct compression.type in sink.properties",
 }
-"""By librdkafka's name of an error, the option that it is about, as an imperative."""
+"""By librdkafka's name of an error, what to do about the option that causes the error."""
 _TOO_LARGE: Final = re.compile("too large", re.IGNORECASE)
 
 

@@ -27,8 +27,8 @@ from eventlog.publisher.sinks.messages import (
 
 _PORT: Final = 6379
 _MARGIN: Final = 1.0
+"""The seconds that an answer may come after the timeout, which the server itself keeps."""
 _LOST: Final = -1
-"""The seconds that an answer has after the timeout, which the server itself keeps in WAIT."""
 
 _MAX_BULK: Final = 512 * 2**20
 """The server's default of ``proto-max-bulk-len``."""

@@ -42,7 +42,7 @@ _BATCH_BYTES: Final = 256 * 1024
 """The most messages of a batch, and the bytes that every region takes in one."""
 
 _MAX_BYTES: Final = 256 * 1024
-"""The limit if the user may not ask for that of the queue."""
+"""The most bytes of a message if the user may not read the limit of the queue."""
 
 _ATTRIBUTES: Final = 10
 """The most attributes of a message."""

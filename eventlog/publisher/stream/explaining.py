@@ -26,8 +26,8 @@ Write = Callable[[RecordedEvent], str]
 
 
 def explain_event(source: str, records: SourceRecords, event_id: str, write: Write) -> Explanation:
-    """Explain the event of this event-id; ``records`` are those of this event in the ``source`` of
-    this name.
+    """Explain the event of this event-id. ``source`` is the name of the source; ``records`` are its
+    records of this event.
     """
     for number, document, event in _events(records):
         if event.sent_id == event_id:
@@ -46,8 +46,8 @@ def explain_event(source: str, records: SourceRecords, event_id: str, write: Wri
 
 
 def explain_key(source: str, records: SourceRecords, text: str, write: Write) -> list[Explanation]:
-    """Explain the events without an answer of the objects with a key: ``id=7``, or with the table
-    before it, ``item.id=7``.
+    """Explain the events that have no answer, of the objects with a key: ``id=7``, or with the
+    table before it, ``item.id=7``.
     """
     return [
         _waiting(source, records, number, document, event, write)
@@ -162,7 +162,7 @@ def _event_ahead(records: SourceRecords, event: RecordedEvent) -> str | None:
 
 
 def _objects(event: RecordedEvent) -> tuple[ObjectId, ...]:
-    """Return the objects of an event; empty = all objects, as of a TRUNCATE."""
+    """Return the objects of an event; empty = all objects, for example for a TRUNCATE."""
     change = event.change
     if change.key is None:
         return ()

@@ -16,9 +16,9 @@ from eventlog.publisher.stream.pending_event import PendingEvent
 from eventlog.publisher.stream.recorded import RecordedDocument, SettledEvent, encode
 
 _MOST: Final = 10_000
-"""The most failures that wait for the position, and the most event-ids in entries, as in a very
-long transaction. More failures are written before the position; after a crash, more events are
-sent again, and their failures are written a second time.
+"""The most failures that wait until the position passes them, and the most event-ids in entries. A
+very long transaction can have more. Then failures are written before the position passes them.
+After a crash more events are sent again, and their failures are written a second time.
 """
 
 
@@ -34,7 +34,9 @@ class FailedEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """Events of an entry, and the numbers under which they were read, None = not again yet."""
+    """Events of an entry, each with the number that it got when it was read again; None = it was
+    not read again yet.
+    """
 
     content: str
     numbers: dict[SettledEvent, int | None]

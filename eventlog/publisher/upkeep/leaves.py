@@ -1,5 +1,5 @@
-"""The leaves of a partitioned log: when a leaf may be removed, and where the open leaf is cut
-(spec/event-log.md 14.3).
+"""The leaves (partitions) of a partitioned log: when a leaf may be removed, and where the open
+leaf, which has no upper bound, is cut (spec/event-log.md 14.3).
 """
 
 from __future__ import annotations
@@ -128,8 +128,8 @@ class _Content(NamedTuple):
 
 
 def cut_ahead(log: OpenLog, means: Partitioning) -> list[Leaf]:
-    """Cut the open leaf until the leaf ahead of the newest row is as wide as the newest leaf, and
-    return the leaves that were cut off. Commits.
+    """Cut the open leaf until it begins far enough above the next record_id, and return the leaves
+    that were cut off. Far enough is the width of the leaf below the open leaf. Commits.
     """
     cut: list[Leaf] = []
     while True:

@@ -258,8 +258,8 @@ def metadata_place(
 
 
 def _given_by(reader: MessageReader, records: Iterable[Any], report: Report) -> Iterator[Change]:
-    """Yield the changes of records. None among them means that no record follows for a while: then
-    the messages are given that have waited for their metadata for too long.
+    """Yield the changes of records. A record None means that no record follows for a while; then
+    the reader reports the messages that have waited too long for their metadata.
     """
     for record in records:
         if record is None:

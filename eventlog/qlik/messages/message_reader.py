@@ -120,7 +120,7 @@ class MessageReader:
     def changes(self, message: Message) -> Iterator[Change]:
         """Yield the changes that this message makes available.
 
-        Raises FormatError, BadEnvelope and UnknownSchema among them.
+        Raises FormatError, BadEnvelope and UnknownSchema, perhaps after some of the changes.
         """
         if message.value is None:
             self._report.count("tombstones")
@@ -453,8 +453,8 @@ def _is_metadata(envelope: Envelope) -> bool:
 
 
 def _finder(payload: JsonObject, *, has_envelope: bool) -> _Find:
-    """Return a function that finds a header by its name. The first place that has the header
-    counts, even if the header is null there (formats/qlik.md 5.7).
+    """Return a function that finds a header by its name. It uses the first place that has the
+    header, even if the header is null there (formats/qlik.md 5.7).
     """
     headers = payload.get("headers")
     inner = headers if isinstance(headers, Mapping) else {}

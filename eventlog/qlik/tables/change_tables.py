@@ -441,8 +441,8 @@ def live_view(
 def _update_state(
     state: dict[Key, Row], before: ChangeRow | None, row: ChangeRow, names: Sequence[str]
 ) -> None:
-    """Apply an update to the state; the row before it, if it is that of this update, has the key
-    that the object had.
+    """Apply an update to the state. ``before`` has the old key of the object, if it is the row
+    before this update.
     """
     old = new = _key(row.data, names)
     if before is not None and before.change_seq == row.change_seq:

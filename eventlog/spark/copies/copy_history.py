@@ -135,8 +135,8 @@ class History:
 
     def begin(self, query: str) -> None:
         """Bring the history to the state of the copy, as ``keep_step`` does, if the copy already
-        has a batch of the query: as long as there are no new changes, no batch would do it. Raises
-        CopyError.
+        has a batch of the query. The next batch would also do this, but it comes only with new
+        changes. Raises CopyError.
         """
         copy = self.copy.number_done(query, self.source.content)
         if copy is not None:
@@ -349,9 +349,9 @@ class _Reading:
         return [_column(name) for name in self.types.names]
 
     def versions(self, spark: SparkSession) -> DataFrame:
-        """Return the versions, each with the times of its validity (spec/spark-changes.md 7): from
-        the greatest commit_time of the object's rows up to this one, since a clock may go back,
-        and within its load.
+        """Return the versions, each with the times of its validity (spec/spark-changes.md 7). A
+        version begins at the greatest commit_time of the object's rows up to its own row, since a
+        clock may go back. Its times are within those of its load.
         """
         rows = self._rows(spark).where(F.col(OPERATION) != TRUNCATE)
         ends = [one.begins for one in self.loads[1:]]

@@ -1,5 +1,5 @@
-"""The result that a batch of changes has for each object, and what the tables take to which live
-copies are written.
+"""The result that a batch of changes has for each object, and what is passed to the tables of live
+copies.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def latest_changes(changes: Iterable[tuple[Key, LatestChange]]) -> dict[Key, Lat
 class CopyBatch(NamedTuple):
     """A batch of a query: the query's name, and the batch's number in it.
 
-    ``done`` is the set of the log's rows that the stream has read at its end, as text; empty if it
-    is unknown.
+    ``done`` is the set of the log's rows that the stream has read at the end of the batch, as text;
+    empty if the set is unknown.
     """
 
     query: str

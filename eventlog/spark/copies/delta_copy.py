@@ -56,8 +56,8 @@ DONE: Final = "done"
 """
 _BATCH: Final = "batch"
 _QUERY: Final = "query"
-"""The keys in a commit's metadata for its batch: so that a commit is recognized that is newer than
-a version of the table.
+"""The keys in a commit's metadata for its batch. They show whether the commit is newer than a
+version of the table.
 """
 COMMITS: Final = (10, 1_000, None)
 """How many of the newest commits are read, in turn, until one names the rows of the log. Reading a
