@@ -332,7 +332,9 @@ exists.
 
 
 def _undone(names: list[_Name], entry: DdlEntry) -> list[_Name]:
-    """Return the column list before a statement from the one after it. Raises FormatError."""
+    """Return the column list before a statement, made from the column list after the statement.
+    Raises FormatError.
+    """
     columns = _columns_of(entry)
     added = {name for name, column in columns.items() if _action(column) == "ADD"}
     renamed = {

@@ -492,8 +492,8 @@ _MAX_ARROW_DIGITS: Final = 38
 
 
 def arrow_type(column: QlikColumn) -> Any:
-    """Return the Arrow type of a column, one that Spark reads, too. A NUMERIC with unknown digits
-    is text.
+    """Return the Arrow type of a column; Spark can read this type, too. A NUMERIC with unknown
+    digits is text.
 
     Raises ConfigError if pyarrow is not installed.
     """

@@ -71,7 +71,7 @@ class Refusals(NamedTuple):
 
     ``example`` is the newest of them: the record_id of the row, or the event-id of the object.
     ``newest`` is the time of its error row in UTC, None if it has no error row. ``commands`` send
-    the objects again; in the present state of the log they are accepted.
+    the objects again; none of these commands would be refused now.
     """
 
     code: str
@@ -142,12 +142,12 @@ def read_refusals(
     rows, and the newest ``most`` rows E and F, with an error row or without.
 
     Rows that were put back into the queue, published or purged since are left out. A row is also
-    left out if a resync has logged another row for it, which is done. ``consumer`` selects the rows
-    refused for this consumer, with any status, and objects of its snapshot. ``own_user`` is the
-    user whose rows are loopback. With a ``catalog``, objects are named as ``resync`` accepts them.
-    ``within`` limits how many rows at the end of the log are read to find rows without an error
-    row, and to determine the commands; None = all rows. A command for an older row has
-    ``--dry-run``.
+    left out if a resync has logged another row for it, and this other row is done. ``consumer``
+    selects the rows refused for this consumer, with any status, and objects of its snapshot.
+    ``own_user`` is the user whose rows are loopback. With a ``catalog``, objects are named as
+    ``resync`` accepts them. ``within`` limits how many rows at the end of the log are read to find
+    rows without an error row, and to determine the commands; None = all rows. A command for an
+    older row has ``--dry-run``.
     """
     after = _begin_of(log, within)
     refused = read_refused(log, most, consumer, after)
@@ -412,9 +412,8 @@ def _judge(
 def _conditions(
     log: OpenLog, ids: Sequence[int], consumer: str
 ) -> Iterator[sa.ColumnElement[bool]]:
-    """Yield conditions that together choose these ascending rows. The publisher's rows are chosen
-    by status in a single condition, so that the log is read once. This condition may choose more
-    rows.
+    """Yield conditions that together choose at least these ascending rows. For the publisher there
+    is a single condition, by status, so that the log is read once.
     """
     if consumer:
         for ranges in runs_of_ranges(ids):
@@ -455,7 +454,9 @@ def _skip(consumer: str, ids: Sequence[int], reason: str) -> str:
 
 
 def _requeue(status: str, consumer: str, ids: Sequence[int]) -> str:
-    """Return the command that requeues rows by record_id, since other rows may be refused."""
+    """Return the command that requeues these rows. It names them by record_id, because the command
+    may refuse other rows of the group.
+    """
     whose = f"--consumer {shlex.quote(consumer)}" if consumer else f"--status {status}"
     return f"eventlog requeue {whose} --ids {ids_in_words(ids)}"
 

@@ -55,8 +55,8 @@ class TriedKind(StrEnum):
     PART = "suspect"
     """It is a part of an isolated document: the receiver failed for this document alone."""
     FAILURES = "failures"
-    """The receiver failed for the document, and has answered no document since. ``tries`` is the
-    number of pauses since.
+    """The receiver failed for the document, and has answered no document since. ``tries`` counts
+    the pauses since then.
     """
     PARKED = "parked"
     """The receiver answered the event with *retry*."""

@@ -458,8 +458,9 @@ class StatusLedger(Ledger):
         ended: int | None = None,
         alone: bool = False,
     ) -> Unmarked:
-        """Run one statement per status, and another one if it changed fewer rows than it was given.
-        The first statement also ends the delivery, if the database has a statement for both.
+        """Run one statement per status, and a second statement if the first one changed fewer rows
+        than it was given. The first statement also ends the delivery, if the database has a
+        statement for both.
         """
         if ended is None and not retained and not any(statuses.values()):
             return Unmarked()
@@ -504,7 +505,8 @@ def _unmarked(
     log: OpenLog, ranges: Ranges, changed: int, new_status: str | None = None
 ) -> Unmarked:
     """Return the rows of the ranges that a statement did not change. ``changed`` is the number of
-    rows that it changed; ``new_status`` is the status that it set, None = it deleted the rows.
+    rows that the statement changed; ``new_status`` is the status that it set, None = the statement
+    deleted the rows.
     """
     rows = length(ranges)
     if changed >= rows:

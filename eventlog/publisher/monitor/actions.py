@@ -1,10 +1,10 @@
 """The actions of the status page: requeue, skip, resync, pause, resume (docs/operate/monitor.md).
 
-Each is the request of the command of that name, by a separate role (``[monitor] database_url``). A
-refusal has the same message as that of the command. Only a client with a named token may act: its
-name is in the log line, and in the error rows that the request writes. A browser sends a cookie
-with every request, even with a request that a foreign page makes. So a request must be a POST of
-JSON from this origin, with the token against forgery, which only this page can read.
+Each does what the command of that name does, under a separate role (``[monitor] database_url``). A
+refusal has the message of the command. Only a client with a named token may act: its name is in the
+log line, and in the error rows that the request writes. A browser sends a cookie with every
+request, even with a request that a foreign page makes. So a request must be a POST of JSON from
+this origin, with the token against forgery, which only this page can read.
 """
 
 from __future__ import annotations

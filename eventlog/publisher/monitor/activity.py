@@ -62,7 +62,7 @@ _LIMITS: Final = Limits()
 _SIZE_INTERVAL: Final = 600.0
 """The seconds between two kept sizes of the log."""
 _SIZES_KEPT: Final = 36
-"""The sizes of the log that are kept: those of six hours."""
+"""How many sizes of the log are kept: the sizes of six hours."""
 _QUIET: Final = (Doing.RESTING, Doing.PAUSED)
 """The states in which the publisher sends nothing, and waits for nobody."""
 _FIRST_CAP: Final = 10_000

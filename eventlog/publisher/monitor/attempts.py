@@ -1,5 +1,5 @@
-"""The attempts to send documents since the start of the process, of which the newest are kept: the
-page of an event and ``eventlog explain`` show them.
+"""The newest attempts to send documents since the start of the process. The page of an event and
+``eventlog explain`` show them.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class Attempts:
 
 
 def is_event(sent_id: str, event_id: str) -> bool:
-    """Return True if ``sent_id`` is an event-id of the event that ``event_id`` names: a record_id,
-    or any event-id of the event. The event-ids of an event differ only in epoch and number, which
+    """Return True if ``sent_id`` is an event-id of the event that ``event_id`` (a record_id, or any
+    event-id of the event) names. The event-ids of an event differ only in epoch and number, which
     the event-ids of another source do not have.
     """
     wanted = row_or_object(event_id) or event_id

@@ -381,8 +381,8 @@ def process_status(
     """Return the status of a running publisher from its reports.
 
     ``format_name`` is the name of the output format. ``consumer`` is the name of the consumer that
-    the process runs as, ``source`` that of the source that it follows. ``patience`` is the most
-    seconds that the sink waits for an answer.
+    the process runs as; ``source`` is the name of the source that the process follows. ``patience``
+    is the most seconds that the sink waits for an answer.
     """
     now, measured, state = activity.clock(), activity.measurement or Measured(), activity.state
 

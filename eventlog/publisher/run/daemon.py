@@ -113,10 +113,10 @@ def publish(
     ``retry`` has its first and its longest pause in seconds.
 
     ``observer`` is called with the progress. ``compare`` compares the triggers with the declared
-    ones, None = no comparison. With ``standby`` the publisher waits while another one has locked
-    the log; a consumer always does. ``open_letters`` opens the sink of dead letters, None = there
-    are none. Raises FatalAnswer when the receiver answers fatal,
-    PublisherAlreadyRunning when the log is locked, DatabaseError when the first connection fails.
+    ones, None = no comparison. With ``standby`` the publisher waits while another publisher has
+    locked the log; a consumer always waits. ``open_letters`` opens the sink of dead letters, None =
+    there are none. Raises FatalAnswer when the receiver answers fatal, PublisherAlreadyRunning when
+    the log is locked, DatabaseError when the first connection fails.
     """
     stop = stop or StopRequest()
     timetable = Timetable()
@@ -440,7 +440,7 @@ def _cycle(
     run: Callable[[PublisherSession], Delivered], session: PublisherSession, watcher: CatalogWatcher
 ) -> Delivered | None:
     """Run a cycle, and the post-poll statements if it sent documents. Return None if the cycle must
-    run again: a table had changed, or a class could not be written.
+    run again, because a table had changed or a class could not be written.
     """
     context = session.context
     context.log.db.refuse_replaced()

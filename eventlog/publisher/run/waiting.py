@@ -60,9 +60,9 @@ _WARNING_INTERVAL: Final = 60.0
 """The seconds between two log lines that report that the first connection has not been made yet."""
 
 _LOCK_WAIT: Final = 60.0
-"""Seconds that a publisher which lost its connection waits for a lock that another session has: a
-job that marks, a publisher that ends, or its own lost session, if the database does not show which
-session has the lock.
+"""The seconds that a publisher which lost its connection waits for a lock that another session has.
+This session may be a job that marks, a publisher that ends, or, if the database does not show the
+session, the publisher's own lost session.
 """
 
 _SLICE: Final = 0.2
@@ -204,8 +204,8 @@ class Idle:
 
 
 def rest_after(worked: float, used: float) -> float:
-    """Return the seconds to rest while changes flow, after so many seconds of work that have used
-    so many seconds of CPU.
+    """Return the seconds to rest while changes flow, after ``worked`` seconds of work that have
+    used ``used`` seconds of CPU.
     """
     return min(FLOWING, max(_MIN_REST, used / _SHARE - worked))
 

@@ -49,7 +49,7 @@ class ReadyLetter(NamedTuple):
     row: int
     """The first row of the event, 0 = it has none."""
     write: Callable[[tuple[int, int]], Document]
-    """A function that returns the document with a delivery number and a document number. Another
+    """A function that makes the document for a delivery number and a document number. Another
     thread calls it. Raises ReceiverUnavailable if a registry does not answer.
     """
 

@@ -203,12 +203,12 @@ def entry_of(
 
 
 class Rebuilt(NamedTuple):
-    """Recorded events, rebuilt from those of their rows that are not done, and their parts."""
+    """Recorded events, rebuilt from their rows that are not done, and the parts of these events."""
 
     events: list[Outgoing]
     decided: list[Decided]
-    """The rows of each event (its group), with the decision at the first build which rows take
-    precedence (7.1); an empty group and no decision if no valid row is left.
+    """The rows of each event (its group), with the decision of the first build about which rows
+    take precedence (7.1); an empty group and no decision if no valid row is left.
     """
     invalid: dict[int, InvalidRow]
     """The rows that fail the checks now, by record_id."""
@@ -375,8 +375,8 @@ class LogFeed:
         ]
 
     def _announce(self, document: Document[Outgoing]) -> None:
-        """Report to the observer that a delivery begins, unless the previous document was also of
-        it.
+        """Report to the observer that a delivery begins, unless the previous document was of the
+        same delivery.
         """
         number = document.place[0]
         if self._announced == number:

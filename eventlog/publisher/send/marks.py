@@ -76,11 +76,9 @@ class Marks:
     def add_answered(
         self, events: Sequence[Outgoing], result: EventResult, document: Document[Outgoing]
     ) -> None:
-        """Add the rows of events that got an answer other than retry. ``document`` is the one in
-        which they were sent.
-
-        Rows that precedence dropped are S with any answer. Objects of a snapshot have no rows;
-        refused ones get error rows.
+        """Add the rows of events that got an answer other than retry. ``document`` is the document
+        in which they were sent. Rows that precedence dropped are S with any answer. Objects of a
+        snapshot have no rows; refused objects get error rows.
         """
         if has_letter(result):
             self._add_letters(events, result, document)

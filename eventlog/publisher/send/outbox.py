@@ -127,8 +127,8 @@ class Outbox(Generic[E]):
         self.resume_at = 0.0
         """The end of the present pause of everything."""
         self.rests_until = 0.0
-        """Until this time only other documents than failed ones are sent, for as long as the
-        failure took.
+        """Documents that have failed wait until this time: for as long as the failure took, others
+        are sent.
         """
         self.size = 0
         """The number of events."""
@@ -375,9 +375,10 @@ class Outbox(Generic[E]):
         return sum(policy.parked_count(one, self.answers) for one in found) > self.rules.max_parked
 
     def free(self) -> Iterator[Document[E]]:
-        """Yield the documents that no other document holds up; they may still wait for their own
-        time. Each has only those of its events that follow no unsettled event in another document.
-        Only documents with attempts hold others up for long: if there are none, nothing is yielded.
+        """Yield the documents that no other document holds up; they may still have to wait for
+        their own back-off. Each has only those of its events that follow no unsettled event in
+        another document. Only documents with attempts hold others up for long: if there are none,
+        nothing is yielded.
 
         A document is left out if it follows a document that is being sent or about to be sent: it
         can be sent whole soon.
@@ -715,9 +716,9 @@ class Outbox(Generic[E]):
         return marks
 
     def put_back(self) -> None:
-        """Put the events back whose results are not written, since the receiver has lost them: they
-        are sent again, and so is what is in the air. A document that was answered whole keeps its
-        number.
+        """Put back the events whose results are not written, since the receiver has lost these
+        events. They are sent again, and so are the documents that are being sent. A document that
+        was answered whole keeps its number.
         """
         self._in_air.clear()
         lost: dict[Place, tuple[Document[E], set[str]]] = {}
@@ -738,10 +739,10 @@ class Outbox(Generic[E]):
         self.in_doubt |= self._has_doubtful
 
     def record(self) -> dict[int, tuple[Sequence[Document[E]], int]]:
-        """Return the batches whose entries differ from what is recorded, by their numbers: their
-        documents, and the highest number that one of them has had. No document means that nothing
-        is left. Each document gets a greater number than the document before it; a document that is
-        being sent keeps its number.
+        """Return, by number, the batches whose entries differ from what is recorded: the documents
+        of the batch, and the highest number that a document of it has had. No document means that
+        nothing is left. Each document gets a greater number than the document before it; a document
+        that is being sent keeps its number.
         """
         changed, self._changed = sorted(self._changed), set()
         return {batch: self._numbered(batch) for batch in changed}

@@ -119,18 +119,18 @@ class Rules(NamedTuple):
     """Removes up to half of each pause."""
 
     def back_off(self, attempts: int) -> float:
-        """Return the seconds to wait after so many attempts in a row."""
+        """Return the seconds to wait after this number of attempts in a row."""
         return back_off(attempts, self.retry_initial, self.retry_max, self.random)
 
     def pause(self, stops: int, retry_after: float | None) -> float:
-        """Return the seconds that everything waits after so many stops in a row."""
+        """Return the seconds that everything waits after this number of stops in a row."""
         if retry_after is None:
             return self.back_off(stops)
         return min(max(retry_after, self.retry_initial), self.retry_max)
 
     def is_recorded(self, tries: int) -> bool:
-        """Return True if the entry is written after so many attempts: while the pauses grow, and at
-        the powers of two. So a receiver that refuses an event for days causes few writes.
+        """Return True if the entry is written after this number of attempts: while the pauses grow,
+        and at the powers of two. So a receiver that refuses an event for days causes few writes.
         """
         is_power = tries & (tries - 1) == 0
         pauses = [back_off(one, self.retry_initial, self.retry_max) for one in (tries - 1, tries)]
@@ -138,11 +138,9 @@ class Rules(NamedTuple):
 
 
 def back_off(attempts: int, initial: float, maximum: float, random: Random = lambda: 1.0) -> float:
-    """Return the seconds to wait after so many attempts in a row: doubling from ``initial``, at
-    most ``maximum``.
-
-    ``random`` removes up to half of it, so that processes that failed at the same time do not try
-    again at the same time; the default removes nothing.
+    """Return the seconds to wait after this number of attempts in a row: doubling from ``initial``,
+    at most ``maximum``. ``random`` removes up to half of this time, so that processes that failed
+    at the same time do not try again at the same time; the default removes nothing.
     """
     return float(min(maximum, initial * 2 ** min(attempts - 1, 62))) * (1 + random()) / 2
 
@@ -226,8 +224,8 @@ def refusal(events: Sequence[Any], answer: Answer) -> str | None:
 def parked(
     document: Document[E], again: Sequence[E], answer: str, now: float, rules: Rules
 ) -> Document[E]:
-    """Return what is left of a document: these events, which got *retry*. It waits for its
-    back-off. If these are all events of the document, it keeps its number.
+    """Return what is left of a document: these events, which got *retry* and wait for the back-off.
+    If these are all events of the document, it keeps its number.
     """
     retries = document.retries + 1
     attempts = Attempts(Kind.PARKED, retries, answer, now + rules.back_off(retries))
@@ -279,7 +277,8 @@ def failed(
     in_doubt: bool,
 ) -> Failed[E]:
     """Decide about a document for which the receiver failed suspiciously. ``answers`` is how many
-    documents were answered; ``in_doubt`` is true if another one has failed since the last answer.
+    documents were answered; ``in_doubt`` is true if another document has failed since the last
+    answer.
 
     While the receiver is in doubt nothing is isolated or given up, and no attempt counts.
     """
@@ -340,7 +339,9 @@ def is_waiting(document: Document[Any]) -> bool:
 
 
 def is_tried(document: Document[Any]) -> bool:
-    """Return True if the receiver has failed for a document, or for one that it is a part of."""
+    """Return True if the receiver has failed for a document, or for the document that it is a part
+    of.
+    """
     attempts = document.attempts
     if attempts is None or attempts.kind not in (Kind.SUSPECT, Kind.PART):
         return False

@@ -204,9 +204,10 @@ def claim(directory: Path, owner: Owner, newest_delivery: Callable[[int], int]) 
 
     ``newest_delivery`` is called only if the directory has documents. It receives the latest
     delivery of these documents and returns the newest number that the owner has drawn; a restored
-    log first draws numbers until they are greater. A directory without an owner gets this owner,
-    unless it has documents of deliveries that the owner has not drawn yet. Raises ConfigError for
-    such a directory, for a directory of another owner, and for one that cannot be written.
+    log first draws numbers until they are greater than this delivery. A directory without an owner
+    gets this owner, unless it has documents of deliveries that the owner has not drawn yet. Raises
+    ConfigError for such a directory, for a directory of another owner, and for one that cannot be
+    written.
     """
     try:
         make_directory(directory)

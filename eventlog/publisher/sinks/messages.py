@@ -265,9 +265,9 @@ def unavailable(
     reply: Reply | None = None,
 ) -> ReceiverUnavailable:
     """Return the error of a server at ``place``. ``why`` may quote the server, but has no secret.
-    ``advice`` is what a user must do, and quotes nothing. If a server refuses something, and the
-    advice names an option of the publisher, this option is wrong. ``reply`` is what the server has
-    answered, None = nothing.
+    ``advice`` is what a user must do, without words of the server. If a server refuses something,
+    and the advice names an option of the publisher, this option is wrong. ``reply`` is what the
+    server has answered, None = nothing.
     """
     to_do = f"; {advice}" if advice else ""
     is_ours = kind is not ReceiverUnavailable and _OPTION.search(advice) is not None

@@ -3,8 +3,8 @@
 
 A name contains the delivery and its (first) document, which the in-flight entry records, so that a
 document which is sent again replaces itself. Delivery numbers are unique in one log only. So a
-place records its owner. Otherwise another log, or a recreated one that counts its deliveries from 1
-again, would replace documents that have not been read yet.
+place records its owner. Without an owner, another log, or a log that was created again and counts
+its deliveries from 1, would replace documents that have not been read yet.
 """
 
 from __future__ import annotations

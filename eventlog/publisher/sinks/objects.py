@@ -48,8 +48,8 @@ STATE: Final = "_eventlog.json"
 """The name of the state object. Readers of tables skip names that begin with an underscore."""
 
 _AHEAD: Final = 100
-"""The state object names a delivery that is so many numbers ahead, so that most deliveries need not
-write it.
+"""The state object names a delivery that is this many numbers ahead, so that most deliveries need
+not write the state.
 """
 _DAYS_KEPT: Final = 30
 _BY: Final = ("class", "day")

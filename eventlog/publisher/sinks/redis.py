@@ -258,8 +258,8 @@ class RedisSink(MessageSink):
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """In the block, turn the errors of the client into ReceiverUnavailable, those of the
-        server into ``Refused``.
+        """In the block, turn the errors of the client into ReceiverUnavailable, and the errors of
+        the server into ``Refused``.
         """
         try:
             yield

@@ -243,7 +243,7 @@ class SqsSink(MessageSink):
 
 
 def _refusal(failed: Mapping[str, Any]) -> EventResult | None:
-    """Return the error if a message itself is refused, None if the reason is another one."""
+    """Return the error if a message itself is refused; None if there is another reason."""
     code, text = str(failed.get("Code")), in_one_line(failed.get("Message", ""))
     if "must be shorter than" in text or "TooLong" in code:
         return too_large(f"the queue refuses the message: {text}")

@@ -46,8 +46,8 @@ def explain_event(source: str, records: SourceRecords, event_id: str, write: Wri
 
 
 def explain_key(source: str, records: SourceRecords, text: str, write: Write) -> list[Explanation]:
-    """Explain the events that have no answer, of the objects with a key: ``id=7``, or with the
-    table before it, ``item.id=7``.
+    """Explain the unanswered events of the objects with a key: ``id=7``, or with the table before
+    it, ``item.id=7``.
     """
     return [
         _waiting(source, records, number, document, event, write)

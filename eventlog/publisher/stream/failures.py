@@ -70,7 +70,7 @@ class Failures:
         self._unread.append((number, FailedEvent(failure)))
 
     def refuse(self, event: PendingEvent, failure: Failure, attempts: int) -> None:
-        """Add an event that the receiver has refused, or that was given up, after so many
+        """Add an event that the receiver has refused, or that was given up, after ``attempts``
         attempts.
         """
         self._refused.append((event, FailedEvent(failure, event, attempts)))

@@ -424,8 +424,8 @@ class Run:
             return None
 
     def _is_too_far(self) -> bool:
-        """Return True if so many events wait for parked ones that reading must stop until the
-        parked ones are sent.
+        """Return True if too many events wait for parked events: reading must stop until the parked
+        events are sent.
         """
         if not any(True for _ in self.outbox.parked()):
             return False

@@ -243,9 +243,9 @@ class TablePosition:
         ``entries`` is None, the entries stay unchanged. ``letters`` are the contents of entries of
         new dead letters.
 
-        ``answered`` are the event-ids of the events that were answered since the last save: a
-        failure that an earlier run recorded of one of them is settled. An event has one failure:
-        that of its last answer, none if it was accepted.
+        ``answered`` are the event-ids of the events that were answered since the last save: if an
+        earlier run recorded a failure of such an event, the failure is settled. An event has at
+        most one failure: that of its last answer.
         """
         with as_database_errors(self._connection):
             rows = [self._storable(failure) for failure in failures]
@@ -335,7 +335,7 @@ class TablePosition:
     def _write_failures(
         self, rows: Sequence[Mapping[str, str | None]], settled: Collection[str]
     ) -> None:
-        """Write failures, in place of those of earlier runs."""
+        """Write failures, in place of the failures of earlier runs."""
         table, now = self._tables.failures, utc_now().replace(tzinfo=None)
         if settled:
             of_event = sa.and_(
@@ -485,7 +485,9 @@ def _waiting_events(documents: Mapping[int, RecordedDocument]) -> Iterator[Waiti
 
 
 class SourceRecords(NamedTuple):
-    """What the tables of a position have of the events of a source, and of one of them."""
+    """What the tables of a position record about the events of a source, and about one of these
+    events.
+    """
 
     place: str
     """The name of the table of the source's position."""

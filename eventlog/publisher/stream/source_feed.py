@@ -44,8 +44,8 @@ attempts.
 class SourceFeed:
     """The events of a source without an answer, and the values to save.
 
-    ``saved`` has the stored values; its delivery is the present one, of which ``last_document_no``
-    were sent.
+    ``saved`` has the stored values. The delivery in ``saved`` is the present delivery, of which
+    ``last_document_no`` documents were sent.
     """
 
     def __init__(

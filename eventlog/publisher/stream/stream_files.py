@@ -111,7 +111,7 @@ class StreamFiles:
         return Backlog(size, "bytes")
 
     def _recognise(self, saved: FilesPosition) -> None:
-        """Check that the files are still the ones that were read.
+        """Check that the files are still the files that were read.
 
         Raises SourceLost if they are not.
         """
@@ -318,8 +318,8 @@ class FilesPosition(NamedTuple):
     digest: str
     """The digest of the bytes before ``read``."""
     between: tuple[str, ...] = ()
-    """The names of the files between those of ``restart`` and ``read``, which are read again,
-    too.
+    """The names of the files between the files of ``restart`` and ``read``; these files are read
+    again, too.
     """
 
     @classmethod
@@ -392,8 +392,8 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def _last(before: bytes, data: bytes) -> bytes:
-    """Return the last bytes of a file, by which it is identified: from a fragment and the bytes
-    before it.
+    """Return the last bytes of a file, which identify it, from a fragment and the bytes before the
+    fragment.
     """
     return (before + data)[-_KNOWN:]
 

@@ -1,8 +1,8 @@
 """Topics of Qlik messages as a source (formats/qlik.md 5).
 
 The token is the next offset of each partition. Messages are read partition by partition as they
-arrive. Changes of one object keep their order if they are in one partition, as with their primary
-key as the key of the records.
+arrive. Changes of one object keep their order if they are in one partition, for example if the
+primary key is the key of the records.
 """
 
 from __future__ import annotations

@@ -289,7 +289,7 @@ def _write_topics(
 def send(messages: Iterable[KafkaRecord], brokers: str, properties: GivenOptions) -> None:
     """Send messages to their topics.
 
-    Raises FormatError for one that Kafka refuses, and KafkaUnavailable.
+    Raises FormatError for a message that Kafka refuses, and KafkaUnavailable.
     """
     from eventlog.transport import kafka
 

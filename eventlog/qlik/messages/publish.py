@@ -179,7 +179,7 @@ class QlikWriter(EventWriter[KafkaRecords]):
 
 
 class EventMessages:
-    """The messages of events, made by a writer whose columns are those of the catalogue's classes.
+    """The messages of events, made by a writer with the columns of the catalogue's classes.
 
     ``values`` are the options that the events were written with.
     """

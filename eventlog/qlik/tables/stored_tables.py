@@ -282,7 +282,9 @@ class Reading:
         return replace(self, report=Report())
 
     def names(self, schema: str | None) -> str | None:
-        """Return the schema of changes: that of the options, otherwise that of the table."""
+        """Return the schema of changes: the schema in the options, or else the schema of the
+        table.
+        """
         return schema if self.options.schema is None else self.options.schema
 
     def wants(self, schema: str | None, table: str) -> bool:

@@ -287,8 +287,8 @@ def live_copy(
     the progress of the query. ``trigger`` is as in ``DataStreamWriter.trigger``; by default a batch
     begins each second, or later if writing would take more than a tenth of the time. The query
     removes files that no reader of the last ``keep`` needs; Delta counts whole hours, and
-    ``timedelta(0)`` is for a table that nobody reads. With ``history`` each change also appends a
-    row to a second table, which the functions ``history`` and ``as_of`` read.
+    ``timedelta(0)`` is for a table that nobody reads meanwhile. With ``history`` each change also
+    appends a row to a second table, for the functions ``history`` and ``as_of``.
 
     A column whose type has changed keeps its values under the new type if none of them changes. For
     any other change of a type, the query fails with CopyError if ``on_type_change`` is ``"error"``,
