@@ -1,6 +1,6 @@
 """The rows of a log as a list, the newest first: by class, status and time, paged by record_id.
 
-Each page reads a bounded number of rows, and names the rows that it has read: only the key has an
+Each page reads a bounded number of rows, and names the range that it has read. Only the key has an
 index, and a page must not read a large log.
 """
 

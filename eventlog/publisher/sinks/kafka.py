@@ -186,8 +186,8 @@ class KafkaSink(NetworkSink):
         """Send records again one at a time, from the first refused record on, since brokers refuse
         a whole batch.
 
-        Records after it that the brokers accepted are sent again, so that the earlier ones do not
-        overtake them.
+        Later records that the brokers accepted are sent again too, so that they stay after the
+        earlier records.
         """
         results: dict[str, EventResult] = {}
         for event_id, record in sent:

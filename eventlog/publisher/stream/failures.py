@@ -49,9 +49,9 @@ class Failures:
     """The failures of one session of the connections.
 
     A change that makes no event fails each time it is read, so it is written with the position that
-    passes it. An event that was refused or given up is written with the next save. An entry has its
-    event-id until the position passes it: after a crash it is not sent again, since later events of
-    its object may have been sent.
+    passes it. An event that was refused or given up is written with the next save. The event-id
+    stays in an entry until the position passes the event. So the event is not sent again after a
+    crash: later events of its object may have been sent.
     """
 
     def __init__(self) -> None:

@@ -99,8 +99,8 @@ def _given(
     place: str | None = None,
 ) -> Iterator[Change]:
     """Yield the changes that the reader returns, and skip each message that cannot be read.
-    ``place`` is the place of the message for errors; it is left out if messages wait, since the
-    error may be about one of them.
+    ``place`` is the place of the message for errors. If messages wait, the place is left out, since
+    the error may be about a waiting message.
     """
     if reader.is_waiting:
         place = None

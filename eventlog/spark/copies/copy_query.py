@@ -72,8 +72,8 @@ def put_batch(
     *,
     begins_epoch: bool = False,
 ) -> bool:
-    """Bring the copy to the state after a batch: load it, merge the batch, or leave it unchanged;
-    its history first, if it has one.
+    """Bring the copy to the state after a batch: load it, merge the batch, or leave the copy
+    unchanged. If the copy has a history, the history comes first.
 
     Return True if the batch was merged. ``rows`` returns the changes of the class.
     ``on_type_change`` determines what happens if the copy cannot apply a change of the columns:

@@ -53,8 +53,8 @@ def latest_changes(changes: Iterable[tuple[Key, LatestChange]]) -> dict[Key, Lat
     """Return, by key, the result of changes in queue order for each object.
 
     An update of an object that the batch has deleted creates it again. Rows of one INSERT that are
-    far apart are several adds, in one batch or in several (spec/event-log.md 6): each sets the
-    columns that it has, as an update does.
+    far apart are several adds, in one batch or in several (spec/event-log.md 6): each add sets its
+    own columns, as an update does.
     """
     latest: dict[Key, LatestChange] = {}
     for key, change in changes:
