@@ -46,7 +46,7 @@ class Need(Enum):
     """What a writer needs from the engine in addition to the events."""
 
     TIMES = "time, user and transaction of each event: DeliveryState.origins"
-    WHOLE_ROWS = "the current row of every event that lacks columns: DeliveryState.current_rows"
+    WHOLE_ROWS = "the current row for each event without all columns: DeliveryState.current_rows"
     NUMBERS = "a number for each event that stays the same whenever it is sent: DeliveryState.first"
 
 
@@ -164,8 +164,8 @@ class EventWriter(ABC, Generic[P]):
         if len(written) != len(events):
             raise WrongResult(
                 self.write,
-                f"returned {len(written)} pieces of {len(events)} events; one of each event is "
-                "needed",
+                f"returned {len(written)} pieces of {len(events)} events; exactly one piece per "
+                "event is needed",
             )
         return written
 

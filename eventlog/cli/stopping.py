@@ -16,8 +16,8 @@ from typing import Any, Final
 NOTHING: Final = "nothing was changed"
 """The sentence of a command that has changed nothing yet, or only reads."""
 COMMITTING: Final = (
-    "the database was committing the change, and it is not known whether it has; check before you "
-    "run the command again"
+    "the database was committing the change, and it is unknown whether the change was committed; "
+    "check before you run the command again"
 )
 DONE: Final = "the work was done; only its report is missing"
 UNTIL_STOPPED: Final = ""

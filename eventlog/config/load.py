@@ -384,8 +384,8 @@ def _letter_contradictions(config: Config) -> Iterator[ConfigError]:
         )
     if divided_by := sink.divided_by(options):
         yield ConfigError(
-            f"{letters.sources[f'sink.{divided_by}']} divides documents by class, and a letter is "
-            "no event of a class: leave class out"
+            f"{letters.sources[f'sink.{divided_by}']} divides documents by class, but a dead "
+            "letter belongs to no class: leave class out"
         )
     try:
         why = refused_format(letters)
@@ -460,8 +460,8 @@ def _consumer_contradictions(config: Config) -> Iterator[ConfigError]:
         )
     if config.publisher.loopback_action == "keep":
         yield ConfigError(
-            'publisher.loopback_action = "keep" cannot be used with source.consumer: rows that are '
-            'left would stay gaps in its set; with "mark", rows of driver_user count as done'
+            'publisher.loopback_action = "keep" cannot be used with source.consumer: the kept rows '
+            'would never count as done. With "mark", rows of driver_user count as done'
         )
 
 

@@ -308,7 +308,7 @@ def _bits_decoder(length: int, *, is_fixed: bool) -> Decode:
         if not text.strip("01") and (len(text) == length or not is_fixed):
             return text
         if not is_fixed:
-            raise ValueError("the bytes of a bit varying do not have its length")
+            raise ValueError("the length of a `bit varying` value cannot be read from bytes")
         digits = f"{int.from_bytes(bytes_of(text), 'little'):0{length}b}"
         if len(digits) > length:
             raise ValueError(f"more than {length} bits")

@@ -175,7 +175,7 @@ class _EnvelopeReader:
         changed = None if before is None or after is None else differing(before, after)
         errors = [
             FormatError(
-                f"{problem}; the change has the other columns",
+                f"{problem}; the change is kept without this column",
                 f"{full_name(owner, table)}.{name}",
                 code="unreadable_value",
             )

@@ -70,17 +70,17 @@ class ConnectorOptions(CheckedOptions):
     decimal_handling_mode: str = option(
         "precise",
         choice("precise", "double", "string"),
-        "how exact numbers are written: decimal.handling.mode",
+        "form of exact numbers (decimal.handling.mode)",
     )
     time_precision_mode: str = option(
         "adaptive",
         choice("adaptive", "connect"),
-        "types of dates and times: time.precision.mode; connect: milliseconds",
+        "types of dates and times (time.precision.mode); `connect`: milliseconds",
     )
     unavailable_value_placeholder: str = option(
         PLACEHOLDER,
         matching("[!-~]+", "a text of ASCII without blanks"),
-        "the placeholder for an unknown value: unavailable.value.placeholder",
+        "placeholder for an unknown value (unavailable.value.placeholder)",
     )
 
 
@@ -100,7 +100,7 @@ class PublishOptions(ConnectorOptions):
     missing_columns: str = option(
         "read_back",
         choice("read_back", "placeholder", "error"),
-        "columns of after that are not in the log: read back, a placeholder, or an error",
+        "for columns of `after` that are not in the log: read back, a placeholder, or an error",
     )
 
 

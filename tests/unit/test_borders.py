@@ -120,7 +120,10 @@ def test_a_wrong_backlog_does_not_end_status(
 ) -> None:
     code, status, _ = publish(install, tmp_path, run, backlog=backlog)
     assert code == 0
-    assert "how much follows it is unknown: the package acme-src (source acme) failed: " in status
+    assert (
+        "what follows the position is unknown: the package acme-src (source acme) failed: "
+        in status
+    )
     assert problem in status
 
 

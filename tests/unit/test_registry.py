@@ -293,6 +293,6 @@ def test_status_reports_a_package_that_fails_and_continues(
     assert code == 0
     assert "position: 7\n" in out
     assert (
-        "how much follows it is unknown: the package acme-src (source acme) failed: "
+        "what follows the position is unknown: the package acme-src (source acme) failed: "
         "LookupError: no such backlog (acme_src, line 19)"
     ) in out

@@ -136,9 +136,9 @@ def _fill(context: CommandContext, path: Path) -> CommandResult:
         before = _with_database(template(watch=False), config)
         if user and "\nurl = " in before:
             owner = (
-                f"{path} has the URL of {user}, whose own changes a publisher with this URL does "
-                f"not send. If {user} changes the tables, set url in [database] to a role that "
-                "only publishes; `eventlog grants ROLE` prints its rights"
+                f"{path} has the URL of {user}. A publisher with this URL does not send "
+                f"{user}'s changes. If {user} changes the tables, set url in [database] to a role "
+                "that only publishes; `eventlog grants ROLE` prints its rights"
             )
         path.write_text(f"{before}\n{watches}", encoding="utf-8")
     else:

@@ -30,7 +30,7 @@ from eventlog.model import EventType
 )
 @flag_option(
     "--deletes",
-    help="Deletes (type 4) for objects that have rows in the log but no longer exist.",
+    help="Write rows of type 4 (delete) for objects that have rows in the log but no longer exist.",
 )
 @flag_option(
     "--as-update",
@@ -46,7 +46,7 @@ from eventlog.model import EventType
 @click.option("--batch", "size", type=click.IntRange(1, 1_000_000), default=1000, metavar="ROWS",
               help="Rows that one transaction writes.")  # fmt: skip
 @flag_option("--resume", help="Continue where the same command stopped.")
-@flag_option("--restart", help="Start over, although the same command has not ended.")
+@flag_option("--restart", help="Start over, even if the same command was interrupted.")
 @dry_option("Count what would be written; write nothing.")
 @json_option
 @dataclass(frozen=True)

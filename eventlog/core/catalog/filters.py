@@ -86,8 +86,8 @@ def refuse_unknown_filters(filters: Sequence[Filter], catalog: Catalog) -> None:
     for one in filters:
         if match_name(one.table, names) is None:
             raise ConfigError(
-                f"[[filter]] {one.table}: this is not a watched table or view, and one that was "
-                "renamed would be sent without its filter. Name one of "
+                f"[[filter]] {one.table}: this is not a watched table or view. A renamed "
+                "table would be sent without its filter. Name one of "
                 f"{first_of(sorted(names), 10) or 'the watched tables'}, or remove the filter"
             )
 

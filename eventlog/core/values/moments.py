@@ -110,7 +110,7 @@ def special_microseconds(text: str) -> int:
     """
     match = _FINITE.fullmatch(text) if is_special_date(text) or is_special_timestamp(text) else None
     if match is None:
-        raise BadValue(f"{shown(text)} is not a date before Christ or beyond the year 9999")
+        raise BadValue(f"{shown(text)} is not a date or timestamp")
     year, month, day, hour, minute, second, fraction, zone, before_christ = match.groups("")
     number = 1 - int(year) if before_christ else int(year)
     cycles, in_cycle = divmod(number - 2000, 400)

@@ -450,7 +450,7 @@ def test_a_purge_by_keep_bytes_prints_no_time_and_what_it_did_not_count(
     assert cli.run(["purge", "--dry-run"]) == 0
     assert capfd.readouterr().out.splitlines()[1:] == [
         "log hr.eventlog: 0 of 100 rows would be removed, 0 error rows would be removed",
-        "rows of leaves that stay as a whole are not counted",
+        "in a leaf that stays as a whole, rows are not counted",
     ]
 
 

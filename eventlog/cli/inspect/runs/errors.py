@@ -73,7 +73,7 @@ def run_errors_of_source(context: CommandContext, request: Errors, config: Confi
                 for one in groups
             ],
         )
-        note(f"each with its event or change: {config.source.options.position_table}_error")
+        note(f"the table {config.source.options.position_table}_error has the events or changes")
 
     return CommandResult(
         {"source": config.source.type, "errors": [group._asdict() for group in groups]},

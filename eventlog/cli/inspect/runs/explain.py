@@ -43,7 +43,7 @@ _SOURCES: Final = {
     "in_flight": "as recorded for its delivery",
     "queue": "as the next cycle would fold it",
     "reconstructed": "reconstructed",
-    "nearby": "unknown: the processed rows of its object near it",
+    "nearby": "unknown; these are the nearest processed rows of the same object",
 }
 
 
@@ -120,7 +120,8 @@ def _print_explanation(explanation: Explanation) -> None:
         result(f"error row of {entry.error_time} UTC: {entry.code}: {visible(entry.message)}")
     if explanation.in_flight is not None and explanation.in_flight.event_id_number > 1:
         result(
-            f"its event is sent under its event-id number {explanation.in_flight.event_id_number}"
+            "the event is sent again under a new event-id, which ends in "
+            f".{explanation.in_flight.event_id_number}"
         )
     if explanation.source is not None:
         _print_group(explanation, explanation.source)
@@ -213,7 +214,7 @@ def _print_row_and_checks(explanation: Explanation) -> None:
 
 def _print_group(explanation: Explanation, source: Source) -> None:
     """Print the rows that fold together, what happens to each, and what is read back."""
-    result(f"its group, {_SOURCES[source]}:")
+    result(f"the group, {_SOURCES[source]}:")
     table(
         ("record_id", "status", "type", "column", "old", "new", "what happens to it"),
         [one._replace(old=_short(one.old), new=_short(one.new)) for one in explanation.members],

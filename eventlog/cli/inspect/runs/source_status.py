@@ -74,9 +74,9 @@ def print_source(status: Status, limit: int) -> None:
     moved = "" if seconds is None else f", last moved {age(seconds)} ago"
     result(f"kept in {status['position_in']}{moved}")
     if status["source_lag"] is not None:
-        result(f"after it: {status['source_lag']} {status['source_lag_unit']}")
+        result(f"after the position: {status['source_lag']} {status['source_lag_unit']}")
     if status["source_lag_unknown"] is not None:
-        result(f"how much follows it is unknown: {status['source_lag_unknown']}")
+        result(f"what follows the position is unknown: {status['source_lag_unknown']}")
     print_events(status, limit)
     print_letters(status)
     failures, newest = status["failures"], status["newest_failures"]

@@ -271,7 +271,8 @@ def _print_status(status: Status, consumer: str | None, limit: int) -> None:
     ):
         result(
             f"{visible(status['oldest_open_transaction'])} has had a transaction open for "
-            f"{age(status['oldest_open_transaction_age_seconds'])}: gaps between the ranges stay"
+            f"{age(status['oldest_open_transaction_age_seconds'])}: until "
+            "the transaction ends, the gaps between processed ranges stay"
         )
     for one in status["verified"]:
         result(_verified(one))
@@ -308,7 +309,7 @@ def _print_queue(status: Status, consumer: str | None) -> None:
         if status["oldest_seconds"] is not None:
             result(f"oldest new row: {age(status['oldest_seconds'])}")
     elif status["queue_rows"] is None:
-        result(f"{log}: it is not registered yet; its first start registers it")
+        result(f"{log}: the consumer is not registered yet; its first start registers it")
     else:
         result(f"{log}: {_who_runs(status['publisher_runs'], is_publisher=False)}")
         print_health(status)
@@ -325,7 +326,7 @@ def _print_consumer(one: Mapping[str, Any]) -> None:
         runs += f", paused ({visible(one['paused']['reason'])})"
     result(
         f"consumer {one['name']} {runs}: {number_of(one['rows_behind'], 'row')} behind{oldest}, "
-        f"{number_of(one['ranges'], 'range')} in its set{snapshot}"
+        f"{number_of(one['ranges'], 'range')} of processed record_ids{snapshot}"
     )
 
 

@@ -93,7 +93,10 @@ def run_plan(context: CommandContext, request: Plan, config: Config) -> ExitCode
         if planned.changes:
             note("Run `eventlog triggers apply` to do this.")
         elif planned.differences:
-            note("The triggers are as declared; `eventlog triggers apply` records what is due.")
+            note(
+                "The triggers are as declared. `eventlog triggers apply` records for `doctor` that "
+                "these resyncs are due."
+            )
         elif not planned.refused:
             result(_nothing_to_do(config))
 
@@ -358,8 +361,8 @@ def _mismatch_warnings(database: Database, dialect: Dialect) -> Iterator[str]:
             if len(name.encode()) > dialect.max_identifier:
                 raise ConfigError(
                     f"the catalog has the name {name!r} of {len(name.encode())} bytes, but "
-                    f"{dialect.name} allows {dialect.max_identifier}: shorten it, or give the "
-                    "--dialect of the file"
+                    f"{dialect.name} allows {dialect.max_identifier}: shorten the name, "
+                    "or give the dialect of the catalog in --dialect"
                 )
         for column in one.columns:
             if column.type.kind in dialect.lacks:

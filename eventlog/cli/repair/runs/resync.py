@@ -412,15 +412,16 @@ def _searched(report: Report) -> Iterator[str]:
 def _settled(report: Report) -> Iterator[str]:
     """Yield what became of the refused rows of the objects."""
     if report.superseded:
-        was = "was" if report.superseded == 1 else "were"
+        was, them = ("was", "it") if report.superseded == 1 else ("were", "them")
         yield (
-            f"{number_of(report.superseded, 'row')} that {was} refused before: `eventlog errors` "
-            "shows them as sent again until the new rows are done"
+            f"{number_of(report.superseded, 'row')} {was} refused before: until the new rows are "
+            f"done, `eventlog errors` lists {them} as sent again"
         )
     if report.unsettled:
         yield (
-            f"warning: `eventlog errors` goes on listing {number_of(report.unsettled, 'row')} that "
-            f"the receiver refused before, until `eventlog skip --refused`: {report.obstacle}"
+            f"warning: `eventlog errors` still lists {number_of(report.unsettled, 'row')} that the "
+            "receiver refused before. To end this, run `eventlog skip --refused`. The reason: "
+            f"{report.obstacle}"
         )
 
 
