@@ -396,8 +396,8 @@ def _settings(parameters: _Parameters) -> Iterator[Setting]:
         if key == "time_of_day":
             parameters.refuse(
                 "the clock of time-of-day",
-                "was the clock of the driver's machine; eventlog uses the clock and time zone of "
-                "the database. If the two differ, correct the times in publisher.time_of_day",
+                "the driver used the clock of its machine; eventlog uses the clock and time zone "
+                "of the database. If the two differ, correct the times in publisher.time_of_day",
             )
         if key == "referential" and value == "dn":
             parameters.refuse(
@@ -453,7 +453,9 @@ def _scope(values: dict[str, str], parameters: _Parameters) -> None:
             else ("sync-tables", "sync-schema", chosen or "schema")
         )
         del values[left]
-        parameters.refuse(left, f"cannot be combined with {used}, which sync-filter {reason} uses")
+        parameters.refuse(
+            left, f"cannot be combined with {used}, which sync-filter = {reason} uses"
+        )
 
 
 def _parsed(option: Option, value: Any) -> Any:

@@ -69,7 +69,7 @@ def _lines_of_key(one: KeyExplanation) -> Iterator[str]:
     if one.rows:
         newest = ", ".join(str(row.record_id) for row in one.rows[:_MAX_NAMED])
         more = f" and {len(one.rows) - _MAX_NAMED} more" if len(one.rows) > _MAX_NAMED else ""
-        yield f"its rows, the newest first: {newest}{more}"
+        yield f"rows of the object, the newest first: {newest}{more}"
     yield f"searched: {one.searched}"
 
 
@@ -144,9 +144,9 @@ def _print_seen(seen: Seen | None) -> None:
     if seen is None:
         return
     if seen.waits:
-        result(f"the publisher has it {visible(seen.waits)}")
+        result(f"the publisher has the event {visible(seen.waits)}")
     if seen.attempts:
-        result("the newest attempts to send it since the start of the publisher:")
+        result("the newest attempts to send the event since the start of the publisher:")
         table(
             ("at (UTC)", "delivery", "document", "after", "answer", "status", "message"),
             [

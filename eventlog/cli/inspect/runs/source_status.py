@@ -81,7 +81,7 @@ def print_source(status: Status, limit: int) -> None:
     print_letters(status)
     failures, newest = status["failures"], status["newest_failures"]
     if failures is None:
-        result("what failed is unknown: this user may not read it")
+        result("the failures are unknown: this user may not read them")
     if failures:
         shown = ", the newest" if newest else ""
         result(f"{number_of(failures, 'failure')}, not tried again{shown}:")

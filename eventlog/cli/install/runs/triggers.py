@@ -146,7 +146,7 @@ def _applied(config: Config, lock_timeout: float, *, asks: bool) -> TriggerPlan:
         if agreed is not None and (more := set(planned.unwatched) - agreed):
             raise TriggerError(
                 f"triggers of this log were added to {', '.join(sorted(more))} while the command "
-                "waited for the answer: nothing was changed; run it again"
+                "waited for the answer: nothing was changed; run the command again"
             )
         triggers_of(db.dialect).apply(db.connection, planned, lock_timeout)
         missing = triggers_of(db.dialect).record(find_log(db, config), planned)
@@ -398,7 +398,7 @@ def _plan_with_loopback(db: OpenDatabase, config: Config, *, without_log: bool) 
     new = new_log(db.dialect, catalog.schema, split_name(config.database.log_table)[1])
     warnings += unwritable_classes(config, catalog, new)
     if planned.lacking:
-        warnings += (f"this role cannot apply it: {reason}" for reason in planned.lacking)
+        warnings += (f"this role cannot apply the plan: {reason}" for reason in planned.lacking)
     elif planned.actions:
         user = publisher_user(config, db.dialect, db.current_user())
         options = publisher_options(config, user, db.dialect.fold_name)

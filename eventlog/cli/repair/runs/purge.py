@@ -130,7 +130,7 @@ def _lines(data: Mapping[str, Any]) -> Iterator[str]:
         f"{number_of(data['error_lines'], 'error row')} {verb}"
     )
     for name, number in data["kept"].items():
-        yield f"{number_of(number, 'row')} kept for consumer {name}, still to process"
+        yield f"{number_of(number, 'row')} kept, not yet processed by consumer {name}"
 
 
 def _finish(config: Config, request: Purge, name: str) -> CommandResult:
@@ -227,8 +227,8 @@ def _purge_leaves(
     log.commit()
     if max_bytes is not None and size > max_bytes and not dry:
         note(
-            f"the log {log} has {size:,} bytes, more than keep_bytes = {max_bytes:,}: rows that "
-            "are needed stay, and so do the lowest leaf and the leaf of the newest row"
+            f"the log {log} has {size:,} bytes, more than keep_bytes = {max_bytes:,}: needed "
+            "rows, the lowest leaf and the leaf of the newest row stay"
         )
     # The leaf will be removed as a whole later; deleting its rows now would leave dead rows
     # unnecessarily.
