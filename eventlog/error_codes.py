@@ -410,8 +410,8 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
         page="docs/formats/linter-queue.md",
         codes={
             "bad_column_value": ErrorText(
-                "A column cannot hold its value, such as text for a number, or DATA that is not "
-                "hex digits.",
+                "A column of the queue cannot hold its value: for example text in a column of "
+                "numbers, or text that is not hex digits in DATA.",
                 "Export numbers as digits, and DATA as bytes or hex digits.",
             ),
             "bad_length": ErrorText(

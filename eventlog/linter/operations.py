@@ -239,9 +239,9 @@ def _operations_at_address(
         for other, *its_images in by_destination[1:]:
             if its_images != images:
                 raise FormatError(
-                    f"{where(other)}: the parts for {'.'.join(other.destination)} differ from "
-                    f"those for {'.'.join(row.destination)}; choose one with the option "
-                    "destination",
+                    f"{where(other)}: the data of the operation for {'.'.join(other.destination)} "
+                    f"differ from the data for {'.'.join(row.destination)}; choose a destination "
+                    "with the option destination",
                     code="destinations_differ",
                 )
         operations_found.append(by_destination[0])

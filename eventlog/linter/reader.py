@@ -397,8 +397,8 @@ class QueueReader:
         if token is not None and len(self._nodes) > 1:
             raise FormatError(
                 f"{where(row)}: there are rows of {', '.join(map(repr, sorted(self._nodes)))}, "
-                f"whose addresses cannot be compared with the restart token {token}; choose one "
-                "with the option dbnode",
+                f"whose addresses cannot be compared with the restart token {token}; choose a "
+                "node with the option dbnode",
                 code="several_nodes",
             )
 

@@ -38,8 +38,8 @@ class Skip(AddressedRequest):
     """Give up the events EVENT_ID, which are parked: the receiver fails for them, or wants them
     later. With --refused, record that refused rows need nothing more.
 
-    The rows of an event get E, each with an error row that records who gave it up, the reason, and
-    the receiver's last answer to a parked event. A running publisher notices it at its next attempt
+    The rows of an event get E. An error row of each row records who gave the event up, why, and the
+    receiver's last answer to the event. A running publisher notices it at its next attempt
     to send the event; then the later events of the object are sent. Skipped rows are no condition
     of the health. `eventlog errors` lists them with the commands that send their objects again.
 

@@ -125,7 +125,8 @@ def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | 
             if event_type == DELETE_ROW and table.is_child:
                 raise RowError(  # noqa: TRY301
                     "bad_event_type",
-                    f"a type 4 row that names child table {table_name!r} would delete its owner",
+                    f"a row of type 4 that names child table {table_name!r} would delete the "
+                    "object of the parent table",
                 )
             if table_key != of_key:
                 object_id = table.objects.get(table_key) or table.object_id(table_key)

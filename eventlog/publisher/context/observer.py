@@ -512,7 +512,8 @@ class Observer:
     ) -> None:
         """Note that the publisher backs off until ``until``, its next try on the monotonic clock.
 
-        ``in_short`` is the reason without words of the receiver; empty if there is no such text.
+        ``in_short`` is the reason without the text that the receiver sent. It is empty if the
+        reason has no such text.
         ``advice`` names the option to correct, as in ``ReceiverUnavailable``.
         """
 

@@ -39,7 +39,7 @@ from eventlog.publisher.sinks.messages import (
 
 _IN_BATCH: Final = 10
 _BATCH_BYTES: Final = 256 * 1024
-"""The most messages of a batch, and the bytes that every region takes in one."""
+"""The most messages of a batch, and the bytes of a batch that each region of AWS accepts."""
 
 _MAX_BYTES: Final = 256 * 1024
 """The most bytes of a message if the user may not read the limit of the queue."""

@@ -65,7 +65,7 @@ def refuse_to_partition(log: OpenLog, means: Partitioning, *, is_ours: bool) -> 
     if attached := means.dependents(log):
         raise LogTableError(
             f"the table of the log {log} has {', '.join(attached)}, which would stay with the old "
-            "table. Drop it first, and create it again afterwards"
+            "table. Drop what is named here (not the table), and create it again afterwards"
         )
     if published := means.publications(log):
         raise LogTableError(

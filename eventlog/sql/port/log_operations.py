@@ -107,7 +107,8 @@ def counted_rows(
     """Return the rows of a window that count for publishing: neither in flight, nor rows of the
     perpetrator ``skipped_user``, which are kept (spec/event-log.md 8.1, 8.3).
 
-    None = the window's statement has left out the user's rows, or none is left out.
+    ``skipped_user`` is None if the statement that read the window has left out the user's rows, or
+    if rows of all perpetrators count.
     """
     if in_flight:
         rows = [row for row in rows for record_id, *_ in (row,) if record_id not in in_flight]
