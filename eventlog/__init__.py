@@ -1,7 +1,7 @@
 """eventlog: a database-trigger publisher emulator and event-log processor.
 
-Public, and under semantic versioning, are the names of ``__all__`` here, in ``eventlog.verify`` and
-in ``eventlog.spark`` (docs/reference/api.md), and ``eventlog.alembic``; everything else is private.
+Semantic versioning covers the names of ``__all__`` here, in ``eventlog.verify`` and in
+``eventlog.spark`` (docs/reference/api.md), and ``eventlog.alembic``. Everything else is private.
 The names here are resolved when they are first used: ``import eventlog`` loads no database driver
 and no parser.
 """

@@ -1,7 +1,8 @@
 """The command ``eventlog``, also as ``python -m eventlog``.
 
-The kernel drops a signal to process 1 of a container that has no handler for it. The command takes
-a second to load, longer on a busy machine. So the handlers are set before anything else is loaded.
+In a container, the kernel drops a signal to process 1 if the process has no handler for it. The
+command takes a second to load, longer on a busy machine. So the handlers are set before anything
+else is loaded.
 """
 
 import os
@@ -22,7 +23,7 @@ def install_signal_handlers() -> None:
 
 
 def main() -> None:
-    """Run the command of this process's arguments."""
+    """Run the command that the arguments of this process name."""
     install_signal_handlers()
     from eventlog import cli
 

@@ -46,10 +46,10 @@ def options(
     that hides the log.
 
     ``config`` is an eventlog.toml, whose ``[[watch]]`` sections and names of log and schema apply.
-    With None only the watches in the tables' ``info={"eventlog": ...}`` apply, and ``log_table``
-    and ``schema`` (of the watched tables, None = the connection's current schema) name the places.
-    ``include_object`` is your own function; objects that it excludes stay excluded. Raises
-    ConfigError.
+    With None, the watches come from the tables' ``info={"eventlog": ...}``; ``log_table`` is then
+    the name of the log, and ``schema`` the schema of the watched tables (None = the connection's
+    current schema). ``include_object`` is your own function; objects that it excludes stay
+    excluded. Raises ConfigError.
     """
     watches: tuple[WatchedTable, ...] = ()
     if config is not None:

@@ -80,9 +80,9 @@ def check_source(format: str, source: str) -> None:
 def _check_target(format: str, target: str, source_format: str, source: str) -> None:
     """Raise ConfigError for a target that cannot or must not be written.
 
-    It is raised for a URL that the format does not accept, for a path into a missing directory, and
-    for a target that is the source, is inside it, where the next run would read it, or is the
-    directory that contains the source among other files of its format.
+    It is raised for a URL that the format does not accept, and for a path into a missing directory.
+    It is also raised for the source, and for a target inside the source, where the next run would
+    read it. If both formats are the same, it is raised for the directory that contains the source.
     """
     _check_place(format, target)
     if "://" in target:
@@ -275,7 +275,7 @@ def write(
 
 
 def by_reason(counters: Mapping[str, int]) -> Counter[str]:
-    """Return the counters with those of single columns (``reason table.column``) added up by
+    """Return the counters. The counters of single columns (``reason table.column``) are added up by
     reason.
     """
     added: Counter[str] = Counter()

@@ -23,7 +23,7 @@ class ErrorText(NamedTuple):
     happened: str
     fix: str
     exit_code: str = ""
-    """The exit code if it differs from that of the group."""
+    """The exit code if it differs from the group's exit code."""
 
 
 class ErrorGroup(NamedTuple):
@@ -87,7 +87,8 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
                 "Run `eventlog db upgrade`, or correct `log_table`, `schema_name` or `column_map`.",
             ),
             "log_in_use": ErrorText(
-                "Another session uses the log, so its leaves cannot be changed now.",
+                "Another session uses the log, so the log's leaves (partitions) cannot be changed "
+                "now.",
                 "Let the session that the message names end its transaction, and run the command "
                 "again.",
             ),
@@ -115,7 +116,7 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
                 "--database` reads the database instead.",
             ),
             "unspecified": ErrorText(
-                "Only the message describes this error: it has the code of errors in general.",
+                "The error has no separate code; only the message describes it.",
                 "Follow the message.",
             ),
         },
@@ -245,12 +246,12 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
             "dead_letter": ErrorText(
                 "The dead letter of this row was refused by the sink of `[dead_letter]`, or is too "
                 "large for it. The row itself has another error row.",
-                "Read the message. The letter is not sent again; what the row needs, its other "
-                "error row shows.",
+                "Read the message. The letter is not sent again. The other error row shows what "
+                "the row needs.",
             ),
             "bad_filter": ErrorText(
-                "The condition of a `[[filter]]` fails for the object, such as a cast of a text "
-                "that is no number. Other objects are sent.",
+                "The condition of a `[[filter]]` raises an error for the object, for example "
+                "because it casts 'abc' to a number. Other objects are sent.",
                 "Correct the values of the object, or the condition, and run `eventlog requeue`.",
             ),
             "unknown_column": ErrorText(
@@ -312,8 +313,7 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
                 "`typ_table`.",
             ),
             "unreadable_value": ErrorText(
-                "The value of a column cannot be read. The change has the other columns, and this "
-                "column is not known in it.",
+                "The value of a column cannot be read. The change is kept without this column.",
                 "Correct the column's type in `catalog` or the schema of the event, and convert "
                 "again; the message shows the value.",
             ),
@@ -410,8 +410,8 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
         page="docs/formats/linter-queue.md",
         codes={
             "bad_column_value": ErrorText(
-                "A column cannot hold its value, such as text for a number, or DATA that is not "
-                "hex digits.",
+                "A column of the queue cannot hold its value: for example text in a column of "
+                "numbers, or text that is not hex digits in DATA.",
                 "Export numbers as digits, and DATA as bytes or hex digits.",
             ),
             "bad_length": ErrorText(
@@ -539,7 +539,7 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
                 "Create the DataFrame, or the table of the catalogue, again.",
             ),
             "copy_refused": ErrorText(
-                "A live copy cannot be written to this table.",
+                "`live_copy` cannot write to this table.",
                 "Name a place without a table, or the table that a live copy of this class "
                 "created. If the columns of the class have changed, pass "
                 'on_type_change="reload" to live_copy.',
@@ -549,10 +549,10 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
                 "Add the missing file to the directory, or number the files without a gap.",
             ),
             "other_epoch": ErrorText(
-                "The checkpoint has record_ids of another epoch of the log.",
-                'Give the query a new checkpoint, or live_copy on_epoch="reload", and write its '
-                "target again: the log was "
-                "restored to an earlier state.",
+                "The checkpoint has record_ids of another epoch, because the log was restored to "
+                "an earlier state.",
+                "Give the query a new checkpoint, and write its target again. For a live copy, "
+                'pass on_epoch="reload" instead.',
             ),
             "rows_removed": ErrorText(
                 "Rows of the log were removed before the query has read them.",
@@ -561,8 +561,8 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
             ),
             "run_damaged": ErrorText(
                 "A file that one stage of the job wrote for the next has changed.",
-                "Check the disk that holds the directory, and run the command again; it "
-                "repeats the part.",
+                "Check the disk that holds the directory, and run the command again, which "
+                "starts over.",
             ),
             "spark": ErrorText(
                 "The Spark job failed, after Spark's own retries.",

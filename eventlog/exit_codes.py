@@ -36,7 +36,7 @@ MEANINGS: Final[Mapping[ExitCode, str]] = {
 }
 """What a code means for every command."""
 
-_NOT_CONFIRMED: Final = {ExitCode.FAILED: "also after the answer no to its question"}
+_NOT_CONFIRMED: Final = {ExitCode.FAILED: "also if the question was answered with no"}
 
 _STRICT: Final = {ExitCode.NO: "with --strict: something was lost; the last line names it"}
 
@@ -46,15 +46,15 @@ OF_COMMANDS: Final[Mapping[str, Mapping[ExitCode, str]]] = {
         ExitCode.NO: "with --check: there is something to do",
     },
     "triggers apply": {
-        ExitCode.FAILED: "a [[watch]] could not be applied, but the others were; or its "
+        ExitCode.FAILED: "a [[watch]] could not be applied, but the others were; or the "
         "question was answered with no",
     },
     "triggers drop": _NOT_CONFIRMED,
     "db downgrade": _NOT_CONFIRMED,
     "publish": {
-        ExitCode.FAILED: "with --once: also if rows were refused or invalid, or a class is not "
-        "published, unless --allow-refused accepts that; or if something is left, "
-        "also because the reader is paused",
+        ExitCode.FAILED: "with --once: also if something is left to send, such as for a paused "
+        "reader. Without --allow-refused: also if rows were refused or invalid, or a class is not "
+        "published",
         ExitCode.FATAL: "the receiver answered fatal",
     },
     "doctor": {

@@ -485,7 +485,7 @@ class Document(NamedTuple):
 
     delivery_no: int
     document_no: int
-    """The numbers of the document in its recorded delivery."""
+    """The number of the recorded delivery, and of the document in it."""
     event_ids: Sequence[str]
     """The event-ids of the document's events; a heartbeat has none."""
     body: bytes

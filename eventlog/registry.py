@@ -292,8 +292,8 @@ def as_plugin_errors() -> Iterator[None]:
 
 
 def plugin_error(error: Exception) -> PluginError | None:
-    """Return the error that names the package whose code is the innermost of an exception's
-    traceback, None if no package's is in it.
+    """Return the error that names the installed package of a format, sink or source whose code is
+    the innermost in an exception's traceback; None if the traceback has no code of such a package.
     """
     brought = [
         (_root(entry), _package(entry), f"{_KINDS[group]} {entry.name}")
@@ -332,8 +332,8 @@ def writer_of(format: Format, options: Any, publishing: Publishing) -> EventWrit
     if not _are(writer.needs, Need):
         raise WrongResult(
             format.publish,
-            f"returned a writer whose attribute needs is {writer.needs!r}; a set of "
-            "eventlog.changes.publishing.Need is needed",
+            f"returned a writer whose attribute `needs` is {writer.needs!r}; it must be a set of "
+            "eventlog.changes.publishing.Need",
         )
     made: EventWriter[Any] = writer
     return made
@@ -385,7 +385,7 @@ def _why_not_member(group: str, name: str, found: Any) -> str:
     if group in _BASES and not (isinstance(found, type) and issubclass(found, _at(_BASES[group]))):
         return f"it is not a class that extends {_BASES[group].replace(':', '.')}"
     if (own := getattr(found, "name", None)) != name:
-        return f"its attribute name is {own!r}"
+        return f"its attribute `name` is {own!r}"
     if group in _BASES and not is_dataclass(getattr(found, "options", None)):
         return "it has no dataclass of options"
     if group == SOURCES and "position_url" not in options_of(found.options):
@@ -395,7 +395,7 @@ def _why_not_member(group: str, name: str, found: Any) -> str:
     for name, needed in _ATTRIBUTES[group].items():
         value = getattr(found, name, None)
         if not needed.holds(value):
-            return f"its attribute {name} is {value!r}; {needed.in_words} is needed"
+            return f"its attribute `{name}` is {value!r}; {needed.in_words} is needed"
     return ""
 
 

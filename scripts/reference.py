@@ -267,7 +267,7 @@ def _command(name: str, command: click.Command, shared: Set[tuple[str, str]]) ->
     examples = {
         line: purpose
         for line, purpose in examples_of(name).items()
-        if not purpose.endswith("for a program")
+        if not purpose.endswith("as JSON")
     }
     examples = dict(islice(examples.items(), _MOST_EXAMPLES))
     width = max(map(len, examples))

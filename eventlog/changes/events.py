@@ -89,8 +89,9 @@ def _event_reader(catalog: Catalog | None, values: ValueOptions) -> Callable[[Ev
 
 
 class ReadOutgoing(Protocol):
-    """A function from an event of a log, the commit time and user of its first row, and the
-    transaction of its last one, to its change. The event itself holds none of these.
+    """A function that returns the change of a log's event. Its arguments are the event, the commit
+    time and user of the event's first row, and the transaction of its last row. An event itself has
+    no commit time, user or transaction.
     """
 
     def __call__(
@@ -170,8 +171,8 @@ _LINE_BREAKS_AROUND: Final = re.compile(
 
 
 def _split_association(text: str) -> tuple[str, dict[str, str]]:
-    """Return the table_key of an association, and the values of what follows it by name. Line
-    breaks around it, with blanks, are of a document that was indented.
+    """Return the table_key of an association, and by name the values after the key. Line breaks and
+    blanks around the association come from an indented document, and are removed.
     """
     text = _LINE_BREAKS_AROUND.sub("", text) if "\n" in text or "\r" in text else text
     key = _OUTSIDE_QUOTES.match(text)
@@ -184,8 +185,8 @@ def _split_association(text: str) -> tuple[str, dict[str, str]]:
 
 @lru_cache(maxsize=1024)
 def _named_parts(text: str) -> dict[str, str] | int:
-    """Return the values of what follows the key in an association, by name. It is the same text in
-    all associations of a class.
+    """Return by name the values after the key in an association. All associations of a class have
+    the same text after the key.
 
     If a quote has no end, return its offset.
     """

@@ -78,15 +78,15 @@ class Report:
         self.count_with_message(f"{error.code} {error.column}", f"{error} [{error.code}]")
 
     def pass_over(self, reason: str, message: str = "") -> None:
-        """Skip input without a change that the format describes, also if ``strict``, and count it
-        under its reason.
+        """Skip input that holds no change of this format, also if ``strict``, and count it under
+        its reason.
         """
         self.passed_over += 1
         self.count_with_message(reason, message)
 
     def count_with_message(self, reason: str, message: str) -> None:
-        """Count a part of the input under its reason, and keep the message that names its place;
-        empty = there is none.
+        """Count a part of the input under its reason. Keep ``message``, which names the place of
+        the part, unless it is empty.
         """
         self.count(reason)
         if message and len(self.problems) < PROBLEMS_KEPT:
@@ -118,7 +118,7 @@ PROBLEMS_KEPT: Final = 100
 
 
 def _as_answer_no(error: EventlogError) -> EventlogError:
-    """Return the error of a strict conversion, which ends a command with the answer no."""
+    """Return the error of a strict conversion with the exit code NO."""
     error.exit_code = ExitCode.NO
     return error
 
@@ -153,7 +153,7 @@ PARTICIPLES: Final = {
 
 class RowTexts(NamedTuple):
     """Successive inserts or updates of rows of one table, as the texts that a log has for their
-    values. They have less than each a ``Change``, and are made in a small part of the time.
+    values. They need less memory than one ``Change`` per row, and much less time.
     """
 
     table: str
@@ -235,8 +235,8 @@ class Format:
     # --- optional methods: a format overrides some of these ---
 
     def read_changes(self, *arguments: Any, **named: Any) -> Iterator[Change]:
-        """Return the changes of ``source, *options, report``. The source is a path, or a URL if the
-        format has live sources.
+        """Return the changes of a source. The arguments are ``source``, ``*options`` and
+        ``report``; the source is a path, or a URL if the format has live sources.
 
         Raises FormatError, which names the error and its place. Input that can be skipped goes to
         ``Report.skip``; the report counts what is skipped and what is lost.
@@ -268,7 +268,7 @@ class Format:
         format's options for a publisher, ``shared`` the options that all formats share.
 
         This default writes full times and all of Unicode. Only XDS has types of times without
-        fractions, and only XML lacks characters.
+        fractions, and only XML cannot hold some characters.
         """
         return replace(shared, time_syntax="full", characters="unicode")
 
@@ -298,9 +298,8 @@ class Format:
         return None
 
     def options_of_catalog(self, side: str, database: Database) -> GivenOptions | None:
-        """Return the options that replace a catalogue on a ``side``, reader or writer, of a format
-        without the option ``catalog``. These options hold an entry for each table. It is None if
-        the format has the option ``catalog``.
+        """Return the options of a ``side`` (reader or writer) that replace the option ``catalog``.
+        They hold an entry for each table. None = the format has the option ``catalog``.
         """
         return None
 

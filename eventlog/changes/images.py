@@ -181,8 +181,8 @@ def _refuse_columns_beyond(names: frozenset[str], change: Change, images: Iterab
         if unknown := image.keys() - names:
             raise NotExpressible(
                 f"{change.op} of {full_name(change.schema, change.table)!r} has the column "
-                f"{min(unknown)!r}, but its description in the target does not list this column. "
-                "Add it there, with a type that the format has",
+                f"{min(unknown)!r}, which the target's description of the table does not list. "
+                "Add the column there, with a type that the format has",
                 column_name(change, min(unknown)),
             )
 
@@ -196,7 +196,7 @@ def _completed(
     """
     table = full_name(change.schema, change.table)
     row = None if complete is None else complete(change.schema, change.table, change.key)
-    way_out = "read a format that has them, or pass the writer's option complete from Python"
+    way_out = "read a format that has whole rows, or pass the writer's option `complete` in Python"
     if row is None and change.after is None:
         raise FormatError(
             f"a change of {table!r} has no image of its row: {way_out}", code="needs_query_back"
@@ -216,8 +216,8 @@ def transactions(changes: Iterable[Change]) -> Iterator[Iterator[Change]]:
     one.
 
     A change without a transaction id is a separate transaction. The end of any other transaction is
-    detected only by the next change, since a TRUNCATE that change tables do not count may follow
-    the last counted change (spec/change-model.md 4).
+    detected only by the next change, since a TRUNCATE without a number may follow the last numbered
+    change (spec/change-model.md 4).
     """
     coming = iter(changes)
     following: Change | None = None

@@ -362,7 +362,8 @@ def database_from_json(value: JsonObject) -> Database:
 def database_to_json(database: Database) -> JsonDict:
     """Return a database in the form that ``database_from_json`` reads.
 
-    A type that its name does not determine, such as an enumeration, gets a name of its kind.
+    A type that cannot be recognized by its name, such as an enumeration, gets the name of another
+    type of the same kind.
     """
     schema = {} if database.schema is None else {"schema": database.schema}
     tables = [_table_to_json(table, database.dialect) for table in database.tables]
@@ -390,7 +391,7 @@ def _table_to_json(table: Table, dialect: str) -> JsonDict:
 
 
 def _type_to_json(type: ColumnType, dialect: str) -> str:
-    """Return the database's own spelling of a type, or another name that is read as its kind."""
+    """Return the database's own name of a type, or the name of another type of the same kind."""
     if is_money(type):
         return type.sql.replace("money", f"money({type.point})")
     of_kind = TYPE_NAMES.get((type.kind, type.bits), "numeric(38)").split(", ")

@@ -46,7 +46,7 @@ class Need(Enum):
     """What a writer needs from the engine in addition to the events."""
 
     TIMES = "time, user and transaction of each event: DeliveryState.origins"
-    WHOLE_ROWS = "the current row of every event that lacks columns: DeliveryState.current_rows"
+    WHOLE_ROWS = "the current row for each event without all columns: DeliveryState.current_rows"
     NUMBERS = "a number for each event that stays the same whenever it is sent: DeliveryState.first"
 
 
@@ -164,8 +164,8 @@ class EventWriter(ABC, Generic[P]):
         if len(written) != len(events):
             raise WrongResult(
                 self.write,
-                f"returned {len(written)} pieces of {len(events)} events; one of each event is "
-                "needed",
+                f"returned {len(written)} pieces of {len(events)} events; exactly one piece per "
+                "event is needed",
             )
         return written
 
@@ -193,8 +193,8 @@ class EventWriter(ABC, Generic[P]):
         document_no: int,
         events: Sequence[Outgoing],
     ) -> Document:
-        """Return the document with these events. ``document`` is its number in the delivery. Raises
-        as ``write`` does.
+        """Return the document with these events. ``document_no`` is the number of the document in
+        the delivery. Raises as ``write`` does.
         """
         ids, written = sent_ids(events), self.pieces(catalog, delivery, events)
         if self.in_records:
@@ -286,14 +286,14 @@ class EventWriter(ABC, Generic[P]):
         """Return the numbering that a delivery records, so that its events get the same numbers
         whenever they are sent (spec/event-log.md 10); empty if the format has no numbers.
 
-        ``before`` is the value of the previous delivery, empty if it is unknown. ``raised`` is when
-        the log's epoch was drawn, None without an epoch.
+        ``before`` is the value of the previous delivery, empty if it is unknown. ``raised`` is the
+        time when the log's present epoch began, None in the first epoch.
         """
         return ""
 
     @property
     def is_numbered(self) -> bool:
-        """True if the format has such a numbering: it needs the delivery's number."""
+        """True if the format numbers events, so that it needs the delivery's number."""
         return type(self).first is not EventWriter.first
 
     def forget(self) -> None:

@@ -39,7 +39,7 @@ _BY_PURPOSE: Final[Mapping[str, Mapping[str, str]]] = {
         "db": "Create, upgrade or remove the log and its internal tables.",
         "grants": "Print the rights that a role needs, as SQL.",
         "triggers": "Compare, apply or drop the triggers of the watched tables.",
-        "filter": "Accept the filters of a reader.",
+        "filter": "Let the publisher, or a consumer, start with changed filters.",
     },
     "Publish": {
         "publish": "Publish the log: the daemon, or one run with --once.",
@@ -60,7 +60,7 @@ _BY_PURPOSE: Final[Mapping[str, Mapping[str, str]]] = {
         "verify": "Compare a target with the source while both change.",
         "consumers": "List, reset or drop the consumers of the log.",
         "requeue": "Put rows with status E or F back into the queue.",
-        "skip": "Give up events that the receiver fails for.",
+        "skip": "Give up events for which the receiver keeps failing.",
         "pause": "Let the publisher, or a consumer, send nothing until resume.",
         "resume": "Let a paused publisher, or consumer, send again.",
         "resync": "Write objects to the log again: repair and first load.",
@@ -82,7 +82,9 @@ _MODULES: Final = {
     "resume": "pausing",
     "decode": "convert",
 }
-"""The modules of commands with another name, each in the room of the command's purpose."""
+"""The modules whose name differs from the command's. Each is in the package of the command's
+purpose.
+"""
 
 COMMANDS: Final = {
     name: (f"eventlog.cli.{purpose.lower()}.{_MODULES.get(name, name)}", line)
@@ -134,7 +136,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     "config": {
         "eventlog config": "all settings, and where each came from",
         "eventlog --set publisher.batch_size=1 config --json": (
-            "what a flag would change, for a program"
+            "the settings with this flag, as JSON"
         ),
     },
     "db upgrade": {
@@ -143,23 +145,23 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "db current": {
         "eventlog db current": "what is installed, and what is not applied yet",
-        "eventlog db current --json": "for a program",
+        "eventlog db current --json": "the same as JSON",
     },
     "db partition": {
         "eventlog db partition": "as the owner of the log, while no publisher and no consumer runs",
         "eventlog db partition --leaf-size 5000000": "a leaf for each 5 million record_ids",
     },
     "db unpartition": {
-        "eventlog db unpartition": "one table again",
-        "eventlog db unpartition --max-copied 1000000": "also if that takes a while",
+        "eventlog db unpartition": "make the log one table",
+        "eventlog db unpartition --max-copied 1000000": "copy up to 1000000 rows",
     },
     "db start-epoch": {
         "eventlog db start-epoch": "after a snapshot was put back, before the publisher starts",
-        "eventlog db start-epoch --json": "the epoch, for a program",
+        "eventlog db start-epoch --json": "start an epoch, and print its number as JSON",
     },
     "db downgrade": {
         "eventlog db downgrade base": "remove everything again; asks first",
-        "eventlog db downgrade base --sql": "what that would run",
+        "eventlog db downgrade base --sql": "print the SQL of the removal",
     },
     "grants": {
         "eventlog grants publisher": "the GRANTs of the publisher's role",
@@ -191,28 +193,28 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog status --watch 5": "again every five seconds",
     },
     "top": {
-        "eventlog top": "the monitor of eventlog.toml, or the database",
+        "eventlog top": "from the configured monitor, else the database",
         "eventlog top --url http://127.0.0.1:9464": "a publisher elsewhere",
     },
     "tail": {
         "eventlog tail": "the last ten documents, then each new one",
-        "eventlog tail -n 50 --no-follow --json": "the last fifty, for a program",
+        "eventlog tail -n 50 --no-follow --json": "the last fifty, as JSON",
     },
     "health": {
-        "eventlog health": "fails if it is not alive",
+        "eventlog health": "fails if the publisher is not alive",
         "eventlog health --file /run/eventlog/health": "another publisher's file",
     },
     "doctor": {
         "eventlog doctor": "findings, each with its fix",
         "eventlog doctor --receiver": "whether the receiver is reachable; sends no change",
-        "eventlog doctor --ignore old_snapshot --json": "for a program, one finding left out",
+        "eventlog doctor --ignore old_snapshot --json": "as JSON, without one finding",
     },
     "explain": {
         "eventlog explain 4711": "why this row has its status",
         "eventlog explain --key customer.id=7": "why a change of this object was not sent",
         "eventlog explain receiver_unavailable": "what the code of a message means",
-        "eventlog explain 4711 --json": "for a program",
-        "eventlog explain --key item.id=7 --from gbase": "what waits of a followed source",
+        "eventlog explain 4711 --json": "an answer as JSON",
+        "eventlog explain --key item.id=7 --from gbase": "what waits in a followed source",
     },
     "schema": {
         "eventlog schema usr > usr.json": "the schema of the data of usr's events",
@@ -227,15 +229,15 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     "errors": {
         "eventlog errors": "rows with E and F by cause",
         "eventlog errors --from gbase": "what was refused from a followed source",
-        "eventlog errors --json": "for a program",
+        "eventlog errors --json": "the same as JSON",
     },
     "filter accept": {
-        "eventlog filter accept": "the filters of the publisher, as the owner of the log",
-        "eventlog filter accept --consumer search": "those of a consumer",
+        "eventlog filter accept": "accept the publisher's filters; run as the log's owner",
+        "eventlog filter accept --consumer search": "accept a consumer's filters",
     },
     "consumers list": {
         "eventlog consumers list": "each consumer, and how far it has read",
-        "eventlog consumers list --json": "the same for a program",
+        "eventlog consumers list --json": "the same as JSON",
     },
     "consumers reset": {
         "eventlog consumers reset search --start-from snapshot": (
@@ -261,7 +263,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     "skip": {
         "eventlog skip 4711 --reason 'no such mailbox'": "its rows get E; later events are sent",
         "eventlog skip --parked --class usr --reason 'no need'": "all parked events of a class",
-        "eventlog skip --refused --reason 'seen'": "refused rows need nothing more: no alarm",
+        "eventlog skip --refused --reason 'seen'": "end the alarm about refused rows",
         "eventlog skip 0000000b000000a8:0000000b00000058 --reason gone --from gbase": (
             "an event of a followed source"
         ),
@@ -299,7 +301,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "backlog estimate": {
         "eventlog backlog estimate": "rows, parts, bytes and times, without Spark",
-        "eventlog backlog estimate --json": "for a program",
+        "eventlog backlog estimate --json": "the same as JSON",
     },
     "backlog release": {
         "eventlog backlog release --out documents": "give the rows back to the publisher",
@@ -375,8 +377,7 @@ class Command(click.Command):
         if ctx.parent is not None:
             formatter.write_paragraph()
             formatter.write_text(
-                "Options of all commands may be given before or after the command: see "
-                "`eventlog --help`."
+                "The options that `eventlog --help` lists may stand before or after the command."
             )
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -538,8 +539,8 @@ def _settings_of(
               "publisher.batch_size=10; repeatable.")  # fmt: skip
 @click.option("--quiet", "-q", is_flag=True, help="Show only warnings and errors.")
 @click.option("--verbose", "-v", count=True, show_default=False,
-              help="Log each window and delivery; -vv also logs each statement, and errors with "
-              "their traceback.")  # fmt: skip
+              help="Log each read of the queue, and each delivery; -vv also logs statements, and "
+              "tracebacks of errors.")  # fmt: skip
 @click.version_option(__version__, prog_name="eventlog", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(ctx: click.Context, /, **given: Any) -> None:
@@ -638,8 +639,8 @@ def main() -> None:
 
 def _open_closed_streams() -> None:
     """Discard what is written to a standard stream that the caller has closed (``>&-``), as
-    ``/dev/null`` does. Python has None in its place, and its number would be that of the next file
-    or connection.
+    ``/dev/null`` does. Python has None in its place, and the next file or connection would get its
+    number.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:

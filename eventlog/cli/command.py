@@ -1,7 +1,7 @@
 """What a command is: a request, its run, and its result.
 
-A request has a field for each argument and option, and the help of the command as docstring. One
-that contradicts itself cannot be made: it raises UsageError or ConfigError.
+A request has a field for each argument and option, and the help of the command as docstring. Making
+a request that contradicts itself raises UsageError or ConfigError.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class CommandResult(NamedTuple):
 
 
 class Request:
-    """What a command line asks for. The run is a function of a module that is imported on use, so
-    that help does not load it: ``run_NAME``, with the name of the class, in the module of the same
-    name among the runs of the room.
+    """What a command line asks for. The function ``run_CLASS`` in ``runs/MODULE.py`` runs the
+    request; CLASS and MODULE are the request's class and module. The function is imported on use,
+    so that help does not load it.
     """
 
     def run(self, context: CommandContext) -> Any:
@@ -40,8 +40,8 @@ class Request:
         return self.runner()(context, self, context.config())
 
     def runner(self, address: str = "") -> Any:
-        """Return the function that runs it, for a followed source if ``address`` is the end of its
-        name.
+        """Return the function that runs the request. The function's name ends with ``address``:
+        ``_of_source`` for a followed source.
         """
         room, _, module = self.__module__.rpartition(".")
         runs = import_module(f"{room}.runs.{module}")
@@ -57,7 +57,7 @@ _SETTINGS: Final = {
 
 class AddressedRequest(Request):
     """A request to the log or to the followed source, whichever is configured; the run for a source
-    is ``run_NAME_of_source``.
+    is ``run_CLASS_of_source``.
     """
 
     overriding: Iterable[str] = _SETTINGS
@@ -74,7 +74,7 @@ class AddressedRequest(Request):
 
 def report(context: CommandContext, done: CommandResult, *, indent: int | None = 2) -> ExitCode:
     """Print a result in the form that the command line asks for, and return its exit code.
-    ``indent`` is that of ``print_json``.
+    ``indent`` is as in ``print_json``.
     """
     if context.as_json:
         print_json(done.data, indent=indent)

@@ -70,7 +70,7 @@ class CommandContext:
 
     @property
     def file(self) -> Path | None:
-        """The configuration file that is read, None without one."""
+        """The configuration file that is read, None without a file."""
         return self.config_file or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
 
     def config(self) -> Config:
@@ -213,8 +213,8 @@ def engine_of(config: Config) -> tuple[Engine, Dialect]:
 def session(
     config: Config, purpose: Purpose | None = None, *, writes: bool = True
 ) -> Iterator[OpenDatabase]:
-    """Open a session of the configured database; the caller commits. ``purpose`` is that of the
-    role, whose rights a missing right leads to; None = the owner's. Raises DatabaseError.
+    """Open a session of the configured database; the caller commits. If a right is missing, the
+    error names the rights for ``purpose`` (None = the owner's rights). Raises DatabaseError.
     """
     from eventlog.sql.connect import open_session
 
@@ -225,7 +225,7 @@ def session(
 @contextmanager
 def transaction(config: Config, purpose: Purpose | None = None) -> Iterator[OpenDatabase]:
     """Open a writing transaction on the configured database, committed at the end. ``purpose`` is
-    that of ``session``.
+    as in ``session``.
 
     Raises DatabaseError.
     """
@@ -252,7 +252,7 @@ def changing(config: Config) -> Iterator[OpenDatabase]:
 
 @contextmanager
 def reading(config: Config, purpose: Purpose | None = None) -> Iterator[OpenDatabase]:
-    """Open a read-only transaction on the configured database. ``purpose`` is that of ``session``.
+    """Open a read-only transaction on the configured database. ``purpose`` is as in ``session``.
     Raises DatabaseError.
     """
     with session(config, purpose, writes=False) as db, db.connection.begin():
@@ -261,7 +261,7 @@ def reading(config: Config, purpose: Purpose | None = None) -> Iterator[OpenData
 
 @contextmanager
 def changing_log(config: Config, purpose: Purpose | None = None) -> Iterator[OpenLog]:
-    """Open the configured log in a session that the caller commits. ``purpose`` is that of
+    """Open the configured log in a session that the caller commits. ``purpose`` is as in
     ``session``. Raises DatabaseError, NoLogTable.
     """
     from eventlog.publisher.declared import find_log
@@ -272,8 +272,8 @@ def changing_log(config: Config, purpose: Purpose | None = None) -> Iterator[Ope
 
 @contextmanager
 def reading_log(config: Config, purpose: Purpose | None = None) -> Iterator[OpenLog]:
-    """Open the configured log in a read-only transaction. ``purpose`` is that of ``session``.
-    Raises DatabaseError, NoLogTable.
+    """Open the configured log in a read-only transaction. ``purpose`` is as in ``session``. Raises
+    DatabaseError, NoLogTable.
     """
     from eventlog.publisher.declared import find_log
 
@@ -293,7 +293,9 @@ def log_named(config: Config, dialect: Dialect, schema: str | None) -> LogTable:
 
 
 def check_consumer(config: Config, consumer: str | None) -> None:
-    """Raise ConfigError if the log does not have the consumer of the option, unless it is None."""
+    """Raise ConfigError if the option names a consumer that the log does not have; None is
+    accepted.
+    """
     from eventlog.sql.readers import consumer_row
 
     if consumer is not None:
@@ -347,7 +349,7 @@ _ABOUT_A_LOG: Final = ("eventlog.publisher", "eventlog.backlog", "eventlog.state
 
 
 def configure_logging(settings: LogSettings, *, quiet: bool, verbose: int, log: str = "") -> None:
-    """Send log lines to standard error: those of eventlog by the configured level, and warnings of
+    """Send log lines to standard error: lines of eventlog by the configured level, and warnings of
     other libraries.
 
     ``log`` names the log of the command, for lines in JSON. ``quiet`` and ``verbose`` come from the

@@ -16,8 +16,8 @@ from typing import Any, Final
 NOTHING: Final = "nothing was changed"
 """The sentence of a command that has changed nothing yet, or only reads."""
 COMMITTING: Final = (
-    "the database was committing the change, and it is not known whether it has; check before you "
-    "run the command again"
+    "the database was committing the change, and it is unknown whether the change was committed; "
+    "check before you run the command again"
 )
 DONE: Final = "the work was done; only its report is missing"
 UNTIL_STOPPED: Final = ""
@@ -46,8 +46,8 @@ def sentence_if_stopped() -> str:
 
 
 def previous_handler() -> Any:
-    """Return the handler of SIGTERM from before the command: that of process 1 of a container
-    (eventlog/__main__.py), or the default.
+    """Return the handler that SIGTERM had before the command: the handler of process 1 of a
+    container (eventlog/__main__.py), or the default.
     """
     return _command.sigterm
 

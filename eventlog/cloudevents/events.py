@@ -450,8 +450,8 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
 
 
 def _named(change: Change, catalog: Catalog | None) -> tuple[Change, str | None]:
-    """Return the change with the key of its class in the catalogue, and the association of its
-    object, None if it has none.
+    """Return the change, with the key that the catalogue gives its class, and the association of
+    the change's object, or None if no association can be given.
     """
     object_class = class_of_change(catalog, change)
     if change.op is ChangeOp.TRUNCATE:

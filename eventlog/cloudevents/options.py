@@ -46,7 +46,7 @@ def _parse_source(value: Any) -> str:
 
 
 def _template(value: Any) -> tuple[str, list[tuple[str, str | None, str | None, str | None]]]:
-    """Return a text with names in braces, and its parts that are such a name."""
+    """Return the text ``value``, and those of its parts that are names in braces."""
     text: str = TEXT.parse(value)
     try:
         return text, [part for part in Formatter().parse(text) if part[1] is not None]

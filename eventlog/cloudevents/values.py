@@ -71,7 +71,7 @@ _PLAIN_ELEMENT: Final = re.compile(
     re.ASCII | re.IGNORECASE,
 )
 """PostgreSQL's names of the types whose array elements are numbers or booleans in JSON. Any other
-name may be that of a user-defined type, such as ``number``.
+name may belong to a user-defined type, such as ``number``.
 """
 
 

@@ -33,7 +33,7 @@ class Effective(NamedTuple):
 def effective(config: Config) -> Iterator[Effective]:
     """Yield every setting and its source, secrets masked.
 
-    The options of the types that are not chosen follow those of the chosen type.
+    The options of the chosen type come before the options of other types.
     """
     yield from _settings(config, installed_sections(), others=True)
 
@@ -41,8 +41,8 @@ def effective(config: Config) -> Iterator[Effective]:
 def non_default(config: Config) -> Iterator[Effective]:
     """Return the settings that have another source than the default, as ``effective`` does.
 
-    A format that is not published is loaded only if one of its options is set, and so is a type
-    that is not chosen: loading all takes a quarter of a second.
+    Formats that are not published, and types that are not chosen, are loaded only if one of their
+    options is set: loading all takes a quarter of a second.
     """
     sections = sections_with([f"{OF_FORMAT}{name}" for name in config.format.given])
     others = any(getattr(config, section).others for section in CHOSEN)

@@ -134,9 +134,9 @@ def toml_text(driver: DriverConfig, source: str) -> str:
         "# publisher needs in addition. For eventlog's triggers: remove the driver's, add a "
         "[[watch]] for each table, then",
         "# `eventlog triggers apply`.",
-        "# If the log's columns have other names, publisher.layout gives their order: 3.5 for "
-        "driver 3.5",
-        "# and later, else 2.x.",
+        "# If the log's columns have other names, they are found by their order: set "
+        "publisher.layout",
+        "# to 3.5 for driver 3.5 and later, else to 2.x.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -167,7 +167,7 @@ _NOT_TAKEN: Final[Mapping[str, str]] = {
     "include-table-filter": _FILTER,
     "exclude-table-filter": _FILTER,
     "add-default-values-on-view-insert": (
-        "the subscriber channel inserts into views, and eventlog has none"
+        "only a subscriber channel inserts into views, and eventlog has no subscriber channel"
     ),
     "use-manual-transactions": "transactions are always used",
     "transaction-isolation-level": "read committed is always used",
@@ -356,9 +356,8 @@ def _name(element: _Element) -> str | None:
 
 
 def _value(element: _Element) -> str:
-    """Return the text of a parameter: that of its value element, that of its attribute value, or
-    that of the element itself. The items of a list become one text, separated as in a parameter
-    that is a text.
+    """Return the text of a parameter, from its value element, its attribute value, or the element
+    itself. The items of a list become one text, separated as in a parameter that is a text.
     """
     value = next((one for one in element if _tag(one) in ("value", "ds-value")), None)
     if value is not None:
@@ -397,14 +396,14 @@ def _settings(parameters: _Parameters) -> Iterator[Setting]:
         if key == "time_of_day":
             parameters.refuse(
                 "the clock of time-of-day",
-                "is for the driver the clock of its machine, and here the clock of the database in "
-                "its zone: correct the times in publisher.time_of_day if the two differ",
+                "the driver used the clock of its machine; eventlog uses the clock and time zone "
+                "of the database. If the two differ, correct the times in publisher.time_of_day",
             )
         if key == "referential" and value == "dn":
             parameters.refuse(
                 "enable-refs of views",
-                "columns fk__... of views stay values: associations are made only of a table's "
-                "foreign keys of one column that refers to the whole key of a class",
+                "columns fk__... of views stay values: only a foreign key of a table makes an "
+                "association, if it has one column and refers to the whole key of a class",
             )
     if "log-table" not in values:
         parameters.refuse(
@@ -413,8 +412,8 @@ def _settings(parameters: _Parameters) -> Iterator[Setting]:
     if "enable-refs" not in values:
         parameters.refuse(
             "enable-refs",
-            "is not in the export: the guide prints 1 as its default, profile idm has referential "
-            '= "value"; set "dn" if the receiver takes associations',
+            'is not in the export. Its default in the vendor\'s guide is 1 (referential = "dn"). '
+            'Profile idm has referential = "value": set "dn" if the receiver takes associations',
         )
 
 
@@ -445,15 +444,17 @@ def _scope(values: dict[str, str], parameters: _Parameters) -> None:
             values.pop(tag, None)
         parameters.refuse(
             "sync-filter",
-            "empty leaves no classes, and nothing is published: set schema_name or tables",
+            "is empty, so there are no classes to publish: set schema_name or tables",
         )
     elif {"sync-schema", "sync-tables"} <= values.keys():
-        left, reason = (
-            ("sync-schema", "list") if chosen == "list" else ("sync-tables", chosen or "schema")
+        left, used, reason = (
+            ("sync-schema", "sync-tables", "list")
+            if chosen == "list"
+            else ("sync-tables", "sync-schema", chosen or "schema")
         )
         del values[left]
         parameters.refuse(
-            left, f"excludes the other of sync-schema and sync-tables; sync-filter is {reason}"
+            left, f"cannot be combined with {used}, which sync-filter = {reason} uses"
         )
 
 
@@ -482,7 +483,7 @@ _OF_DIRECTORY: Final = {
     "DirXML-ShimAuthID": "shim-auth-id",
     "DirXML-ShimAuthServer": "shim-auth-server",
 }
-"""The names that the directory has for attributes of a driver, with those of an export."""
+"""The names that attributes of a driver have in an export, by their names in the LDAP directory."""
 
 
 def _authentication(element: _Element, parameters: _Parameters) -> None:

@@ -17,8 +17,8 @@ _ORACLE: Final = r"(?:thin|oci8?):(?:(?P<login>.*?)(?:/.*)?)?@"
 
 
 def _postgresql_query(properties: dict[str, str]) -> dict[str, str]:
-    """Remove from ``properties`` those that the database's own driver supports, and return them in
-    the form of that driver.
+    """Remove the ``properties`` that the database's own driver supports, and return them in the
+    form of that driver.
     """
     query = {}
     mode = properties.pop("sslmode", None)

@@ -13,7 +13,7 @@ BROKERS: Final = Option(
     None, TEXT, "bootstrap servers, comma-separated", example="broker-1:9092,broker-2:9092"
 )  # fmt: skip
 SECRET_PROPERTIES: Final = Option(
-    None, REFERENCES, "secret settings of librdkafka, with the place of each value",
+    None, REFERENCES, "secret settings of librdkafka",
     example={"ssl.key.password": "file:/run/secrets/kafka-key"},
 )  # fmt: skip
 USER: Final = Option(None, SECRET, "user", secret=True)

@@ -69,7 +69,7 @@ def chosen_types(
 class Keys:
     """The keys of each section: its options, and the options of the type that is chosen there.
 
-    The other types are loaded only for a key that is none of these.
+    The other types are loaded only for another key.
     """
 
     def __init__(self, types: Mapping[str, str]) -> None:
@@ -92,7 +92,7 @@ class Keys:
         return kind
 
     def of(self, section: str) -> Mapping[str, Target]:
-        """Return the keys of a section, including only those of the chosen type.
+        """Return the keys of a section, including only the keys of the chosen type.
 
         Raises ConfigError.
         """
@@ -172,8 +172,8 @@ class Keys:
         return unknown(source, nearest(section, sections, "[{}]".format))
 
     def _homes(self, section: str, key: str) -> list[str]:
-        """Return the sections that have an option of this name. For a section of a format, those of
-        the chosen format, or else of another format, come first.
+        """Return the sections that have an option of this name. For a section of a format, the
+        sections of the chosen format, or else of another format, come first.
         """
         homes = [one for one in installed_sections() if key in listed_options(one)]
         if section == "format" or section.startswith(OF_FORMAT):

@@ -50,11 +50,11 @@ def _parse_times(value: Any) -> tuple[datetime.time, ...]:
 def _parse_column_map(value: Any) -> Texts:
     real = {str(name).lower(): parse_name(column) for name, column in OBJECT.parse(value).items()}
     if unknown := sorted(set(real) - set(LOG_COLUMNS)):
-        raise ValueError(f"{unknown[0]} is not a standard name")
+        raise ValueError(f"{unknown[0]} is not a standard column name")
     if missing := [name for name in LOG_COLUMNS if name not in real]:
         raise ValueError(f"{missing[0]} is missing")
     if len({column.lower() for column in real.values()}) < len(real):
-        raise ValueError("two standard names have the same column")
+        raise ValueError("two standard names are given the same column")
     return {name: real[name] for name in LOG_COLUMNS}
 
 
@@ -355,9 +355,9 @@ def from_directory(url: str, directory: Path) -> str:
 
 
 def name_of(group: str) -> OptionKind:
-    """Return the kind of names of a group of the registry.
+    """Return the kind of an option whose value is a name in a group of the registry.
 
-    It raises ConfigError for an unknown name.
+    Its function ``parse`` raises ConfigError for an unknown name.
     """
 
     def parse(value: Any) -> str:

@@ -299,7 +299,7 @@ def watches_of(tables: Any, path: Path | None) -> Iterator[WatchSettings | Confi
 def masks_of(tables: Any, path: Path | None) -> Iterator[MaskSettings | ConfigError]:
     """Yield the ``[[mask]]`` tables of a file, or of the content from a program."""
     masked: set[tuple[str, str]] = set()
-    for where, mask in _tables_of(tables, path, "mask", MaskSettings, "per table and how"):
+    for where, mask in _tables_of(tables, path, "mask", MaskSettings, "per table and value of how"):
         if not isinstance(mask, ConfigError):
             columns = {(mask.table, column) for column in mask.columns}
             for name, column in sorted(columns & masked):
@@ -327,8 +327,8 @@ S = TypeVar("S")
 def _tables_of(
     tables: Any, path: Path | None, array: str, kind: type[S], each: str
 ) -> Iterator[tuple[str, S | ConfigError]]:
-    """Yield the tables of an array, or their errors, with their places. ``each`` names what has one
-    of them.
+    """Yield the tables of an array, or their errors, with their places. ``each`` is for the
+    message, such as "per table or view".
     """
     place = _place(path)
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):

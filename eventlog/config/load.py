@@ -128,7 +128,7 @@ T = TypeVar("T")
 
 
 def _as_of_sink(of_letters: Mapping[str, T]) -> dict[str, T]:
-    """Return what belongs to the options of ``[dead_letter]``, by their names in ``[sink]``."""
+    """Return the entries of options of ``[dead_letter]``, by the options' names in ``[sink]``."""
     before = f"{LETTERS}."
     return {
         f"sink.{name.removeprefix(before)}": one
@@ -254,7 +254,7 @@ def _section(
     chosen: Mapping[Name, Setting],
     is_idm: bool,
 ) -> Any:
-    """Return the settings of a section, and with them those of its type, or of single formats.
+    """Return the settings of a section, with the settings of its type, or of single formats.
 
     Raises ConfigError.
     """
@@ -279,8 +279,8 @@ def _section(
 def _values_of_class(
     kind: type, section: str, values: Mapping[Name, Any], is_idm: bool
 ) -> dict[str, Any]:
-    """Return the values of a class's options that differ from its defaults: those that are set, and
-    those of profile idm.
+    """Return the values of a class's options that differ from its defaults: values that are set,
+    and values of profile idm.
     """
     declared = options_of(kind)
     profile = {key: one.idm for key, one in declared.items() if is_idm and one.idm is not None}
@@ -384,8 +384,8 @@ def _letter_contradictions(config: Config) -> Iterator[ConfigError]:
         )
     if divided_by := sink.divided_by(options):
         yield ConfigError(
-            f"{letters.sources[f'sink.{divided_by}']} divides documents by class, and a letter is "
-            "no event of a class: leave class out"
+            f"{letters.sources[f'sink.{divided_by}']} divides documents by class, but a dead "
+            "letter belongs to no class: leave class out"
         )
     try:
         why = refused_format(letters)
@@ -460,8 +460,8 @@ def _consumer_contradictions(config: Config) -> Iterator[ConfigError]:
         )
     if config.publisher.loopback_action == "keep":
         yield ConfigError(
-            'publisher.loopback_action = "keep" cannot be used with source.consumer: rows that are '
-            'left would stay gaps in its set; with "mark", rows of driver_user count as done'
+            'publisher.loopback_action = "keep" cannot be used with source.consumer: the kept rows '
+            'would never count as done. With "mark", rows of driver_user count as done'
         )
 
 
@@ -481,8 +481,8 @@ def _former_names(config: Config) -> Iterator[ConfigError]:
 
 
 def _url_of_file(settings: Iterable[Setting]) -> str | None:
-    """Return the database URL in the file, or in the file that it names; None if there is none or
-    if that other file cannot be read.
+    """Return the database URL in the file, or in the URL file that the file names; None without a
+    URL, or if the URL file cannot be read.
     """
     for setting in settings:
         if (*setting.target.name, setting.layer) == ("database", "url", Layer.FILE):

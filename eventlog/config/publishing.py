@@ -124,7 +124,7 @@ def refused_format(config: Config) -> str | None:
 def _pair(
     method: Callable[..., Any], options: Any, publishing: Publishing
 ) -> tuple[str, str] | None:
-    """Return the option and the reason that a method of a format names, None without one."""
+    """Return the option and the reason that a method of a format names, None if there are none."""
     found = called(method, options, publishing)
     if found is None:
         return None
@@ -136,9 +136,9 @@ def _pair(
 
 
 def ignored_options(config: Config) -> Iterator[str]:
-    """Yield messages about options that are set but have no effect: one of the format with this
-    sink, and options of other sinks that stand in the file with the type of the sink. A command
-    line or an environment with another sink needs no warning.
+    """Yield messages about options that are set but have no effect: an option of the format that
+    this sink ignores, and options of other sinks. An option of another sink is reported only if it
+    is in the file that sets the type of the sink.
     """
     if format_option := _ignored_by_sink(config):
         yield format_option

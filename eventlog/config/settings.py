@@ -73,7 +73,7 @@ class DatabaseSettings:
     """``[database]``: the database with the log, and the tables and views that are classes."""
 
     url: str | None = option(
-        None, URL, "SQLAlchemy URL; give its password as password, or the whole URL in url_file",
+        None, URL, "SQLAlchemy URL; if it contains a password, set url_file instead",
         example="postgresql+psycopg://publisher@localhost/hr",
     )  # fmt: skip
     password: str | None = option(None, SECRET, "password of url", secret=True)
@@ -82,20 +82,20 @@ class DatabaseSettings:
         None,
         TEXT,
         "schema of the log and the classes; default: the connection's current schema; "
-        "excludes tables",
+        "not together with `tables`",
         example="public",
     )
     tables: Names | None = option(
         None,
         NAMES,
-        "tables and views to read as classes, without child tables; default: all of the schema",
+        "tables and views to read; do not name child tables; default: all of the schema",
         example=["usr", "grp"],
     )
     record_id_sequence: str | None = option(
         None,
         TEXT,
-        "sequence from which triggers that eventlog did not make take record_ids, if the column "
-        "has no default; schema-qualified or in the schema of the log",
+        "sequence for the record_ids of triggers of another program, if the column has no default; "
+        "schema-qualified or in the schema of the log",
         example="seq_log",
     )
     transaction_ids: bool = option(
@@ -107,8 +107,8 @@ class DatabaseSettings:
     keep_days: int | None = option(
         None,
         integer(1, 36500),
-        "days for which `eventlog purge` keeps rows unless --older-than is given; a purge that is "
-        "late by half of them is a warning",
+        "days for which `eventlog purge` keeps rows unless --older-than is given; "
+        "`eventlog doctor` warns when a purge is late by half of this time",
         example=30,
     )
     keep_bytes: int | None = option(
@@ -134,7 +134,7 @@ class PublisherSettings:
     loopback_action: str = option(
         "mark",
         choice("mark", "keep"),
-        "mark loopback rows S, or keep them N; setting this option ends the warnings",
+        "mark loopback rows S, or keep them N; a publisher with this option does not warn of them",
     )
     handle_future_events: bool = option(
         False, BOOLEAN, "order by event_time and wait until it is due"
@@ -166,7 +166,7 @@ class PublisherSettings:
     )  # fmt: skip
     layout: str = shared(options.LAYOUT)
     column_map: Texts | None = option(
-        None, COLUMN_MAP, "the ten standard names and their real names",
+        None, COLUMN_MAP, "the ten standard column names, each with its real name",
         example={name: name for name in LOG_COLUMNS},
     )  # fmt: skip
     column_sort: str = shared(options.COLUMN_SORT)
@@ -183,7 +183,7 @@ class PublisherSettings:
     on_retry: str = option(
         "park",
         choice("park", "stop"),
-        "what an answer retry does: park the object, or stop the cycle",
+        "what the answer `retry` does: park the object, or stop the cycle",
         idm="stop",
     )
     max_parked: int = option(
@@ -192,14 +192,14 @@ class PublisherSettings:
     isolate_after: int = option(
         5,
         integer(1, 1000),
-        "consecutive failures of a document, such as 500 or a time-out, while no other document "
-        "is answered, before it is sent in halves",
+        "consecutive failures (HTTP 500, a time-out) before a document is sent in halves, if the "
+        "receiver answers no document meanwhile",
     )
     max_attempts: int = option(
         0,
         integer(0, MANY),
-        "attempts to send such an event alone before its rows get E; while no other document is "
-        "answered, no attempt counts; 0 = it stays parked until it is answered",
+        "failed attempts to send an event alone before its rows get E; attempts count only while "
+        "other documents are answered; 0 = no limit",
     )
     concurrency: int = option(1, integer(1, 64), "documents that are sent at the same time")
     delivery_rows: int = option(10000, integer(1, MANY), "maximum log rows of a delivery")
@@ -291,7 +291,7 @@ class FormatSettings:
     meta_identifiers: bool = shared(options.META_IDENTIFIERS)
     referential: str = shared(options.REFERENTIAL)
     noop_updates: str = option(
-        "drop", choice("drop", "emit"), "rows of type 2 whose two values are equal"
+        "drop", choice("drop", "emit"), "drop or send rows of type 2 whose two values are equal"
     )
     emit_keys: bool = option(False, BOOLEAN, "send key columns as attributes too")
     mask_secret: str | None = option(
@@ -492,13 +492,14 @@ class MonitorSettings:
     tokens: str | None = option(
         None,
         TOKENS,
-        "tokens with the names of their users, name:token per line; only they may use the actions",
+        "tokens with the names of their users, name:token per line; only these users may use "
+        "the page's actions",
         secret=True,
     )
     database_url: str | None = option(
         None,
         URL,
-        "SQLAlchemy URL of the role of the page's actions; default: there are none",
+        "SQLAlchemy URL for the actions of the status page; default: no actions",
         example="postgresql+psycopg://operator@localhost/hr",
     )
     database_password: str | None = option(None, SECRET, "password of database_url", secret=True)
@@ -518,7 +519,9 @@ class MonitorSettings:
         example="/etc/ssl/monitor.key",
     )
     interval: float = option(
-        5.0, number(1, 3600), "seconds between checks of the queue, and between points of a curve"
+        5.0,
+        number(1, 3600),
+        "seconds between checks of the queue, and between points of a curve on the page",
     )
     liveness_timeout: float | None = option(
         None,

@@ -134,7 +134,7 @@ def executor(most: int, name: str) -> AbstractContextManager[Executor]:
 
 
 def first_done(futures: Collection[Future[T]]) -> list[Future[T]]:
-    """Wait until one of the futures is done, and return those that are, in their order."""
+    """Wait until a future is done, and return all futures that are done, in their order."""
     _machine.wait_for_one(futures)
     return [future for future in futures if future.done()]
 

@@ -54,7 +54,7 @@ class OAuthOptions(CheckedOptions):
     ca_file: Path | None = option(
         None, OptionKind(_parse_absolute, "an absolute path"), "certificates to trust"
     )
-    proxy: str | None = option(None, WEB_URL, "http://HOST:PORT, by which token_url is reached")
+    proxy: str | None = option(None, WEB_URL, "proxy for requests to token_url: http://HOST:PORT")
 
 
 def _parse_oauth(value: Any) -> OAuthOptions:

@@ -454,15 +454,15 @@ CHARSET: Final = OptionKind(_parse_charset, "the name of a character set")
 FUNCTION: Final = OptionKind(_parse_function, "a function")
 NAMES: Final = OptionKind(
     parse_names,
-    "a list of names, or text with the separators ; , blank, such as usr,grp; no name repeated",
+    "a list of different names, or text such as usr,grp (separators: comma, semicolon, blank)",
     toml_or(str),
 )
 TEXTS: Final = OptionKind(
     _parse_texts, 'a list of texts, such as ["one", "two"]', toml_or(json.loads)
 )
 OBJECT: Final = OptionKind(instance_of(Mapping), "an object", toml_or(json.loads))
-TEXT_OBJECT: Final = object_of(STRING, "an object of texts")
-LIST_OBJECT: Final = object_of(TEXTS, "an object of lists of texts")
+TEXT_OBJECT: Final = object_of(STRING, "an object: name -> text")
+LIST_OBJECT: Final = object_of(TEXTS, "an object: table -> list of columns")
 
 
 def _without_secrets(url: str) -> str:
@@ -529,14 +529,14 @@ COLUMN_SORT: Final = Option(
 FOLD_DISTANCE: Final = Option(
     1000,
     integer(0, MANY),
-    "largest distance of record_ids between successive rows of one event; of an insert at least "
+    "largest distance of record_ids between successive rows of one event; inserts use at least "
     "1000",
 )
 FOLD_SPAN: Final = Option(
     10000,
     integer(0, MANY),
-    "largest distance between the first and the last row of one event, 0 = no bound; of an "
-    "insert at least 10000",
+    "largest distance between the first and the last row of one event, 0 = no bound; "
+    "inserts use at least 10000",
 )
 BATCH_SIZE: Final = Option(128, integer(1, 128), "maximum number of events in a document", idm=1)
 

@@ -211,8 +211,8 @@ def canonicalizer(columns: Sequence[tuple[str, ColumnType]]) -> Canonicalizer:
 
 
 def grammar_canonicalizer(columns: Sequence[tuple[str, ColumnType]]) -> Canonicalizer:
-    """Return the function that parses, resolves and normalizes every text: its results equal those
-    of ``canonicalizer``'s function, which is faster.
+    """Return the function that parses, resolves and normalizes every text: its results equal the
+    results of ``canonicalizer``'s function, which is faster.
     """
     order = {name: position for position, (name, _) in enumerate(columns)}
     normalizers = {name: key_normalizer(type) for name, type in columns}

@@ -1,7 +1,7 @@
 """The fields of a row: the types of Kafka Connect and Debezium's logical types, and their values in
 JSON.
 
-The mapping is that of the PostgreSQL connector, "Data type mappings"; the JSON is that of Connect's
+The mapping is as in the PostgreSQL connector, "Data type mappings"; the JSON is as in Connect's
 JsonConverter (formats/debezium.md 3). A field is built once for each column type, and its functions
 make no further choices.
 """
@@ -155,9 +155,9 @@ def _temporal(kind: Kind, mode: str, precision: int) -> Field:
 
 
 def decoder_of(schema: JsonObject, type: ColumnType | None = None) -> Decode:
-    """Return the function that reads the values of a field with this schema of Connect, as a log
-    has the values of a column of ``type``; None = unknown. The schema's name takes precedence over
-    its type.
+    """Return the function that reads the values of a field with this schema of Connect. It returns
+    them as a log has the values of a column of ``type`` (None = unknown). The schema's name takes
+    precedence over its type.
 
     Raises ValueError for an invalid schema.
     """
@@ -218,8 +218,8 @@ def _array_decoder(type: ColumnType, decimals: str, times: str) -> Decode:
 
 
 def _name_of(schema: JsonObject) -> str:
-    """Return the logical name of a schema, empty without one; that of a structured time without the
-    precision and the column that Debezium appends.
+    """Return the logical name of a schema, empty if it has no name. From the name of a structured
+    time, the precision and the column that Debezium appends are cut off.
     """
     name = schema.get("name")
     if not isinstance(name, str):
@@ -253,8 +253,8 @@ _IN_PARENTHESES: Final = re.compile(r"\([^)]*\)")
 
 
 def _of_column(type: ColumnType, name: str, parameters: JsonObject, decode: Decode) -> Decode:
-    """Return ``decode``, changed where the logical ``name`` alone does not give what a log has of a
-    column of this type.
+    """Return the function that reads values as a log has them for a column of this type:
+    ``decode``, or a changed one where the logical ``name`` does not suffice.
     """
     word = _word(type)
     if name == _STRUCTURED_DURATION and type.kind is Kind.TIME:
@@ -297,8 +297,8 @@ def _bit_length(type: ColumnType, parameters: JsonObject) -> int:
 def _bits_decoder(length: int, *, is_fixed: bool) -> Decode:
     """Return the reader of bits as PostgreSQL's digits.
 
-    Debezium writes a truth value of a single bit, and bytes of several, the lowest first; our own
-    events have the digits. The bytes of a ``bit varying`` lack its length.
+    Debezium writes a single bit as a truth value, and several bits as bytes, the lowest byte first.
+    Our own events have the digits. The bytes of a ``bit varying`` do not show its length.
     """
 
     def read(value: Any) -> str:
@@ -308,7 +308,7 @@ def _bits_decoder(length: int, *, is_fixed: bool) -> Decode:
         if not text.strip("01") and (len(text) == length or not is_fixed):
             return text
         if not is_fixed:
-            raise ValueError("the bytes of a bit varying do not have its length")
+            raise ValueError("the length of a `bit varying` value cannot be read from bytes")
         digits = f"{int.from_bytes(bytes_of(text), 'little'):0{length}b}"
         if len(digits) > length:
             raise ValueError(f"more than {length} bits")

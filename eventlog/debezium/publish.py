@@ -33,7 +33,7 @@ from eventlog.model import Change, EventResult, KafkaRecords, Level, Row
 def write_options(options: PublishOptions, publishing: Publishing) -> WriteOptions:
     """Return the options of the writer of records.
 
-    For a backlog job the options already include those of the writer.
+    For a backlog job the options already include the writer's options.
     """
     named = same_fields(options, WriteOptions)
     for name, value in (("database", publishing.database), ("topic", publishing.topic)):

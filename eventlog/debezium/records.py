@@ -65,9 +65,9 @@ def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
     """Yield the changes of a file, or of the files of a directory in the order of their names
     (``ReadOptions``).
 
-    A line that cannot be read is reported and skipped, and so is a value that cannot be read: its
-    column is not known in the change. Tombstones and events that are not a change of a row are
-    counted.
+    A line that cannot be read is reported and skipped. A value that cannot be read is also skipped,
+    and its column is not known in the change. Tombstones and events that are not a change of a row
+    are counted.
     """
     reader = _EnvelopeReader(options, catalog_of(options.catalog), report.pass_over)
 
@@ -175,7 +175,7 @@ class _EnvelopeReader:
         changed = None if before is None or after is None else differing(before, after)
         errors = [
             FormatError(
-                f"{problem}; the change has the other columns",
+                f"{problem}; the change is kept without this column",
                 f"{full_name(owner, table)}.{name}",
                 code="unreadable_value",
             )
@@ -247,8 +247,8 @@ class _EnvelopeReader:
         decoders: Decoders,
         unreadable: dict[str, str],
     ) -> RowDict:
-        """Return the columns of an image. A column with the placeholder is unknown and left out; so
-        is one that cannot be read, whose problem is added to ``unreadable``.
+        """Return the columns of an image. A column with the placeholder is unknown and left out. A
+        column that cannot be read is left out, too, and its problem is added to ``unreadable``.
         """
         row: RowDict = {}
         placeholder = self._options.unavailable_value_placeholder
@@ -305,8 +305,8 @@ def _refuse_in_key(names: Iterable[str], unreadable: Mapping[str, str]) -> None:
 
 
 def _is_of_no_row(payload: JsonObject) -> bool:
-    """Return True for an event of Debezium without an operation that is no change of a row: the
-    begin or end of a transaction, a change of the schema, a heartbeat, a notification.
+    """Return True if an event of Debezium that has no operation is no change of a row: the begin or
+    end of a transaction, a change of the schema, a heartbeat, a notification.
     """
     return (
         "status" in payload
@@ -352,7 +352,7 @@ def _images_of(
 
 
 def _taken_apart(value: Any) -> tuple[Any, Any]:
-    """Return the payload of a key or value and its schema, None without one."""
+    """Return the payload of a key or value and its schema, None without a schema."""
     if isinstance(value, Mapping) and value.keys() == {"schema", "payload"}:
         return value["payload"], value["schema"]
     return value, None
@@ -504,7 +504,9 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
 
 
 def line_of(record: KafkaRecord, lines: str = "records") -> bytes:
-    """Return a record as a line with its line break; a tombstone is empty among ``values``."""
+    """Return a record as a line with its line break. With ``lines`` = values, a tombstone has no
+    line.
+    """
     if lines == "values":
         return b"" if record.value is None else record.value + b"\n"
     topic = json_bytes(record.topic or "")

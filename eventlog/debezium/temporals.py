@@ -155,8 +155,8 @@ def timestamp_reader(unit: int) -> Decode:
 
 
 def _clock(of_day: int, rest: str, digits: int = 0) -> str:
-    """Return the text of a time of day in microseconds, with ``digits`` of the fraction and further
-    digits other than zero.
+    """Return the text of a time of day in microseconds. Its fraction has at least ``digits``
+    digits, and more up to the last digit that is not zero.
     """
     seconds, fraction = divmod(of_day, 1_000_000)
     minutes, second = divmod(seconds, 60)

@@ -1,8 +1,8 @@
 """Write changes as Debezium records: key, envelope and tombstone (formats/debezium.md 1, 2), and
 the options of writing them.
 
-The envelope is that of the PostgreSQL connector, "Data change events", with eventlog's source
-block. Options that Debezium also has carry Debezium's names, with _ in place of the dot.
+The envelope is as in the PostgreSQL connector, "Data change events", with eventlog's source block.
+Options that Debezium also has carry Debezium's names, with _ in place of the dot.
 
 ``_TableRecords`` prepares everything that is the same in the records of a table: its fields, and
 the bytes of its schemas, which precede each payload. The price: key and value are concatenated from
@@ -70,17 +70,17 @@ class ConnectorOptions(CheckedOptions):
     decimal_handling_mode: str = option(
         "precise",
         choice("precise", "double", "string"),
-        "how exact numbers are written: decimal.handling.mode",
+        "form of exact numbers (decimal.handling.mode)",
     )
     time_precision_mode: str = option(
         "adaptive",
         choice("adaptive", "connect"),
-        "types of dates and times: time.precision.mode; connect: milliseconds",
+        "types of dates and times (time.precision.mode); `connect`: milliseconds",
     )
     unavailable_value_placeholder: str = option(
         PLACEHOLDER,
         matching("[!-~]+", "a text of ASCII without blanks"),
-        "the placeholder for an unknown value: unavailable.value.placeholder",
+        "placeholder for an unknown value (unavailable.value.placeholder)",
     )
 
 
@@ -100,7 +100,7 @@ class PublishOptions(ConnectorOptions):
     missing_columns: str = option(
         "read_back",
         choice("read_back", "placeholder", "error"),
-        "columns of after that are not in the log: read back, a placeholder, or an error",
+        "for columns of `after` that are not in the log: read back, a placeholder, or an error",
     )
 
 
@@ -110,7 +110,7 @@ class WriteOptions(PublishOptions):
 
     catalog: CatalogOption = shared(CATALOG)
     complete: Complete | None = option(
-        None, FUNCTION, "function of schema, table and key that returns the whole row"
+        None, FUNCTION, "function that gets schema, table and key, and returns the whole row"
     )
     database: str = option(
         "", matching("[^\\ud800-\\udfff]*", "a text"), "name of the database: source.db"
@@ -147,15 +147,15 @@ def topic_of(prefix: str, schema: str | None, table: str) -> str:
 
 
 class Logged(NamedTuple):
-    """What an envelope shows of the rows of a log that its event was made of."""
+    """The rows of a log that became an event, as its envelope shows them."""
 
     record_ids: Sequence[int] | None = None
     transaction: int | None = None
-    """The number of the transaction that wrote the last of them."""
+    """The number of the transaction that wrote the last row."""
 
 
 NOT_LOGGED: Final = Logged()
-"""For an event of another source than a log, or without its rows."""
+"""The ``Logged`` of an event that is not from a log, or whose rows are unknown."""
 
 
 class EnvelopeWriter:
@@ -378,8 +378,8 @@ def _without(row: Row | None, names: set[str]) -> Row | None:
 
 
 def _before(change: Change, after: Row) -> Row | None:
-    """Return the whole row before an update: unchanged columns have their values of the row after
-    it.
+    """Return the whole row before an update. Unchanged columns get their values from the row after
+    the update.
 
     None = unknown.
     """
@@ -451,9 +451,9 @@ class _TableRecords:
         return self._bytes(self._value_head, {"before": old, "after": new, **rest})
 
     def _old_image(self, row: Row, unknown: frozenset[str], *, has_after: bool) -> JsonDict | None:
-        """Return a replacement for a row before the change that has a value that cannot be written
-        (formats/debezium.md 2): None if the event has the row after the change, otherwise the row
-        without such values.
+        """Return what replaces the row before a change if it has values that cannot be written
+        (formats/debezium.md 2). It is None if the event has the row after the change, otherwise the
+        row without such values.
 
         The row was deleted or has another value by now, so nobody could fix a refused event. Each
         such column is counted. Raises NotExpressible for a value of the key.
@@ -524,8 +524,8 @@ class _TableRecords:
 
 
 def _typed_value(type: ColumnType, value: Value) -> Value:
-    """Return a value of the column's type from a text or double that a format without types has
-    made of it. Raises BadValue.
+    """Return a value as the column's type has it. A format without types gives it as a text or
+    double. Raises BadValue.
     """
     if isinstance(value, float) and type.kind in (Kind.EXACT, Kind.INTEGER):
         value = float_text(value)

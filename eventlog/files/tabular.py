@@ -73,8 +73,8 @@ def format_of(path: Path) -> str | None:
 
 
 def is_packed(path: Path) -> bool:
-    """Return True if the name is that of a file of rows with a compression that is not supported;
-    otherwise such a file would be silently ignored.
+    """Return True if the name belongs to a file of rows with a compression that is not supported,
+    so that the file is not silently ignored.
     """
     is_named = path.suffix.lower() in _PACKED and Path(path.stem).suffix.lower() in FORMATS
     return is_named and format_of(path) is None

@@ -233,7 +233,7 @@ class Record(NamedTuple):
 def read_record(frame: Frame, layouts: Layouts) -> Record:
     """Read a record with all its parts; a TABSCHEM record defines its layout in ``layouts``.
 
-    Raises FormatError: for a row without TABSCHEM, a ColumnError for a row that
+    Raises FormatError for a row without TABSCHEM, and ColumnError, a FormatError, for a row that
     cannot be read.
     """
     record = _read_head(frame)

@@ -244,8 +244,8 @@ def _key_reader(names: Sequence[str]) -> Callable[[Row], Key]:
 
 
 class Layouts(dict[int, Layout]):
-    """The current layouts by label. ``define`` adds that of a TABSCHEM record, which replaces an
-    earlier one of its label.
+    """The current layouts by label. ``define`` adds the layout in a TABSCHEM record, which replaces
+    an earlier layout with the same label.
 
     ``size_order`` is the byte order of the stream's size arrays, as far as they have shown it.
     ``defined`` counts the TABSCHEM records.
@@ -303,7 +303,7 @@ class Layouts(dict[int, Layout]):
 
 _SEQUENCE: Final = struct.Struct(">Q")
 _AMBIGUOUS_FROM: Final = 1 << 16
-"""The payload size below which one byte order of a size array fits (formats/gbase-cdc.md 3.2)."""
+"""Below this payload size only one byte order of a size array fits (formats/gbase-cdc.md 3.2)."""
 
 
 def _sequence(record: bytes) -> int:
@@ -364,7 +364,7 @@ def _array_reader(
             array = record[SIZES_AT : SIZES_AT + 4 * len(variable)].hex().upper()
             order = "either byte order" if size_order == "auto" else f"the byte order {size_order}"
             problem = (
-                f"the size array {array} does not fit the payload of {payload} bytes in {order}"
+                f"in {order}, the size array {array} does not fit the payload of {payload} bytes"
             )
             raise ColumnError(problem, code="size_array").at(table, _sequence(record), variable[0])
         if len(fitting) == 1:
@@ -376,15 +376,16 @@ def _array_reader(
 
 
 class _Slots(NamedTuple):
-    """The columns of a table in the form that its decoder uses: the fixed slots; by their place,
-    the values that mean NULL and the functions that convert other values; and the functions that
-    read the variable slots.
-    """
+    """The columns of a table in the form that its decoder uses."""
 
     fixed: struct.Struct
+    """The fixed slots."""
     nulls: list[tuple[int, int]]
+    """The places of fixed slots without a converter, each with the number that means NULL."""
     converters: list[tuple[int, Callable[..., Value]]]
+    """The places of the other fixed slots, each with the function that converts its value."""
     variable: list[tuple[int, Callable[..., Value]]]
+    """The places of variable slots, each with the function that reads the slot."""
 
 
 def _slots(columns: Sequence[Column], options: ReadOptions, layouts: Layouts) -> _Slots:

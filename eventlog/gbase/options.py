@@ -34,8 +34,8 @@ from eventlog.model import TableName, full_name
 
 
 class Token(NamedTuple):
-    """A restart token: ``restart`` is the sequence at which to activate, ``commit`` the highest
-    COMMTX sequence delivered.
+    """A restart token: ``restart`` is the sequence at which the next session starts to read,
+    ``commit`` the highest COMMTX sequence that was delivered.
 
     None stands for "not yet".
     """
@@ -117,7 +117,7 @@ class StreamOptions(CheckedOptions):
 
     labels: Mapping[int | str, str] = option(
         {},
-        OptionKind(_parse_labels, "an object of texts: label -> db:owner.table"),
+        OptionKind(_parse_labels, "an object: label -> db:owner.table"),
         "the table of each label",
     )
     charset: str = option("utf-8", CHARSET, "character set of text")
@@ -201,13 +201,13 @@ class WriteOptions(StreamOptions):
     size_order: str = option("little", choice("little", "big"), "byte order of the sizes in a row")
     varchar_prefix: int = option(2, choice(1, 2), "how many bytes the length of a VARCHAR takes")
     complete: Complete | None = option(
-        None, FUNCTION, "function of schema, table and key that returns the whole row"
+        None, FUNCTION, "function that gets schema, table and key, and returns the whole row"
     )
     user_ids: Mapping[str, int] = option(
         {},
-        object_of(integer(0, (1 << 32) - 1), "an object of numbers"),
-        "operating system ids of users, by their names",
+        object_of(integer(0, (1 << 32) - 1), "an object: user -> number"),
+        "operating system ids of users",
     )
     first_sequence: int = option(
-        1 << 32 | 0x18, integer(1, (1 << 63) - 1), "sequence of the first record"
+        1 << 32 | 0x18, integer(1, (1 << 63) - 1), "sequence number of the first record"
     )

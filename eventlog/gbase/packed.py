@@ -56,7 +56,7 @@ def unpack_digits(raw: bytes) -> tuple[bool, int, str] | None:
         return False, 0, ""
     if first == _ZERO:
         raise ColumnError(
-            f"{raw.hex().upper()} begins with the byte of zero, but digits follow it",
+            f"{raw.hex().upper()} begins like the number 0, but digits follow",
             code="bad_decimal",
         )
     if negative:

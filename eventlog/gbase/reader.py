@@ -239,9 +239,9 @@ class StreamReader:
                 return
             if self._options.duplicate_begin == "error":
                 raise FormatError(
-                    f"transaction id {tx} begins with sequence {seq:016x} while the transaction of "
-                    f"that id that began with {transaction.begin_seq:016x} is open; to drop the "
-                    "open transaction, set duplicate_begin = replace",
+                    f"transaction id {tx} began at sequence {transaction.begin_seq:016x}, has no "
+                    f"end, and begins again at {seq:016x}; to drop the first transaction, set "
+                    "duplicate_begin = replace",
                     code="duplicate_begin",
                 )
             self._bytes_in_memory -= transaction.bytes_in_memory

@@ -1,10 +1,10 @@
 """A session with a server: the documented call sequence over a DB-API connection, and its errors
 (formats/gbase-cdc.md 1).
 
-No driver is shipped. The connection is any DB-API connection to the database ``syscdcv1`` whose
-parameters are ``?``. The caller provides the function that reads captured bytes, since DB-API has
-none for it: the session id serves as the descriptor of a large object (``ifx_lo_read`` of ESQL/C,
-and what drivers make of it).
+No driver is shipped. Use any DB-API connection to the database ``syscdcv1`` that takes ``?`` for
+parameters. The caller provides the function that reads captured bytes, since DB-API has no such
+function: the session id serves as the descriptor of a large object (``ifx_lo_read`` of ESQL/C, and
+what drivers make of it).
 """
 
 from __future__ import annotations

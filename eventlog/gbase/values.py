@@ -157,7 +157,7 @@ def _refused(value: Value, what: str) -> NotExpressible:
     match value:
         case bytes() | Lob():
             return NotExpressible(
-                f"bytes cannot be written to a CDC stream, here as {what}; remove the column"
+                f"bytes cannot be written to a CDC stream; remove the column (its type is {what})"
             )
         case tuple():
             return NotExpressible(f"several values of one attribute cannot be written as {what}")

@@ -120,12 +120,11 @@ def write_stream(
     """Yield the stream of changes in chunks. A transaction is yielded when the change after it
     shows that it is complete.
 
-    Changes without a transaction id are separate transactions; the end of ``changes`` ends the
-    last one. Changes that a stream cannot hold go to ``report.skip``, which raises the error if it
-    is strict: then nothing of their transaction is written. The errors are FormatError for a
-    table that neither ``tables`` nor ``catalog`` describes, NotExpressible,
-    FormatError. ``report`` counts changes written, ``truncated
-    <table>.<column>`` and ``user_unknown``.
+    Changes without a transaction id are separate transactions; the end of ``changes`` ends the last
+    one. Changes that a stream cannot hold go to ``report.skip``. If the report is strict, it raises
+    the error, and nothing of the transaction is written. The errors are NotExpressible, and
+    FormatError, for example for a table that neither ``tables`` nor ``catalog`` describes.
+    ``report`` counts changes written, ``truncated <table>.<column>`` and ``user_unknown``.
     """
     writer = _Writer(options, report)
     for transaction in transactions(changes):
@@ -255,8 +254,9 @@ class _Writer:
                 if table.name == name:
                     return _columns_of_catalog(table, options.varchar_prefix)
         raise FormatError(
-            f"the columns of table {qualified!r} are unknown: set the writer's option tables, as "
-            f'{{"{qualified}": "id integer, name varchar(40,0)"}}, or in catalog',
+            f"the columns of table {qualified!r} are unknown: describe them in the writer's option "
+            f'tables, as {{"{qualified}": "id integer, name varchar(40,0)"}}, or in the option '
+            "catalog",
             code="schema_missing",
         )
 

@@ -76,7 +76,7 @@ _EMULATOR_MODULE: Final = "eventlog.testing.linter_codec"
 def row_codec(option: object, charset: str = "utf-8") -> RowCodec | None:
     """Return the codec of the option ``codec``: an object, ``"none"`` or ``"eventlog-emulator-1"``.
 
-    ``charset`` is that of the emulator's CHAR and VARCHAR. Raises ConfigError.
+    ``charset`` is the charset of the emulator's CHAR and VARCHAR. Raises ConfigError.
     """
     if option == "none":
         return None
@@ -86,8 +86,8 @@ def row_codec(option: object, charset: str = "utf-8") -> RowCodec | None:
     if isinstance(option, RowCodec):
         return option
     raise ConfigError(
-        f"codec {option!r} is unknown; use none, {EMULATOR_CODEC} or an object "
-        "with decode and encode"
+        f"codec {option!r} is unknown; set 'none', {EMULATOR_CODEC!r} or an object with the "
+        "methods decode and encode"
     )
 
 

@@ -352,8 +352,6 @@ def _unchecked_integer(value: Any) -> Any:
 class _Texts(dict[Any, str]):
     """The CHAR values without their padding. Each distinct text is stripped only once, since a
     queue has few of them.
-
-    Each is stripped once, since a queue has few of them.
     """
 
     def __missing__(self, value: Any) -> str:
@@ -495,8 +493,8 @@ def attrs_of_option(option: Any) -> dict[int, TableAttrs]:
             tables[int(tabnum)] = columns
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise ConfigError(
-                f"dispatch_attrs of table {tabnum!r} cannot be read ({error!r}); write a list of "
-                "objects with name, typ, len, atrnum and pkey under the number of the table"
+                f"dispatch_attrs[{tabnum!r}] cannot be read ({error!r}); set it to a list of "
+                "objects, each with name, typ, len, atrnum and pkey"
             ) from None
     return tables
 

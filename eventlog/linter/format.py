@@ -293,7 +293,7 @@ def write_export(
 def _write_rows(
     path: Path, named: Path, types: Mapping[str, tuple[str, int]], rows: Iterable[Sequence[Any]]
 ) -> None:
-    """Write rows to ``path`` in the file format by the suffix of ``named``."""
+    """Write rows to ``path``. The suffix of ``named`` determines the file format."""
     suffix, names = named.suffix.lower(), tuple(types)
     if suffix == ".parquet":
         arrow_types = [tabular.pyarrow().type_for_alias(name) for name, _ in types.values()]

@@ -79,12 +79,12 @@ def check_code(row: DispatchRow, table: TypTable) -> None:
         return
     if typ not in table.ends:
         raise FormatError(
-            f"{where(row)}: TYP {typ} is not an operation of the table {table.name!r}",
+            f"{where(row)}: TYP {typ} is not an operation if typ_table = {table.name}",
             code="unknown_operation",
         )
     if table is PROSE and (len1 > 0 or len2 > 0):
         raise FormatError(
-            f"{where(row)}: TYP {typ} with data is not an operation of the table 'prose'; set "
+            f"{where(row)}: TYP {typ} with data is not an operation if typ_table = prose; set "
             "typ_table = fields",
             code="unknown_operation",
         )
@@ -134,8 +134,8 @@ def _parts_by_totals(rows: Sequence[DispatchRow]) -> tuple[bytes, bytes]:
     data = b"".join([*(chunk.ljust(DATA_SIZE, b"\0") for chunk in chunks[:-1]), chunks[-1]])
     if end > len(data):
         raise FormatError(
-            f"{where(first)}: LEN1 {len1} and LEN2 {first.len2} are more than its "
-            f"{len(data)} bytes",
+            f"{where(first)}: LEN1 {len1} + LEN2 {first.len2} is more than the {len(data)} bytes "
+            "of the operation",
             code="bad_length",
         )
     return data[:len1], data[len1:end]
@@ -148,13 +148,13 @@ def _own_parts(row: DispatchRow) -> tuple[bytes, bytes]:
         data = data_bytes(data)
     if end > DATA_SIZE:
         raise FormatError(
-            f"{where(row)}: LEN1 {len1} and LEN2 {row.len2} of part {row.extdata} are "
-            f"more than {DATA_SIZE}",
+            f"{where(row)}: LEN1 {len1} + LEN2 {row.len2} of part {row.extdata} is more than "
+            f"{DATA_SIZE} bytes",
             code="bad_length",
         )
     if end > len(data):
         raise FormatError(
-            f"{where(row)}: LEN1 {len1} and LEN2 {row.len2} are more than its {len(data)} bytes",
+            f"{where(row)}: LEN1 {len1} + LEN2 {row.len2} is more than the row's {len(data)} bytes",
             code="bad_length",
         )
     return data[:len1], data[len1:end]
@@ -239,9 +239,9 @@ def _operations_at_address(
         for other, *its_images in by_destination[1:]:
             if its_images != images:
                 raise FormatError(
-                    f"{where(other)}: the parts for {'.'.join(other.destination)} differ from "
-                    f"those for {'.'.join(row.destination)}; choose one with the option "
-                    "destination",
+                    f"{where(other)}: the data of the operation for {'.'.join(other.destination)} "
+                    f"differ from the data for {'.'.join(row.destination)}; choose a destination "
+                    "with the option destination",
                     code="destinations_differ",
                 )
         operations_found.append(by_destination[0])

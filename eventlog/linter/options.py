@@ -32,7 +32,9 @@ class PlaceOptions(CheckedOptions):
         None, STRING, "file of DISPATCH_ATTRS, if it is not in the queue's directory"
     )
     queue_table: str = option(QUEUE, STRING, "name of the queue's table in a database")
-    attrs_table: str = option(ATTRS, STRING, "name of the table that describes the tables")
+    attrs_table: str = option(
+        ATTRS, STRING, "name of the table that describes the replicated tables"
+    )
     schema: str | None = option(None, STRING, "schema of these two tables")
 
 

@@ -111,7 +111,7 @@ TABLES: Final = Option(
 DISPATCH_ATTRS: Final = Option(
     {},
     OptionKind(attrs_of_option, "an object: number of the table -> list of columns"),
-    "the tables as objects, in place of attrs",
+    "descriptions of the tables, instead of a file of DISPATCH_ATTRS",
 )
 CODEC_CHARSET: Final = Option("utf-8", CHARSET, "character set of the emulator's codec")
 
@@ -377,8 +377,9 @@ class QueueReader:
                 row.typ == 4 and row.len1 == 0 == row.len2 for row in rows
             ):
                 _log.warning(
-                    "%s: its transaction has no end. It has operations TYP 4 without data, which "
-                    "mean COMMIT in the table fields; check that typ_table = prose is right",
+                    "%s: the transaction of this row has no end. It has operations TYP 4 without "
+                    "data, which mean COMMIT if typ_table = fields; check that typ_table = prose "
+                    "is right",
                     where(rows[0]),
                 )
 
@@ -386,8 +387,8 @@ class QueueReader:
         if not self._warned_of_prose:
             self._warned_of_prose = True
             _log.warning(
-                "with typ_table = prose, TYP %d is ambiguous; every one is read as COMMIT, "
-                "although it may be ROLLBACK",
+                "with typ_table = prose, TYP %d is ambiguous: each row of this TYP is read as "
+                "COMMIT, but may be a ROLLBACK",
                 typ,
             )
 
@@ -396,8 +397,8 @@ class QueueReader:
         if token is not None and len(self._nodes) > 1:
             raise FormatError(
                 f"{where(row)}: there are rows of {', '.join(map(repr, sorted(self._nodes)))}, "
-                f"whose addresses cannot be compared with the restart token {token}; choose one "
-                "with the option dbnode",
+                f"whose addresses cannot be compared with the restart token {token}; choose a "
+                "node with the option dbnode",
                 code="several_nodes",
             )
 

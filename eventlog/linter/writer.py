@@ -86,7 +86,7 @@ def next_address(address: int, used: int) -> int:
 
 
 class SystemLog:
-    """The emulated system log; ``address`` is that of the next operation.
+    """The emulated system log; ``address`` is the address of the next operation.
 
     ``continuation_lengths`` has the values of the option. Raises NotExpressible for a name that is
     wider than its column.
@@ -169,7 +169,7 @@ class WriterOptions(CheckedOptions):
     )
     truncate: str = option("error", choice("error", "deletes"), "what is written for a TRUNCATE")
     complete: Complete | None = option(
-        None, FUNCTION, "function of schema, table and key that returns the whole row"
+        None, FUNCTION, "function that gets schema, table and key, and returns the whole row"
     )
     dispatch_attrs: Mapping[int, TableAttrs] = shared(DISPATCH_ATTRS)
     """The descriptions of the tables that ``tables`` names."""
@@ -182,7 +182,7 @@ class WriterOptions(CheckedOptions):
     destinations: Sequence[Sequence[str | None]] = option(
         (("", None, None),),
         OptionKind(_parse_destinations, "a list of lists of server, owner and table"),
-        "where changes go: server, owner, table; null: the change's own",
+        "targets of changes: server, owner and table; null = as in the change",
     )
     dbnode: str = option("EVENTLOG", STRING, "value of the column DBNODE")
     channel: int = option(0, integer(), "value of the column CHANNEL")
@@ -211,7 +211,8 @@ class QueueWriter:
         codec = row_codec(options.codec, options.charset)
         if codec is None:
             raise ConfigError(
-                f"codec = none cannot write rows; use {EMULATOR_CODEC} or an object with encode"
+                f"codec = none cannot write rows; use {EMULATOR_CODEC} or an object with the "
+                "method encode"
             )
         self._encode = codec.encode
         self._zone = time_zone_named(options.time_zone)

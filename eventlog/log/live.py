@@ -25,9 +25,7 @@ from eventlog.sql.port.dialect import Dialect
 from eventlog.sql.port.driver_errors import as_database_errors
 from eventlog.sql.port.quoted_names import quoted, schema_of
 
-_PASSWORD: Final = (
-    "that it holds the password, or is the URL of [database] with EVENTLOG_DATABASE_PASSWORD set"  # noqa: S105
-)
+_PASSWORD: Final = "the URL's password (or EVENTLOG_DATABASE_PASSWORD, if [database] has this URL)"  # noqa: S105
 _BATCH: Final = 10_000
 
 

@@ -214,8 +214,8 @@ def group_reader(
     """Return the function that makes the changes of groups; it looks up once everything that
     depends only on the class.
 
-    ``schema`` is that of the log. ``time_zone`` applies to times without one, ``char_padding`` to
-    the blanks of CHAR (spec/xds.md 6). ``truncated`` is called with each column
+    ``schema`` is the schema of the log. ``time_zone`` applies to times without a zone,
+    ``char_padding`` to the blanks of CHAR (spec/xds.md 6). ``truncated`` is called with each column
     (``schema.table.column``) whose fraction has more than the six digits kept. ``epoch`` is the
     log's (spec/event-log.md 1.5). Raises ConfigError.
 
@@ -296,10 +296,10 @@ def group_reader(
 def _of_condition(
     group: Group, current: CurrentRow | None
 ) -> tuple[Sequence[CheckedRow], Sequence[Attribute] | None, CurrentRow | None] | None:
-    """Return the rows in place of those of a group whose object may be absent for the reader, with
-    what was read back for them: type 4 if the object exists and not for the reader, type 5 with the
-    whole row if it may have begun to exist (spec/event-log.md 15.2, 15.4). None = the rows of the
-    group count, or nothing does.
+    """Return the row that replaces the rows of a group whose object may be absent for the reader,
+    with what was read back for it. The row has type 4 if the object exists, but not for the reader.
+    It has type 5, with the whole row, if the object may have begun to exist for the reader
+    (spec/event-log.md 15.2, 15.4). None = nothing replaces the rows of the group.
 
     Raises RowError if the condition fails.
     """
@@ -358,8 +358,8 @@ def _queried_back(
     current: CurrentRow,
     value_of: _ValueOf,
 ) -> tuple[RowDict | None, Mapping[str, Any]]:
-    """Return the row after a change some of whose columns are queried back, and the extras that
-    list what to read. The row is None if it is not read yet (spec/change-model.md 3.1).
+    """Return the row after a change that has columns to query back, and the extras that list what
+    to read. The row is None if it is not read yet (spec/change-model.md 3.1).
     """
     is_row = kind in READS_ROW or kind == REFRESHED
     extras = {"query_back": "row" if is_row else "field"}

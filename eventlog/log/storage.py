@@ -54,7 +54,7 @@ FILE_FORMATS: Final = ("jsonl", "csv", "parquet")
 _STATUS: Final = "".join(Status)
 
 
-_STYLES: Final = object_of(STYLE.kind, f"an object of {STYLE.kind.legal}")
+_STYLES: Final = object_of(STYLE.kind, f"an object: table -> {STYLE.kind.legal}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class LogOptions(CheckedOptions):
     """Options that reader and writer share: the place of the log, and the names of its columns."""
 
     catalog: CatalogOption = shared(CATALOG)
-    schema_name: str | None = option(None, STRING, "schema of the live log and its classes")
+    schema_name: str | None = option(None, STRING, "schema of the log and the logged tables")
     log_table: str = shared(LOG_TABLE)
     layout: str = shared(LAYOUT)
     column_map: Mapping[str, str] | None = option(
@@ -90,7 +90,7 @@ class LogReaderOptions(LogOptions):
         None, STRING, "URL of the database to read rows back from, for a log in files"
     )
     tables: Sequence[str] | None = option(
-        None, TEXTS, "tables and views to read as classes, without child tables; default: all"
+        None, TEXTS, "tables and views to read; do not name child tables; default: all"
     )
     meta_identifiers: bool = shared(META_IDENTIFIERS)
     fold_distance: int = shared(FOLD_DISTANCE)
@@ -115,9 +115,9 @@ class LogWriterOptions(LogOptions):
     """Options of the writer (spec/triggers.md 1)."""
 
     row_style: str = shared(
-        STYLE, about="which rows are written for a change, as with the style of a watch"
+        STYLE, about="which rows are written for a change: a style, as in [[watch]]"
     )
-    row_styles: Mapping[str, str] = option({}, _STYLES, "row styles of individual tables, by table")
+    row_styles: Mapping[str, str] = option({}, _STYLES, "row_style for individual tables")
     schema: str | None = option(
         None,
         STRING,

@@ -7,10 +7,10 @@ is a hot path: masks that repeat are looked up, since few statements write a tab
 bits is taken apart bit by bit, a mask of many bits by its binary digits in C. The price: ``_names``
 has two ways to one result.
 
-attrep_ddl_history has the column list with which a mask was written. Its DETAILS is a JSON
-document whose ``columns`` describe a DDL statement: by the column's old name an ``action`` ADD,
-DROP or ALTER, ``columnNewName`` of a renamed column, and its place ``ordinal`` (Qlik help, "DDL
-history").
+attrep_ddl_history has the column list with which a mask was written. Its DETAILS is a JSON document
+whose ``columns`` describe a DDL statement. Each column is under its old name, and has an ``action``
+(ADD, DROP or ALTER), its place ``ordinal``, and ``columnNewName`` if it was renamed (Qlik help,
+"DDL history").
 """
 
 from __future__ import annotations
@@ -332,7 +332,9 @@ exists.
 
 
 def _undone(names: list[_Name], entry: DdlEntry) -> list[_Name]:
-    """Return the column list before a statement from the one after it. Raises FormatError."""
+    """Return the column list before a statement, made from the column list after the statement.
+    Raises FormatError.
+    """
     columns = _columns_of(entry)
     added = {name for name, column in columns.items() if _action(column) == "ADD"}
     renamed = {

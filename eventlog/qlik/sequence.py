@@ -270,8 +270,8 @@ def first_sequence(delivery_no: int, before: str, now: datetime) -> str:
     number = delivery_no * _OF_A_DELIVERY + _STEP
     if number + _OF_A_DELIVERY >= 10**_DIGITS:
         raise FormatError(
-            f"delivery {delivery_no} is beyond the change numbers; begin "
-            "a new task with its own log",
+            f"no change numbers are left for delivery {delivery_no}; begin a new task with its own "
+            "log",
             code="sequence_exhausted",
         )
     return f"{max(before[:PREFIX_LENGTH], time_prefix(now))}{number:019}"
@@ -333,9 +333,9 @@ def count_events(changes: Iterable[Change | Waiting], *, input_complete: bool) -
     over all tables.
 
     Consecutive changes of one transaction id are a transaction. TRUNCATE and changes without
-    transaction id are not counted. If the input is not declared complete, the last counted change
-    of a transaction that reaches its end keeps its own last_in_transaction, None as a rule, since
-    more may come. A row that waits is not yielded, but ends another transaction before it. One
+    transaction id are not counted. If the input is not declared complete, more changes of its last
+    transaction may come: the last counted change keeps the last_in_transaction that it came with,
+    usually None. A row that waits is not yielded, but ends another transaction before it. One
     change is held back at a time.
     """
     # The last counted change of the run, and the uncounted changes after it.

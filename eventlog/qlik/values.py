@@ -1,6 +1,6 @@
-"""The values of columns by type: in messages, in JSON and in Avro, and in change tables, typed (in
-databases and Parquet) or as text (in CSV and JSON files); and their readers (formats/qlik.md 1.1,
-5.4).
+"""The values of columns by type, and their readers (formats/qlik.md 1.1, 5.4). Messages have values
+as JSON or Avro. Change tables have typed values (in databases and Parquet) or text (in CSV and JSON
+files).
 
 Reading is tolerant, in the same way everywhere: text, numbers and Avro's types are accepted
 wherever they can represent the type. Parse JSON numbers with ``parse_float=Decimal``.
@@ -492,8 +492,8 @@ _MAX_ARROW_DIGITS: Final = 38
 
 
 def arrow_type(column: QlikColumn) -> Any:
-    """Return the Arrow type of a column, one that Spark reads, too. A NUMERIC with unknown digits
-    is text.
+    """Return the Arrow type of a column; Spark can read this type, too. A NUMERIC with unknown
+    digits is text.
 
     Raises ConfigError if pyarrow is not installed.
     """

@@ -83,7 +83,7 @@ def _convert(place: Path) -> None:
 
 
 def _end(spark: SparkSession) -> None:
-    """Stop Spark, and wait for its Java to end, which it does when its standard input is closed."""
+    """Stop Spark, and wait for its Java to end. Java ends when its standard input is closed."""
     gateway = SparkContext._gateway
     spark.stop()
     assert gateway is not None

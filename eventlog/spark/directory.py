@@ -278,7 +278,7 @@ class Directory:
         """boto3's client of the bucket, None for other stores and without boto3.
 
         When Arrow deletes an object, it creates an empty object with the name of the folder and a
-        slash (apache/arrow#36275), which it cannot delete.
+        slash (apache/arrow#36275). Arrow cannot delete this object; boto3 can.
         """
         if self._fs.type_name != "s3":
             return None

@@ -546,7 +546,9 @@ _CALL: Final = re.compile(r"EXECUTE FUNCTION (cdc_(?!read\()[a-z_]+)\(([?, ]*)\)
 
 
 class EmulatorConnection:
-    """A connection to ``syscdcv1`` of the emulated server, and the transport of its sessions."""
+    """A connection to ``syscdcv1`` of the emulated server, which also carries the records of the
+    sessions that were opened on it.
+    """
 
     def __init__(self, server: CdcServer) -> None:
         self._server = server

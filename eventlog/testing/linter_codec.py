@@ -16,8 +16,8 @@ follows, and then these bytes.
   zeros. It needs a decimal context of 40 digits, since Python's default of 28 rounds.
 - BYTE: bytes, padded with zero bytes, which stay. LEN 1 to 4000.
 - BLOB: a descriptor of LEN bytes, opaque.
-- VARCHAR, VARBYTE: text, bytes; LEN is the maximum number of bytes, up to 4000.
-- BOOLEAN: 0 or 1 in LEN bytes, 1 to 5, big-endian.
+- VARCHAR, VARBYTE: text, bytes. LEN is the greatest number of bytes, up to 4000.
+- BOOLEAN: 0 or 1, big-endian. LEN 1 to 5.
 - NCHAR, NVARCHAR: UTF-16 big-endian without surrogates; NCHAR is padded and stripped as CHAR is.
   LEN counts bytes, is even and up to 4000.
 

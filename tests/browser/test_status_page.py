@@ -326,7 +326,7 @@ def test_the_page_and_its_title_show_the_health_and_what_to_do(trouble: None, br
     wait_until(lambda: text(browser, "words") == words, "the worst condition is shown")
     assert browser.title == f"warning: {words} · eventlog"
     assert browser.find_element(By.ID, "now").get_attribute("class") == "is-warn"
-    assert text(browser, "advice").startswith("Fix the cause, then run what errors names;")
+    assert text(browser, "advice").startswith("Fix the cause, then run the commands that")
     assert "2 objects parked" in text(browser, "conditions")
     assert "monitor.show_values = false" in text(browser, "now"), "what ••• stands for"
     large = browser.find_elements(By.CSS_SELECTOR, "#tiles .large .tile")

@@ -114,7 +114,7 @@ def test_status_is_about_the_consumer_that_the_configuration_names(
     log: sa.Engine, tmp_path: Path, receiver: Receiver, command: Command
 ) -> None:
     write(log, 1)
-    assert "consumer search: it is not registered yet" in command("status")[1]
+    assert "consumer search: the consumer is not registered yet" in command("status")[1]
     with consuming(log, tmp_path, receiver) as (_, _address, ask):
         wait_until(lambda: ask("/status.json")["state"]["name"] == "resting", "it rests")
         assert "consumer search: it runs" in command("status")[1].splitlines()[0]

@@ -363,7 +363,7 @@ def test_a_start_without_the_second_sink_warns_about_letters_that_wait(
     with Receiver(in_status(503)) as second:
         log.publish(refusing("1"), dead_letter={"type": "http", "url": second.url})
     log.publish(dead_letter=None)
-    assert "1 dead letter of an earlier start not sent" in caplog.text
+    assert "1 dead letter from an earlier run not sent" in caplog.text
     assert len(log.waiting()) == 1
 
 

@@ -99,8 +99,8 @@ def test_explain_prints_the_same_with_the_attempts_of_the_running_process(
     with mixed(log, tmp_path, monitor__show_values=True) as (address, ask):
         asked = ("--database-url", url_of(log), "--set", f"monitor.listen={address[7:]}")
         out = run(*asked, "explain", "2.1")[1]
-        assert "the publisher has it in document 2 of delivery 1" in out
-        assert "the newest attempts to send it since the start of the publisher" in out
+        assert "the publisher has the event in document 2 of delivery 1" in out
+        assert "the newest attempts to send the event since the start of the publisher" in out
         assert SECRET in out
         assert "give it up: it is not sent, and its warning ends: eventlog skip 2 " in out
         told = json.loads(run(*asked, "explain", "2", "--json")[1])
@@ -124,7 +124,7 @@ def test_a_search_by_key_names_the_rows_and_the_range_that_it_read(
         (nothing,) = ask(f"/search.json?key={quote('usr.idu=999')}")["objects"]
         assert (nothing["rows"], nothing["record_id"]) == ([], None)
         out = run("--database-url", url_of(log), "explain", "--key", "usr.idu=3")[1]
-        assert "its rows, the newest first: 3" in out
+        assert "rows of the object, the newest first: 3" in out
         assert "searched: the rows 1 to 3 of the log" in out
 
 

@@ -541,7 +541,7 @@ class TestAnotherFilter:
         )
         code, out, _ = run("--config", str(file), "filter", "accept", "--resend")
         assert code == 0
-        assert "every consumer and stream gets, too: all" in out
+        assert "every consumer and Spark stream also gets: all" in out
         assert "written for orders" in out
         config["filter"] = [{"table": "orders", "where": "tenant = 'b'"}]
         receiver.run(config)

@@ -129,7 +129,7 @@ def test_a_start_without_the_second_sink_warns_about_letters_that_wait(
         config = source.config(first.url)
         del config["dead_letter"]
         Publisher.from_config(config, environ={}).run_once()
-    assert "1 dead letter of an earlier start not sent" in caplog.text
+    assert "1 dead letter from an earlier run not sent" in caplog.text
     assert source.waiting() == 1
 
 

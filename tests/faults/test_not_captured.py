@@ -88,7 +88,7 @@ def test_plan_works_for_a_role_that_may_read_and_apply_shows_what_it_lacks(
     code, told, _ = run(*config, "triggers", "plan")
     assert code == 0
     assert f"~ {MAIL}" in told
-    assert "warning: this role cannot apply it: role publisher_" in told
+    assert "warning: this role cannot apply the plan: role publisher_" in told
     code, _, told = run(*config, "triggers", "apply")
     assert code == 1
     assert "may not write" in told

@@ -74,7 +74,7 @@ def test_the_figures_of_the_last_line_add_up(log: sa.Engine, publish: Publish) -
         "published": 3, "refused": 1, "invalid": 1, "without effect": 3, "waiting": 1,
     }  # fmt: skip
     for reason in (
-        "covered by a query-back",
+        "covered by another row",
         "of an object that no longer exists",
         "of the publisher's own",
     ):

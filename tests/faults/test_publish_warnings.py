@@ -92,7 +92,7 @@ def test_status_with_another_configuration_than_the_applied_one_does_not_claim_a
     configure('table = "usr"\nexclude = ["email"]')
     out = run("status")[1]
     assert "1 table captured otherwise than this configuration declares (usr)" in out
-    assert "If another configuration was applied, use that one" in out
+    assert "If the triggers come from another configuration, use the other" in out
     assert "not logged" not in out
     with sqlite3.connect("app.db") as conn:
         conn.execute("ALTER TABLE usr ADD COLUMN phone text")

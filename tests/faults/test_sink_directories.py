@@ -79,7 +79,7 @@ def test_a_log_that_was_made_again_is_refused(
     for name in documents(tmp_path) if taken else ():
         (tmp_path / "documents" / name).unlink()
     assert command() == 2
-    assert "if it is the same log, moved or restored" in capfd.readouterr().err
+    assert "if both are the same log, moved or restored" in capfd.readouterr().err
     assert documents(tmp_path) == ([] if taken else ["000000000001-000001.xmll"])
 
 

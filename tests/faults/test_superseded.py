@@ -100,7 +100,7 @@ def test_the_command_that_errors_proposes_ends_the_alarm(
     ((_, rows, message, commands),) = listed(command, consumer)
     assert (rows, message, commands) == (1, "no", ["eventlog resync usr --key idu=1"])
     code, out, err = command("resync", "usr", "--key", "idu=1")
-    assert (code, "1 row that was refused before" in err) == (0, True), out + err
+    assert (code, "1 row was refused before" in err) == (0, True), out + err
     assert listed(command, consumer) == [("superseded", 1, WAITING, [])]
     assert refused_rows(log, consumer) == 1
     assert publish(log, consumer) == ["4"]

@@ -321,7 +321,7 @@ def test_a_log_that_does_not_notify_is_polled_and_that_is_logged(
         assert inbox.take() == [1]
         assert not sleeps(log)
     said = (
-        "the queue is read every 1 s at least: the log has no trigger that notifies, or it is "
+        "the queue is read at least every 1 s: the log has no trigger that notifies, or it is "
         "disabled"
     )
     assert said in caplog.text

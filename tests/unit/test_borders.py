@@ -120,16 +120,19 @@ def test_a_wrong_backlog_does_not_end_status(
 ) -> None:
     code, status, _ = publish(install, tmp_path, run, backlog=backlog)
     assert code == 0
-    assert "how much follows it is unknown: the package acme-src (source acme) failed: " in status
+    assert (
+        "what follows the position is unknown: the package acme-src (source acme) failed: "
+        in status
+    )
     assert problem in status
 
 
 @pytest.mark.parametrize(
     ("attributes", "why"),
     [
-        ("gives = ['times']", "its attribute gives is ['times']; a set of "
+        ("gives = ['times']", "its attribute `gives` is ['times']; a set of "
          "eventlog.publisher.stream.Gives is needed"),
-        ("title = None", "its attribute title is None; a text is needed"),
+        ("title = None", "its attribute `title` is None; a text is needed"),
         ("options = dict", "it has no dataclass of options"),
     ],
 )  # fmt: skip
@@ -197,8 +200,8 @@ def test_a_format_that_keeps_its_promises_is_written(
          "Writer.body returned a value of type generator; bytes is needed"),
         ("pass", PUBLISH, "TypeError: Can't instantiate abstract class Writer"),
         (f"needs = ['times']\n    {BODY}", PUBLISH,
-         "Acme.publish returned a writer whose attribute needs is ['times']; a set of "
-         "eventlog.changes.publishing.Need is needed"),
+         "Acme.publish returned a writer whose attribute `needs` is ['times']; it must be a set of "
+         "eventlog.changes.publishing.Need"),
     ],
 )  # fmt: skip
 def test_a_wrong_writer_of_a_format_is_named_with_its_package_and_line(
@@ -265,10 +268,10 @@ def test_a_method_of_a_format_with_other_arguments_is_named_with_its_package_and
 @pytest.mark.parametrize(
     ("attribute", "why"),
     [
-        ("endings = '.acme'", "its attribute endings is '.acme'; a mapping with lines and "
+        ("endings = '.acme'", "its attribute `endings` is '.acme'; a mapping with lines and "
          "documents is needed"),
         ("reader_options = dict", "a tuple of dataclasses of options is needed"),
-        ("publish_options = 5", "its attribute publish_options is 5; a dataclass of options"),
+        ("publish_options = 5", "its attribute `publish_options` is 5; a dataclass of options"),
         ("loses = {'user'}", "a set of eventlog.changes.losses.Loss is needed"),
     ],
 )  # fmt: skip
@@ -392,7 +395,7 @@ def test_a_wrong_answer_of_a_sink_is_named_with_its_package_and_line(
     ("sink", "why"),
     [
         ("pass", "it has no method send"),
-        (f"needs = ['queue']\n    {SEND}", "its attribute needs is ['queue']; a mapping of "),
+        (f"needs = ['queue']\n    {SEND}", "its attribute `needs` is ['queue']; a mapping of "),
     ],
 )
 def test_a_sink_that_lacks_something_cannot_be_used(

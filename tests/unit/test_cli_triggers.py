@@ -480,7 +480,7 @@ def test_references_of_views_that_stay_values_are_reported(run: Run, database: s
     )
     code, out, err = run("triggers", "plan")
     assert code == 0
-    assert 'view_boss: fk__idu__boss stay values with referential = "dn"' in out + err
+    assert "view_boss: fk__idu__boss are sent as plain values, because" in out + err
 
 
 @pytest.mark.usefixtures("logged")

@@ -115,7 +115,7 @@ def test_a_flag_beats_the_environment_and_that_beats_the_file(file: Any) -> None
         ('[publisher]\ntime_of_day = "25:00:00"', {}, "hh:mm:ss"),
         ('[publisher]\npost_poll_statements = "select \'a"', {}, "legal: a list of texts"),
         ('[publisher]\ncolumn_map = { record_id = "r" }', {}, "status is missing"),
-        ('[publisher]\ncolumn_map = { recordid = "r" }', {}, "recordid is not a standard name"),
+        ('[publisher]\ncolumn_map = { recordid = "r" }', {}, "recordid is not a standard column"),
         ('[format]\ntime_zone = "Mars/Olympus"', {}, "time zone database lacks the zone"),
         (f'{CLOUDEVENTS}mode '
 '= "binary"', {}, "mode = binary with sink.type = stdout: the "

@@ -100,7 +100,7 @@ def test_a_reader_can_be_configured_by_the_command_line_alone(shop: Run) -> None
 
 def test_the_message_names_the_consumer_of_the_configuration(shop: Run) -> None:
     code, _, err = shop("-c", "search.toml", "publish", "--once", "--consumer", "audit")
-    assert (code, "search.toml is that of the consumer search" in err) == (2, True)
+    assert (code, "search.toml is for the consumer search" in err) == (2, True)
     assert listed(shop)["name"] == "search"
 
 
@@ -118,7 +118,7 @@ def test_one_file_serves_several_consumers_by_the_environment(
     assert shop("-c", "search.toml", "publish", "--once", "--consumer", "audit")[0] == 0
     assert names("audit") == ["a", "b"]
     code, _, err = shop("-c", "search.toml", "publish", "--once", "--consumer", "search")
-    assert (code, "is that of the consumer audit" in err) == (2, True)
+    assert (code, "is for the consumer audit" in err) == (2, True)
 
 
 def test_the_start_and_the_list_of_consumers_show_sink_and_classes(

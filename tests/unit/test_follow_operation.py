@@ -150,7 +150,7 @@ def test_status_speaks_to_people(
     for part in (
         "source gbase: no publisher runs",
         f"byte {stream.path.stat().st_size} of capture.cdc",
-        "after it: 0 bytes",
+        "after the position: 0 bytes",
         "1 failure",
         "not_expressible",
     ):

@@ -664,7 +664,7 @@ def test_explain_shows_why_an_event_of_a_source_waits_and_when_it_is_tried_again
     culprit, later = found["events"]
     place_of = culprit["in_flight"]
     assert (culprit["class_name"], culprit["key"], place_of["attempts"]) == ("app.item", "id=2", 1)
-    assert "the receiver fails for it: it was tried once alone" in culprit["state"]
+    assert "the receiver fails for it: it was sent alone once" in culprit["state"]
     assert "no such mailbox" in place_of["last_answer"]
     assert datetime.fromisoformat(place_of["next_attempt"]).year > 2000
     assert culprit["change"]["after"] == {"id": 2, "name": "new"}

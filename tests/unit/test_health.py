@@ -130,7 +130,7 @@ HOLDS: Final[Mapping[str, tuple[Facts, str]]] = MappingProxyType(
         ),
         "parked_objects": (
             facts(parked=2),
-            "2 objects parked: the receiver wants the events later, or fails for them",
+            "2 objects parked: the receiver answers retry for their events, or fails for them",
         ),
         "queue_old": (
             facts(oldest_seconds=1200.0),
@@ -152,7 +152,7 @@ HOLDS: Final[Mapping[str, tuple[Facts, str]]] = MappingProxyType(
         ),
         "old_snapshot": (
             facts(measured=Measured(oldest_snapshot=SNAPSHOT), snapshot_seconds=7200.0),
-            "a database snapshot keeps dead rows of the log from being removed for 2 hours: "
+            "for 2 hours, a database snapshot has blocked the removal of dead rows: "
             "session 7 of app (report)",
         ),
         "dead_rows": (

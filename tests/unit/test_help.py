@@ -181,7 +181,7 @@ def test_a_command_prints_json_or_its_help_explains_why_not() -> None:
 
 @every_command
 def test_help_shows_where_the_options_of_all_commands_are_listed(name: str) -> None:
-    assert ("given before or after the command" in help_of(name)) is bool(name)
+    assert ("stand before or after the command" in help_of(name)) is bool(name)
 
 
 @pytest.mark.parametrize(

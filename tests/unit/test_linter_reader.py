@@ -224,7 +224,7 @@ def test_a_token_does_not_go_with_several_databases() -> None:
     assert addresses(read(*rows, restart="0000000000000001", dbnode="SRCDB")) == [1]
     reader = QueueReader(ATTRS)
     list(reader.read(rows[:2]))
-    with refused("several_nodes", match="choose one with the option dbnode"):
+    with refused("several_nodes", match="choose a node with the option dbnode"):
         list(reader.read(rows))
 
 
@@ -260,7 +260,7 @@ def test_all_gives_a_change_for_each_in_byte_order() -> None:
 
 
 def test_parts_that_differ_between_destinations_are_an_error_of_first() -> None:
-    with refused("destinations_differ", match=r"Z\.APP\.T differ from those for A\.APP\.T2"):
+    with refused("destinations_differ", match=r"Z\.APP\.T differ from the data for A\.APP\.T2"):
         read(*sent(b"a", b"b"))
 
 

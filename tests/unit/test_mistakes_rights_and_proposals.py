@@ -353,7 +353,7 @@ def test_a_resync_without_the_right_to_settle_refusals_ends_with_one_warning(
     code, _, err = run("resync", "usr", "--key", "idu=1", "--key", "idu=2")
     assert code == 0
     (warning,) = err.splitlines()
-    assert warning.startswith("warning: `eventlog errors` goes on listing 1 row that ")
+    assert warning.startswith("warning: `eventlog errors` still lists 1 row that ")
     assert "eventlog_error" in warning.partition("lacks rights")[2]
     advice = f"`eventlog grants {role} --purpose resync`, run by the owner, prints the rights"
     assert warning.endswith(advice)
@@ -391,7 +391,7 @@ def test_init_warns_that_the_file_has_the_url_of_the_user_that_ran_it(
                        "init", "--tables")  # fmt: skip
     assert code == 0
     user = database.url.username
-    assert f"new.toml has the URL of {user}, whose own changes a publisher with this URL" in err
+    assert f"new.toml has the URL of {user}. A publisher with this URL does not send" in err
     assert f"If {user} changes the tables, set url in [database] to a role that only pub" in err
     assert "`eventlog grants ROLE` prints its rights" in err
 

@@ -190,7 +190,7 @@ def test_after_max_attempts_alone_an_event_is_an_error() -> None:
     log = Log("1234", 2, Rules(max_attempts=3))
     log.run(failing("2"))
     assert log.statuses == "SESS"
-    assert log.store.errors == [("2.2", "given up after 3 tries alone: answers 500")]
+    assert log.store.errors == [("2.2", "given up after 3 tries in its own document: answers 500")]
     assert log.sent.count(("2",)) == 3
 
 

@@ -466,7 +466,7 @@ def test_columns_of_the_options_are_enough_for_messages_whose_metadata_do_not_co
     assert (change, change.extras["schema_id"]) == (UPDATE, "AB" * 16)
     with pytest.raises(
         UnknownSchema,
-        match=r"or, for messages in JSON, .* option columns = .* and schema and table",
+        match=r"or, for messages in JSON, .* option columns = .* schema and table",
     ):
         read(record, schema="app", table="item")
 

@@ -203,7 +203,7 @@ def test_of_two_packages_with_one_name_one_counts_always(
         ("1 / 0", "acme = acme_msg:FORMAT", "ZeroDivisionError"),
         ("", "acme = acme_msg:FORMAT", "AttributeError"),
         ("FORMAT = 7", "acme = acme_msg:FORMAT", "it is a int"),
-        (FORMAT.format(name="other"), "acme = acme_msg:FORMAT", "its attribute name is 'other'"),
+        (FORMAT.format(name="other"), "acme = acme_msg:FORMAT", "its attribute `name` is 'other'"),
     ],
 )
 def test_a_broken_package_costs_one_warning_that_names_it(
@@ -293,6 +293,6 @@ def test_status_reports_a_package_that_fails_and_continues(
     assert code == 0
     assert "position: 7\n" in out
     assert (
-        "how much follows it is unknown: the package acme-src (source acme) failed: "
+        "what follows the position is unknown: the package acme-src (source acme) failed: "
         "LookupError: no such backlog (acme_src, line 19)"
     ) in out

@@ -37,11 +37,11 @@ def test_another_owner_is_refused_with_what_to_do(tmp_path: Path) -> None:
         claim(tmp_path, OTHERS, never)
     assert str(refused.value) == (
         f"sink directory {tmp_path} belongs to the log hr.eventlog, not to the log pay.eventlog, "
-        "and their documents would replace one another. Name another directory; or, if it is "
-        f"the same log, moved or restored, delete {tmp_path / MARKER}"
+        "and the documents of both would replace one another. Name another directory; or, if "
+        f"both are the same log, moved or restored, delete {tmp_path / MARKER}"
     )
     claim(tmp_path, OURS, never)
-    with pytest.raises(ConfigError, match="the log or its database was created again, and their"):
+    with pytest.raises(ConfigError, match="the log or its database was created again, and the"):
         claim(tmp_path, OURS._replace(identity="another"), never)
 
 

@@ -96,7 +96,7 @@ def test_the_page_shows_what_explain_prints_with_the_attempts_of_the_process(
         assert explained(config, capfd, event["event_id"]) == [shown]
         assert cli.run(["-c", str(config), "explain", event["event_id"]]) == 0
         printed = capfd.readouterr().out
-        assert "the newest attempts to send it since the start of the publisher" in printed
+        assert "the newest attempts to send the event since the start of the publisher" in printed
 
 
 def test_a_key_of_which_no_event_waits_is_answered_in_words(

@@ -342,7 +342,8 @@ def test_after_max_tries_alone_the_event_is_an_error_with_the_last_answer(
     fake.log([row(5, 4, "idu=2")])
     fake.run(receiver, state)
     assert fake.statuses() == {1: "S", 2: "E", 3: "S", 4: "S", 5: "S"}
-    assert fake.errors() == [(2, "receiver", "given up after 3 tries alone: answers 500")]
+    message = "given up after 3 tries in its own document: answers 500"
+    assert fake.errors() == [(2, "receiver", message)]
     assert receiver.tried == [["1", "2"]] * 2 + [["2"]] * 3
 
 

@@ -17,7 +17,7 @@ from eventlog.cli.context import CommandContext, flag_option
               "and eventlog.toml there.")  # fmt: skip
 @flag_option(
     "--no-backlog",
-    help="Leave out the last part, which needs Spark and most of the time.",
+    help="Leave out the last part: it needs Spark and takes most of the time.",
 )
 @dataclass(frozen=True)
 class Demo(Request):

@@ -136,9 +136,9 @@ def _fill(context: CommandContext, path: Path) -> CommandResult:
         before = _with_database(template(watch=False), config)
         if user and "\nurl = " in before:
             owner = (
-                f"{path} has the URL of {user}, whose own changes a publisher with this URL does "
-                f"not send. If {user} changes the tables, set url in [database] to a role that "
-                "only publishes; `eventlog grants ROLE` prints its rights"
+                f"{path} has the URL of {user}. A publisher with this URL does not send "
+                f"{user}'s changes. If {user} changes the tables, set url in [database] to a role "
+                "that only publishes; `eventlog grants ROLE` prints its rights"
             )
         path.write_text(f"{before}\n{watches}", encoding="utf-8")
     else:
@@ -255,7 +255,9 @@ def _excludes(
 
 
 def _with_database(text: str, config: Config) -> str:
-    """Return the text with the command's URL, without its password, and schema."""
+    """Return the text with the schema, the log table and the URL of the command. The URL has no
+    password.
+    """
     settings = config.database
     values = {"schema_name": settings.schema_name, "log_table": settings.log_table}
     if settings.url is not None and "database.url" not in config.secret_files:

@@ -499,8 +499,8 @@ def with_configured_password(url: str, database: DatabaseSettings) -> str:
 
 
 def _read_map(context: CommandContext, format: str, file: Path | None) -> Options:
-    """Return the options of a map, the reader's ``database_url`` with the configured password; none
-    without a file.
+    """Return the options in ``file``, empty without a file. The reader's ``database_url`` gets the
+    configured password.
     """
     if file is None:
         return {}

@@ -31,9 +31,9 @@ def explain(
     outcome, and what can be done. If a publisher runs with a monitor, it is asked what the event
     waits for, and for the attempts to send it.
 
-    The document of its event, or the one that it would make now, comes last. What was sent for a
-    processed row is shown only if it is known. Nothing is marked or sent. RECORD_ID may also be the
-    event-id of the event, for a consumer also that of an object in its snapshot.
+    The last part is the document of the row's event, as it was made or would be made now. What was
+    sent for a processed row is shown only if it is known. Nothing is marked or sent. RECORD_ID may
+    also be an event-id: of the row's event or, for a consumer, of an object in its snapshot.
 
     With --key in place of RECORD_ID it explains what happens to the change of one object: the
     status of its row, who wrote it and when, its class, what is being delivered or parked before
@@ -59,7 +59,7 @@ class ExplainCode(Request):
     code: str
 
     def run(self, context: CommandContext) -> CommandResult:
-        """Explain it: it has one entry for each kind of message that can have it."""
+        """Explain the code, with one entry for each kind of message that can have it."""
         entries = explained_code(self.code)
         return CommandResult(
             {"code": entries[0].code, "entries": [one.data() for one in entries]},

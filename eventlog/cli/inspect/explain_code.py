@@ -1,8 +1,8 @@
 """``eventlog explain CODE``: what a code means and what to do. The site has a page with the same
 text for each code (``scripts/site.py``).
 
-A code can be that of an error, of a finding of ``doctor`` and of a condition of health at once,
-such as ``invalid_rows``: each has its entry.
+An error, a finding of ``doctor`` and a condition of health can have the same code, such as
+``invalid_rows``: each has its entry.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from eventlog.publisher.context import KINDS
 from eventlog.sql.doctor import age
 
 Status = Mapping[str, Any]
-"""A status by the names of the monitor's status."""
+"""A status whose members have the names that the monitor uses."""
 
 SHOWN: Final = 20
 """The events being delivered that are listed for people by default; --json lists all."""
@@ -42,7 +42,7 @@ def on_standby(*, is_publisher: bool) -> str:
 
 
 def in_words(*, runs: bool | None, is_publisher: bool) -> str:
-    """Return whether a publisher, or a consumer, runs as a sentence."""
+    """Return the sentence about whether a publisher, or a consumer, runs."""
     if is_publisher:
         return "a publisher runs" if runs else "no publisher runs"
     return "it runs" if runs else "it does not run"

@@ -25,7 +25,7 @@ from eventlog.sql.doctor import Limits
               metavar="[SECONDS]", help="Refresh every SECONDS, 2 if no number is given, until "
               "Ctrl-C.")  # fmt: skip
 @consumer_option
-@limit_option("events being delivered to list", SHOWN)
+@limit_option("events in delivery are listed", SHOWN)
 @dataclass(frozen=True)
 class Status(AddressedRequest):
     """Show rows by status, what is being delivered or parked, and whether a publisher runs.

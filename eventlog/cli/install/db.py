@@ -90,12 +90,12 @@ class Epoch(Request):
 @json_option
 @dataclass(frozen=True)
 class Partition(Request):
-    """PostgreSQL: partition the log by record_id, so that `eventlog purge` removes old rows with
-    their leaf.
+    """PostgreSQL: partition the log by record_id, so that `eventlog purge` drops whole leaves
+    (partitions) of old rows.
 
-    The present table becomes the first leaf, and no row is copied. The table is read once before,
+    The present table becomes the first leaf, and no row is copied. First the table is read once,
     while others write it; then the log is locked for some milliseconds. Run it as the owner of the
-    log, while neither the publisher nor a consumer runs. `eventlog db unpartition` takes it back.
+    log, while neither the publisher nor a consumer runs. `eventlog db unpartition` reverses it.
     """
 
     leaf_size: int | None

@@ -13,14 +13,14 @@ from eventlog.cli.context import consumer_option, dry_option, flag_option, json_
 
 @click.group("filter", cls=Group)
 def filters() -> None:
-    """Accept the filters of a reader, which decide which objects its receiver gets."""
+    """Accept changed filters, which decide the objects that a receiver gets."""
 
 
 @consumer_option
 @flag_option(
     "--resend",
-    help="Also send all objects of the classes whose filter has changed: to the consumer only, or "
-    "for the publisher as `eventlog resync CLASS` does.",
+    help="Also send all objects of the classes whose filter has changed. For the publisher they "
+    "are written to the log (`eventlog resync CLASS`).",
 )
 @dry_option("Show what would be accepted; change nothing.")
 @json_option

@@ -38,8 +38,8 @@ class Grants(Request):
     """Print the rights that ROLE needs on the log, its internal tables and the watched tables, as
     SQL.
 
-    Nothing is run: the owner of the log and of the tables runs the statements. A table that matches
-    a pattern only later needs its GRANT then; `eventlog doctor`, run as the role, lists missing
+    Nothing is run: the owner of the log and of the tables runs the statements. If a new table
+    matches a pattern, it needs a GRANT too; `eventlog doctor`, run as the role, lists missing
     rights.
     """
 

@@ -64,7 +64,8 @@ _out_option = click.option(
 )
 _connections_option = click.option(
     "--connections", type=click.IntRange(min=0), default=0, metavar="NUMBER",
-    help="Maximum open connections, in addition to the driver's two; 0 = as many as tasks run.",
+    help="Maximum open connections, in addition to the Spark driver's two; 0 = as many as tasks "
+    "run.",
 )  # fmt: skip
 _partition_rows_option = click.option(
     "--partition-rows", type=click.IntRange(min=1), default=200_000, metavar="ROWS",

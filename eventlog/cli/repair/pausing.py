@@ -24,13 +24,13 @@ class Pause(AddressedRequest):
     """Let the publisher send nothing until `eventlog resume`; with --consumer, let a consumer send
     nothing.
 
-    It finishes the documents that are in the air, and marks their rows. Then the queue grows. The
-    process keeps running, with its lock; a restart and a standby obey the pause too. If nothing
-    runs, the next start obeys it. `publish --once` sends nothing and fails. Health warns about the
-    pause, and shows the reason.
+    It finishes the documents in the air, and marks their rows. Then the queue grows. The process
+    keeps running, with its lock; a restart and a standby obey the pause too. If nothing runs, the
+    next start obeys it. `publish --once` sends nothing and fails. Health warns about the pause, and
+    shows the reason.
 
-    A reader that is paused already keeps its pause, and the command fails with the reason of that.
-    A followed source has no pause: stop its publisher, which continues at its position later.
+    If a reader is paused already, the pause stays, and the command fails with the pause's reason. A
+    followed source has no pause: stop its publisher, which continues at its position later.
     """
 
     overriding = ()

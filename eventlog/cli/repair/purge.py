@@ -26,7 +26,7 @@ from eventlog.errors import ConfigError
 @click.option("--pause", type=click.FloatRange(0, 3600), default=0.0, metavar="SECONDS",
               help="Pause between two transactions.")  # fmt: skip
 @click.option("--finish", "table", metavar="NAME",
-              help="Drop a table that was a leaf of the log and that no purge has recorded. Its "
+              help="Drop a former leaf of the log, if no purge has recorded its removal. Its "
               "unprocessed rows are put back into the log first.")  # fmt: skip
 @yes_option
 @dry_option("Count what would be removed; remove nothing.")

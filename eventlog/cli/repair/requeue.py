@@ -18,7 +18,7 @@ from eventlog.errors import ConfigError
     "--status",
     "statuses",
     metavar="STATUSES",
-    help="Status of the rows, of E, F, W, S.  [default: E,F]",
+    help="Rows with these statuses (E, F, W or S).  [default: E,F]",
 )
 @flag_option(
     "--loopback",

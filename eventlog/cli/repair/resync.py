@@ -30,7 +30,7 @@ from eventlog.model import EventType
 )
 @flag_option(
     "--deletes",
-    help="Deletes (type 4) for objects that have rows in the log but no longer exist.",
+    help="Write rows of type 4 (delete) for objects that have rows in the log but no longer exist.",
 )
 @flag_option(
     "--as-update",
@@ -46,7 +46,7 @@ from eventlog.model import EventType
 @click.option("--batch", "size", type=click.IntRange(1, 1_000_000), default=1000, metavar="ROWS",
               help="Rows that one transaction writes.")  # fmt: skip
 @flag_option("--resume", help="Continue where the same command stopped.")
-@flag_option("--restart", help="Start over, although the same command has not ended.")
+@flag_option("--restart", help="Start over, even if the same command was interrupted.")
 @dry_option("Count what would be written; write nothing.")
 @json_option
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class Resync(Request):
 
     --deletes searches the table for the keys that the log has rows of. For each key that no longer
     exists and is not logged as deleted, such as those of a dropped partition, it writes a row of
-    type 4, and also for each key in the form that previous_key of the [[watch]] names. It cannot
-    find objects that the log has no rows of, and shows since when the log has rows of the class.
+    type 4. It does the same for each former key (previous_key of the [[watch]]). It cannot find
+    objects that the log has no rows of, and shows since when the log has rows of the class.
     """
 
     class_name: str

@@ -35,16 +35,17 @@ from eventlog.cli.context import (
 @source_option
 @dataclass(frozen=True)
 class Skip(AddressedRequest):
-    """Give up the events EVENT_ID, which are parked: the receiver fails for them, or asks for them
+    """Give up the events EVENT_ID, which are parked: the receiver fails for them, or wants them
     later. With --refused, record that refused rows need nothing more.
 
-    The rows of an event get E, each with an error row that records who gave it up, the reason, and
-    the receiver's last answer to a parked event. A running publisher notices it at its next attempt
+    The rows of an event get E. An error row of each row records who gave the event up, why, and the
+    receiver's last answer to the event. A running publisher notices it at its next attempt
     to send the event; then the later events of the object are sent. Skipped rows are no condition
     of the health. `eventlog errors` lists them with the commands that send their objects again.
 
     --parked stands for the ids of all parked events. --refused is for rows that have E or F
-    already: they keep their status, and get the same error row. On a terminal both ask first.
+    already: they keep their status, and get the same error row. On a terminal the command asks
+    first.
 
     With --consumer and events the consumer must not run, and with --from the source's publisher
     must not run. An event of a followed source has no rows: the source's error table gets the

@@ -81,7 +81,7 @@ def table_of_types(name: str, types: Iterable[tuple[str, str]], key: Sequence[st
 class Database:
     """The tables and views of one schema. ``schema`` is None if the database has no schemas.
 
-    ``partitions`` maps partitions that the database lists as tables to their root; only messages
+    ``partitions`` has the root of each partition that the database lists as a table; only messages
     use it.
     """
 
@@ -138,8 +138,8 @@ class ChildTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MainTable:
-    """The base table of a view whose rows are the view's objects. It shows of an object that is not
-    in the view whether its row exists (spec/event-log.md 15.4).
+    """The base table of a view whose rows are the view's objects. For an object that is not in the
+    view, it shows whether the object's row exists (spec/event-log.md 15.4).
     """
 
     table: Table
@@ -286,13 +286,13 @@ class Catalog:
     """
     former: Mapping[str, str] = field(default_factory=dict)
     """The classes in ``unavailable``, by the other names that their rows may have: earlier names,
-    and those of their child tables as far as they are known.
+    and the known names of their child tables.
     """
     no_children: Mapping[str, str] = field(default_factory=dict)
     """The tables that have a foreign key to a class but are not its child tables, with the reason.
     """
     has_masks: bool = False
-    """True if the configuration masks columns, also those of unavailable classes."""
+    """True if the configuration masks columns, also of unavailable classes."""
 
     @property
     def may_lack_objects(self) -> bool:
@@ -301,7 +301,7 @@ class Catalog:
 
     @property
     def table_names(self) -> list[str]:
-        """The names in ``log_names``, and those of the unavailable classes."""
+        """The names in ``log_names``, and the names of the unavailable classes."""
         return [*self.log_names, *self.unavailable]
 
     def former_names(self) -> dict[str, list[str]]:
@@ -313,8 +313,8 @@ class Catalog:
         return names
 
     def with_classes(self, changed: Mapping[str, ObjectClass]) -> Catalog:
-        """Return the catalogue with other classes in place of those of the same names. Rows may
-        also name the columns that these log for conditions only.
+        """Return the catalogue in which the ``changed`` classes replace the classes with the same
+        names. Rows may also name columns that a changed class logs for conditions only.
         """
         if not changed:
             return self

@@ -129,8 +129,8 @@ def build_catalog(
 def _log_names(
     cls: ObjectClass, former: Sequence[str], meta_identifiers: bool
 ) -> dict[str, LogName]:
-    """Return the meanings of the names that rows of the log may have for a class: its own, those of
-    its child tables, and its former ones.
+    """Return the meanings of the names that rows of the log may have for a class: its name, its
+    former names, and the names of its child tables.
     """
     by_spelling = _attributes_by_spelling(cls, meta_identifiers)
     if renamed := _former_attributes(cls, former):

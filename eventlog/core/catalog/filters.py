@@ -57,9 +57,10 @@ class Condition:
 def filtered_class(
     cls: ObjectClass, filters: Sequence[Filter], logged: Mapping[str, Sequence[str]]
 ) -> ObjectClass:
-    """Return the class with its condition, the class itself without one.
+    """Return the class with the condition of its filter, unchanged if no filter names it.
 
-    ``logged`` has the columns of a view that its watch logs; those of a table are its attributes.
+    ``logged`` has, for each view, the columns that its watch logs. The logged columns of a table
+    are its attributes.
     """
     own = [one for one in filters if match_name(one.table, (cls.name,)) is not None]
     if not own:
@@ -85,8 +86,8 @@ def refuse_unknown_filters(filters: Sequence[Filter], catalog: Catalog) -> None:
     for one in filters:
         if match_name(one.table, names) is None:
             raise ConfigError(
-                f"[[filter]] {one.table}: this is not a watched table or view, and one that was "
-                "renamed would be sent without its filter. Name one of "
+                f"[[filter]] {one.table}: this is not a watched table or view. A renamed "
+                "table would be sent without its filter. Name one of "
                 f"{first_of(sorted(names), 10) or 'the watched tables'}, or remove the filter"
             )
 

@@ -140,7 +140,7 @@ def refuse_impossible(
             classes = first_of(sorted({*catalog.log_names, *catalog.unavailable}), 10)
             raise ConfigError(
                 f"[[mask]] {one.table}: this is neither a watched table or view nor a child table "
-                f"of one, and a table that was renamed would be sent without its mask. Name one of "
+                f"of one. A renamed table would be sent without its mask. Name one of "
                 f"{classes or 'the watched tables'}, or remove the mask"
             )
 
@@ -159,11 +159,13 @@ def _attributes(cls: ObjectClass, table: str, columns: Sequence[str]) -> list[At
         match = match_name(name, by_name)
         if match is None and table == cls.name and match_name(name, keys) is None:
             raise ConfigError(
-                f"[[mask]] {table}: {name!r} is not a column that is published; a column that was "
-                "renamed would be sent without its mask. Correct the name, or remove it"
+                f"[[mask]] {table}: {name!r} is not a column that is published. A renamed column "
+                "would be sent without its mask. Correct the name, or remove it from the mask"
             )
         if match is None:
-            raise ConfigError(f"[[mask]] {table}: {name!r} is not the column of its values")
+            raise ConfigError(
+                f"[[mask]] {table}: {name!r} is not the column with the values of this child table"
+            )
         found.append(by_name[match])
     return found
 
@@ -171,11 +173,11 @@ def _attributes(cls: ObjectClass, table: str, columns: Sequence[str]) -> list[At
 def _masked(cls: ObjectClass, attribute: Attribute, one: MaskedColumns) -> Attribute:
     place = f"[[mask]] {attribute.table}: {attribute.column.name!r}"
     if attribute.is_key or attribute.column.name in (column.name for column in cls.key):
-        raise ConfigError(f"{place} is part of the key, which identifies the object; remove it")
+        raise ConfigError(f"{place} is part of the object's key; remove the column from the mask")
     if attribute.value_type == "dn":
         raise ConfigError(
-            f'{place} is sent as the association of another object (referential = "dn"), which is '
-            'a key; remove it, or set referential = "value" in [format]'
+            f'{place} is sent as the key of another object (referential = "dn"). Remove the '
+            'column from the mask, or set referential = "value" in [format]'
         )
     if attribute.multi_valued and one.how in (REDACT, LAST):
         raise ConfigError(
@@ -206,9 +208,8 @@ def _with_texts(table: Table, columns: set[tuple[str, str]]) -> Table:
 
 
 def told_apart(removed: str | None) -> tuple[str] | Literal[All.ALL]:
-    """Return the old value of a change whose two values look alike under a mask, so that it is not
-    taken for a change of nothing: the same text, as the only one of several values. For NULL that
-    is the removal of all values.
+    """Return an old value for a change whose old and new value have the same masked text, so that
+    the change is not ignored. It is a tuple with this text, or ``ALL`` for NULL.
     """
     return ALL if removed is None else (removed,)
 

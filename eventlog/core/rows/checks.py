@@ -52,9 +52,9 @@ CheckedRow: TypeAlias = tuple[int, int, ObjectId, Attribute | None, Texts | Lite
 (the value that is added), both converted.
 
 (old, new) is (None, v) for type 1, (old, new) for type 2, and (ALL, v) for type 3. A row of type 2
-whose old value cannot be converted is (ALL, v), too (spec/xds.md 4.3). Types 4 to 8 have neither
-until their values are read back; a column that is not written never has them. Rows with the same
-spelling of a key share one object_id.
+whose old value cannot be converted is (ALL, v), too (spec/xds.md 4.3). Rows of types 4 to 8 have no
+old and new value until their values are read back. A row of a column that is not written never has
+any. Rows with the same spelling of a key share one object_id.
 """
 
 
@@ -125,7 +125,8 @@ def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | 
             if event_type == DELETE_ROW and table.is_child:
                 raise RowError(  # noqa: TRY301
                     "bad_event_type",
-                    f"a type 4 row that names child table {table_name!r} would delete its owner",
+                    f"a row of type 4 that names child table {table_name!r} would delete the "
+                    "object of the parent table",
                 )
             if table_key != of_key:
                 object_id = table.objects.get(table_key) or table.object_id(table_key)

@@ -50,19 +50,19 @@ _SNAPSHOT: Final = "snapshot."
 
 
 _RESENT: Final = "r"
-"""What follows the second in the event-ids of a class that is sent again as a whole (15.3)."""
+"""What follows the time in the event-ids of a class that is sent again as a whole (15.3)."""
 
 
 def registered(begun: datetime) -> str:
-    """Return the time in the event-ids of the snapshot of a consumer that was registered then, in
-    UTC.
+    """Return the time ``begun`` of a consumer's registration, in UTC, as the event-ids of the
+    consumer's snapshot spell it.
     """
     return begun.strftime(_SECOND)
 
 
 def resent(now: datetime) -> str:
-    """Return the time in the event-ids of classes that are sent again as a whole from then on, in
-    UTC.
+    """Return the time ``now``, in UTC, as it is in the event-ids of classes that are sent again as
+    a whole from then on.
     """
     return f"{now.strftime(_SECOND)}{_RESENT}{now.microsecond:06}"
 
@@ -106,7 +106,9 @@ def object_text(event_id: str) -> str:
 
 
 def without_key(event_id: str) -> str:
-    """Return an event-id without key values: that of a snapshot's object ends with the class."""
+    """Return an event-id without key values: the event-id of a snapshot's object then ends with the
+    class.
+    """
     return ".".join(event_id.split(".", 3)[:3]) if is_of_snapshot(event_id) else event_id
 
 
@@ -114,8 +116,8 @@ _NAMED: Final = re.compile(r"0*([1-9][0-9]{0,17})(\.e[0-9a-f]+)?(\.[0-9]+)?", re
 
 
 def row_or_object(text: str) -> int | str | None:
-    """Return the record_id that a text names, a record_id or an event-id, or the event-id of an
-    object in a consumer's snapshot; None for any other text.
+    """Return the record_id in a text that is a record_id, or the event-id of a row. Return the text
+    itself if it is the event-id of an object in a consumer's snapshot, None for any other text.
     """
     if is_of_snapshot(text):
         return text

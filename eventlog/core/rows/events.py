@@ -61,8 +61,8 @@ QueryBack: TypeAlias = Callable[
     [ObjectClass, Sequence[str], Sequence[Attribute]], Mapping[str, CurrentRow]
 ]
 """A function of class, canonical keys and attributes that returns the current rows by key; deleted
-objects are missing. An object that does not match the condition of its class has ``OUTSIDE``, one
-whose condition fails a ``FailedCondition``.
+objects are missing. An object that does not match the condition of its class has ``OUTSIDE``. An
+object for which the condition fails has a ``FailedCondition``.
 """
 
 OUTSIDE: Final[CurrentRow] = MappingProxyType({})
@@ -91,9 +91,7 @@ def in_words(object_class: ObjectClass, failed: FailedCondition) -> str:
 
 
 def exists_for_reader(row: CurrentRow | None) -> bool:
-    """Return True if a current row is that of an object that exists for the reader
-    (spec/event-log.md 15.2).
-    """
+    """Return True if the object of a current row exists for the reader (spec/event-log.md 15.2)."""
     return (
         row is not None
         and row is not OUTSIDE

@@ -39,7 +39,9 @@ _OUTDATES: Final = {
     RowState.REFUSED: (Way.COPY,),
     RowState.IGNORED: (),
 }
-"""The ways that would send an earlier row of the object after a row of this state."""
+"""By the state of a row: the ways on which an earlier row of the object would be sent later than
+this row.
+"""
 
 
 class LoggedRow(NamedTuple):
@@ -142,10 +144,10 @@ def _inserts(life: Sequence[LoggedRow]) -> Iterator[_Insert]:
     """Yield the inserts of a life. A repeated column begins another insert: the log lacks the
     delete between the two.
 
-    ``goes_together`` is true if queueing the rows again makes the whole object: all return on the
-    same way (rows that wait in their old place count as going back), no other row of the object
-    stands before them, since the rest of the insert was sent earlier then, and no insert before
-    them has a column that they lack.
+    ``goes_together`` is true if queueing the rows again makes the whole object. All rows return on
+    the same way; rows that wait in their old place count as going back. No other row of the object
+    is before them: otherwise the rest of the insert was sent earlier. No earlier insert has a
+    column that they lack.
     """
     rows = [row for row in life if row.event_type in _OF_INSERTS]
     others = [row.record_id for row in life if row.event_type not in (*_OF_INSERTS, DELETE_ROW)]

@@ -14,7 +14,7 @@ _HALF = 16
 
 def transaction_of(event: Outgoing, transactions: Mapping[int, str | None]) -> str | None:
     """Return the number of the transaction that wrote the last row of an event, as the database's
-    text; None = unknown. ``transactions`` are those of ``Origins``.
+    text; None = unknown. ``transactions`` are as in ``Origins``.
     """
     if not transactions:
         return None
@@ -40,8 +40,8 @@ def transaction_digits(event: Outgoing, transactions: Mapping[int, str | None]) 
 
 @lru_cache(maxsize=256)  # the rows of a transaction come together
 def digits_of(number: str, epoch: str) -> str:
-    """Return the 32 upper-case hex digits of a transaction: the first half is zero in the first
-    epoch of the log and a hash of every later one, the second half is the number.
+    """Return the 32 upper-case hex digits of a transaction. The first half is zero in the first
+    epoch of the log; in a later epoch it is the hash of that epoch. The second half is the number.
     """
     if not epoch:
         return f"{int(number):032X}"

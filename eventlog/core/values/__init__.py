@@ -83,8 +83,8 @@ class ValueOptions:
     """The options of spec/event-log.md 9 that shape values. ``special_times`` takes effect when
     classes are built.
 
-    ``characters`` are the characters that the format can hold: those of XML 1.0 (``xml``) or all of
-    Unicode (``unicode``).
+    ``characters`` are the characters that the format can hold: XML 1.0 (``xml``) or all of Unicode
+    (``unicode``).
     """
 
     time_syntax: str = "integer"
@@ -528,7 +528,7 @@ EXACT_WORDS: Final = frozenset(_EXACT_WORDS.values())
 
 
 def _or_word(is_normal: Callable[[str], object], convert: Converter) -> Converter:
-    """Return a converter of numbers that also takes these words."""
+    """Return a converter of numbers that also takes the ``EXACT_WORDS``."""
 
     def convert_any(text: str) -> str:
         if is_normal(text):
@@ -636,7 +636,7 @@ _SMALLEST_NORMAL_SINGLE: Final = 2.0**-126
 
 
 def _shortest_single(single: float) -> float:
-    """Return the double whose shortest digits are the shortest that read back as ``single``."""
+    """Return the double that has the fewest digits that read back as ``single``."""
     # A real keeps any six digits exactly, so fewer digits need not be tried.
     fewest = 6 if abs(single) >= _SMALLEST_NORMAL_SINGLE else 1
     for precision in range(fewest, 9):

@@ -2,10 +2,10 @@
 (spec/xds.md 6.3), or to a value.
 
 Fractions keep their nine digits, more than a ``datetime`` has. ``time_syntax`` is integer,
-canonical or java. Two more values are not options: ``full``, for text that is read again, is java
-with the fraction of times of day; ``value`` returns a date, time or naive datetime with six digits
-of the fraction. ``time_zone`` is the name of the zone of values without one. With ``special`` the
-special times of PostgreSQL are kept as text.
+canonical or java. Two more values are not options. ``full``, for text that is read again, is like
+java, but keeps the fraction of times of day. ``value`` returns a date, time or naive datetime with
+six digits of the fraction. ``time_zone`` is the name of the zone for values without a zone. With
+``special`` the special times of PostgreSQL are kept as text.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def is_special(text: str) -> bool:
 
 
 def _is_special(match: re.Match[str] | None, last: tuple[int, int, int]) -> bool:
-    """Return True if PostgreSQL accepts the matched text: the text of a key is used in a statement
-    unchanged.
+    """Return True if PostgreSQL accepts the matched text. This matters for a key, whose text is
+    used in a statement unchanged.
     """
     if match is None:
         return False
@@ -110,7 +110,7 @@ def special_microseconds(text: str) -> int:
     """
     match = _FINITE.fullmatch(text) if is_special_date(text) or is_special_timestamp(text) else None
     if match is None:
-        raise BadValue(f"{shown(text)} is not a date before Christ or beyond the year 9999")
+        raise BadValue(f"{shown(text)} is not a date or timestamp")
     year, month, day, hour, minute, second, fraction, zone, before_christ = match.groups("")
     number = 1 - int(year) if before_christ else int(year)
     cycles, in_cycle = divmod(number - 2000, 400)

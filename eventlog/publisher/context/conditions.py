@@ -52,7 +52,7 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             Severity.ERROR,
             "no sign of life has come within `monitor.liveness_timeout`, as `/livez` judges it",
             "the process hangs: no progress for {age}",
-            "Restart it, if its supervisor does not do so by /livez.",
+            "Restart the process, unless its supervisor watches /livez and restarts it.",
             known_to="process",
         ),
         "uncaptured_tables": Kind(
@@ -61,16 +61,17 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             "do not log a change",
             "{tables} not captured as declared: changes are not logged ({names})",
             "Have the owner of the tables apply the triggers, then run the resync commands that "
-            "this prints.",
+            "`triggers apply` prints.",
             ("eventlog triggers plan", "eventlog triggers apply"),
         ),
         "captured_otherwise": Kind(
             Severity.ERROR,
-            "the triggers of a watched table cover its declared columns, and are not those of this "
-            "configuration",
+            "the triggers of a watched table log all its declared columns, but are not the "
+            "triggers of this configuration",
             "{tables} captured otherwise than this configuration declares ({names})",
-            "If another configuration was applied, use that one: applying this one replaces its "
-            "triggers. Else have the owner of the tables apply the triggers.",
+            "If the triggers come from another configuration, use the other configuration. "
+            "Otherwise have the owner of the tables apply this configuration, which replaces the "
+            "triggers.",
             ("eventlog triggers plan",),
         ),
         "class_unavailable": Kind(
@@ -78,13 +79,14 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             "a class or a `[[watch]]` does not fit the database, or the format fails to write a "
             "class",
             "{classes} cannot be published as configured, and rows wait: {names}",
-            "Correct the [[watch]] or the table; doctor, or the publisher's log, explains each.",
+            "Correct the [[watch]] or the table; `eventlog doctor` and the publisher's log show "
+            "why.",
             ("eventlog doctor",),
         ),
         "no_progress": Kind(
             Severity.ERROR,
-            "rows wait and nothing has progressed for 10 minutes; for a command: no "
-            "publisher runs, and the oldest row is older than that",
+            "rows wait, and nothing has progressed for 10 minutes; a command reports this if no "
+            "publisher runs and the oldest row is older than 10 minutes",
             "{rows} to publish, and no progress for {age}",
             "Find out what the publisher waits for.",
             ("eventlog status",),
@@ -123,15 +125,15 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             Severity.WARNING,
             "the process waits for the database",
             "{state}",
-            "Nothing has to be done here: the publisher tries again by itself.",
+            "Nothing has to be done here: the publisher tries again.",
             known_to="process",
         ),
         "receiver_misconfigured": Kind(
             Severity.WARNING,
-            "the process waits for the receiver, whose answer, or the connection to it, shows that "
-            "an option is wrong: HTTP 401, 403, 404, 405, 413 or 415, a redirect, a page of HTML, "
-            "a name or an authority in TLS, an error of OAuth; *error* after 10 minutes without "
-            "any answer to events",
+            "the process waits for the receiver, and an answer or the connection shows that an "
+            "option is wrong: HTTP 401, 403, 404, 405, 413 or 415, a redirect, an HTML page, a "
+            "wrong name or authority in TLS, or an OAuth error; after 10 minutes without any "
+            "answer to events, the severity is *error*",
             "{state}",
             "{advice}, then restart the publisher; until then it tries again.",
             known_to="process",
@@ -139,18 +141,17 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         "receiver_unavailable": Kind(
             Severity.WARNING,
             "the process waits for the receiver for any other reason: it refuses connections, "
-            "answers 429 or 5xx, or is too slow; *error* after 10 minutes without any answer to "
-            "events",
+            "answers 429 or 5xx, or is too slow; after 10 minutes without any answer to events, "
+            "the severity is *error*",
             "{state}",
-            "Nothing has to be done here: the receiver has to answer, and the publisher tries "
-            "again by itself.",
+            "Nothing has to be done here: the publisher tries again.",
             known_to="process",
         ),
         "source_unavailable": Kind(
             Severity.WARNING,
             "the process waits for the source that it follows",
             "{state}",
-            "Nothing has to be done here: the publisher tries again by itself.",
+            "Nothing has to be done here: the publisher tries again.",
             known_to="process",
         ),
         "not_connected": Kind(
@@ -170,31 +171,33 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         ),
         "refused_rows": Kind(
             Severity.WARNING,
-            "rows of status E or F have an error row of the receiver among the newest 10,000, "
-            "and no later one of `skip`, nor of a `resync` whose row is done",
+            "the newest 10,000 error rows show that the receiver refused rows of status E or F; "
+            "rows that were skipped, or whose `resync` is done, do not count",
             "{rows} refused by the receiver",
-            "Fix the cause, then run what errors names; or skip rows that need nothing more.",
+            "Fix the cause, then run the commands that `eventlog errors` shows; or skip rows that "
+            "need no action.",
             ("eventlog errors",),
         ),
         "invalid_rows": Kind(
             Severity.WARNING,
-            "rows of status E or F have an error row of a check among the newest 10,000, "
-            "and no later one of `skip` or `resync`",
+            "the newest 10,000 error rows show that rows of status E or F failed a check; rows "
+            "with a later `skip` or `resync` do not count",
             "{rows} invalid, and not sent",
-            "Fix the cause, then run what errors names; or skip rows that need nothing more.",
+            "Fix the cause, then run the commands that `eventlog errors` shows; or skip rows that "
+            "need no action.",
             ("eventlog errors",),
         ),
         "consumer_waits": Kind(
             Severity.WARNING,
-            "a consumer has rows to do, and its set has not changed for 10 minutes",
+            "a consumer has rows to process, and has processed none for 10 minutes",
             "consumer {consumer} {runs} and has not moved for {age}: {rows} to do",
             "Start it, fix its receiver, or drop it if nobody needs it.",
             ("eventlog consumers list",),
         ),
         "parked_objects": Kind(
             Severity.WARNING,
-            "the receiver asked for events later, or fails for them",
-            "{objects} parked: the receiver wants the events later, or fails for them",
+            "the receiver answered *retry* for events, or fails for them",
+            "{objects} parked: the receiver answers retry for their events, or fails for them",
             "Fix the cause of the receiver's answers, or skip an event.",
             ("eventlog status",),
         ),
@@ -202,13 +205,13 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             Severity.WARNING,
             "the oldest row has waited for 15 minutes",
             "the oldest row has waited for {age}",
-            "Compare how many rows are logged with how many are published.",
+            "Compare the number of logged rows with the number of published rows.",
             ("eventlog top",),
         ),
         "resync_due": Kind(
             Severity.WARNING,
             "`triggers apply` found changes that no trigger has logged; a role without "
-            "SELECT on `<log>_resync` does not see it",
+            "SELECT on `<log>_resync` does not see this condition",
             "{resyncs} due: objects may differ from those of the receiver",
             "Run what is due.",
         ),
@@ -231,14 +234,14 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
             Severity.WARNING,
             "a database snapshot is an hour old and 1,000 transactions followed it, or its age is "
             "unknown and 1,000,000 followed it",
-            "a database snapshot keeps dead rows of the log from being removed for {age}: {who}",
+            "for {age}, a database snapshot has blocked the removal of dead rows: {who}",
             "End the session that holds it.",
             ("eventlog doctor",),
         ),
         "dead_rows": Kind(
             Severity.WARNING,
-            "for 15 minutes the log has had 100,000 dead rows, at least a fifth of its live rows, "
-            "or an internal table 20,000",
+            "for 15 minutes, the log has had at least 100,000 dead rows and one dead row per 5 "
+            "live rows, or an internal table has had 20,000 dead rows",
             "{rows} dead in the log or an internal table: reading gets slow",
             "Remove what keeps them, then vacuum.",
             ("eventlog doctor",),
@@ -246,10 +249,12 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         ),
         "purge_overdue": Kind(
             Severity.WARNING,
-            "all rows of a leaf are older than one and a half times `database.keep_days`, or the "
-            "open leaf has rows older than half of `database.keep_days`",
+            "all rows of a leaf (a partition of the log) are older than 1.5 times "
+            "`database.keep_days`, or the leaf for new rows has rows older than half of "
+            "`database.keep_days`",
             "a purge of the log is overdue: {what} ({why})",
-            "End what holds it back, then run purge as the owner of the log; it names the reason.",
+            "Run `eventlog purge` as the owner of the log; if something blocks the purge, end that "
+            "first.",
             ("eventlog purge",),
         ),
         "log_too_large": Kind(

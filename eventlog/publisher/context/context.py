@@ -135,7 +135,7 @@ class Counters:
     rows_read: int = 0
     """Rows taken from the queue, each once; not those that an earlier process has recorded."""
     rows_success: int = 0
-    """Rows of answered events, by the final answer; also the next three."""
+    """Rows of events with the final answer success. Three counters for other answers follow."""
     rows_warning: int = 0
     rows_error: int = 0
     rows_fatal: int = 0
@@ -158,7 +158,7 @@ class Counters:
     answers_fatal: int = 0
     heartbeats_sent: int = 0
     letters_written: int = 0
-    """Dead letters that were recorded; those of the next two were answered."""
+    """Dead letters that were recorded. The next two count answered letters."""
     letters_sent: int = 0
     letters_refused: int = 0
     sv_conflicts: int = 0
@@ -200,8 +200,8 @@ class Counters:
             del self.refused[record_id]
 
     def note_missing(self, record_ids: Iterable[int]) -> list[int]:
-        """Remember recorded rows that were deleted, and return those that were not known to be,
-        ascending.
+        """Remember recorded rows that were deleted. Return, ascending, those whose deletion was not
+        known before.
         """
         new = sorted(set(record_ids) - self.missing)
         self.missing.update(new)
@@ -364,7 +364,9 @@ def closing_summary(counters: Counters, parked: int, waiting: int) -> tuple[str,
 
 
 def _answered(counters: Counters, waiting: int) -> str:
-    """Return what was answered, in words. A document that the receiver did not take is not."""
+    """Return what was answered, in words. A document that the receiver did not take does not count
+    as answered.
+    """
     if waiting and not counters.documents_sent:
         return "the receiver has taken no document"
     return _sent(Counters(), counters)
@@ -373,7 +375,7 @@ def _answered(counters: Counters, waiting: int) -> str:
 def _reasons_without_event(counters: Counters) -> str:
     """Return why rows made no event, in words."""
     reasons = [
-        (counters.rows_dropped, "covered by a query-back"),
+        (counters.rows_dropped, "covered by another row"),
         (counters.rows_gone, "of an object that no longer exists"),
         (counters.rows_noop, "that changed nothing"),
         (counters.rows_loopback, "of the publisher's own user"),
@@ -518,7 +520,7 @@ def in_savepoint(connection: Connection) -> Iterator[None]:
 LOOPBACK_WAYS_OUT: Final = (
     "give the publisher its own database user",
     "or allow_loopback = true in [publisher], to publish its changes too",
-    'or loopback_action = "mark" in [publisher], if that is meant',
+    'or loopback_action = "mark" in [publisher], if its changes must not be published',
 )
 """The ways to end the warnings about loopback rows; with the first two the rows are published."""
 

@@ -61,7 +61,7 @@ class WaitFor(StrEnum):
 
 
 class ParkedObject(NamedTuple):
-    """An object whose event the receiver asked for later, or fails for.
+    """An object whose event the receiver wants later, or for which it fails.
 
     ``due`` is the time of the next attempt, on the monotonic clock. ``event_id`` is the event-id of
     the event.
@@ -268,9 +268,10 @@ NOTHING_OVERDUE: Final = OverduePurge()
 class Differences(NamedTuple):
     """The sentences on captured tables that are not as declared, and on impossible watches.
 
-    ``uncaptured`` are those sentences of ``tables`` that name triggers which do not log as
-    declared, ``otherwise`` those of ``uncaptured`` whose triggers cover every declared column and
-    operation: another configuration was applied, or somebody changed their text.
+    ``uncaptured`` are the sentences of ``tables`` about triggers that do not log as declared.
+    ``otherwise`` are the sentences of ``uncaptured`` about triggers that log every declared column
+    and operation, but in another way: another configuration was applied, or somebody changed the
+    triggers.
     """
 
     tables: tuple[str, ...] = ()
@@ -334,8 +335,8 @@ class Measured:
     verified: Sequence[LastVerification] = ()
     """The last verifications of targets, newest first; empty for a consumer."""
     refused_rows: int = 0
-    """The rows, and objects of a snapshot, that the receiver has finally refused, and those that a
-    resync has logged again in rows that wait.
+    """The rows, and objects of a snapshot, that the receiver has finally refused. After a resync
+    they count as long as the new rows wait.
     """
     invalid_rows: int = 0
     """The rows, and objects of a snapshot, that failed a check."""
@@ -449,7 +450,7 @@ def measure_queue(
     """Measure the queue of a log, and count at most ``cap`` rows. The database's clock is read
     last.
 
-    ``ledger`` None = the publisher's, without a memory. ``measured`` has earlier figures, which the
+    ``ledger`` None = a new ledger of the publisher. ``measured`` has earlier figures, which the
     result contains, too.
     """
     ledger = ledger or ledger_of(log)
@@ -493,8 +494,8 @@ class Observer:
 
     @property
     def wants_deliveries(self) -> bool:
-        """True if ``delivery_begins`` must be called: since counting the rows of a delivery takes
-        time.
+        """True if ``delivery_begins`` must be called. The call is optional, since counting the rows
+        of a delivery takes time.
         """
         return type(self).delivery_begins is not Observer.delivery_begins
 
@@ -511,8 +512,9 @@ class Observer:
     ) -> None:
         """Note that the publisher backs off until ``until``, its next try on the monotonic clock.
 
-        ``in_short`` is the reason without words of the receiver; empty if there is no such text.
-        ``advice`` names the option to correct, as of ``ReceiverUnavailable``.
+        ``in_short`` is the reason without the text that the receiver sent. It is empty if the
+        reason has no such text.
+        ``advice`` names the option to correct, as in ``ReceiverUnavailable``.
         """
 
     def connected(self, *, again: bool) -> None:

@@ -1,4 +1,4 @@
-"""The record_ids that this process has published, and rows that get one of them a second time
+"""The record_ids that this process has published, and rows that get such a record_id a second time
 (spec/event-log.md 7.4).
 
 If a sequence is set back, it returns numbers again, and an event-id would stand for two sets of
@@ -28,7 +28,8 @@ _MAX_MOMENTS: Final = 1_000
 _MIN_SKEW: Final = 1.0
 _SKEW: Final = 0.01
 """The seconds, and the share of a duration, by which the clocks of this process and of the database
-may disagree. A row that commits hours after its number was drawn is as old as its number."""
+may disagree. The age of a row is the age of its number, even if the row is committed hours later.
+"""
 
 
 @dataclass(slots=True)

@@ -60,7 +60,11 @@ class CaptureWatcher:
         known = {str(error) for error in context.catalog.unavailable.values()}
         doubtful = frozenset(differences.refused).difference(known)
         for sentence in sorted(doubtful.difference(self._warned)):
-            _log.warning("%s. Correct the watch: its tables are published as they are", sentence)
+            _log.warning(
+                "%s. Correct the watch; until then, changes are published as the present triggers "
+                "log them",
+                sentence,
+            )
         self._warned = frozenset(differences.uncaptured) | doubtful
         context.observer.compared(differences)
         now = monotonic()

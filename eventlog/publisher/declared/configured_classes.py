@@ -57,8 +57,9 @@ def read_catalog(log: OpenLog, config: Config) -> Catalog:
 
 
 def with_tried_conditions(db: OpenDatabase, catalog: Catalog) -> Catalog:
-    """Return the catalogue in which classes whose condition the database refuses are unavailable
-    (spec/event-log.md 15.2), and views whose main table this role may not read have none (15.4).
+    """Return the catalogue with two changes. A class is unavailable if the database refuses its
+    condition (spec/event-log.md 15.2). A view has no main table if this role may not read that
+    table (15.4).
     """
     catalog = without_main_tables(catalog, unreadable_main_tables(db, catalog))
     refused: dict[str, EventlogError] = {
@@ -80,7 +81,7 @@ def unreadable_main_tables(db: OpenDatabase, catalog: Catalog) -> frozenset[str]
         if cls.name in unreadable and cls.main_table is not None:
             _log.warning(
                 "%s is a view, and this role may not read its base table %s: an object that leaves "
-                "the view is not deleted; `eventlog grants` prints the right",
+                "the view is not deleted; `eventlog grants` prints the needed GRANT",
                 cls.name,
                 cls.main_table.table.name,
             )
@@ -137,9 +138,10 @@ class DeclaredTables(NamedTuple):
     """The configuration with one watch per table that its watches match, and the errors of the
     watches.
 
-    ``refused`` maps names and patterns without a class to the reason. ``doubtful`` are tables of
-    watches by pattern that exclude missing names. These tables are published, and their triggers
-    stay unchanged. ``unreadable`` are the views whose main table this role may not read.
+    ``refused`` maps names and patterns without a class to the reason. ``doubtful`` maps tables to
+    the error of a watch by pattern, such as a name in its ``exclude`` that none of its tables has.
+    These tables are published, and their triggers stay unchanged. ``unreadable`` are the views
+    whose main table this role may not read.
     """
 
     config: Config

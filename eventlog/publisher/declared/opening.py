@@ -140,8 +140,8 @@ def open_to_publish(
 
 
 def refuse_other_filters(config: Config, context: Context) -> None:
-    """Raise ConfigError if the filters are not those that were accepted for this reader: its
-    receiver would lack objects, or have too many (spec/event-log.md 15.3).
+    """Raise ConfigError if the filters differ from the filters that were accepted for this reader:
+    its receiver would lack objects, or have too many (spec/event-log.md 15.3).
     """
     filters = filters_of(config)
     consumer = context.ledger.consumer
@@ -190,8 +190,8 @@ def open_unlocked(
 ) -> Iterator[Context]:
     """Open a context without the lock of the log, for reading only.
 
-    Secrets in files are read again. ``purpose`` is that of ``open_context``: a missing right leads
-    to the rights of this purpose.
+    Secrets in files are read again. ``purpose`` is as in ``open_context``: if a right is missing,
+    the error names the rights for this purpose.
     """
     config = with_current_secrets(config, "database")
     url = connection_url(config.database)
@@ -240,8 +240,9 @@ def settle_epoch(log: OpenLog, ledger: Ledger, used: Used, server: Mapping[str, 
     """Return the epoch of new event-ids: a new one, committed, if the log was restored to an
     earlier state.
 
-    The caller has the lock of the log, or of a consumer, by ``ledger``. ``used`` are the numbers of
-    the log that this process has used, ``server`` is the server's identification of itself.
+    The caller has the lock of the publisher or consumer that ``ledger`` belongs to. ``used`` are
+    the numbers of the log that this process has used, ``server`` is the server's identification of
+    itself.
     """
     entry = read_epoch(log, is_locked=True)
     known = entry.server
@@ -299,8 +300,8 @@ def advice_for_consumers(log: OpenLog) -> str:
         return ""
     return (
         f". The log has the consumers {', '.join(names)}. If the database has lost the "
-        "registration or a reset of one of them, empty its receiver and reset it "
-        "(docs/operate/maintain.md)"
+        "registration or a reset of a consumer, empty the receiver of this consumer and reset the "
+        "consumer (docs/operate/maintain.md)"
     )
 
 
@@ -337,11 +338,11 @@ def under_epoch(context: Context, epoch: str) -> Context:
 
 
 def for_consumer(context: Context, name: str | None) -> Context:
-    """Return the context for another consumer of its log, the same context for its own reader or
-    None.
+    """Return the context for another consumer of the log. If ``name`` is None or the reader of
+    ``context``, return ``context``.
 
-    The options of the consumer's own configuration decide its loopback rows, so none are left out.
-    Ends the transaction.
+    No rows are left out as loopback, since the options for loopback are in the consumer's own
+    configuration. Ends the transaction.
     """
     if name is None or name == context.ledger.consumer:
         return context

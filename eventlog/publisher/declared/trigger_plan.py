@@ -109,7 +109,7 @@ def _with_warnings(
     foreign = [
         f"{name} shows rows of the foreign table {first_of(list(tables), 3, 'table')}, which has "
         "no database snapshot, so `eventlog verify` and `eventlog backlog run` cannot prove "
-        "which state of them they read"
+        "which state of these rows they read"
         for name, tables in db.foreign_tables(declared.catalog).items()
     ]
     return replace(planned, warnings=(*found, *planned.warnings, *views, *foreign, *of_readers))
@@ -118,8 +118,8 @@ def _with_warnings(
 def _refused_by_readers(
     declared: _Declared, config: Config, db: OpenDatabase, log: LogTable
 ) -> Iterator[str]:
-    """Yield warnings about masks and filters: those because of which a class waits, and what a
-    filter does not do (spec/event-log.md 15). Raises ConfigError for one of an unknown table.
+    """Yield warnings about masks and filters that make a class wait, and about what a filter does
+    not do (spec/event-log.md 15). Raises ConfigError for a mask or filter of an unknown table.
     """
     if not (config.masks or config.filters):
         return
@@ -133,9 +133,9 @@ def _refused_by_readers(
     for cls in seen.classes:
         if cls.condition is not None and cls.condition.changes:
             yield (
-                f"{cls.name}: a [[filter]] is no wall: the receiver gets the key of each object "
-                "that changes or is deleted. A condition that changes without a change of the row "
-                "(now(), another table) is not noticed"
+                f"{cls.name}: a [[filter]] does not hide keys: the receiver gets the key of each "
+                "object that changes or is deleted. The publisher does not notice when now() or "
+                "another table changes the result of the condition"
             )
 
 
@@ -153,8 +153,8 @@ def _view_references(config: Config, catalog: Catalog) -> Iterator[str]:
         ]
         if references:
             yield (
-                f"{cls.name}: {', '.join(references)} stay values with "
-                'referential = "dn", which makes associations only from the foreign keys of tables'
+                f"{cls.name}: {', '.join(references)} are sent as plain values, because "
+                'referential = "dn" makes associations only from the foreign keys of tables'
             )
 
 

@@ -120,7 +120,9 @@ def _of_object(context: Context, letter: Letter) -> tuple[Outgoing | None, Origi
 
 
 def _shown(context: Context, rows: Sequence[LogRow]) -> tuple[list[Mapping[str, object]], bool]:
-    """Return rows as this reader may show them, and whether keys and values of one are left out."""
+    """Return rows as this reader may show them, and whether keys and values of any row are left
+    out.
+    """
     catalog = context.catalog
     # The class of an unknown name may be an unavailable one with a mask or a filter.
     is_restricted = (

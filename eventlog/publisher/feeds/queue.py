@@ -4,9 +4,10 @@
 A window that begins at the head of the queue is one database snapshot: it contains all rows of an
 object, or the first ones. A later window begins after the rows that its scan has read, so that the
 rows just marked need not be passed over. But a transaction with rows on both sides may commit
-between two windows, and its later rows would overtake the earlier ones. So a scan ends when any
-transaction ends that had written to the log at its beginning. It also ends at the row that was the
-highest one of status N at that time; rows of later transactions come after that row.
+between two windows, and its later rows would overtake the earlier ones. So a scan begins with a
+list of the open transactions that have written to the log, and ends when one of them ends. It also
+ends at the row that was the highest of status N when the scan began; rows of later transactions
+come after that row.
 
 With ``handle_future_events`` the order is by event_time, and only due rows are read.
 
@@ -305,9 +306,9 @@ def read_window(
 
     Rows in flight and rows of parked objects are passed over: they do not count against the
     window's limit. Reading continues as long as the first group is open. ``last`` is the end of the
-    scan. Groups are deferred there, too, since a row after it may belong to the same transaction.
-    None = the tail of the queue, where no group is deferred. ``polled`` are the rows of the window,
-    if they have been read already.
+    scan. Groups at the end are deferred, too, since a row after the end may belong to the same
+    transaction. None = the scan ends with the queue, and no group is deferred. ``polled`` are the
+    rows of the window, if they have been read already.
     """
     options = context.options
     limit = options.window_rows
@@ -545,8 +546,8 @@ def _complete_inserts(reader: WindowReader, chunks: Iterable[list[BoundedRow]]) 
     """Add to a window the rows after its end that belong to an insert with rows on both sides of
     the end.
 
-    They lie within as many rows of the insert's last row as rows of an insert may be apart, since
-    rows of one time are in the order of record_ids.
+    The search ends after ``farthest`` rows without such a row: rows of one time are in the order of
+    record_ids, and rows of an insert are at most ``farthest`` record_ids apart.
     """
     options = reader.context.options
     farthest = reach(options.fold_distance)

@@ -4,8 +4,8 @@
 The size of a row is unknown before it is read. So a class is read back by several statements, each
 for up to sixteen times as many objects as the previous one, and for no more than fit by the size of
 the last rows read. If the values outgrow ``delivery_bytes``, the delivery gets fewer groups, and
-they are read again. This is rare, since most rows are small; a class then needs one statement for
-sixteen objects, two for 256.
+they are read again. This is rare, since most rows are small. With small rows a class needs one
+statement for up to 16 objects, and two for up to 256.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def _build(
 def with_current_rows(
     context: Context, events: Sequence[Outgoing], query_back: QueryBack | None = None
 ) -> tuple[Sequence[Outgoing], CurrentRows]:
-    """Return the events, and the current rows of their objects if the format needs them. A modify
-    of a missing object makes no event then.
+    """Return the events, and the current rows of their objects if the format needs them. In that
+    case a modify of a missing object makes no event.
     """
     if Need.WHOLE_ROWS not in context.output.needs:
         return events, {}

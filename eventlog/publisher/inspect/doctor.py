@@ -245,7 +245,7 @@ class Case:
         return self.dialect.qualified(self.log.table.schema, self.log.table.name)
 
     def column(self, field_name: str) -> str:
-        """Return the SQL name of the log's column with a field of ``LogRow``."""
+        """Return the SQL name of the log's column for a field of ``LogRow``."""
         return self.dialect.quote(self.log.table.column(field_name))
 
 
@@ -827,8 +827,8 @@ def _published(case: Case) -> Iterator[Finding]:
         yield Finding(
             "published_leaves",
             "warning",
-            f"publication {name} publishes leaves of the log {case.log_name}: a purge creates "
-            "leaves, and a subscriber stops when it lacks a new leaf",
+            f"publication {name} publishes the leaves (partitions) of the log {case.log_name}: a "
+            "purge creates new leaves, and a subscriber without them stops",
             ("publish only the tables that the subscriber needs, without the log",),
         )
 

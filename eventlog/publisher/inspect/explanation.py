@@ -70,12 +70,12 @@ Source = Literal["in_flight", "queue", "reconstructed", "nearby"]
 
 
 class InFlight(NamedTuple):
-    """The place of a row that is recorded in flight. ``event_id`` is the one in the document.
+    """The place of a row that is recorded in flight. ``event_id`` is the event-id in the document.
 
     ``attempts`` is the recorded number of attempts at an event that is parked, or that the receiver
     fails for, 0 = none is recorded. ``next_attempt`` is a time of the database in UTC (ISO 8601),
-    empty if it is due at once. ``limit`` is the reason why it is not given up after
-    ``max_attempts``, empty if it has not had as many.
+    empty if the attempt is due at once. ``limit`` is the reason why the event is not given up after
+    ``max_attempts`` attempts, empty after fewer attempts.
     """
 
     delivery: int
@@ -96,8 +96,8 @@ class InFlight(NamedTuple):
         limit = f"; {self.limit}" if self.limit else ""
         skip = f"`eventlog skip {shlex.quote(self.event_id)} --reason REASON`"
         return (
-            f"{tries}{answer}; the next attempt is due {due}{limit}. Fix what the receiver "
-            f"answers, or give the event up: {skip}"
+            f"{tries}{answer}; the next attempt is due {due}{limit}. Fix the cause, or give the "
+            f"event up: {skip}"
         )
 
 
@@ -322,7 +322,7 @@ def _group_of(context: Context, known: _Known, notes: list[str]) -> _Built | Non
                     alike = _DONE
                 return _folded(context, "reconstructed", known, object_id, alike)
     except DatabaseError as error:
-        notes.append(f"its group could not be built: {error}")
+        notes.append(f"the event of this row could not be built: {error}")
     return None
 
 
@@ -461,8 +461,8 @@ def _state(context: Context, known: _Known) -> str:
     row, status, claim = known.row, known.status, known.claim
     if status == Status.NEW and claim is not None and row.record_id <= claim.last:
         return (
-            f"claimed since {claim.since}: it is in {claim.directory}, or waits for a row in it "
-            f"(backlog job {claim.job})"
+            f"claimed by backlog job {claim.job} since {claim.since}: the row is in "
+            f"{claim.directory}, or waits for another row there"
         )
     if status == Status.NEW:
         return _state_of_new(context, known)
@@ -571,7 +571,7 @@ def _event_ahead(
 
 
 def _recorded(context: Context, recorded: Outgoing, delivery: Delivery) -> _Built | None:
-    """Rebuild the event of an in-flight entry from those of its rows that still have status N
+    """Rebuild the event of an in-flight entry from the rows that still have status N
     (spec/event-log.md 10).
     """
     rebuilt = build_recorded(context, [recorded])
@@ -657,8 +657,8 @@ def _folded(
 
 
 def _members(context: Context, built: _Built, *, are_known: bool) -> Iterable[Member]:
-    """Yield the rows of the group, their values masked as for the reader. Unless they ``are_known``
-    to be one, their outcome is their status.
+    """Yield the rows of the group, their values masked as for the reader. Unless it is known that
+    the rows are one group (``are_known``), the outcome of each row is its status.
     """
     outcomes: dict[int, str] = dict.fromkeys(built.event.contributed, "makes the event")
     for dropped in built.decision.dropped:
@@ -701,17 +701,14 @@ def _why_dropped(attribute: Attribute | None, surviving: Sequence[CheckedRow]) -
     """
     for record_id, event_type, _, _, _, _ in surviving:
         if event_type in READS_ROW:
-            return (
-                f"dropped by precedence: row {record_id} of type {event_type} "
-                "reads the whole object"
-            )
+            return f"not used, because row {record_id} of type {event_type} reads the whole object"
     for record_id, event_type, _, other, _, _ in surviving:
         if event_type in READS_FIELD and other is attribute:
             return (
-                f"dropped by precedence: row {record_id} of type {event_type} "
-                "reads the attribute back"
+                f"not used, because row {record_id} of type {event_type} "
+                "reads the attribute from the table"
             )
-    return "dropped by precedence when the event was first built"
+    return "not used: another row of the event replaced it when the event was first built"
 
 
 def _read_back(built: _Built | None) -> tuple[str, ...] | None:

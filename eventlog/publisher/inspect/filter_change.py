@@ -9,9 +9,9 @@ from eventlog.sql.port.open_log import OpenLog
 
 
 def renew_recorded(log: OpenLog, consumer: str | None) -> int:
-    """Give the recorded events of a reader new event-ids, and return how many there are: under
-    another filter they may mean something else, and the receiver may have applied them. The
-    objects of a snapshot keep their ids, which always mean their present values.
+    """Give the recorded events of a reader new event-ids, and return the number of these events.
+    Under another filter an old event-id could mean something else, and the receiver may have
+    applied it. The objects of a snapshot keep their ids, which always mean their present values.
 
     The caller has the lock of the reader, and commits.
     """

@@ -252,7 +252,10 @@ def _without_row(
     elif there is LEFT_VIEW:
         yield "the object is not in the view now; its base table has it"
     elif not exists_for_reader(there):
-        yield "the object does not match the [[filter]] of its class, or its condition fails"
+        yield (
+            "the object does not match the [[filter]] of its class, or the filter's condition "
+            "fails with an error"
+        )
     try:
         with in_savepoint(conn):
             plan = compare(context.log.db, config)

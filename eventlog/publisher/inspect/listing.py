@@ -1,6 +1,6 @@
 """The rows of a log as a list, the newest first: by class, status and time, paged by record_id.
 
-Each page reads a bounded number of rows, and names those that it has read: only the key has an
+Each page reads a bounded number of rows, and names the range that it has read. Only the key has an
 index, and a page must not read a large log.
 """
 
@@ -54,7 +54,7 @@ class ListedRow(NamedTuple):
     status: str
     """The status, for a consumer by its set of processed rows and its error rows."""
     class_name: str | None
-    """The class of the row, its table_name if that is none of a class."""
+    """The class of the row, or its table_name if no class has that name."""
     key: str | None
     event_type: int | None
     column_name: str | None
@@ -118,8 +118,8 @@ def _newest(context: Context, before: int | None) -> list[ListedRow]:
 
 
 def _refused(context: Context, before: int | None) -> list[ListedRow]:
-    """Return a block of the newest rows before a record_id that have error rows. A row that is not
-    refused any more has the status by which it is not wanted.
+    """Return a block of the newest rows before a record_id that have error rows. A row that is no
+    longer refused has its present status, so that the caller leaves it out.
     """
     log, consumer = context.log, context.ledger.consumer
     ids = log.refused_ids(before, _BLOCK_REFUSED, consumer)

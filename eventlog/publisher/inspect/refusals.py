@@ -69,9 +69,9 @@ class Refusals(NamedTuple):
     """Refused rows of one code, table, status and reason, or refused objects of a consumer's
     snapshot.
 
-    ``example`` is the newest of them: its record_id, or the event-id of an object; ``newest`` is
-    the time of its error row in UTC, None if it has none. ``commands`` send the objects again,
-    and will be accepted as the log is now.
+    ``example`` is the newest of them: the record_id of the row, or the event-id of the object.
+    ``newest`` is the time of its error row in UTC, None if it has no error row. ``commands`` send
+    the objects again; none of these commands would be refused now.
     """
 
     code: str
@@ -141,13 +141,13 @@ def read_refusals(
     """Return the refused rows in groups, the largest first: those of the newest ``most`` error
     rows, and the newest ``most`` rows E and F, with an error row or without.
 
-    A row that was put back into the queue, or has been published or purged since, is left out, and
-    so is a row for which a resync has logged another one that is done.
-    ``consumer`` selects the rows refused for this consumer, with any status, and objects of its
-    snapshot. ``own_user`` is the user whose rows are loopback. With a ``catalog``, objects are
-    named as ``resync`` accepts them. ``within`` is the most rows at the end of the log that are
-    read for rows without an error row, and for the commands: those for an older row only show what
-    they would do. None = all rows.
+    Rows that were put back into the queue, published or purged since are left out. A row is also
+    left out if a resync has logged another row for it, and this other row is done. ``consumer``
+    selects the rows refused for this consumer, with any status, and objects of its snapshot.
+    ``own_user`` is the user whose rows are loopback. With a ``catalog``, objects are named as
+    ``resync`` accepts them. ``within`` limits how many rows at the end of the log are read to find
+    rows without an error row, and to determine the commands; None = all rows. A command for an
+    older row has ``--dry-run``.
     """
     after = _begin_of(log, within)
     refused = read_refused(log, most, consumer, after)
@@ -284,10 +284,10 @@ _WITH_DIGIT: Final = re.compile(r"[\w.-]*\d[\w.-]*")
 def _by_reason(refused: Refused, consumer: str) -> Iterator[tuple[_Kind, str, list[int]]]:
     """Yield the refused rows of each code, table, status and reason, with the newest message.
 
-    Answers with one status line are one reason, whatever they quote. Messages that differ in quoted
-    texts only are one reason. If one code, table and status has more
-    than ten reasons, those that differ in words with digits only are one reason too; if that leaves
-    more than ten, they are all one group.
+    Answers with the same status line are one reason, whatever they quote. Messages that differ only
+    in quoted texts are one reason. If one code, table and status has more than ten reasons,
+    messages that differ only in words with digits become one reason too. If more than ten reasons
+    are left, they all become one group.
     """
     kinds: dict[_Kind, list[int]] = defaultdict(list)
     for record_id, row in sorted(refused.rows.items()):
@@ -412,8 +412,8 @@ def _judge(
 def _conditions(
     log: OpenLog, ids: Sequence[int], consumer: str
 ) -> Iterator[sa.ColumnElement[bool]]:
-    """Yield conditions that together choose these ascending rows. Rows of the publisher have a
-    status, so that the log is read once for them.
+    """Yield conditions that together choose at least these ascending rows. For the publisher there
+    is a single condition, by status, so that the log is read once.
     """
     if consumer:
         for ranges in runs_of_ranges(ids):
@@ -425,9 +425,9 @@ def _conditions(
 
 def _commands(kind: _Kind, ids: list[int], judged: _Judged, catalog: Catalog | None) -> list[str]:
     """Return the commands that send the objects of these refused rows again: ``requeue`` for the
-    rows that it accepts, ``resync`` for the objects of the others. An object whose deletion was
-    logged since needs neither, and its rows can be skipped. So can rows that a resync does not
-    settle, because they have no error row.
+    rows that it accepts, ``resync`` for the objects of the others. For an object whose deletion was
+    logged since, the command is ``skip``. ``skip`` also follows a ``resync`` that cannot settle the
+    rows, for example because they have no error row.
     """
     (code, _, status), log, consumer = kind, judged.log, judged.consumer
     objects, plan = judged.of(frozenset(ids))
@@ -454,7 +454,9 @@ def _skip(consumer: str, ids: Sequence[int], reason: str) -> str:
 
 
 def _requeue(status: str, consumer: str, ids: Sequence[int]) -> str:
-    """Return the command that requeues rows; it names all of them, since others may be refused."""
+    """Return the command that requeues these rows. It names them by record_id, because the command
+    may refuse other rows of the group.
+    """
     whose = f"--consumer {shlex.quote(consumer)}" if consumer else f"--status {status}"
     return f"eventlog requeue {whose} --ids {ids_in_words(ids)}"
 
@@ -518,8 +520,8 @@ def objects_of(log: OpenLog, ids: Sequence[int]) -> list[Sequence[ObjectRow]]:
 def _missing(
     log: OpenLog, catalog: Catalog | None, cls: ObjectClass | None, keys: Sequence[str]
 ) -> set[str]:
-    """Return the keys whose object does not exist now; none if that cannot be read. Keys of other
-    columns, as from before a key column was renamed, are left out.
+    """Return the keys whose object does not exist now; none if the table cannot be read. Keys with
+    other columns are left out, such as keys that were logged before a key column was renamed.
     """
     if cls is None or catalog is None:
         return set()

@@ -20,7 +20,8 @@ _TEXTS: Final = {
 
 
 _DRY: Final = (
-    "see whether it may be sent again, which later rows of its object decide; they were not read"
+    "see whether the event may be sent again; this depends on later rows of its object, which were "
+    "not read"
 )
 
 
@@ -69,7 +70,7 @@ def _resync(catalog: Catalog, row: LogRow) -> Iterator[Remedy]:
 
 
 def skipping(event_id: str, consumer: str) -> Remedy:
-    """Return the remedy for an event that is in flight or parked."""
+    """Return the remedy for an event that is in flight: the command that gives it up."""
     whose = f"--consumer {shlex.quote(consumer)} " if consumer else ""
     return remedy(f"eventlog skip {whose}{shlex.quote(event_id)} --reason REASON")
 

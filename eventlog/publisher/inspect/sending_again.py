@@ -64,11 +64,11 @@ class RequeuedRows(NamedTuple):
     objects: int | None = None
     """The objects of the consumer's snapshot, None without a consumer."""
     others: str = ""
-    """A sentence on the named rows that have none of the chosen statuses."""
+    """A sentence about the named rows that have none of the chosen statuses."""
     claim: str = ""
-    """A sentence on the directory that claims rows."""
+    """A sentence about the backlog job that claims rows, and its directory."""
     lacks: str = ""
-    """A sentence on the right without which a running publisher finds the rows later."""
+    """A sentence about a missing right: without it a running publisher finds the rows later."""
 
     @property
     def sentence(self) -> str:
@@ -89,8 +89,8 @@ class RequeuedRows(NamedTuple):
 
 
 def requeue_rows(log: OpenLog, config: Config, asked: AskedAgain) -> RequeuedRows:
-    """Send rows again; the caller commits. Raises ConfigError for an unknown consumer, for an
-    object that was not refused, and if no row is the publisher's own.
+    """Send rows again; the caller commits. Raises ConfigError for an unknown consumer and for an
+    object that was not refused. With ``loopback`` also raises it if the database logs no users.
     """
     way = _by_status
     if asked.consumer is not None:
@@ -153,8 +153,8 @@ def _by_status(log: OpenLog, config: Config, asked: AskedAgain, would: str) -> R
 
 
 _RESTORE: Final = (
-    "later rows of their objects {}, so they would restore old values, or delete objects that "
-    "exist again"
+    "later rows of their objects {}, so sending these rows again would restore old values, or "
+    "delete objects that exist again"
 )
 
 
@@ -239,18 +239,18 @@ class Settled(NamedTuple):
     """What became of the refused rows and objects whose objects were logged again."""
 
     superseded: int
-    """In their place the new rows count."""
+    """How many of them the new rows replace."""
     unsettled: int = 0
-    """For these it could not be recorded."""
+    """How many of them have no record of their replacement."""
     obstacle: str = ""
-    """Why it could not be recorded."""
+    """Why the replacement could not be recorded."""
 
 
 def settle(
     log: OpenLog, catalog: Catalog, selection: Selection, after: int, by: str = ""
 ) -> Settled:
-    """Record that the rows above ``after`` count in place of the refused ones of their objects; the
-    caller commits. ``by`` is who asked, for the error rows.
+    """Record that the rows above ``after`` replace the refused rows of the same objects; the caller
+    commits. ``by`` is who asked, for the error rows.
     """
     found = find_logged_again(log, catalog, selection, after, LINES_READ)
     number = sum(map(len, found))
@@ -263,7 +263,7 @@ def settle(
 
 
 def _obstacle(log: OpenLog) -> str:
-    """Return why the error table cannot get the new rows of refused ones, empty if it can."""
+    """Return why the error table cannot record which rows replace refused rows; empty if it can."""
     if lacks := log.what_lacks(Purpose.RESYNC, Addition.SUPERSEDE):
         return lacks
     if not records_new_rows(log):

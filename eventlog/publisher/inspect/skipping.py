@@ -23,7 +23,7 @@ from eventlog.sql.readers.consumers import consumer_row
 
 
 class Skipped(NamedTuple):
-    """An event that was given up. ``answer`` is the receiver's last one, empty if none is known.
+    """An event that was given up. ``answer`` is the receiver's last answer, empty if none is known.
     An object of a snapshot has no ``rows``.
     """
 
@@ -38,9 +38,9 @@ def skip(log: OpenLog, ledger: Ledger, event_id: str, why: str) -> Skipped:
     ``why``. The caller commits.
 
     A running publisher notices this at its next attempt at the event. A consumer must not run: the
-    caller has its lock. It is unknown whether the receiver has applied the event, so rows that are
-    queued again get the number after the last attempt (7.4). Raises ConfigError if no such event is
-    in flight.
+    caller has its lock. It is unknown whether the receiver has applied the event. So if its rows
+    are queued again, the event-id gets the next number (7.4). Raises ConfigError if no such event
+    is in flight.
     """
     deliveries, _ = read_recorded(log, ledger.consumer)
     delivery, document_no, event = _found(deliveries, event_id)

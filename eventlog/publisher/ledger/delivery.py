@@ -53,11 +53,13 @@ class TriedKind(StrEnum):
     """Why something is sent again (spec/event-log.md 8.4), by the names of the entries' members."""
 
     PART = "suspect"
-    """It is a part of an isolated document."""
+    """It is a part of an isolated document: the receiver failed for this document alone."""
     FAILURES = "failures"
-    """The receiver failed for the document, and answered no other one: ``tries`` are cycles."""
+    """The receiver failed for the document, and has answered no document since. ``tries`` counts
+    the pauses since then.
+    """
     PARKED = "parked"
-    """The event got retry."""
+    """The receiver answered the event with *retry*."""
 
 
 class Tried(NamedTuple):
@@ -68,7 +70,7 @@ class Tried(NamedTuple):
     tries: int = 0
     answer: str = ""
     due: str = ""
-    """The database's time in UTC (ISO 8601); empty = the next attempt is due at the start."""
+    """The database's time in UTC (ISO 8601); empty = due when the publisher starts."""
     kind: TriedKind = TriedKind.PART
 
     def as_member(self) -> dict[str, object]:
@@ -77,8 +79,9 @@ class Tried(NamedTuple):
         return {self.kind.value: {**data, "due": self.due} if self.due else data}
 
     def limit_in_words(self, max_attempts: int) -> str:
-        """Return why an event that is tried alone is not given up after so many attempts (0 = no
-        limit), empty if it has not had as many (spec/event-log.md 8.4).
+        """Return why an event that is tried alone is not given up although it has had
+        ``max_attempts`` attempts (spec/event-log.md 8.4). Empty if it has had fewer, or if there is
+        no limit (0).
         """
         if self.kind is not TriedKind.PART or not 0 < max_attempts <= self.tries:
             return ""
@@ -112,13 +115,13 @@ class Delivery(NamedTuple):
     current_rows: Mapping[ObjectId, CurrentRow] = MappingProxyType({})
     """The present rows of objects."""
     epoch: str = ""
-    """The log's epoch when the entry was written (spec/event-log.md 7.4)."""
+    """The log's epoch, a part of event-ids (spec/event-log.md 7.4), when the entry was written."""
     last_number: int = 0
     """The highest document number that a partly answered delivery has used, 0 = no document is
     answered yet.
     """
     tried: Mapping[int, Tried] = MappingProxyType({})
-    """The attempts at documents that the receiver has failed for, by their numbers."""
+    """By document number, the attempts at documents that the receiver has failed for."""
     parked: Mapping[str, Tried] = MappingProxyType({})
     """By event-id, the attempts with events that were answered with retry."""
 
@@ -160,7 +163,7 @@ def pack(
     epoch: str = "",
 ) -> Delivery:
     """Return a delivery with the events in documents of up to ``batch_size`` events, in order. With
-    ``first`` the events get their places.
+    ``first`` the events are numbered (``place``).
     """
     if first:
         events = placed(events, count(1))
@@ -170,12 +173,12 @@ def pack(
 
 
 def rest_of(delivery: Delivery, left: Mapping[int, Sequence[Outgoing]]) -> Delivery:
-    """Return a delivery with the events that are ``left`` of its documents, by their numbers.
+    """Return a delivery with the events that are ``left``, by the numbers of their documents.
 
     Once a part of a document is answered, the rest of it gets a new number, and so does each later
     document. Sinks name files by the number, so under the old number the rest would replace what
     was sent (spec/event-log.md 10). New numbers are greater than all earlier numbers of the
-    delivery. A document after the halves of another one gets one too.
+    delivery. A document that follows the halves of another document gets a new number too.
     """
     last_number = max((delivery.last_number, *delivery.documents))
     documents: dict[int, Sequence[Outgoing]] = {}
@@ -202,8 +205,8 @@ def rest_of(delivery: Delivery, left: Mapping[int, Sequence[Outgoing]]) -> Deliv
 def _with_documents(
     delivery: Delivery, documents: Mapping[int, Sequence[Outgoing]], origin: Mapping[int, int]
 ) -> Delivery:
-    """Return a delivery with these documents, each with the attempts of the document that it was:
-    ``origin`` has its number.
+    """Return a delivery with these documents. ``origin`` has the old number of each document, under
+    which its attempts are found.
     """
     before = delivery.tried
     tried = {one: before[old] for one, old in origin.items() if old in before}
@@ -222,7 +225,9 @@ def halves(events: Sequence[E]) -> list[Sequence[E]]:
 
 
 def numbered(delivery: Delivery, first: str) -> Delivery:
-    """Return a recorded delivery whose first event has this number, with its events' places."""
+    """Return a recorded delivery with its events numbered. ``first`` is the number of the first
+    event.
+    """
     places = count(1)
     documents = {number: placed(events, places) for number, events in delivery.documents.items()}
     return delivery._replace(documents=documents, first=first)
@@ -272,13 +277,14 @@ def encode(delivery: Delivery, *, is_plain: bool = False) -> str:
     higher number than the remaining ones. A document has its ``number``, the record_ids of its
     events one after the other as ranges (``rows``), the number of ids of each event (``counts``),
     and in a numbered delivery the ``place`` of its first event. ``events`` has the exceptions, by
-    the index of the event: an ``id`` other than the first record_id and the epoch, rows that
-    precedence ``dropped``, the number of ``attempts``, a ``place`` that does not follow the
-    previous one, the attempts of an event that is ``parked``. A delivery of a snapshot has
-    ``"snapshot"``, the time when the snapshot was begun, and each of its documents has ``objects``
-    in place of rows and counts. A document that was ``tried`` has ``"suspect"`` or ``"failures"``,
-    by the kind: ``{"tries": 2, "answer": "...", "due": "..."}``. ``is_plain`` means that no event
-    has an exception, as in nearly all new deliveries, and skips the search.
+    the index of the event: an ``id`` other than the first record_id and the epoch; rows that were
+    ``dropped`` because other rows of the event take precedence (7.1); the number of ``attempts``; a
+    ``place`` that does not follow the previous one; the attempts of an event that is ``parked``. A
+    delivery of a snapshot has ``"snapshot"``, the time when the snapshot was begun, and each of its
+    documents has ``objects`` in place of rows and counts. A document that was ``tried`` has
+    ``"suspect"`` or ``"failures"``, by the kind: ``{"tries": 2, "answer": "...", "due": "..."}``.
+    ``is_plain`` means that no event has an exception, as in nearly all new deliveries, and skips
+    the search.
     """
     entry: dict[str, object] = {"line_format": ENTRY_FORMAT}
     if delivery.epoch:

@@ -100,8 +100,8 @@ def read_claims(log: OpenLog) -> list[BacklogClaim]:
 def read_recorded(log: OpenLog, consumer: str = "") -> tuple[list[Delivery], BacklogClaim | None]:
     """Return the publisher's deliveries in flight, oldest first, and the claim on rows.
 
-    ``consumer`` selects its own deliveries, for which there is no claim; empty = the publisher's.
-    Raises DatabaseError for an entry that this version cannot read.
+    ``consumer`` selects the deliveries of this consumer, which have no claim; empty = the
+    publisher's. Raises DatabaseError for an entry that this version cannot read.
     """
     refuse_unknown_kinds(log, EntryKind.DELIVERY)
     # The claims are read first. A marked claim is deleted together with the entries of its

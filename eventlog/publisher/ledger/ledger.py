@@ -83,8 +83,8 @@ class Unmarked(NamedTuple):
     gone: int = 0
     """How many of them no longer exist in the log."""
     taken: frozenset[int] = frozenset()
-    """Those whose status was not N, because somebody had set it by hand. If it may have been the
-    status that the mark sets, these are all rows that still exist.
+    """Those whose status was not N, because somebody had set it by hand. If somebody may have set
+    the status that the mark sets, ``taken`` has all rows that still exist.
     """
 
 
@@ -126,7 +126,7 @@ class Ledger(ABC):
 
     def loading(self) -> tuple[datetime, dict[str, Any]] | None:
         """Return the time when the consumer was registered with a snapshot, and the progress of the
-        snapshot. None = no snapshot must be sent before the log is read.
+        snapshot. None = there is no snapshot to send before the log is read.
         """
         return None
 
@@ -165,7 +165,7 @@ class Ledger(ABC):
     def _polled(
         self, followed: FollowedSet, window: Window, fields: Sequence[str]
     ) -> QueueScan | None:
-        """Return the scan of ``poll`` by a set of done rows that has no gaps."""
+        """Return the scan of ``poll``. ``followed`` is a set of done rows without gaps."""
         followed.poll(self.log)  # without gaps this runs no statement
         rows = self.log.poll(self.undone(window), fields, self.consumer)
         return None if rows is None else QueueScan(1, followed.done.top, frozenset(), rows=rows)
@@ -231,9 +231,9 @@ def refused_lock(
 ) -> PublisherAlreadyRunning:
     """Return the error of a lock that another session has.
 
-    ``what`` is locked and therefore in this ``state``; ``way_out`` is the advice if an eventlog
-    has it. ``holder`` is the session, as far as the database shows it, ``lost`` the session that
-    this process has lost.
+    ``what`` is locked and therefore in this ``state``; ``way_out`` is the advice unless another
+    program has the lock. ``holder`` is the session with the lock, None if the database does not
+    show it. ``lost`` is the session that this process has lost.
     """
     if holder is not None and holder == lost:
         return LostSession(
@@ -258,22 +258,22 @@ many times its own duration.
 """
 MAX_FOUND: Final = 10_000
 """The most rows that a search removes from the set. If there may be more, the whole set is
-forgotten: otherwise an insert whose rows lie on both sides of the last removed row would become two
-events, and memory must be bounded.
+forgotten. This bounds memory, and an insert whose rows lie on both sides of the last removed row
+does not become two events.
 """
 
 
 def _rest(dialect: Dialect) -> float:
     """Return the least seconds between two searches. It is zero in databases with one writer at a
-    time: dead entries never slow down a search there, and the database file may be replaced while
-    the publisher runs.
+    time. There, dead entries never slow down a search, and only a search notices that the database
+    file was replaced.
     """
     return _MIN_REST if "concurrent_writers" in dialect.capabilities else 0.0
 
 
 LOCK_WAIT: Final = 2.0
-"""The seconds that a command waits for a lock: the server may end the session of the command before
-it a moment later (spec/event-log.md 12.2).
+"""The seconds that a command waits for a lock: the server may still be ending the session of the
+previous command (spec/event-log.md 12.2).
 """
 _LOCK_POLL: Final = 0.1
 
@@ -458,8 +458,9 @@ class StatusLedger(Ledger):
         ended: int | None = None,
         alone: bool = False,
     ) -> Unmarked:
-        """Run one statement per status, and another one if it changed fewer rows than it was given.
-        The first statement also ends the delivery, if the database has a statement for both.
+        """Run one statement per status, and a second statement if the first one changed fewer rows
+        than it was given. The first statement also ends the delivery, if the database has a
+        statement for both.
         """
         if ended is None and not retained and not any(statuses.values()):
             return Unmarked()
@@ -504,7 +505,8 @@ def _unmarked(
     log: OpenLog, ranges: Ranges, changed: int, new_status: str | None = None
 ) -> Unmarked:
     """Return the rows of the ranges that a statement did not change. ``changed`` is the number of
-    rows that it changed; ``new_status`` is the status that it set, None = it deleted the rows.
+    rows that the statement changed; ``new_status`` is the status that it set, None = the statement
+    deleted the rows.
     """
     rows = length(ranges)
     if changed >= rows:

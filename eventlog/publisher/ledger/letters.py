@@ -99,7 +99,7 @@ def remove_letters(log: OpenLog, numbers: Sequence[int]) -> None:
 
 
 def waiting_letters(log: OpenLog, consumer: str) -> Waiting:
-    """Return how many letters wait, at most ``COUNTED``, and for how long the first one has."""
+    """Return how many letters wait, at most ``COUNTED``, and how long the first one has waited."""
     return count_waiting(log, EntryKind.DEAD_LETTER, consumer, COUNTED)
 
 

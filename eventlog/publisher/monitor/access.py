@@ -49,8 +49,8 @@ class Guard:
     """The access check. A foreign Host header gets 421. Without the token a client gets only the
     two health paths, which are answered under any load.
 
-    Otherwise a foreign page could read this one by a host name that resolves to this address (DNS
-    rebinding).
+    If the Host header were not checked, a foreign page could read this page under a host name that
+    resolves to this address (DNS rebinding).
     """
 
     def __init__(self, app: ASGIApp, host: str, settings: MonitorSettings) -> None:
@@ -87,8 +87,9 @@ class Guard:
             self._requests -= 1
 
     def _user(self, request: Request) -> str | None:
-        """Return the name of the token that the client shows, or of the cookie that it got for it;
-        empty for the token without a name. None = it shows neither.
+        """Return the name of the token that the client shows, or of the token for which the client
+        got its cookie; empty for the token without a name. None = the client shows no token and no
+        cookie.
         """
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and (user := self._named(token.strip())) is not None:

@@ -1,10 +1,10 @@
 """The actions of the status page: requeue, skip, resync, pause, resume (docs/operate/monitor.md).
 
-Each is the request of the command of that name, by a separate role (``[monitor] database_url``),
-and is refused with its words. Only a client with a named token may act: its name is in the log
-line, and in the error rows that the request writes. A browser sends a cookie with every request,
-also with one that a foreign page makes. So a request must be a POST of JSON from this origin, and
-carry the token against forgery that only this page can read.
+Each does what the command of that name does, under a separate role (``[monitor] database_url``). A
+refusal has the message of the command. Only a client with a named token may act: its name is in the
+log line, and in the error rows that the request writes. A browser sends a cookie with every
+request, even with a request that a foreign page makes. So a request must be a POST of JSON from
+this origin, with the token against forgery, which only this page can read.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _LARGEST: Final = 16_384
 """The bytes of the largest request."""
 _QUEUED_SECONDS: Final = 30.0
 _STATEMENT_SECONDS: Final = 20
-"""The time-out of one statement, in seconds, within which other actions wait for this one."""
+"""The time-out of one statement, in seconds. Meanwhile other actions wait."""
 
 
 class Done(NamedTuple):
@@ -169,7 +169,7 @@ def _requeue(order: Order) -> Done:
         raise BadRequest("give rows, or events of a consumer's snapshot")
     consumer = order.config.of_log.consumer
     if consumer is None and events:
-        raise BadRequest("events are for a consumer: give rows")
+        raise BadRequest("only a consumer accepts events: give rows")
     asked = AskedAgain(ranges=rows, consumer=consumer, event_ids=events, by=order.by)
     requeued = requeue_rows(order.log, order.config, asked)
     if refusal := requeued.refusal():
@@ -208,8 +208,8 @@ def _resync(order: Order) -> Done:
 
 
 def _object(order: Order, catalog: Catalog) -> tuple[ObjectClass, str]:
-    """Return the class and the canonical key of the object of ``row``, of ``event``, an object of a
-    snapshot, or of ``class`` and ``key``.
+    """Return the class and the canonical key of an object. The request names it by ``row``, by
+    ``event`` (an object of a snapshot), or by ``class`` and ``key``.
     """
     if "row" in order.asked:
         row = order.asked["row"]
@@ -325,7 +325,7 @@ class ActionPages:
         origin = urlsplit(headers.get("origin", "")).netloc.lower()
         is_own = origin and origin == headers.get("host", "").lower()
         if not is_own or headers.get("sec-fetch-site", "same-origin") != "same-origin":
-            return "an action is a request of the status page itself: send its Origin"
+            return "only the status page may request an action: the header Origin must name it"
         if not headers.get("content-type", "").startswith("application/json"):
             return "send application/json"
         expected = self._forgery.get(user)

@@ -62,7 +62,7 @@ _LIMITS: Final = Limits()
 _SIZE_INTERVAL: Final = 600.0
 """The seconds between two kept sizes of the log."""
 _SIZES_KEPT: Final = 36
-"""The sizes of the log that are kept: those of six hours."""
+"""How many sizes of the log are kept: the sizes of six hours."""
 _QUIET: Final = (Doing.RESTING, Doing.PAUSED)
 """The states in which the publisher sends nothing, and waits for nobody."""
 _FIRST_CAP: Final = 10_000
@@ -84,7 +84,7 @@ class ActivityState(NamedTuple):
     """The reason without the receiver's words, empty if there is no such text."""
     waits_for: WaitFor | None = None
     advice: str = ""
-    """The option to correct, as of ``ReceiverUnavailable``."""
+    """The option to correct, as in ``ReceiverUnavailable``."""
 
 
 class Sample(NamedTuple):
@@ -124,7 +124,7 @@ class Sent(NamedTuple):
 
 
 class Histogram:
-    """The number of times up to each bound, as in OpenMetrics."""
+    """The number of durations up to each bound, as in OpenMetrics."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -238,7 +238,8 @@ class Monitored(ABC):
 
 class Activity(Monitored, Observer):
     """The observer of one publisher. It requests figures that need a query every ``interval``
-    seconds, or less often if the query is slow. With ``has_times`` it rests until a time of day.
+    seconds, or less often if the query is slow. ``has_times`` means that the publisher rests until
+    a time of day.
     """
 
     def __init__(
@@ -440,8 +441,9 @@ class Activity(Monitored, Observer):
         """The age of the first row of status N; None if the last measurement found none, or if
         there was no measurement.
 
-        The age grows after the last measurement as long as the row cannot have been answered: while
-        the publisher waits, or while a delivery hangs that the measurement saw.
+        After the last measurement the age grows as long as the row cannot have been answered. This
+        is so while the publisher waits, or while a delivery from before the measurement has not
+        ended.
         """
         measured, measured_time = self.measurement, self.measured_time
         if measured is None or measured.oldest_seconds is None or measured_time is None:

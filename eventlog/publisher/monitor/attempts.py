@@ -1,5 +1,5 @@
-"""The attempts to send documents since the start of the process, of which the newest are kept: the
-page of an event and ``eventlog explain`` show them.
+"""The newest attempts to send documents since the start of the process. The page of an event and
+``eventlog explain`` show them.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class Attempts:
 
     def of(self, event_id: str) -> list[Attempt]:
         """Return the newest attempts to send an event, the newest first. ``event_id`` is a
-        record_id or any event-id of the event: it is found under its later event-ids
-        (spec/event-log.md 7.4), too.
+        record_id or any event-id of the event. The event is also found under its later event-ids
+        (spec/event-log.md 7.4).
         """
         with self._lock:
             kept = [*self._failures.kept, *self._successes.kept]
@@ -78,9 +78,9 @@ class Attempts:
 
 
 def is_event(sent_id: str, event_id: str) -> bool:
-    """Return True if a sent event-id is of an event, which a record_id or any of its event-ids
-    names: the rows of an event are those of its first row, without epoch and number. The event-ids
-    of another source have no parts.
+    """Return True if ``sent_id`` is an event-id of the event that ``event_id`` (a record_id, or any
+    event-id of the event) names. The event-ids of an event differ only in epoch and number, which
+    the event-ids of another source do not have.
     """
     wanted = row_or_object(event_id) or event_id
     return sent_id in (event_id, str(wanted)) or sent_id.startswith(f"{wanted}.")

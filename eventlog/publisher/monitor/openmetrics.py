@@ -33,7 +33,7 @@ _COUNTERS: Final = (
     (
         "rows_published",
         "eventlog_rows_published",
-        "Rows that the receiver has taken: answered success or warning.",
+        "Rows that were answered success or warning.",
     ),
     (
         "letters_sent",
@@ -58,17 +58,16 @@ _COUNTERS: Final = (
     (
         "rows_missing",
         "eventlog_rows_missing",
-        "Rows that were deleted from the log after they were read and before their answer was "
-        "recorded.",
+        "Rows that were deleted from the log before their answer was recorded.",
     ),
     ("rows_loopback", "eventlog_rows_loopback", "Rows of the publisher's own database user."),
     (
         "rows_dropped",
         "eventlog_rows_dropped",
-        "Rows that precedence dropped in favour of a query-back.",
+        "Rows without effect, because another row of the event reads their values.",
     ),
     ("rows_gone", "eventlog_rows_gone", "Rows whose object was gone when it was read back."),
-    ("rows_noop", "eventlog_rows_noop", "Rows that changed nothing that is written."),
+    ("rows_noop", "eventlog_rows_noop", "Rows that change nothing for the receiver."),
     (
         "events_sent",
         "eventlog_events_sent",
@@ -77,7 +76,7 @@ _COUNTERS: Final = (
     (
         "documents_sent",
         "eventlog_documents_sent",
-        "Documents that got any answer, without heartbeats.",
+        "Documents that got any answer; heartbeats are not counted.",
     ),
     ("heartbeats_sent", "eventlog_heartbeats_sent", "Heartbeats sent."),
 )
@@ -159,7 +158,7 @@ def _health(health: Health, labels: _Labels, conditions: Iterable[str]) -> Itera
     """Yield the metrics of the health: its severity, and whether each condition holds."""
     text = "How bad the worst condition is: 0 = ok, 1 = warning, 2 = error."
     yield _gauge("eventlog_health", text, labels, health.severity.level)
-    text = "1 while a condition of the health holds."
+    text = "1 while this health condition is true."
     family = GaugeMetricFamily(
         "eventlog_condition", text, labels=[*labels, "condition", "severity"]
     )
@@ -204,7 +203,7 @@ class PublisherMetrics(Collector):
             for name, text, numbers in (
                 (
                     "eventlog_table_bytes",
-                    "Bytes of the log and of its internal tables on disk, with indexes.",
+                    "Bytes of the log and its internal tables on disk, with indexes.",
                     activity.measurement.table_bytes,
                 ),
                 (
@@ -219,7 +218,7 @@ class PublisherMetrics(Collector):
         text = "1 for the publisher's present state, 0 for all others."
         states = _one_of(Doing, activity.state.doing)
         yield _numbers_by(GaugeMetricFamily, "eventlog_state", text, labels, "state", states)
-        text = "Time to read and fold a window of the queue."
+        text = "Time to read rows of the queue and to combine them into events."
         yield self._histogram("eventlog_window_seconds", text, activity.windows)
         text = "Time from sending a document to its answer."
         yield self._histogram("eventlog_send_duration_seconds", text, activity.document_seconds)
@@ -281,9 +280,7 @@ class PublisherMetrics(Collector):
         if measured is None:
             return
         if activity.bytes_in_a_day is not None:
-            text = (
-                "Bytes that the log and its internal tables grow in a day, by the last six hours."
-            )
+            text = "Growth of the log and its internal tables per day, as in the last six hours."
             yield "eventlog_log_growth_bytes_per_day", text, activity.bytes_in_a_day
         if activity.keep_bytes_reached_seconds is not None:
             text = "Seconds until the log has keep_bytes if it grows as before; 0 if it has more."
@@ -300,7 +297,10 @@ class PublisherMetrics(Collector):
                 activity.oldest_seconds or 0.0,
             )
         if measured.ranges is not None:
-            text = "Ranges in the set of a consumer; the gaps between them may still be filled."
+            text = (
+                "Ranges of record_ids that a consumer has processed; rows in the gaps may still "
+                "follow."
+            )
             yield "eventlog_consumer_ranges", text, measured.ranges
         if measured.snapshot is not None:
             text = "Answered objects of the class that a consumer's snapshot reads now."
@@ -331,7 +331,7 @@ class PublisherMetrics(Collector):
             ),
             (
                 "eventlog_objects_parked",
-                "Objects whose event the receiver asked for later.",
+                "Parked objects: the receiver answered retry for their events, or failed.",
                 len(measured.parked),
             ),
             (
@@ -354,8 +354,8 @@ class PublisherMetrics(Collector):
             ),
             (
                 "eventlog_oldest_snapshot_age_seconds",
-                "Age of the oldest database snapshot that keeps dead rows of the log from being "
-                "removed; 0 if there is none.",
+                "Age of the oldest database snapshot that blocks the removal of dead rows; 0 if "
+                "there is none.",
                 activity.oldest_snapshot_age_seconds or 0.0,
             ),
         )

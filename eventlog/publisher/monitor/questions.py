@@ -56,7 +56,7 @@ _PRIVATE_OF_ROW: Final = ("table_key", "old_value", "new_value")
 
 
 class BadQuestion(ConfigError):
-    """A question that names nothing that could be there."""
+    """A question about something that cannot exist."""
 
 
 class Questions:
@@ -232,7 +232,7 @@ def _waiting(
         "key": key,
         "record_id": None,
         "sentences": [] if explained else [nothing_waits(key or "")],
-        "searched": "the events without an answer that the position has passed",
+        "searched": "the unanswered events that the position has passed",
         "rows": [],
         "events": [{"event_id": one.event_id, "state": one.state} for one in explained],
     }

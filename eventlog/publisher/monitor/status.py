@@ -36,7 +36,7 @@ _MAX_LISTED: Final = 100
 _PAGE: Final = 50
 """The documents of one page of the list."""
 _MAX_EXAMPLES: Final = 3
-"""The most events of a group of parked objects that are named."""
+"""The most events that are named for a group of parked objects."""
 _MAX_SKIPPED: Final = 20
 """The most events that one command skips."""
 
@@ -51,7 +51,7 @@ class Members(NamedTuple):
 
     names: tuple[str, ...]
     known_to: Literal["both", "process", "command"]
-    """By which they can be determined: a process, the command ``eventlog status``, or both."""
+    """What can determine them: a process, the command ``eventlog status``, or both."""
     text: str
     """What they are, as the reference shows it."""
 
@@ -59,7 +59,7 @@ class Members(NamedTuple):
 _ALWAYS: Final = ("version", "eventlog", "at")
 """The members that no status lacks."""
 MEMBERS: Final = (
-    Members(_ALWAYS, "both", "versions of the shape and of the program; the time in UTC"),
+    Members(_ALWAYS, "both", "versions of this JSON object and of the program; the time in UTC"),
     Members(
         ("log", "publisher_runs"),
         "both",
@@ -70,13 +70,13 @@ MEMBERS: Final = (
         ("health",),
         "both",
         "`severity`, `sentence`, `action`, and `conditions`: `name`, `severity`, `text`, `action`, "
-        "`commands`, `details` (all that is known, if `text` leaves some of it out)",
+        "`commands`, `details` (all that is known, if `text` is shortened)",
     ),
     Members(
         ("queue_rows", "queue_cap", "oldest_seconds"),
         "both",
-        "rows that wait; the most rows that are counted, null = all; the age of the oldest by "
-        "`event_time`",
+        "rows that wait; the number up to which they are counted, null = all; the age of the "
+        "oldest by `event_time`",
     ),
     Members(
         ("refused_rows", "invalid_rows"),
@@ -107,12 +107,12 @@ MEMBERS: Final = (
     Members(
         ("dead_rows", "table_bytes", "keep_bytes"),
         "both",
-        "dead rows and bytes per table of the log; the limit",
+        "dead rows and bytes per table of the log; the option `keep_bytes`",
     ),
     Members(
         ("ranges", "snapshot"),
         "both",
-        "of a consumer: the ranges of its set; the progress of its first load",
+        "of a consumer: the ranges of processed rows; the progress of the first load",
     ),
     Members(
         ("paused",),
@@ -153,7 +153,7 @@ MEMBERS: Final = (
     Members(
         ("sink", "format", "started_at"),
         "process",
-        "the type of the sink, the format, and since when it is published",
+        "the type of the sink; the format; when the process started",
     ),
     Members(
         ("state",),
@@ -169,7 +169,8 @@ MEMBERS: Final = (
     Members(
         ("checked_seconds_ago", "limits"),
         "process",
-        "age of the measured figures; limits of `oldest_seconds` and `send_duration_seconds`",
+        "age of the measured figures; the highest normal `oldest_seconds` and "
+        "`send_duration_seconds`",
     ),
     Members(
         ("counters", "backoffs", "reconnects"), "process", "counts since the start of the process"
@@ -177,8 +178,8 @@ MEMBERS: Final = (
     Members(
         ("parked_objects", "parked", "parked_groups"),
         "process",
-        "their number; the first 100; all by `class` and `answer`, with the first `events` and the "
-        "`command` that gives up the first 20",
+        "number of parked objects; the first 100; groups by `class` and `answer`, with the "
+        "first `events` and a `command` that skips 20",
     ),
     Members(
         ("deliveries", "sent"),
@@ -210,7 +211,7 @@ def shape(**known: Any) -> dict[str, Any]:
     Raises TypeError for a name outside the shape.
     """
     if unknown := known.keys() - EMPTY.keys():
-        raise TypeError(f"not of the shape: {', '.join(sorted(unknown))}")
+        raise TypeError(f"the status has no member {', '.join(sorted(unknown))}")
     now = utc_now().isoformat(timespec="milliseconds")
     return {"version": VERSION, "eventlog": __version__, "at": now, **EMPTY, **known}
 
@@ -247,7 +248,7 @@ def _status_of(
 
 
 def answer_status(text: str) -> str:
-    """Return the status in a receiver's text, as of ``the receiver answers 503 ...; ...``, and
+    """Return the status in a receiver's text, such as ``the receiver answers 503 ...; ...``, and
     nothing else of the text; ``HIDDEN`` if it has no status.
     """
     return answered_status(text) or (text and HIDDEN)
@@ -311,7 +312,9 @@ def seen_of(activity: Activity, event_id: str, *, shows_values: bool) -> Seen:
 
 
 def _in_outbox(activity: Activity, event_id: str, *, shows_values: bool) -> str:
-    """Return where the outbox had the event at the last measurement, and what it waits for."""
+    """Return in which unsettled document the event was at the last measurement, and what the
+    document waits for; empty = in none.
+    """
     measured, now = activity.measurement, activity.clock()
     if measured is None or activity.measured_time is None:
         return ""
@@ -352,9 +355,9 @@ def _sent_data(sent: Sent, *, shows_values: bool) -> dict[str, Any]:
 def documents_data(
     activity: Activity, level: str, before: float, *, shows_values: bool
 ) -> dict[str, Any]:
-    """Return a page of the attempts to send documents, the newest first: those with an answer of
-    this level, all = empty, before a time in seconds since 1970. ``older`` is the time before which
-    the next page begins, null if there is none.
+    """Return a page of the attempts to send documents, the newest first: those before a time
+    (seconds since 1970) whose answer has this level; an empty level = all attempts. ``older`` is
+    the time before which the next page begins, null if there is none.
     """
     found = [one for one in activity.newest_sent() if one.at < before and level in ("", one.level)]
     page = found[:_PAGE]
@@ -378,8 +381,8 @@ def process_status(
     """Return the status of a running publisher from its reports.
 
     ``format_name`` is the name of the output format. ``consumer`` is the name of the consumer that
-    the process runs as, ``source`` that of the source that it follows. ``patience`` is the most
-    seconds that the sink waits for an answer.
+    the process runs as; ``source`` is the name of the source that the process follows. ``patience``
+    is the most seconds that the sink waits for an answer.
     """
     now, measured, state = activity.clock(), activity.measurement or Measured(), activity.state
 

@@ -95,7 +95,7 @@ class Tracing(Observer):
         delivery.end()
 
     def _past(self, name: str, seconds: float, context: Context, **numbers: int) -> Span:
-        """Return a span of work that took so many seconds until now. ``numbers`` as in ``span``."""
+        """Return a span of work that ends now and took ``seconds``. ``numbers`` as in ``span``."""
         now = int(unix_time() * 1e9)
         span = self.span(
             name, context, SpanKind.INTERNAL, None, now - int(seconds * 1e9), **numbers
@@ -200,9 +200,9 @@ def _with_context(document: Document) -> Document:
 def tracing(config: Config) -> Iterator[Tracing]:
     """Trace a publisher while the block runs; the remaining spans are sent at the end.
 
-    A provider that ``opentelemetry-instrument`` has set up is used. Otherwise spans go to a
-    collector by OTLP over HTTP. Raises ConfigError for another exporter or protocol,
-    ModuleNotFoundError without the exporter.
+    If ``opentelemetry-instrument`` has set up a provider, this provider is used. Without a
+    provider, spans go to a collector by OTLP over HTTP. Raises ConfigError for another exporter or
+    protocol, ModuleNotFoundError without the exporter.
     """
     provider = trace.get_tracer_provider()
     own = _provider() if isinstance(provider, trace.ProxyTracerProvider) else None

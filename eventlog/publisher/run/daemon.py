@@ -113,10 +113,10 @@ def publish(
     ``retry`` has its first and its longest pause in seconds.
 
     ``observer`` is called with the progress. ``compare`` compares the triggers with the declared
-    ones, None = no comparison. With ``standby`` the publisher waits while another one has locked
-    the log; a consumer always does. ``open_letters`` opens the sink of dead letters, None = there
-    are none. Raises FatalAnswer when the receiver answers fatal,
-    PublisherAlreadyRunning when the log is locked, DatabaseError when the first connection fails.
+    ones, None = no comparison. With ``standby`` the publisher waits while another publisher has
+    locked the log; a consumer always waits. ``open_letters`` opens the sink of dead letters, None =
+    there are none. Raises FatalAnswer when the receiver answers fatal, PublisherAlreadyRunning when
+    the log is locked, DatabaseError when the first connection fails.
     """
     stop = stop or StopRequest()
     timetable = Timetable()
@@ -165,9 +165,9 @@ def publish_log(
 ) -> None:
     """Publish the log of a configuration until ``stop`` is set, as ``publish`` does.
 
-    ``used`` has the numbers of the log that this process has used before. ``target`` is the
-    receiver in words, None = the configured sink. Raises the errors of ``publish``, and
-    ConfigError.
+    ``used`` has the numbers that this process has used before, such as the highest delivery number.
+    ``target`` is the receiver in words, None = the configured sink. Raises the errors of
+    ``publish``, and ConfigError.
     """
     publish(
         partial(open_to_publish, config, counters, used, target=target),
@@ -439,8 +439,8 @@ def _wait_for_receiver(session: PublisherSession, stop: Stop, cycle: Delivered) 
 def _cycle(
     run: Callable[[PublisherSession], Delivered], session: PublisherSession, watcher: CatalogWatcher
 ) -> Delivered | None:
-    """Run a cycle, and the post-poll statements if it sent documents; return None if it must run
-    again, since changed tables, or classes that cannot be written, have ended it.
+    """Run a cycle, and the post-poll statements if it sent documents. Return None if the cycle must
+    run again, because a table had changed or a class could not be written.
     """
     context = session.context
     context.log.db.refuse_replaced()

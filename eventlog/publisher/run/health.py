@@ -110,7 +110,7 @@ class Health(NamedTuple):
 
 
 _LONGEST_CAUSE: Final = 100
-"""The characters of a database's text from which on its driver's words are only details."""
+"""If a database's text has more characters, the words of its driver appear only in the details."""
 
 
 class Waiting(NamedTuple):
@@ -121,7 +121,7 @@ class Waiting(NamedTuple):
     """The time without any answer."""
     reason: str = ""
     advice: str = ""
-    """The option to correct, as of ``ReceiverUnavailable``."""
+    """The option to correct, as in ``ReceiverUnavailable``."""
     next_seconds: float | None = None
     """The time until the next attempt, None if it is unknown."""
 
@@ -159,7 +159,7 @@ class Waiting(NamedTuple):
 
 
 def answered_status(text: str) -> str:
-    """Return the status in a receiver's text, as of ``the receiver answers 503 ...; ...``, and
+    """Return the status in a receiver's text, such as ``the receiver answers 503 ...; ...``, and
     nothing else of the text; empty if it has no status.
     """
     found = _STATUS.search(text)

@@ -57,7 +57,7 @@ class LivenessClock:
         return self.clock() <= self._until
 
     def sign(self, pause: float = 0.0) -> None:
-        """Give a sign, and announce a pause of so many seconds."""
+        """Give a sign, and announce a pause of ``pause`` seconds."""
         self._until = self.clock() + pause + self.timeout
 
     @contextmanager

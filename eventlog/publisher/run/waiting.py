@@ -40,11 +40,11 @@ transaction open that will not notify. The pauses double.
 """
 
 FLOWING: Final = 0.03
-"""The seconds of rest after an attempt before the publisher sleeps. While changes flow it polls, so
-that writers need not send notifications.
+"""The seconds that the publisher rests between polls, in total, after it has sent something; then
+it sleeps until a notification. Before that, writers need not send notifications.
 """
 _MIN_REST: Final = 0.003
-"""The least seconds of such a rest."""
+"""The least seconds of one rest between polls."""
 _SHARE: Final = 0.15
 """The share of a core that a publisher uses while changes flow, polls and deliveries together. The
 rest leaves time for other processes, and the next poll finds more rows to send together. A cheaper
@@ -60,9 +60,9 @@ _WARNING_INTERVAL: Final = 60.0
 """The seconds between two log lines that report that the first connection has not been made yet."""
 
 _LOCK_WAIT: Final = 60.0
-"""Seconds that a publisher which lost its connection waits for a lock that another session has: a
-job that marks, a publisher that ends, or its own lost session, if the database does not show which
-session has the lock.
+"""The seconds that a publisher which lost its connection waits for a lock that another session has.
+This session may be a job that marks, a publisher that ends, or, if the database does not show the
+session, the publisher's own lost session.
 """
 
 _SLICE: Final = 0.2
@@ -142,10 +142,11 @@ class Idle:
         """Wait after a cycle that left nothing to send, until ``stop`` or a notification, but at
         most ``seconds``.
 
-        A rest without notifications is as long as all rests since the last sending, so that a row
-        waits no longer than the queue was empty before it. If the database notifies, only the first
-        rests are of this kind. The call after them may return immediately: rows written before the
-        lock was taken have no notification, so the queue must be read again.
+        If the database sends no notifications, a rest is as long as all rests since something was
+        sent, added up. So a row waits at most as long as the queue was empty before it. If the
+        database notifies, the first rests are short, and no notification ends them. The call after
+        them may return immediately: rows written before the lock was taken have no notification, so
+        the queue must be read again.
         """
         context, connection = self._context, self._context.log.connection
         context.observer.does(
@@ -203,8 +204,8 @@ class Idle:
 
 
 def rest_after(worked: float, used: float) -> float:
-    """Return the seconds to rest while changes flow, after so many seconds of work that have used
-    so many seconds of CPU.
+    """Return the seconds to rest while changes flow, after ``worked`` seconds of work that have
+    used ``used`` seconds of CPU.
     """
     return min(FLOWING, max(_MIN_REST, used / _SHARE - worked))
 
@@ -223,7 +224,7 @@ def begin_idle(context: Context) -> Idle:
         wake.listen(context.log)
     else:
         _log.info(
-            "the queue is read every %g s at least: %s", context.options.polling_interval, reason
+            "the queue is read at least every %g s: %s", context.options.polling_interval, reason
         )
     context.log.commit()
     return Idle(context, wake if reason is None else None)
@@ -247,9 +248,8 @@ LONGEST_REST: Final = 600.0
 
 @dataclass(slots=True)
 class Timetable:
-    """The state of the times of the day. ``done`` is the server's local time up to which they are
-    past; None = unknown. The object outlives a lost connection, so that an interrupted run
-    continues.
+    """How far the times of the day are done: up to ``done``, in the server's local time; None =
+    unknown. The object outlives a lost connection, so that an interrupted run continues.
     """
 
     done: datetime | None = None
@@ -437,7 +437,7 @@ class Connection:
         if is_lost:
             why = str(error)
         elif is_standby:
-            why = f"{error}; waiting as its standby until it ends"
+            why = f"{error}; this process waits as the standby until the other one ends"
         elif self.lost_at is not None and now - self.lost_at <= _LOCK_WAIT:
             why = f"{error}; trying again for {_LOCK_WAIT:g} s"
         else:
@@ -462,13 +462,14 @@ def keep_connected(
     connection is opened again.
 
     ``work`` receives a function that it calls whenever it is connected, and that returns True the
-    first time. ``unavailable`` are the errors of a lost connection. Before the first connection a
-    database server that cannot be reached is waited for, and the other errors are raised.
+    first time. ``unavailable`` are the errors of a lost connection. Before the first connection,
+    this function waits for a database server that cannot be reached, and raises the other errors.
     ``initial`` and ``maximum`` are the back-off in seconds. ``observer`` is called for each
     connection.
 
-    While the lock belongs to the session that was lost, or to another process as ``stands_by_for``
-    names it, this process waits for it. Raises PublisherAlreadyRunning if any other session has it.
+    If the session that was lost still has the lock, this process waits for the lock. It also waits
+    if the error about the lock is a ``stands_by_for``. Raises PublisherAlreadyRunning if any other
+    session has the lock.
     """
     connection = Connection(unavailable, stands_by_for)
 

@@ -49,8 +49,8 @@ class ReadyLetter(NamedTuple):
     row: int
     """The first row of the event, 0 = it has none."""
     write: Callable[[tuple[int, int]], Document]
-    """A function that returns the document with these numbers. Another thread calls it. Raises
-    ReceiverUnavailable if a registry does not answer.
+    """A function that makes the document for a delivery number and a document number. Another
+    thread calls it. Raises ReceiverUnavailable if a registry does not answer.
     """
 
 
@@ -80,7 +80,7 @@ class _Sent(NamedTuple):
     results: Sequence[tuple[ReadyLetter, EventResult]]
     """The letters with a result, in order."""
     failure: ReceiverUnavailable | None = None
-    """Why the others were not sent, None if it was not tried."""
+    """Why the next letter could not be sent, None if no attempt failed."""
     retry_after: float | None = None
 
 
@@ -246,8 +246,8 @@ def warn_without_sink(waiting: int) -> None:
     """Warn about letters of an earlier start that nothing sends."""
     if waiting:
         _log.warning(
-            "%s of an earlier start not sent, since [dead_letter] has no type: set it as it was "
-            "until they are sent",
+            "%s from an earlier run not sent, because [dead_letter] has no type: restore the type "
+            "until the letters are sent",
             number_of(waiting, "dead letter"),
             extra={"code": DEAD_LETTER},
         )

@@ -1,8 +1,8 @@
 """The feed of a log: its documents are recorded in entries before they are sent, and the results
 become marks of rows (spec/event-log.md 7.3, 8.4, 10).
 
-Here alone entries of deliveries are written and read: a new delivery is recorded, what is left of
-it is written with the marks, and a restart gets its documents back.
+This module writes what is left of a delivery into its entry, together with the marks, and gets the
+documents back after a restart.
 
 This is a hot path: every event passes through ``save``, but no loop here visits single events,
 except for documents that are sent again.
@@ -132,10 +132,11 @@ def restored(
     longest: float,
     is_single: bool,
 ) -> Iterator[Document[Outgoing]]:
-    """Yield the documents of a recorded delivery. Those that waited do so until they were due, at
-    most ``longest`` seconds from now (spec/event-log.md 8.4, *Progress*).
+    """Yield the documents of a recorded delivery. A document that waited before the restart waits
+    until it is due, at most ``longest`` seconds from now (spec/event-log.md 8.4, *Progress*).
 
-    Events that got retry at different times are separate documents; with ``is_single`` all are.
+    Events that got *retry* at different times are separate documents. With ``is_single`` each event
+    is a separate document.
     """
     for number, own in delivery.documents.items():
         events = [
@@ -158,7 +159,7 @@ def restored(
 
 def new_documents(delivery: Delivery, is_single: bool) -> Iterator[Document[Outgoing]]:
     """Yield the documents of a delivery that has just been recorded. With ``is_single`` each event
-    is a document, under the number of its recorded one.
+    is a document, under the number of the recorded document that it belongs to.
     """
     for number, events in delivery.documents.items():
         if is_single:
@@ -202,12 +203,12 @@ def entry_of(
 
 
 class Rebuilt(NamedTuple):
-    """Recorded events, rebuilt from those of their rows that are not done, and their parts."""
+    """Recorded events, rebuilt from their rows that are not done, and the parts of these events."""
 
     events: list[Outgoing]
     decided: list[Decided]
-    """The group of each event with the decision of precedence at the first build; an empty group
-    and no decision if no valid row is left.
+    """The rows of each event (its group), with the decision of the first build about which rows
+    take precedence (7.1); an empty group and no decision if no valid row is left.
     """
     invalid: dict[int, InvalidRow]
     """The rows that fail the checks now, by record_id."""
@@ -318,8 +319,8 @@ class LogFeed:
     # --- before a document is sent ---
 
     def prepare(self, document: Document[Outgoing]) -> Document[Outgoing] | None:
-        """Return a document in the air with the values of its events; None if it has changed, so
-        that it is not in the air any more.
+        """Return a document that is being sent, with the values of its events; None if the document
+        has changed, so that it is not sent now.
         """
         if None in [event.steps for event in document.events]:
             built = self._build(document)
@@ -353,7 +354,7 @@ class LogFeed:
         return self._outbox.rebuilt(document, ready, idle, withheld)
 
     def _save_before(self, check: Callable[[], None]) -> None:
-        """Call a check that may end the cycle by an error, once no answer would be lost by it."""
+        """Save the answers, then call a check that may end the cycle with an error."""
         if not self._outbox.is_saved:
             self.save()
         check()
@@ -374,7 +375,9 @@ class LogFeed:
         ]
 
     def _announce(self, document: Document[Outgoing]) -> None:
-        """Report to the observer that a delivery begins, if it was not the last one to be sent."""
+        """Report to the observer that a delivery begins, unless the previous document was of the
+        same delivery.
+        """
         number = document.place[0]
         if self._announced == number:
             return
@@ -484,7 +487,7 @@ class LogFeed:
             del self._built[place]
 
     def settled(self, settled: Settled[Outgoing]) -> None:
-        """Do nothing: a log has its answers until they are saved."""
+        """Do nothing: for a log, ``save`` handles all outcomes."""
 
     def is_saved(self) -> bool:
         """Return True if every answer is marked."""

@@ -76,11 +76,9 @@ class Marks:
     def add_answered(
         self, events: Sequence[Outgoing], result: EventResult, document: Document[Outgoing]
     ) -> None:
-        """Add the rows of events that got an answer other than retry. ``document`` is the one in
-        which they were sent.
-
-        Rows that precedence dropped are S with any answer. Objects of a snapshot have no rows;
-        refused ones get error rows.
+        """Add the rows of events that got an answer other than retry. ``document`` is the document
+        in which they were sent. Rows that precedence dropped are S with any answer. Objects of a
+        snapshot have no rows; refused objects get error rows.
         """
         if has_letter(result):
             self._add_letters(events, result, document)
@@ -181,7 +179,9 @@ class Marks:
                 known[row] = max(known.get(row, 1), attempt_of(event_id))
 
     def _write_letters(self, context: Context) -> None:
-        """Write the entries of letters. An invalid row has the event-id of an event of it alone."""
+        """Write the entries of letters. An invalid row gets the event-id that an event of this row
+        alone would have.
+        """
         suffix = context.options.events.id_suffix
         letters = [
             one._replace(event_id=f"{one.rows[0]}{suffix}") if not one.event_id else one

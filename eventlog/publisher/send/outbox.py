@@ -1,15 +1,16 @@
 """The outbox: the only state between reading a feed and marking its events.
 
 It consists of documents in the order of the feed. An event may be sent if no earlier event of its
-objects is in another document: from this one rule follow the order per object, that an object waits
-as long as its first event, and that two events of an object are never in the air in two documents.
-And a document has no number until it is recorded, and only a document with a number is sent.
+objects is in another document. Three things follow from this rule. The events of an object are sent
+in order. An object waits as long as its first event. Two documents with events of the same object
+are never being sent at the same time. A document has no number until it is recorded, and only a
+document with a number is sent.
 
 ``next`` selects a document, ``begin`` takes it, ``settle`` applies the policy to its outcome. The
 feed writes what ``take_marks`` and ``record`` return in one transaction.
 
-The rule is derived from an index of the first document of each object. It exists only while a
-document waits or has failed, so a feed without trouble pays nothing for it.
+The rule uses an index of the first document of each object. The index exists only while a document
+waits or has failed, so a feed without trouble pays nothing for it.
 """
 
 from __future__ import annotations
@@ -96,8 +97,8 @@ class Outbox(Generic[E]):
 
     ``is_recorded`` is true if a document gets its number when it is recorded (a log); otherwise the
     feed numbers what it sends, and event-ids come from the source. ``keeps_fatal`` is true if an
-    event that got *fatal* stays, since the feed cannot queue it again. ``at_rest`` is what becomes
-    of an event that is sent again later, without its values.
+    event that got *fatal* stays, since the feed cannot queue it again. ``at_rest`` returns an event
+    without its values, for an event that is sent again later.
     """
 
     def __init__(
@@ -120,13 +121,15 @@ class Outbox(Generic[E]):
         self.failure = ReceiverUnavailable("")
         """The last failure that a document may have caused."""
         self.may_decide = True
-        """True if further attempts show for which document the receiver fails: not after the cuts
-        that ``isolate_after`` rounds without an answer lead to.
+        """True if further attempts may show for which document the receiver fails. False after
+        ``isolate_after`` pauses without an answer, once the first halves have failed too.
         """
         self.resume_at = 0.0
         """The end of the present pause of everything."""
         self.rests_until = 0.0
-        """Until then other documents have the time that the last failure took."""
+        """Documents that have failed wait until this time: for as long as the failure took, others
+        are sent.
+        """
         self.size = 0
         """The number of events."""
         self._is_recorded, self._keeps_fatal, self._at_rest = is_recorded, keeps_fatal, at_rest
@@ -199,7 +202,7 @@ class Outbox(Generic[E]):
             elif self._follows(document):
                 yield Standing(document, "it follows an event of its object that is not answered")
             elif self.in_doubt:
-                yield Standing(document, "the receiver answers nobody", self.resume_at)
+                yield Standing(document, "the receiver answers no document", self.resume_at)
             else:
                 yield Standing(document, "it is sent at its turn")
 
@@ -217,7 +220,9 @@ class Outbox(Generic[E]):
         return step.until if step.do is Do.WAIT else now
 
     def has_turn_left(self, now: float) -> bool:
-        """Return True if a document that waits can be sent, and was not since ``retry_now``."""
+        """Return True if a document that waits can be sent, and has not been sent since
+        ``retry_now``.
+        """
         waiting = filter(policy.is_waiting, map(self._document, self._heads))
         return any(
             one.attempts is not None
@@ -227,8 +232,8 @@ class Outbox(Generic[E]):
         )
 
     def untried_due(self) -> float | None:
-        """Return the time when the next document is due for which the receiver failed and of which
-        no event was tried alone yet; None if there is none.
+        """Return the time when the next document is due that the receiver failed for and whose
+        events have not been tried alone; None if there is none.
         """
         return min(
             (
@@ -315,8 +320,8 @@ class Outbox(Generic[E]):
         )
 
     def _objects_of(self, document: Document[E]) -> frozenset[Hashable]:
-        """Return the objects of a document, which are determined once, since others have another
-        place.
+        """Return the objects of a document. They are determined once: a document with other events
+        has another place.
         """
         if (known := self._objects.get(document.place)) is None:
             known = self._objects[document.place] = document.objects
@@ -352,7 +357,7 @@ class Outbox(Generic[E]):
         return None if document is None else Step(Do.SEND, document)
 
     def _first(self, documents: Iterable[Document[E]]) -> Document[E] | None:
-        """Return the first of these documents that is free, as ``free`` does."""
+        """Return the first of these documents that is free, with its events as in ``free``."""
         found = (self._sendable(one) for one in documents)
         return next((one for one in found if one is not None), None)
 
@@ -361,8 +366,8 @@ class Outbox(Generic[E]):
 
     @property
     def is_full(self) -> bool:
-        """True if more objects are parked than allowed. A document that follows
-        another one of its objects does not count.
+        """True if more objects are parked than allowed. A document that follows another document of
+        the same object does not count.
         """
         if self.size <= self.rules.max_parked:
             return False
@@ -370,12 +375,13 @@ class Outbox(Generic[E]):
         return sum(policy.parked_count(one, self.answers) for one in found) > self.rules.max_parked
 
     def free(self) -> Iterator[Document[E]]:
-        """Yield the documents that may be sent now but for their own waits, each with those of its
-        events that follow no unsettled event in another document. Only documents with attempts hold
-        others up for long: without any, nothing is yielded.
+        """Yield the documents that no other document holds up; they may still have to wait for
+        their own back-off. Each has only those of its events that follow no unsettled event in
+        another document. Only documents with attempts hold others up for long: if there are none,
+        nothing is yielded.
 
-        A document that follows one which is in the air or about to be sent is left out: it can
-        be sent whole soon.
+        A document is left out if it follows a document that is being sent or about to be sent: it
+        can be sent whole soon.
         """
         found = (self._sendable(self._document(place)) for place in self._heads)
         return (one for one in found if one is not None)
@@ -409,8 +415,8 @@ class Outbox(Generic[E]):
                     yield event
 
     def _blocked(self, document: Document[E], event: E) -> _Blocked:
-        """Return by what an event of a document is held up: an event that follows a waiting one
-        waits with all its objects.
+        """Return what holds up an event of a document. An event that follows a waiting event waits
+        too, with all its objects.
         """
         is_waiting = is_active = False
         for one in self._before(document.place, event):
@@ -448,8 +454,8 @@ class Outbox(Generic[E]):
     # --- what changes it --------------------------------------------------------------------------
 
     def add(self, documents: Iterable[Document[E]], last_number: int = 0) -> None:
-        """Add documents of a batch, which are sent after all earlier ones of their objects.
-        ``last_number`` is the highest number that one of them has had.
+        """Add documents of a batch, which are sent after all earlier documents of the same objects.
+        ``last_number`` is the highest number that a document of the batch has had.
         """
         for document in documents:
             batch = document.place[0]
@@ -466,11 +472,12 @@ class Outbox(Generic[E]):
         idle: Sequence[E] = (),
         withheld: Sequence[E] = (),
     ) -> Document[E] | None:
-        """Replace the events of a document in the air by the same ones with their values. Return it
-        if nothing else has changed; otherwise it has a new place, and is not in the air any more.
+        """Replace the events of a document that is being sent by the same events with their values.
+        Return the document if nothing else has changed. Otherwise it gets a new place and is not
+        sent now.
 
-        ``idle`` ones are settled, since their rows have lost their effect and need no answer. The
-        ``withheld`` ones wait for as long as the outbox lives, because their classes are
+        The ``idle`` events are settled, since their rows have lost their effect and need no answer.
+        The ``withheld`` events wait for as long as the outbox lives, because their classes are
         unavailable: they become a separate document.
         """
         if idle:
@@ -498,8 +505,8 @@ class Outbox(Generic[E]):
         return any(policy.is_of_doubt(one, self.answers) for one in self.documents())
 
     def begin(self, step: Step[E]) -> Document[E] | None:
-        """Take a document to send it. If some of its events wait, the document is divided instead,
-        so that a number never stands for other events; then return None.
+        """Take a document to send it. If some of its events wait, divide the document instead, so
+        that the same number never stands for different events; then return None.
         """
         chosen = step.document
         assert chosen is not None
@@ -621,8 +628,9 @@ class Outbox(Generic[E]):
         )
 
     def end_round(self, now: float) -> bool:
-        """Pause because the receiver fails and answers nothing. From ``isolate_after`` such rounds
-        on, one document is cut each time if no other one can be sent, so that its halves decide.
+        """Pause because the receiver fails and answers nothing. From the pause number
+        ``isolate_after`` on, one document is cut each time, if no other document can be sent: the
+        outcomes of its halves may show the cause.
 
         Return True if nothing may be sent before the halves are written.
         """
@@ -708,9 +716,9 @@ class Outbox(Generic[E]):
         return marks
 
     def put_back(self) -> None:
-        """Put the events back whose results are not written, since the receiver has lost them: they
-        are sent again, and so is what is in the air. A document that was answered whole keeps its
-        number.
+        """Put back the events whose results are not written, since the receiver has lost these
+        events. They are sent again, and so are the documents that are being sent. A document that
+        was answered whole keeps its number.
         """
         self._in_air.clear()
         lost: dict[Place, tuple[Document[E], set[str]]] = {}
@@ -731,10 +739,10 @@ class Outbox(Generic[E]):
         self.in_doubt |= self._has_doubtful
 
     def record(self) -> dict[int, tuple[Sequence[Document[E]], int]]:
-        """Return the batches whose entries differ from what is recorded, by their numbers: their
-        documents, and the highest number that one of them has had. No document means that nothing
-        is left. Each document gets a number greater than the one before it; one in the air keeps
-        its own.
+        """Return, by number, the batches whose entries differ from what is recorded: the documents
+        of the batch, and the highest number that a document of it has had. No document means that
+        nothing is left. Each document gets a greater number than the document before it; a document
+        that is being sent keeps its number.
         """
         changed, self._changed = sorted(self._changed), set()
         return {batch: self._numbered(batch) for batch in changed}
@@ -769,7 +777,7 @@ class Outbox(Generic[E]):
         self._count_special(_special([document]) - _special([before]))
 
     def _replace(self, document: Document[E], parts: Iterable[Document[E]]) -> None:
-        """Put documents of other events, without numbers, in the place of a document."""
+        """Replace a document by ``parts``, which have other events and get new numbers later."""
         number = document.place[0]
         batch = self._batches[number]
         document = batch[document.place]
@@ -885,8 +893,9 @@ class _Found(Generic[E]):
 
 
 def _renames(document: Document[E], parts: Iterable[Document[E]]) -> bool:
-    """Return True if an event of the parts has another event-id than in the document: until that is
-    recorded, a crash would repeat the event under the old one, which the receiver may remember.
+    """Return True if an event of the parts has another event-id than in the document: until the new
+    event-id is recorded, a crash would repeat the event under the old event-id, which the receiver
+    may remember.
     """
     known = {event.sent_id for event in document.events}
     return any(event.sent_id not in known for part in parts for event in part.events)
@@ -906,7 +915,7 @@ def _longest_due(document: Document[E]) -> tuple[float, int]:
 
 
 class _Blocked(NamedTuple):
-    """Whether an event follows an event that waits, or one that is in the air or about to be
+    """Whether an event follows an event that waits, or an event that is being sent or about to be
     sent.
     """
 
@@ -915,7 +924,7 @@ class _Blocked(NamedTuple):
 
 
 class _Before(NamedTuple):
-    """A document that an event follows because of these objects; none = because of all."""
+    """A document that an event follows because of these objects; no objects = because of all."""
 
     place: Place
     objects: frozenset[Hashable]

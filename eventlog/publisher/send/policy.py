@@ -73,7 +73,9 @@ class Attempts(NamedTuple):
     """How often it has failed without any answer in between."""
 
     def failures(self, answers: int) -> int:
-        """Return how often the document has failed since the last of so many answers."""
+        """Return how often the document has failed since the last answer. ``answers`` is the number
+        of documents that were answered so far.
+        """
         return self.run if self.at == answers else 0
 
 
@@ -81,12 +83,14 @@ class Document(NamedTuple, Generic[E]):
     """Events that are sent, answered and waited for together."""
 
     place: tuple[int, ...]
-    """The place in the order of the feed, with the number of the batch first. Other events have
-    another place.
+    """The place in the order of the feed, with the number of the batch first. A document with other
+    events has another place.
     """
     events: Sequence[E]
     number: int = 0
-    """The number under which it is recorded, 0 = it is not. A number never means other events."""
+    """The number under which the document is recorded, 0 = it is not recorded. The same number
+    never stands for different events.
+    """
     attempts: Attempts | None = None
     retries: int = 0
     """How often its events got *retry* in a row."""
@@ -115,18 +119,18 @@ class Rules(NamedTuple):
     """Removes up to half of each pause."""
 
     def back_off(self, attempts: int) -> float:
-        """Return the seconds to wait after so many attempts in a row."""
+        """Return the seconds to wait after this number of attempts in a row."""
         return back_off(attempts, self.retry_initial, self.retry_max, self.random)
 
     def pause(self, stops: int, retry_after: float | None) -> float:
-        """Return the seconds that everything waits after so many stops in a row."""
+        """Return the seconds that everything waits after this number of stops in a row."""
         if retry_after is None:
             return self.back_off(stops)
         return min(max(retry_after, self.retry_initial), self.retry_max)
 
     def is_recorded(self, tries: int) -> bool:
-        """Return True if the entry is written after so many attempts: while the pauses grow, and at
-        the powers of two. So a receiver that refuses an event for days causes few writes.
+        """Return True if the entry is written after this number of attempts: while the pauses grow,
+        and at the powers of two. So a receiver that refuses an event for days causes few writes.
         """
         is_power = tries & (tries - 1) == 0
         pauses = [back_off(one, self.retry_initial, self.retry_max) for one in (tries - 1, tries)]
@@ -134,11 +138,9 @@ class Rules(NamedTuple):
 
 
 def back_off(attempts: int, initial: float, maximum: float, random: Random = lambda: 1.0) -> float:
-    """Return the seconds to wait after so many attempts in a row: doubling from ``initial``, at
-    most ``maximum``.
-
-    ``random`` removes up to half of it, so that processes that failed at the same time do not try
-    again at the same time; the default removes nothing.
+    """Return the seconds to wait after this number of attempts in a row: doubling from ``initial``,
+    at most ``maximum``. ``random`` removes up to half of this time, so that processes that failed
+    at the same time do not try again at the same time; the default removes nothing.
     """
     return float(min(maximum, initial * 2 ** min(attempts - 1, 62))) * (1 + random()) / 2
 
@@ -222,8 +224,8 @@ def refusal(events: Sequence[Any], answer: Answer) -> str | None:
 def parked(
     document: Document[E], again: Sequence[E], answer: str, now: float, rules: Rules
 ) -> Document[E]:
-    """Return the rest of a document of which these events got *retry*: it waits for its back-off.
-    The same events keep their number.
+    """Return what is left of a document: these events, which got *retry* and wait for the back-off.
+    If these are all events of the document, it keeps its number.
     """
     retries = document.retries + 1
     attempts = Attempts(Kind.PARKED, retries, answer, now + rules.back_off(retries))
@@ -275,7 +277,8 @@ def failed(
     in_doubt: bool,
 ) -> Failed[E]:
     """Decide about a document for which the receiver failed suspiciously. ``answers`` is how many
-    documents were answered; ``in_doubt`` is true if another one has failed since the last answer.
+    documents were answered; ``in_doubt`` is true if another document has failed since the last
+    answer.
 
     While the receiver is in doubt nothing is isolated or given up, and no attempt counts.
     """
@@ -316,7 +319,9 @@ def _part_failed(
         return Failed(halves(document, part), is_recorded=True)
     if 0 < rules.max_attempts <= tries and answers > before.since:
         return Failed(
-            [], f"given up after {tries} {'try' if tries == 1 else 'tries'} alone: {message}"
+            [],
+            f"given up after {tries} {'try' if tries == 1 else 'tries'} in its own document: "
+            f"{message}",
         )
     tried = document._replace(attempts=now_tried._replace(tries=tries))
     return Failed([tried], is_recorded=rules.is_recorded(tries))
@@ -334,7 +339,9 @@ def is_waiting(document: Document[Any]) -> bool:
 
 
 def is_tried(document: Document[Any]) -> bool:
-    """Return True if the receiver has failed for a document, or for one that it is a part of."""
+    """Return True if the receiver has failed for a document, or for the document that it is a part
+    of.
+    """
     attempts = document.attempts
     if attempts is None or attempts.kind not in (Kind.SUSPECT, Kind.PART):
         return False
@@ -350,8 +357,8 @@ def is_of_doubt(document: Document[Any], answers: int) -> bool:
 
 
 def due_of(document: Document[Any], rests_until: float) -> float:
-    """Return the time when a document may be sent. After a failure other documents have as much
-    time as it took, until ``rests_until``.
+    """Return the time when a document may be sent. If it has failed, this is not before
+    ``rests_until``, so that other documents are sent for as long as the failure took.
     """
     attempts = document.attempts
     if attempts is None or not is_waiting(document):
@@ -360,8 +367,9 @@ def due_of(document: Document[Any], rests_until: float) -> float:
 
 
 def to_cut(documents: Iterable[Document[E]], answers: int) -> Document[E] | None:
-    """Return the document to be cut in halves when no answer decides: the first of several events
-    for which the receiver has failed since the last answer. None if there is none.
+    """Return the document to be cut in halves while no answer shows the cause. It is the first
+    document that has several events and that the receiver has failed for since the last answer.
+    None if there is none.
     """
     return next(
         (
@@ -384,8 +392,8 @@ def cut_in_doubt(document: Document[E], answers: int) -> list[Document[E]]:
 
 
 def parked_count(document: Document[Any], answers: int) -> int:
-    """Return how many parked objects a document counts as: one that the receiver fails for has one
-    culprit (8.4).
+    """Return how many parked objects a document counts as. If the receiver fails for it, it counts
+    as one object, since one event is the cause (8.4).
     """
     attempts = document.attempts
     if attempts is None or attempts.kind in (Kind.HALF, Kind.WITHHELD):

@@ -43,7 +43,7 @@ class Delivered(NamedTuple):
     caused.
     """
     advice: str = ""
-    """What to correct, as of ``ReceiverUnavailable``; empty if nothing has to be done here."""
+    """The option to correct, as in ``ReceiverUnavailable``."""
 
     @classmethod
     def unavailable(cls, lost: ReceiverUnavailable) -> Delivered:

@@ -29,8 +29,8 @@ class Feed(Protocol[E]):
     """Where the documents of an outbox come from, and where their results go."""
 
     def prepare(self, document: Document[E]) -> Document[E] | None:
-        """Return a document in the air with what is needed to send it; None if it has changed, so
-        that it is not in the air any more.
+        """Return a document that is being sent, with what is needed to send it; None if the
+        document has changed, so that it is not sent now.
         """
         ...
 
@@ -72,7 +72,9 @@ class Sender(Generic[E]):
         counters: Counters,
         halted: Callable[[], Delivered | None],
     ) -> None:
-        """``halted`` returns how sending ends that must begin nothing else, None = it goes on."""
+        """``halted`` returns how the sending ends if nothing else may be begun; None = it goes
+        on.
+        """
         self._outbox, self._feed, self._options = outbox, feed, options
         self._counters, self._halted = counters, halted
         self._in_air: dict[Future[Answer | ReceiverUnavailable], Document[E]] = {}
@@ -147,7 +149,7 @@ class Sender(Generic[E]):
         self._saved_at = monotonic()
 
     def _begin(self, step: Step[E], threads: Executor | None) -> None:
-        """Send a document, with ``threads`` in one of them."""
+        """Send a document; in another thread if there are ``threads``."""
         document = self._outbox.begin(step)
         ready = None if document is None else self._feed.prepare(document)
         if ready is None:
@@ -158,7 +160,9 @@ class Sender(Generic[E]):
             self._in_air[threads.submit(send_document, self._feed, ready)] = ready
 
     def _lose_in_air(self) -> None:
-        """Wait for the documents in the air, and count their answers, which have no effect."""
+        """Wait for the documents that are being sent. Their answers are counted, but have no
+        effect.
+        """
         wait_for_all(self._in_air)
         for future, document in self._in_air.items():
             outcome = None if future.exception() else future.result()
@@ -188,8 +192,9 @@ class Sender(Generic[E]):
         first = document.events[0].sent_id
         if settled.is_isolated:
             _log.warning(
-                "the receiver fails again for the document of %s from event %s on, and answers "
-                "another one: its objects are parked, and its halves are sent separately (%s)",
+                "the receiver fails again for the document of %s from event %s on, and has "
+                "answered another document. The objects of the failing document are parked, and "
+                "its halves are sent separately (%s)",
                 number_of(len(document.events), "event"),
                 first,
                 failure,

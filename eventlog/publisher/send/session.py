@@ -153,7 +153,7 @@ class PublisherSession:
             _log.info("%s is resumed", before.reader)
 
     def halted(self) -> Delivered | None:
-        """Return how a cycle ends that must send nothing else, None = it goes on."""
+        """Return how the cycle ends if it may send nothing else; None = the cycle goes on."""
         if self.is_stopping():
             return STOPPED
         pause = self.state.pause
@@ -161,9 +161,9 @@ class PublisherSession:
 
 
 def begin_delivery(context: Context, state: PublisherState) -> tuple[int, str]:
-    """Return a new delivery number, and the number of the delivery's first event, which is greater
-    than those of earlier deliveries even if the clock has gone back; empty for formats without
-    numbers.
+    """Return a new delivery number, and the number of the delivery's first event; empty for formats
+    without numbers. The number of the event is greater than the numbers of earlier deliveries, even
+    if the clock has gone back.
     """
     number = draw_delivery_no(context)
     state.newest = context.output.first(number, state.newest, raised_at(context.epoch))
@@ -184,7 +184,9 @@ def draw_delivery_no(context: Context) -> int:
 
 
 def number_went_back(context: Context, number: str) -> DatabaseUnavailable:
-    """Return the error for a delivery number that is not greater than one that was used before."""
+    """Return the error for a delivery number that is not greater than a number that was used
+    before.
+    """
     return DatabaseUnavailable(
         f"{number} of the log {context.log} is lower than {context.used.delivery_no}, "
         "which was used before: the database was put back to an earlier state"

@@ -103,8 +103,8 @@ def record_chunk(session: PublisherSession, loading: UnfinishedSnapshot) -> Chun
 
 
 def _halted(session: PublisherSession) -> Delivered | None:
-    """Return how the cycle ends if no delivery may be recorded now. No pause commits before the
-    transaction ends.
+    """Return how the cycle ends if no delivery may be recorded now. Until the transaction ends, no
+    other session can commit a pause.
     """
     session.context.ledger.is_requested()  # locks the consumer's row
     session.read_pause()

@@ -58,8 +58,8 @@ CLIENT_KEY: Final = Option(
 class Owner(NamedTuple):
     """A log, or a source that is followed. ``name`` is for people.
 
-    ``identity`` is a text that only this owner has. If a log is created again, its identity is
-    another one, as far as that can be determined.
+    ``identity`` is a text that only this owner has. If a log is created again, it gets another
+    identity, as far as this can be determined.
     """
 
     identity: str

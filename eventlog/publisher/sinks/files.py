@@ -177,8 +177,9 @@ def _temporary(target: Path) -> Path:
 
 
 def _prepare(directory: Path) -> Path:
-    """Create the directory, remove incomplete files of a killed publisher, and make the names that
-    it gave durable: a reader may have read these files, so that no power loss may remove them now.
+    """Create the directory, remove incomplete files of a killed publisher, and make the names of
+    its complete files durable: a reader may have read these files, so a power loss must not remove
+    them.
     """
     try:
         make_directory(directory)
@@ -202,10 +203,11 @@ def claim(directory: Path, owner: Owner, newest_delivery: Callable[[int], int]) 
     directory is created.
 
     ``newest_delivery`` is called only if the directory has documents. It receives the latest
-    delivery of them and returns the newest number that the owner has drawn; a restored log draws
-    numbers until they are beyond it. A directory without an owner gets this one, unless it has
-    documents of deliveries that the owner has not drawn yet. Raises ConfigError for such a
-    directory, for a directory of another owner, and for one that cannot be written.
+    delivery of these documents and returns the newest number that the owner has drawn; a restored
+    log first draws numbers until they are greater than this delivery. A directory without an owner
+    gets this owner, unless it has documents of deliveries that the owner has not drawn yet. Raises
+    ConfigError for such a directory, for a directory of another owner, and for one that cannot be
+    written.
     """
     try:
         make_directory(directory)

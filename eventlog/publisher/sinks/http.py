@@ -7,8 +7,8 @@ that is cut off or too large, any status that does not answer events (redirects 
 The failure is suspicious if the document may be the cause.
 
 No ``Idempotency-Key`` is sent: a document is sent again under its old numbers with its remaining
-events, and a gateway that has seen the key would repeat its old answer. The key is the event-id
-(spec/event-log.md 7.4).
+events, and a gateway that has seen the key would repeat its old answer. The receiver recognizes
+repeated events by the event-id (spec/event-log.md 7.4).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ _ADVICE: Final = {
         "sink.compression"
     ),
 }
-"""By the status of an answer, the option that the answer is about, as an imperative."""
+"""By the status of an answer, what to do about the option that causes the status."""
 
 
 _TAKEN: Final = Answer()
@@ -134,15 +134,15 @@ class HttpOptions:
     response_format: str | None = option(
         None,
         choice("xds", "status", "json"),
-        "form of the receiver's answer: in XDS, in the status alone, or in JSON with one result "
-        "per event; default: xds for the format xds, status for others",
+        "form of the receiver's answer: XDS, the status alone, or JSON with one result per event; "
+        "default: xds for the format xds, status for others",
         example="status",
     )
     headers: Mapping[str, str] | None = option(
-        None, HEADERS, "headers of each request, without secrets", example={"X-Tenant": "hr"}
+        None, HEADERS, "headers of each request", example={"X-Tenant": "hr"}
     )
     secret_headers: Mapping[str, str] | None = option(
-        None, SECRET_HEADERS, "secret headers of each request, with the place of each value",
+        None, SECRET_HEADERS, "secret headers of each request",
         example={"X-Api-Key": "file:/run/secrets/receiver-key"},
     )  # fmt: skip
     expected_content_type: str | None = option(

@@ -93,9 +93,9 @@ class KafkaSink(NetworkSink):
         yield from kafka_contradictions(options, "sink", source_of)
         if options.timeout < _MIN_TIMEOUT:
             yield (
-                f"{source_of('timeout')} = {toml(options.timeout)} is too short for Kafka, whose "
-                f"producer first requests its number: set at least {_MIN_TIMEOUT:g} s, better "
-                "10 or more"
+                f"{source_of('timeout')} = {toml(options.timeout)} is too short for Kafka, because "
+                "the producer first requests a producer id: set at least "
+                f"{_MIN_TIMEOUT:g} s, better 10 or more"
             )
 
     @classmethod
@@ -186,8 +186,8 @@ class KafkaSink(NetworkSink):
         """Send records again one at a time, from the first refused record on, since brokers refuse
         a whole batch.
 
-        Records after it that the brokers accepted are sent again, so that the earlier ones do not
-        overtake them.
+        Later records that the brokers accepted are sent again too, so that they stay after the
+        earlier records.
         """
         results: dict[str, EventResult] = {}
         for event_id, record in sent:
@@ -234,7 +234,7 @@ _ADVICE: Final = {
     "TOPIC_EXCEPTION": "{topic} is not a name of a topic; correct sink.topic",
     "UNSUPPORTED_COMPRESSION_TYPE": "correct compression.type in sink.properties",
 }
-"""By librdkafka's name of an error, the option that it is about, as an imperative."""
+"""By librdkafka's name of an error, what to do about the option that causes the error."""
 _TOO_LARGE: Final = re.compile("too large", re.IGNORECASE)
 
 

@@ -77,8 +77,8 @@ def letter_document(
     rows: Sequence[Mapping[str, object]],
     place: tuple[int, int],
 ) -> Document:
-    """Return a letter as a document with the numbers of ``place``. ``event`` is the document of
-    its event alone, None if there is none; then it has ``rows``.
+    """Return a letter as a document with the numbers of ``place``. ``event`` is the document with
+    only the event of the letter; if it is None, the letter has ``rows`` in place of the event.
     """
     if event is not None and _is_refused(event):
         event = None

@@ -74,8 +74,8 @@ class Message(NamedTuple):
     event_id: str
     """The event-id; empty for a heartbeat."""
     message_id: str
-    """The event-id; of an earlier record of the event, such as the description of its table,
-    followed by ``-1`` and so on, counted from the last.
+    """The event-id. If the event has earlier records, such as the description of its table, they
+    have the event-id with ``-1``, ``-2`` and so on, counted from the last record.
     """
     topic: str | None
     """The topic of Kafka for which the format made the record, None = it names none."""
@@ -238,7 +238,9 @@ _OF_ADDRESS: Final = re.compile(
 
 
 def unreachable(place: str, why: str, option: str) -> ReceiverUnavailable:
-    """Return the error if nothing can be sent to ``place``, whose address ``option`` has."""
+    """Return the error if nothing can be sent to ``place``; ``option`` names the option with its
+    address.
+    """
     if _OF_ADDRESS.search(why) is not None:
         return unavailable(place, why, f"check sink.{option}", _Misconfigured)
     if "certificate" in why.lower():
@@ -262,10 +264,10 @@ def unavailable(
     kind: type[ReceiverUnavailable] = ReceiverUnavailable,
     reply: Reply | None = None,
 ) -> ReceiverUnavailable:
-    """Return the error of a server at ``place``. ``why`` may have words of the server, but no
-    secret; ``advice``, which has none, is what a user must do. If a server refuses something, and
-    the advice names an option of the publisher, this option is wrong. ``reply`` is what the server
-    has answered, None = nothing.
+    """Return the error of a server at ``place``. ``why`` may quote the server, but has no secret.
+    ``advice`` is what a user must do, without words of the server. If a server refuses something,
+    and the advice names an option of the publisher, this option is wrong. ``reply`` is what the
+    server has answered, None = nothing.
     """
     to_do = f"; {advice}" if advice else ""
     is_ours = kind is not ReceiverUnavailable and _OPTION.search(advice) is not None

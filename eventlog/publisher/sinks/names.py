@@ -3,8 +3,8 @@
 
 A name contains the delivery and its (first) document, which the in-flight entry records, so that a
 document which is sent again replaces itself. Delivery numbers are unique in one log only. So a
-place records its owner. Otherwise another log, or a recreated one that counts its deliveries from 1
-again, would replace documents that have not been read yet.
+place records its owner. Without an owner, another log, or a log that was created again and counts
+its deliveries from 1, would replace documents that have not been read yet.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ def stem(delivery_no: int, document_no: int) -> str:
 @dataclass(slots=True)
 class OpenName:
     """The delivery whose successive documents are gathered under one name. ``document_no`` is the
-    last of them. If numbers were left out, the next document gets another name, so that names sort
-    like documents.
+    number of the last document. If numbers were left out, the next document gets another name, so
+    that names sort like documents.
 
-    ``was_there``: the name already exists, left by a publisher that was killed before it marked the
-    rows. Only its first document may replace it, because events must never be added to an existing
-    name: readers remember the names that they have read.
+    ``was_there``: the name already exists, because a publisher was killed before it marked the
+    rows. Only the first document may replace what has this name. Later documents get other names:
+    readers remember the names that they have read, so events must never be added to an existing
+    name.
 
     ``lost``: why documents that were answered have been dropped before a flush. The next flush
-    raises it, since their events would count as received otherwise.
+    raises this error; otherwise their events would count as received.
     """
 
     delivery_no: int = 0
@@ -74,9 +75,9 @@ def refuse_another_owner(
             else f"{marked.name} as it was before the log or its database was created again"
         )
         raise ConfigError(
-            f"sink {place} belongs to {whose}, and their {contents} would replace one another. "
-            f"Name another {another}; or, if it is the same log, moved or restored, delete "
-            f"{marker}"
+            f"sink {place} belongs to {whose}, and the {contents} of both would replace one "
+            f"another. Name another {another}; or, if both are the same log, moved or restored, "
+            f"delete {marker}"
         )
 
 
@@ -93,14 +94,14 @@ def refuse_later_deliveries(
     """Raise ConfigError if the place has contents of a delivery that the owner has not drawn yet.
 
     ``latest`` is the latest delivery that certainly has contents there; 0 = there are none, and
-    ``newest_delivery`` is not called. The function returns the newest number that the owner has
-    drawn; a log draws numbers until they exceed the argument, which is ``latest``, or ``beyond`` if
-    deliveries up to that number may have contents. ``fix`` ends the message.
+    ``newest_delivery`` is not called. ``newest_delivery`` returns the newest number that the owner
+    has drawn. A log first draws numbers until they exceed the argument: ``latest``, or ``beyond``
+    if deliveries up to ``beyond`` may have contents. ``fix`` ends the message.
     """
     if latest > 0 and latest > (newest := newest_delivery(max(latest, beyond))):
         another = place.partition(" ")[0]
         raise ConfigError(
             f"sink {place} has {contents} of delivery {latest}, but the newest delivery of "
-            f"{owner.name} is {newest}: it was created again or restored, and would replace them. "
-            f"Name another {another}{fix}"
+            f"{owner.name} is {newest}: {owner.name} was created again or restored, and would "
+            f"replace these {contents}. Name another {another}{fix}"
         )

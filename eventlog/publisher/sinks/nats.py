@@ -59,7 +59,7 @@ class NatsOptions:
     nats_url: str | None = option(
         None,
         WEB_URL,
-        "nats://HOST:PORT, or tls:// with TLS; of a cluster several, comma-separated",
+        "nats://HOST:PORT, or tls:// with TLS; for a cluster, several URLs, comma-separated",
         example="tls://nats.example.org:4222",
     )
     subject: str | None = option(
@@ -119,7 +119,9 @@ class NatsSink(MessageSink):
         yield from _URL.contradictions(options, urls, source_of)
 
     def __init__(self, options: NatsOptions) -> None:
-        """Prepare the client. Raises ConfigError without it, and for files of TLS."""
+        """Prepare the client. Raises ConfigError if it is not installed, or if the TLS files cannot
+        be used.
+        """
         import asyncio  # takes longer than a configuration
 
         try:
@@ -300,7 +302,7 @@ class NatsSink(MessageSink):
     def _error(
         self, error: BaseException | None, messages: Sequence[Message] = ()
     ) -> ReceiverUnavailable:
-        """Return the error for one of the client."""
+        """Return the sink's error for an error of the client."""
         errors, stream_errors = self._nats.errors, self._nats.js.errors
         topics = {self._options.subject or one.topic or DEFAULT_PLACE for one in messages}
         subject = min(topics, default=self._options.subject or DEFAULT_PLACE)

@@ -48,8 +48,8 @@ STATE: Final = "_eventlog.json"
 """The name of the state object. Readers of tables skip names that begin with an underscore."""
 
 _AHEAD: Final = 100
-"""The state object names a delivery that is so many numbers ahead, so that most deliveries need not
-write it.
+"""The state object names a delivery that is this many numbers ahead, so that most deliveries need
+not write the state.
 """
 _DAYS_KEPT: Final = 30
 _BY: Final = ("class", "day")
@@ -94,8 +94,8 @@ class ObjectOptions:
         OptionKind(
             _parse_partition, "a list of class and day, or text such as class,day", NAMES.from_text
         ),
-        "folders class=... and day=... for the objects, in this order; class: each line is one "
-        "event",
+        "folders class=... and day=... for the objects, in this order; class needs a format with "
+        "one event per line",
         example=["class", "day"],
     )
     endpoint: str | None = shared(ENDPOINT)
@@ -284,12 +284,12 @@ class ObjectsSink(NetworkSink):
         return self._state
 
     def _settle_state(self, parts: Iterable[tuple[str, int]]) -> None:
-        """Write the state before deliveries, and on each day before the first delivery of that day
-        is written.
+        """Write the state if it does not cover the open delivery yet, and on each day before the
+        first delivery of that day is written.
 
         ``parts`` has the class and the first document of each object that is about to be put. After
         a start, the previous process may already have written the first delivery. If an object of
-        it exists, the delivery keeps its day. Raises ReceiverUnavailable.
+        this delivery exists, the delivery keeps its day. Raises ReceiverUnavailable.
         """
         state = self._read_state()
         days = state["days"]
@@ -350,8 +350,8 @@ class ObjectStore:
             raise self._unavailable(f"{self.bucket_url}: cannot put {name}", error) from None
 
     def try_to_put(self, name: str) -> str:
-        """Put an object and remove it. Return a remark if it cannot be removed, which a publisher
-        need not do. Raises ConfigError.
+        """Put an object and remove it. Return a remark if it cannot be removed: a publisher does
+        not need this right. Raises ConfigError.
         """
         with self._refused("cannot be written"):
             self.write_object(name, b"trial\n")
@@ -360,7 +360,8 @@ class ObjectStore:
         try:
             self._fs.delete_file(f"{self._path}/{name}")
         except (OSError, ValueError) as error:
-            return f" (remove the object {name}; these keys have no right to: {self._clean(error)})"
+            why = self._clean(error)
+            return f" (delete the object {name} yourself; these keys may not delete it: {why})"
         return ""
 
     def has(self, name: str) -> bool:
@@ -457,9 +458,7 @@ class ObjectStore:
             raise ConfigError(f"{place}: {self._clean(error)}") from None
 
     def _unavailable(self, what: str, error: Exception) -> ReceiverUnavailable:
-        """Return the error of an operation on the open store, which the store refuses, or that it
-        does not answer.
-        """
+        """Return the error of an operation that the open store refuses or does not answer."""
         text, why = self._text(error), f"{what}: {self._clean(error)}"
         advice, is_ours = _advice(text)
         status = _STATUS.search(text)

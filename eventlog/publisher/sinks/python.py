@@ -106,11 +106,11 @@ class CallableSink(Sink):
 
 
 def _for_whole_events(answer: Answer, event_ids: Set[str], halves: Set[str]) -> Answer:
-    """Return an answer with the results of the document's events, and the event-ids that it has
-    not.
+    """Return an answer with the results of the document's events, and with the event-ids that the
+    document does not have as ``unknown_ids``.
 
-    In a format that has a new key in one event, the function gets two events, a delete and an add;
-    ``halves`` are the event-ids of the adds. The worse of two results counts
+    If the format writes a change of the key as one event, the function still gets two events, a
+    delete and an add. ``halves`` are the event-ids of the adds. The worse of the two results counts
     (spec/change-model.md 6.2).
     """
     whole = answer_of(

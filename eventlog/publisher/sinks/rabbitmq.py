@@ -114,7 +114,9 @@ class RabbitSink(MessageSink):
             yield from _URL.contradictions(options, [options.amqp_url], source_of)
 
     def __init__(self, options: RabbitOptions) -> None:
-        """Prepare the connection. Raises ConfigError without the client, and for files of TLS."""
+        """Prepare the connection. Raises ConfigError if the client is not installed, or if the TLS
+        files cannot be used.
+        """
         try:
             import pika
         except ModuleNotFoundError:
@@ -254,7 +256,7 @@ class RabbitSink(MessageSink):
     def _error(
         self, error: BaseException, routing_key: str = DEFAULT_PLACE, *, is_blocked: bool = False
     ) -> ReceiverUnavailable:
-        """Return the error for one of the client."""
+        """Return the sink's error for an error of the client."""
         found = _innermost(error)
         code, text = getattr(found, "reply_code", 0), in_one_line(found)
         text = str(getattr(found, "reply_text", text))
@@ -342,7 +344,7 @@ class _Session:
         self._thread = start_thread(self._loop.start, "rabbitmq")
 
     def publish(self, messages: Sequence[tuple[str, str, bytes, Any]]) -> Future[_Answer]:
-        """Publish messages of exchange, routing key, body and properties."""
+        """Publish messages, each given as exchange, routing key, body and properties."""
         answer = _Answer(set())
 
         def publish() -> None:

@@ -27,8 +27,8 @@ from eventlog.publisher.sinks.messages import (
 
 _PORT: Final = 6379
 _MARGIN: Final = 1.0
+"""The seconds that an answer may come after the timeout, which the server itself keeps."""
 _LOST: Final = -1
-"""The seconds that an answer has after the timeout, which the server itself keeps in WAIT."""
 
 _MAX_BULK: Final = 512 * 2**20
 """The server's default of ``proto-max-bulk-len``."""
@@ -36,10 +36,10 @@ _MAX_BULK: Final = 512 * 2**20
 _ADVICE: Final = {
     "WRONGPASS": "check EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD",
     "NOPERM": (
-        "grant the user its rights: ACL SETUSER USER ~STREAM +ping +xadd +multi +exec, with "
-        "wait_replicas +wait, with wait_disk +waitaof; or correct EVENTLOG_SINK_USER"
+        "grant the user its rights: ACL SETUSER USER ~STREAM +ping +xadd +multi +exec (and +wait "
+        "if wait_replicas is set, +waitaof if wait_disk is set); or correct EVENTLOG_SINK_USER"
     ),
-    "WRONGTYPE": "the key is not a stream: set sink.stream to another key, or delete it",
+    "WRONGTYPE": "the key is not a stream: set sink.stream to another key, or delete this key",
     "OOM": "free memory, or raise maxmemory of the server",
     "READONLY": "the server is a replica: set sink.redis_url to its master",
     "MOVED": "a cluster is not supported: set sink.redis_url to a single server",
@@ -78,8 +78,8 @@ class RedisOptions:
     max_length: int | None = option(
         None,
         integer(1, MANY),
-        "most entries of a stream: the server then removes older ones, read or not; default: all "
-        "stay",
+        "maximum number of entries of a stream; the server removes older entries, read or not; "
+        "default: no limit",
         example=1_000_000,
     )
     wait_replicas: int = option(
@@ -258,8 +258,8 @@ class RedisSink(MessageSink):
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """In the block, turn the errors of the client into ReceiverUnavailable, those of the
-        server into ``Refused``.
+        """In the block, turn the errors of the client into ReceiverUnavailable, and the errors of
+        the server into ``Refused``.
         """
         try:
             yield

@@ -39,10 +39,10 @@ from eventlog.publisher.sinks.messages import (
 
 _IN_BATCH: Final = 10
 _BATCH_BYTES: Final = 256 * 1024
-"""The most messages of a batch, and the bytes that every region takes in one."""
+"""The most messages of a batch, and the bytes of a batch that each region of AWS accepts."""
 
 _MAX_BYTES: Final = 256 * 1024
-"""The limit if the user may not ask for that of the queue."""
+"""The most bytes of a message if the user may not read the limit of the queue."""
 
 _ATTRIBUTES: Final = 10
 """The most attributes of a message."""
@@ -117,8 +117,8 @@ class SqsSink(MessageSink):
             yield "set both EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY, or neither"
         if options.queue_url is not None and not options.queue_url.endswith(".fifo"):
             yield (
-                f"{source_of('queue_url')} is not a FIFO queue, which alone keeps the order of an "
-                "object; its URL ends in .fifo"
+                f"{source_of('queue_url')} is not a FIFO queue; other queues do not keep the order "
+                "of events. The URL of a FIFO queue ends in .fifo"
             )
 
     def __init__(self, options: SqsOptions) -> None:
@@ -243,7 +243,7 @@ class SqsSink(MessageSink):
 
 
 def _refusal(failed: Mapping[str, Any]) -> EventResult | None:
-    """Return the error if a message itself is refused, None if the reason is another one."""
+    """Return the error if a message itself is refused; None if there is another reason."""
     code, text = str(failed.get("Code")), in_one_line(failed.get("Message", ""))
     if "must be shorter than" in text or "TooLong" in code:
         return too_large(f"the queue refuses the message: {text}")

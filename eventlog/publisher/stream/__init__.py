@@ -102,12 +102,12 @@ class Backlog(NamedTuple):
 class Stream(Protocol):
     """An opened source of changes.
 
-    ``steps`` reads from after ``token``, None = from the beginning of the source, until it is
+    ``steps`` reads what follows ``token`` (None = from the beginning of the source) until it is
     closed; with ``once`` it ends at the present end of the source. If there is no step, it blocks
-    for a few seconds at most. The next step is requested when the previous one was received, which
-    may be before its events are answered. Raises SourceUnavailable and DatabaseUnavailable, after
-    which it may be called again, SourceLost, FormatError, DatabaseError, ConfigError, and BadToken
-    for the position.
+    for a few seconds at most. The next step is requested when the previous step was received,
+    perhaps before the events of that step are answered. After SourceUnavailable and
+    DatabaseUnavailable, ``steps`` may be called again. It also raises SourceLost, FormatError,
+    DatabaseError, ConfigError, and BadToken for the position.
     """
 
     def steps(self, token: Any, *, once: bool) -> Generator[SourceStep, None, None]: ...

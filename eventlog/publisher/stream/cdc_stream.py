@@ -163,7 +163,8 @@ class StandardInput:
         """Yield the steps of the input. Raises FormatError, SourceLost, BadToken."""
         if self._is_read:
             raise SourceLost(
-                "standard input cannot be read twice: pipe it again from `restart` in the position"
+                "standard input cannot be read twice: pipe the stream again, beginning at the "
+                "member `restart` of the position"
             )
         self._is_read = True
         stream = CdcStream(self.options, token)

@@ -26,15 +26,15 @@ Write = Callable[[RecordedEvent], str]
 
 
 def explain_event(source: str, records: SourceRecords, event_id: str, write: Write) -> Explanation:
-    """Explain the event of this event-id; ``records`` are those of this event in the ``source`` of
-    this name.
+    """Explain the event of this event-id. ``source`` is the name of the source; ``records`` are its
+    records of this event.
     """
     for number, document, event in _events(records):
         if event.sent_id == event_id:
             return _waiting(source, records, number, document, event, write)
     state = (
-        "it does not wait, and it did not fail. If it is before the position, it was answered or "
-        "has no event; if it is after the position, it is read from there"
+        "it does not wait, and it did not fail. A change before the position was answered or made "
+        "no event; a change after the position has not been read yet"
     )
     errors = _errors(records)
     if errors:
@@ -46,8 +46,8 @@ def explain_event(source: str, records: SourceRecords, event_id: str, write: Wri
 
 
 def explain_key(source: str, records: SourceRecords, text: str, write: Write) -> list[Explanation]:
-    """Explain the events without an answer of the objects with a key: ``id=7``, or with the table
-    before it, ``item.id=7``.
+    """Explain the unanswered events of the objects with a key: ``id=7``, or with the table before
+    it, ``item.id=7``.
     """
     return [
         _waiting(source, records, number, document, event, write)
@@ -129,7 +129,7 @@ def _state(records: SourceRecords, document: RecordedDocument, ahead: str | None
         case RecordedDocument(tried=Tried(tries=tries, kind=TriedKind.PART) as tried, events=[_]):
             limit = tried.limit_in_words(records.max_attempts)
             why = f"; {limit}" if limit else ""
-            return f"the receiver fails for it: it was tried {_times(tries)} alone{why}{then}"
+            return f"the receiver fails for it: it was sent alone {_times(tries)}{why}{then}"
         case RecordedDocument(tried=Tried(kind=TriedKind.PART)):
             return f"the receiver fails for {one_of}{then}"
         case RecordedDocument(tried=Tried(tries=tries, kind=TriedKind.FAILURES)):
@@ -138,7 +138,7 @@ def _state(records: SourceRecords, document: RecordedDocument, ahead: str | None
                 f"document{then}"
             )
         case RecordedDocument(tried=Tried(tries=tries, kind=TriedKind.PARKED)):
-            return f"the receiver asked for it later {_times(tries)}{then}"
+            return f"the receiver answered retry {_times(tries)}{then}"
     if records.publisher_runs:
         return "it waits for its answer, or for its next attempt"
     return "it has no answer, and is sent first when a publisher starts"
@@ -162,7 +162,7 @@ def _event_ahead(records: SourceRecords, event: RecordedEvent) -> str | None:
 
 
 def _objects(event: RecordedEvent) -> tuple[ObjectId, ...]:
-    """Return the objects of an event; empty = all objects, as of a TRUNCATE."""
+    """Return the objects of an event; empty = all objects, for example for a TRUNCATE."""
     change = event.change
     if change.key is None:
         return ()

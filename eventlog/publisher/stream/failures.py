@@ -16,9 +16,9 @@ from eventlog.publisher.stream.pending_event import PendingEvent
 from eventlog.publisher.stream.recorded import RecordedDocument, SettledEvent, encode
 
 _MOST: Final = 10_000
-"""The most failures that wait for the position, and the most event-ids in entries, as in a very
-long transaction. More failures are written before the position; after a crash, more events are
-sent again, and their failures are written a second time.
+"""The most failures that wait until the position passes them, and the most event-ids in entries. A
+very long transaction can have more. Then failures are written before the position passes them.
+After a crash more events are sent again, and their failures are written a second time.
 """
 
 
@@ -34,7 +34,9 @@ class FailedEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """Events of an entry, and the numbers under which they were read, None = not again yet."""
+    """Events of an entry, each with the number that it got when it was read again; None = it was
+    not read again yet.
+    """
 
     content: str
     numbers: dict[SettledEvent, int | None]
@@ -47,9 +49,9 @@ class Failures:
     """The failures of one session of the connections.
 
     A change that makes no event fails each time it is read, so it is written with the position that
-    passes it. An event that was refused or given up is written with the next save. An entry has its
-    event-id until the position passes it: after a crash it is not sent again, since later events of
-    its object may have been sent.
+    passes it. An event that was refused or given up is written with the next save. The event-id
+    stays in an entry until the position passes the event. So the event is not sent again after a
+    crash: later events of its object may have been sent.
     """
 
     def __init__(self) -> None:
@@ -68,7 +70,7 @@ class Failures:
         self._unread.append((number, FailedEvent(failure)))
 
     def refuse(self, event: PendingEvent, failure: Failure, attempts: int) -> None:
-        """Add an event that the receiver has refused, or that was given up, after so many
+        """Add an event that the receiver has refused, or that was given up, after ``attempts``
         attempts.
         """
         self._refused.append((event, FailedEvent(failure, event, attempts)))

@@ -3,9 +3,9 @@ according to the answers (spec/change-model.md 6).
 
 The guarantees are those of a log (spec/event-log.md 12): every event is sent at least once, the
 events of an object in their order; an event-id has one meaning; nothing is lost if the process is
-killed at any moment. The position moves when everything before it is answered and flushed, or, as
-the events of parked objects are, recorded with it. Events sent after it are sent again after a
-crash, with the same event-ids.
+killed at any moment. The position moves when everything before it is answered and flushed, or is
+recorded with the position, such as the events of parked objects. After a crash, the events after
+the position are sent again, with the same event-ids.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ class Following:
     open_writer: Callable[[], EventWriter[Any]]
     """A function that returns a new writer of the format."""
     catalog: Catalog | None
-    """The classes, for keys and types. With None the source's own descriptions of its tables count,
-    with ``values`` as for the format.
+    """The classes, for keys and types. None = they are made from the source's own descriptions of
+    its tables, with the options ``values``.
     """
     options: PublisherOptions
     """The publisher's options; only those about sending have an effect."""
@@ -117,11 +117,10 @@ def follow(
     A source or a position that fails is opened again with a back-off, from the last saved position.
     ``observer`` is called with the progress. With ``standby`` the function waits while another
     publisher has locked the position, except with ``once``. ``open_letters`` opens the sink of dead
-    letters, None = there are none. Raises FatalAnswer,
-    PublisherAlreadyRunning, and the errors of the source except SourceUnavailable and
-    DatabaseUnavailable. These two are raised if nothing has been read yet, except for a database
-    server that cannot be reached, and with ``once``. With ``once`` it raises ReceiverUnavailable if
-    events are left.
+    letters, None = there are none. Raises FatalAnswer, PublisherAlreadyRunning, and the errors of
+    the source; with ``once``, also ReceiverUnavailable if events are left. Without ``once``,
+    SourceUnavailable and DatabaseUnavailable are raised only if nothing has been read yet, and
+    never for a database server that cannot be reached.
     """
     options = following.options
 
@@ -425,8 +424,8 @@ class Run:
             return None
 
     def _is_too_far(self) -> bool:
-        """Return True if so many events wait for parked ones that reading must stop until the
-        parked ones are sent.
+        """Return True if too many events wait for parked events: reading must stop until the parked
+        events are sent.
         """
         if not any(True for _ in self.outbox.parked()):
             return False
@@ -504,7 +503,7 @@ class Run:
             raise self._left()
         now = monotonic()
         due = self.outbox.next_due(now) or now
-        why = "it asked for the events of parked objects later, or fails for them"
+        why = "it answers retry for the events of parked objects, or fails for them"
         self.observer.waits(WaitFor.RECEIVER, why, due, why)
         self.stop.wait(max(0.0, due - now))
         self.send_all()
@@ -522,8 +521,8 @@ class Run:
 
     def _left(self) -> ReceiverUnavailable:
         return ReceiverUnavailable(
-            f"{number_of(len(self.parked_objects()), 'object')} left: the receiver asked for their "
-            "events later, or fails for them"
+            f"{number_of(len(self.parked_objects()), 'object')} left to send: the receiver answers "
+            "retry for the events, or fails for them"
         )
 
 

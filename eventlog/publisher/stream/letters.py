@@ -25,8 +25,9 @@ from eventlog.sql.log.errors import DEAD_LETTER
 
 
 def encode_letter(failed: FailedEvent) -> str:
-    """Return the content of the entry of a letter: that of a document of the event, with
-    ``letter``, which has the reason, and the content of the failure if there is no event.
+    """Return the content of the entry of a letter: ``letter`` with the reason, and the same members
+    as in the entry of a document of the event. If there is no event, ``letter`` also has the
+    content of the failure.
     """
     failure, event, attempts = failed
     letter: dict[str, object] = {

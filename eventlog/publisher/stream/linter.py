@@ -20,7 +20,7 @@ class LinterOptions(StreamOptions):
     url: str | None = option(
         None,
         URL,
-        "SQLAlchemy URL of the queue; give its password as password, or the whole URL in url_file",
+        "SQLAlchemy URL of the queue; if it contains a password, set url_file instead",
         example="postgresql+psycopg://reader@localhost/queue",
     )
     password: str | None = option(None, SECRET, "password of url", secret=True)

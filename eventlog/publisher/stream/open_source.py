@@ -182,7 +182,8 @@ def explained_events(
     config: Config, event_id: str | None, key: str = ""
 ) -> tuple[SourceRecords, list[Explanation]]:
     """Return what is recorded of the source in ``[source]``, and the explanation of the event of
-    this event-id, None = of the events without an answer of the objects with this key.
+    this event-id. If ``event_id`` is None, explain the unanswered events of the objects with this
+    key.
 
     Raises ConfigError, DatabaseError.
     """

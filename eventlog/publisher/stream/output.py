@@ -28,8 +28,8 @@ Written: TypeAlias = tuple[
 
 
 class StreamOutput:
-    """Writes the changes of a source in a format. The catalogue has the classes; with None the
-    descriptions of tables count that the source gives.
+    """Writes the changes of a source in a format. The catalogue has the classes; None = the
+    source's own descriptions of its tables are used.
     """
 
     def __init__(
@@ -96,8 +96,8 @@ class StreamOutput:
         event_id: str,
         piece_of: Callable[[Change, str, ObjectClass | None], Any],
     ) -> list[Written]:
-        """Return the events of a change of ``complete``. ``piece_of`` returns the format's
-        piece of one, None if the format writes nothing for it.
+        """Return the events of a change that ``complete`` has returned. ``piece_of`` returns the
+        format's piece of an event, None if the format writes nothing for it.
 
         Raises FormatError or RowError for a change that the format cannot hold.
         """
@@ -167,8 +167,8 @@ def _parts(
     writer: EventWriter[Any], change: Change, event_id: str, object_class: ObjectClass | None
 ) -> list[tuple[str, tuple[ObjectId, ...], Change]]:
     """Return the changes that become one event each, with their event-ids and objects. An update of
-    the key becomes a delete and an insert, unless the format has a new key in one event
-    (spec/change-model.md 6.2).
+    the key becomes a delete and an insert, unless the format writes a change of the key as one
+    event (spec/change-model.md 6.2).
 
     A TRUNCATE has no single object. Raises NotExpressible for an unknown key.
     """

@@ -23,7 +23,9 @@ format.
 
 
 class ReadPosition(NamedTuple):
-    """A place to read the source again from, and the newest number of the format up to it."""
+    """A place from which the source can be read again, and the newest change number of the format
+    up to this place.
+    """
 
     token: Any
     numbered: str = ""

@@ -154,14 +154,14 @@ def position_ddl(name: str, database: str) -> str:
 
 
 _REMEMBERED: Final = 10_000
-"""How many of the newest failures are settled by a later answer to their events. The failures of
-events that the last runs sent are the newest.
+"""How many failures are remembered, the newest first. Only remembered failures are removed when
+their events are answered later. The newest failures are those of the last runs.
 """
 
 
 _OF_LETTERS: Final = ".letters"
-"""What follows the name of a source in the entries of its dead letters, so that no reader of its
-documents takes them for one.
+"""What follows the name of a source in the entries of its dead letters, so that they are not read
+as documents of the source.
 """
 
 
@@ -239,13 +239,13 @@ class TablePosition:
         answered: Collection[str] = (),
         letters: Sequence[str] = (),
     ) -> None:
-        """Make durable a position, the failures up to it, and its entries, in one transaction. With
-        None the entries stay unchanged. ``letters`` are the contents of entries of new dead
-        letters.
+        """Make durable a position, the failures up to it, and its entries, in one transaction. If
+        ``entries`` is None, the entries stay unchanged. ``letters`` are the contents of entries of
+        new dead letters.
 
-        ``answered`` are the event-ids of the events that were answered since the last save: a
-        failure that an earlier run recorded of one of them is settled. An event has one failure:
-        that of its last answer, none if it was accepted.
+        ``answered`` are the event-ids of the events that were answered since the last save: if an
+        earlier run recorded a failure of such an event, the failure is settled. An event has at
+        most one failure: that of its last answer.
         """
         with as_database_errors(self._connection):
             rows = [self._storable(failure) for failure in failures]
@@ -320,7 +320,7 @@ class TablePosition:
             self._connection.commit()
 
     def waiting_letters(self) -> Waiting:
-        """Return how many dead letters wait, and for how long the first one has."""
+        """Return how many dead letters wait, and how long the first one has waited."""
         table = self._tables.inflight
         statement = sa.select(sa.func.count(), sa.func.min(table.c.entry_no))
         with as_database_errors(self._connection):
@@ -335,7 +335,7 @@ class TablePosition:
     def _write_failures(
         self, rows: Sequence[Mapping[str, str | None]], settled: Collection[str]
     ) -> None:
-        """Write failures, in place of those of earlier runs."""
+        """Write failures, in place of the failures of earlier runs."""
         table, now = self._tables.failures, utc_now().replace(tzinfo=None)
         if settled:
             of_event = sa.and_(
@@ -485,7 +485,9 @@ def _waiting_events(documents: Mapping[int, RecordedDocument]) -> Iterator[Waiti
 
 
 class SourceRecords(NamedTuple):
-    """What the tables of a position have of the events of a source, and of one of them."""
+    """What the tables of a position record about the events of a source, and about one of these
+    events.
+    """
 
     place: str
     """The name of the table of the source's position."""

@@ -43,8 +43,8 @@ class RecordedEvent(NamedTuple):
 class SettledEvent(NamedTuple):
     """An event that was refused or given up before the position has passed it.
 
-    ``digest`` distinguishes its change from another one under the same event-id, as in a source
-    that was replaced.
+    ``digest`` distinguishes its change from another change under the same event-id, for example in
+    a source that was replaced.
     """
 
     sent_id: str
@@ -52,7 +52,7 @@ class SettledEvent(NamedTuple):
 
 
 class RecordedDocument(NamedTuple):
-    """Events that are sent as one document, or with ``settled`` events that are not sent again.
+    """Events that are sent as one document, or, in ``settled``, events that are not sent again.
 
     ``tried`` are the attempts at the document, None = there was none (spec/event-log.md 8.4).
     """

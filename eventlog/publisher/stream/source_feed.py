@@ -44,8 +44,8 @@ attempts.
 class SourceFeed:
     """The events of a source without an answer, and the values to save.
 
-    ``saved`` has the stored values; its delivery is the present one, of which ``last_document_no``
-    were sent.
+    ``saved`` has the stored values. The delivery in ``saved`` is the present delivery, of which
+    ``last_document_no`` documents were sent.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class SourceFeed:
         self._ready.append(PendingEvent(self.take_number(), *event))
 
     def restore(self, entry_no: int, document: RecordedDocument, content: str) -> None:
-        """Note an entry that was read, before events are."""
+        """Note an entry of the position. All entries are noted before events are read."""
         self._entries[entry_no] = _key_of(document), content
         if document.settled:
             self.failures.restore(entry_no, content, document.settled)

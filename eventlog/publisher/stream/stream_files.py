@@ -111,7 +111,7 @@ class StreamFiles:
         return Backlog(size, "bytes")
 
     def _recognise(self, saved: FilesPosition) -> None:
-        """Check that the files are still the ones that were read.
+        """Check that the files are still the files that were read.
 
         Raises SourceLost if they are not.
         """
@@ -318,8 +318,8 @@ class FilesPosition(NamedTuple):
     digest: str
     """The digest of the bytes before ``read``."""
     between: tuple[str, ...] = ()
-    """The names of the files between those of ``restart`` and ``read``, which are read again,
-    too.
+    """The names of the files between the files of ``restart`` and ``read``; these files are read
+    again, too.
     """
 
     @classmethod
@@ -338,8 +338,8 @@ class FilesPosition(NamedTuple):
         except (KeyError, TypeError, ValueError, zlib.error) as error:
             raise BadToken(
                 f"the position names no place in a stream ({error!r}); perhaps it was changed by "
-                "hand. Remove its part capture to read the files from their beginning; answered "
-                "changes are then skipped"
+                "hand. Remove the member `capture` from the position to read the files from their "
+                "beginning; answered changes are then skipped"
             ) from None
 
     def to_json(self) -> dict[str, Any]:
@@ -392,8 +392,8 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def _last(before: bytes, data: bytes) -> bytes:
-    """Return the last bytes of a file, by which it is identified: from a fragment and the bytes
-    before it.
+    """Return the last bytes of a file, which identify it, from a fragment and the bytes before the
+    fragment.
     """
     return (before + data)[-_KNOWN:]
 
@@ -418,6 +418,6 @@ def _size(path: Path) -> int:
 def _lost(path: Path, why: str) -> SourceLost:
     return SourceLost(
         f"the file {path} is not the file that was read up to the position: {why}. Put that file "
-        "back. If it is lost, record the server's log again from the position's restart on, and "
-        "remove the part capture from the position"
+        "back. If it is lost, record the server's log again, beginning at `restart` of the "
+        "position, and remove the member `capture` from the position"
     )

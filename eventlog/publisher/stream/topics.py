@@ -1,8 +1,8 @@
 """Topics of Qlik messages as a source (formats/qlik.md 5).
 
 The token is the next offset of each partition. Messages are read partition by partition as they
-arrive. Changes of one object keep their order if they are in one partition, as with their primary
-key as the key of the records.
+arrive. Changes of one object keep their order if they are in one partition, for example if the
+primary key is the key of the records.
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ class _MessageSteps:
         waiting = self._waiting
         try:
             for _ in self.reader.overdue():
-                raise AssertionError("only a description releases the messages that wait for it")
+                raise AssertionError("only metadata may release a waiting message")
         except UnknownSchema as error:
             assert waiting is not None
             self._waiting = None

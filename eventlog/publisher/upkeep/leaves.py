@@ -1,5 +1,5 @@
-"""The leaves of a partitioned log: when a leaf may be removed, and where the open leaf is cut
-(spec/event-log.md 14.3).
+"""The leaves (partitions) of a partitioned log: when a leaf may be removed, and where the open
+leaf, which has no upper bound, is cut (spec/event-log.md 14.3).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def refuse_to_partition(log: OpenLog, means: Partitioning, *, is_ours: bool) -> 
     if attached := means.dependents(log):
         raise LogTableError(
             f"the table of the log {log} has {', '.join(attached)}, which would stay with the old "
-            "table. Drop it first, and create it again afterwards"
+            "table. Drop what is named here (not the table), and create it again afterwards"
         )
     if published := means.publications(log):
         raise LogTableError(
@@ -128,8 +128,8 @@ class _Content(NamedTuple):
 
 
 def cut_ahead(log: OpenLog, means: Partitioning) -> list[Leaf]:
-    """Cut the open leaf until the leaf ahead of the newest row is as wide as the newest leaf, and
-    return the leaves that were cut off. Commits.
+    """Cut the open leaf until it begins far enough above the next record_id, and return the leaves
+    that were cut off. Far enough is the width of the leaf below the open leaf. Commits.
     """
     cut: list[Leaf] = []
     while True:
@@ -396,7 +396,7 @@ def detached_leaf(log: OpenLog, name: str) -> DetachedLeaf:
             return one
     there = f": {', '.join(one.name for one in found)}" if found else ""
     raise ConfigError(
-        f"{name} is not a detached leaf of the log {log} that lacks a record; the log has "
+        f"{name} is not a detached leaf of the log {log} with an unrecorded removal; the log has "
         f"{number_of(len(found), 'such table')}{there}"
     )
 

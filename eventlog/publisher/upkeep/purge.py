@@ -25,7 +25,7 @@ from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.readers.consumers import done_by_consumers
 
 YOUNG: Final = 10_000
-"""A purge ends after so many consecutive rows that are younger than the requested age."""
+"""A purge ends after this many consecutive rows that are younger than the requested age."""
 _APART: Final = 300
 """The number of record_ids between two gaps that are read as one, as by a publisher."""
 WHOLE: Final = timedelta(days=7)

@@ -31,7 +31,7 @@ class LogSize(NamedTuple):
     leaves: int
     """The number of leaves, 0 = the log is not partitioned."""
     bytes_a_day: float | None
-    """What its rows take a day, None if they are of less than an hour."""
+    """The bytes of the rows of one day, None if the rows cover less than an hour."""
 
     def in_words(self, retention: Retention) -> str:
         """Return the size, the growth and the forecast as a sentence."""
@@ -43,7 +43,7 @@ class LogSize(NamedTuple):
         keep_days, keep_bytes = retention
         if keep_days is not None:
             kept = size_in_words(self.bytes_a_day * keep_days)
-            text += f"; the rows of keep_days = {keep_days} take {kept}"
+            text += f"; with keep_days = {keep_days}, the kept rows take {kept}"
         if keep_bytes is not None and self.bytes < keep_bytes and self.bytes_a_day > 0:
             days = (keep_bytes - self.bytes) / self.bytes_a_day
             text += f"; without a purge it reaches keep_bytes in {age(days * 86_400)}"
@@ -94,9 +94,9 @@ def with_retention(
 def overdue_purge(
     log: OpenLog, retention: Retention, event_time_zone: str, measured: Measured
 ) -> OverduePurge:
-    """Return which leaf of a log a purge should have removed, or that it should have cut the open
-    leaf, since at least half of ``keep_days``, with what holds it back: a row, a consumer, a claim,
-    a resync, or by ``measured`` a transaction.
+    """Return what purges have failed to do for at least half of ``keep_days``: remove a leaf, or
+    cut the open leaf. Return also what holds a purge back: a row, a consumer, a claim, a resync, or
+    a transaction (by ``measured``).
     """
     known = _leaves(log)
     if retention.keep_days is None or len(known) < 2:

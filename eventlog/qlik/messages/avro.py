@@ -70,7 +70,7 @@ def _in_places(column: QlikColumn) -> Callable[[Decimal], bytes]:
 def _in_long(number: int) -> int:
     if number > 2**63 - 1:
         raise NotExpressible(
-            f"{number} does not fit into the long of UINT8; set logical_types = true",
+            f"{number} of type UINT8 does not fit into an Avro long; set logical_types = true",
             code="value_range",
         )
     return number

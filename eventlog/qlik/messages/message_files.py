@@ -99,8 +99,8 @@ def _given(
     place: str | None = None,
 ) -> Iterator[Change]:
     """Yield the changes that the reader returns, and skip each message that cannot be read.
-    ``place`` is the place of the message for errors; it is left out if messages wait, since the
-    error may be about one of them.
+    ``place`` is the place of the message for errors. If messages wait, the place is left out, since
+    the error may be about a waiting message.
     """
     if reader.is_waiting:
         place = None
@@ -258,8 +258,8 @@ def metadata_place(
 
 
 def _given_by(reader: MessageReader, records: Iterable[Any], report: Report) -> Iterator[Change]:
-    """Yield the changes of records. None among them means that no record follows for a while: then
-    the messages are given that have waited for their metadata for too long.
+    """Yield the changes of records. A record None means that no record follows for a while; then
+    the reader reports the messages that have waited too long for their metadata.
     """
     for record in records:
         if record is None:
@@ -289,7 +289,7 @@ def _write_topics(
 def send(messages: Iterable[KafkaRecord], brokers: str, properties: GivenOptions) -> None:
     """Send messages to their topics.
 
-    Raises FormatError for one that Kafka refuses, and KafkaUnavailable.
+    Raises FormatError for a message that Kafka refuses, and KafkaUnavailable.
     """
     from eventlog.transport import kafka
 

@@ -120,7 +120,7 @@ class MessageReader:
     def changes(self, message: Message) -> Iterator[Change]:
         """Yield the changes that this message makes available.
 
-        Raises FormatError, BadEnvelope and UnknownSchema among them.
+        Raises FormatError, BadEnvelope and UnknownSchema, perhaps after some of the changes.
         """
         if message.value is None:
             self._report.count("tombstones")
@@ -453,8 +453,8 @@ def _is_metadata(envelope: Envelope) -> bool:
 
 
 def _finder(payload: JsonObject, *, has_envelope: bool) -> _Find:
-    """Return a function that finds a header by its name. The first place that has the header
-    counts, even if the header is null there (formats/qlik.md 5.7).
+    """Return a function that finds a header by its name. It uses the first place that has the
+    header, even if the header is null there (formats/qlik.md 5.7).
     """
     headers = payload.get("headers")
     inner = headers if isinstance(headers, Mapping) else {}
@@ -552,6 +552,6 @@ def _unknown_schema(schema_id: str | None, when: str, waiting: int) -> UnknownSc
         f"no metadata message with schema id {schema_id} has arrived {when}, and {waiting} "
         "messages wait for it; read the metadata topic too (metadata_topic), or, for messages in "
         "JSON, set the reader's option columns = "
-        '{"<schema>.<table>": [{"name": ..., "type": ..., "pk": 1}, ...]}, and schema and '
-        "table where the messages do not name them"
+        '{"<schema>.<table>": [{"name": ..., "type": ..., "pk": 1}, ...]}. If the messages do not '
+        "name schema and table, set these options too"
     )

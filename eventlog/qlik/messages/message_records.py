@@ -79,7 +79,7 @@ class Images(NamedTuple):
     """The rows of a change as its message has them."""
 
     data: MessageRow
-    """The row, the row before of a DELETE."""
+    """The row; for a DELETE, the row before it."""
     before: MessageRow | None
     """The row before an update, without columns of which only the new value is known. None if the
     row before is unknown.
@@ -248,7 +248,8 @@ class TableRecords:
         return _new(Draft, (self, self._key_of(data, known), body, headers, before is not None))
 
     def record(self, draft: Draft, sequence: str) -> KafkaRecord:
-        """Return the record of a message with this change sequence, which the draft keeps.
+        """Return the record of a message. ``sequence`` is its change sequence, which the draft
+        stores.
 
         Raises NotExpressible.
         """

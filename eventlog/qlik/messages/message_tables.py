@@ -78,7 +78,7 @@ class ReadOptions(CheckedOptions):
     schema: str | None = option(
         None, STRING, "schema of messages, if message, metadata and topic do not name it"
     )
-    table: str | None = option(None, STRING, "table of such messages")
+    table: str | None = option(None, STRING, "table of messages, if nothing else names it")
     columns: Columns = option(
         {},
         _COLUMNS,
@@ -165,7 +165,7 @@ class WriteOptions(PublishOptions):
         None, STRING, "the highest change_seq that was written before"
     )
     input_complete: bool = option(
-        True, FLAG, "the last transaction of the input is known to end there"
+        True, FLAG, "the input is complete, and so is its last transaction"
     )
     properties: GivenOptions = option({}, _PROPERTIES, "settings of librdkafka")
 

@@ -4,7 +4,7 @@ spec/change-model.md 4).
 ``MessageWriter.messages`` and ``records`` run once for each message: names of the module stand for
 members of enumerations, ``tuple.__new__`` makes tuples from their fields by position, and a table
 whose columns are the same object as before is found by one comparison. The price: ``table``
-compares columns twice: by identity, and, if the object is another one, by value.
+compares columns twice: by identity, and, if the objects differ, by value.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 (formats/qlik.md 5).
 
 ``_StepReader.images`` is a hot path: it makes the images of a message from the steps of an event,
-without a Change in between. What depends only on the attributes of the steps is kept by them
-(``_Shape``), steps are unpacked by position, ``tuple.__new__`` makes tuples, and names of the
+without a Change in between. Results that depend only on the attributes of the steps are cached
+(``_Shape``). Steps are unpacked by position, ``tuple.__new__`` makes tuples, and names of the
 module stand for members of enumerations. The price: the rules of images are written twice, here for
 one step of each attribute, and in ``TableRecords.images`` for the net effect of several.
 """
@@ -66,7 +66,7 @@ _MAX_SHAPES: Final = 1024
 def write_options(options: PublishOptions, publishing: Publishing) -> WriteOptions:
     """Return the options of the writer of messages.
 
-    A backlog's request has more options than a publisher.
+    For a backlog job the options already include those of the writer.
     """
     return WriteOptions(**{"topic": publishing.topic, **same_fields(options, WriteOptions)})
 
@@ -179,7 +179,7 @@ class QlikWriter(EventWriter[KafkaRecords]):
 
 
 class EventMessages:
-    """The messages of events, made by a writer whose columns are those of the catalogue's classes.
+    """The messages of events, made by a writer with the columns of the catalogue's classes.
 
     ``values`` are the options that the events were written with.
     """
@@ -226,7 +226,7 @@ fields outside of the key.
 
 
 class _StepReader:
-    """A reader of a class's events, which makes their steps the values of messages."""
+    """A reader that turns the steps of a class's events into the values of messages."""
 
     def __init__(
         self,

@@ -267,9 +267,9 @@ def rows_of(
     """Return the writer's state afterwards and the rows of a change, to be stored together
     (formats/qlik.md 3).
 
-    An update that changes nothing has no row and no number (counted ``no_op_skipped``), and neither
-    has a REFRESH (``refresh_skipped``) unless it becomes an insert. Raises NotExpressible for a
-    column that the table lacks, FormatError for a change without its row.
+    An update that changes nothing has no row and no number (counted ``no_op_skipped``). A REFRESH
+    that does not become an insert has none either (``refresh_skipped``). Raises NotExpressible for
+    a column that the table lacks, FormatError for a change without its row.
     """
     rows = images_of(change, table, counters)
     if not rows:
@@ -441,8 +441,8 @@ def live_view(
 def _update_state(
     state: dict[Key, Row], before: ChangeRow | None, row: ChangeRow, names: Sequence[str]
 ) -> None:
-    """Apply an update to the state; the row before it, if it is that of this update, has the key
-    that the object had.
+    """Apply an update to the state. ``before`` has the old key of the object, if it is the row
+    before this update.
     """
     old = new = _key(row.data, names)
     if before is not None and before.change_seq == row.change_seq:

@@ -92,9 +92,7 @@ def _table_named(inspector: sa.Inspector, schema: str | None, name: str) -> sa.T
 
 
 def _clause(schema: str | None, name: str, columns: Iterable[str]) -> sa.TableClause:
-    """Return a table for statements, with quoted names; its values are those of the driver,
-    unchanged.
-    """
+    """Return a table for statements, with quoted names. The values of the driver stay unchanged."""
     schema = None if schema is None else quoted(schema)
     return sa.table(quoted(name), *(sa.column(quoted(column)) for column in columns), schema=schema)
 

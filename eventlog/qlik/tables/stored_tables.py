@@ -115,7 +115,7 @@ class ChangeTableOptions(CheckedOptions):
 
     tables: Mapping[str, JsonObject] = option(
         {}, OptionKind(_parse_tables, "an object: <schema>.<table> -> {columns, key}"),
-        "columns and key of a table, by <schema>.<table>; both may be left out",
+        "columns and key of a table, by <schema>.<table>; columns and key are optional",
     )  # fmt: skip
     catalog: CatalogOption = shared(CATALOG)
     suffix: str = option(
@@ -127,7 +127,7 @@ class ChangeTableOptions(CheckedOptions):
         "header__", OptionKind(_parse_prefix, "a text"), "beginning of the names of header columns"
     )
     mask_offset: int | None = option(
-        None, integer(0, _WIDEST_OFFSET), "number of columns before the first column of masks"
+        None, integer(0, _WIDEST_OFFSET), "number of mask bits before those of the data columns"
     )
 
 
@@ -149,7 +149,7 @@ class ReadOptions(ChangeTableOptions):
     absent_nulls: Literal["null", "absent"] = option(
         "absent",
         choice("null", "absent"),
-        "what NULL means in a column whose bit in the mask is clear; absent: unknown",
+        "meaning of NULL in a column whose mask bit is clear: the value NULL, or no known value",
     )
     partitioned: bool = option(
         False, FLAG, "read only the partitions that attrep_cdc_partitions lists"
@@ -160,7 +160,7 @@ class ReadOptions(ChangeTableOptions):
     input_complete: bool = option(
         True, FLAG, "the input has no further rows, so the last transaction is complete"
     )
-    task: str | None = option(None, STRING, "name of the task, for the extras of each change")
+    task: str | None = option(None, STRING, "name of the task, as additional data of each change")
     file_format: str | None = option(None, choice(*FILE_FORMATS), "read only files of this format")
 
 
@@ -194,7 +194,7 @@ class WriteOptions(ChangeTableOptions):
         "little", choice("little", "big"), "byte order of masks"
     )
     empty_mask: Literal["empty", "null"] = option(
-        "empty", choice("empty", "null"), "a binary mask without bits"
+        "empty", choice("empty", "null"), "form of a binary mask without set bits"
     )
     refresh: Literal["skip", "insert"] = option(
         "skip", choice("skip", "insert"), "what happens to rows of an initial load"
@@ -282,7 +282,9 @@ class Reading:
         return replace(self, report=Report())
 
     def names(self, schema: str | None) -> str | None:
-        """Return the schema of changes: that of the options, otherwise that of the table."""
+        """Return the schema of changes: the schema in the options, or else the schema of the
+        table.
+        """
         return schema if self.options.schema is None else self.options.schema
 
     def wants(self, schema: str | None, table: str) -> bool:

@@ -365,9 +365,9 @@ def _check(config: Config, request: Request) -> None:
         )
     if config.of_log.consumer is not None:
         raise ConfigError(
-            "source.consumer cannot be used: a backlog job converts the rows N of the publisher's "
-            'queue. Run the consumer with `eventlog publish`; with start_from = "earliest" it '
-            "reads the whole log"
+            "source.consumer cannot be used: a backlog job converts the publisher's queue. Run the "
+            'consumer with `eventlog publish`; with start_from = "earliest" the consumer reads the '
+            "whole log"
         )
     if config.publisher.publisher_disabled:
         raise ConfigError(

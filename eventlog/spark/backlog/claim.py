@@ -1,8 +1,8 @@
 """The claim and the marks of a finished directory (spec/event-log.md 8.6).
 
-The rows of a directory are marked only with the settings with which it was written, and if its
-files are unchanged. Until they are marked, a claim in the log prevents a publisher from sending
-them as well.
+The rows of a directory are marked only with the settings with which the directory was written, and
+only if its files are unchanged. Until they are marked, a claim in the log prevents a publisher from
+sending them as well.
 
 Exactly the rows that were read get their status (spec/event-log.md 8.4, 10); the files in ``_ids``
 list them. Marks are written in bounded transactions, and a run may end after each one: the next run

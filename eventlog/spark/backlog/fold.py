@@ -189,9 +189,9 @@ class Boundary:
     ends of a part fold the same way whatever the other parts contain. Only the rows near the ends,
     usually few, must be folded with the rows of other parts.
 
-    The ``rows`` of all parts, folded together, give exactly the missing groups: they begin and end
-    where groups do, and wherever rows of an object are left out between them, the rows on both
-    sides are too far apart to fold.
+    The ``rows`` of all parts, folded together, give exactly the missing groups: ``rows`` begin and
+    end at the bounds of groups. If rows of an object are left out between two of its ``rows``,
+    these two are too far apart to fold.
     """
 
     def __init__(self, part: LogPart, fold_distance: int, fold_span: int) -> None:

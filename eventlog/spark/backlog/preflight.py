@@ -40,16 +40,16 @@ START_SECONDS = 8.0
 CORE_SECONDS_PER_ROW = 10.9e-6
 MARK_SECONDS_PER_ROW = 4.2e-6
 DELETE_SECONDS_PER_ROW = 0.56e-6
-"""Measured, as are the numbers above, on the machine of docs/operate/deploy.md: the seconds of a
-core per row or, for marking and deleting, of the server.
+"""Measured, like the numbers above, on the machine of docs/operate/deploy.md. The seconds per row
+are those of one core; for marking and deleting, they are those of the server.
 """
 
 
 def waiting_parts(
     context: Context, connection: Connection, partition_rows: int, cores: int
 ) -> list[LogPart]:
-    """Return the parts into which a job divides the rows N, with at most ``partition_rows`` each:
-    a multiple of twice the number of cores, unless the backlog is small.
+    """Return the parts into which a job divides the rows N, with at most ``partition_rows`` rows
+    each. Their number is a multiple of twice the number of cores, unless the backlog is small.
     """
     return context.log.on(connection).log_parts(Status.NEW, 1, LAST_ID, partition_rows, 2 * cores)
 

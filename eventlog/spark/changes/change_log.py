@@ -81,8 +81,9 @@ from eventlog.sql.readers import consumers
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 LATEST_OF_EPOCH: Final = "latest_of_epoch"
-"""Where the query of a live copy begins that loads its class again in each epoch of the log. No
-other stream may: it would pass over the rows between its position and the new beginning.
+"""The beginning of the query of a live copy, if the copy loads its class again in each epoch of the
+log. No other stream may begin there: it would pass over the rows between its position and the new
+beginning.
 """
 _BEGINS: Final = {
     EARLIEST: consumers.EARLIEST,

@@ -365,7 +365,7 @@ class _Reader:
         self._schema, self._options = schema, options
 
     def read(self, partition: InputPartition) -> Batches:
-        """Yield the events of a part, of which an empty log has none."""
+        """Yield the events of a part. An empty log has a single part without events."""
         if partition.value is not None:
             yield from _read(self._schema, self._options, partition.value)
 

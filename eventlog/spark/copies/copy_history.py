@@ -135,8 +135,8 @@ class History:
 
     def begin(self, query: str) -> None:
         """Bring the history to the state of the copy, as ``keep_step`` does, if the copy already
-        has a batch of the query: as long as there are no new changes, no batch would do it. Raises
-        CopyError.
+        has a batch of the query. The next batch would also do this, but it comes only with new
+        changes. Raises CopyError.
         """
         copy = self.copy.number_done(query, self.source.content)
         if copy is not None:
@@ -282,9 +282,9 @@ def history(
     """Return the versions that the objects of a live copy have had, from its history as it is now.
 
     A version is a row of the class with the ``_operation`` and ``_position`` of the change that
-    made it, and the times from and until which it was valid, NULL = it still is, in the columns
-    that ``valid_from`` and ``valid_to`` name. Raises ConfigError if the copy has no history, or if
-    the class has a column with one of these names.
+    made it. The columns that ``valid_from`` and ``valid_to`` name have the times of its validity;
+    NULL = it is still valid. Raises ConfigError if the copy has no history, or if the class has a
+    column with one of these names.
     """
     check_pandas()
     check_arguments("history", spark=(spark, SESSION), copy=(copy, COPY))
@@ -349,9 +349,9 @@ class _Reading:
         return [_column(name) for name in self.types.names]
 
     def versions(self, spark: SparkSession) -> DataFrame:
-        """Return the versions, each with the times of its validity (spec/spark-changes.md 7): from
-        the greatest commit_time of the object's rows up to this one, since a clock may go back,
-        and within its load.
+        """Return the versions, each with the times of its validity (spec/spark-changes.md 7). A
+        version begins at the greatest commit_time of the object's rows up to its own row, since a
+        clock may go back. Its times are within those of its load.
         """
         rows = self._rows(spark).where(F.col(OPERATION) != TRUNCATE)
         ends = [one.begins for one in self.loads[1:]]

@@ -72,8 +72,8 @@ def put_batch(
     *,
     begins_epoch: bool = False,
 ) -> bool:
-    """Bring the copy to the state after a batch: load it, merge the batch, or leave it unchanged;
-    its history first, if it has one.
+    """Bring the copy to the state after a batch: load it, merge the batch, or leave the copy
+    unchanged. If the copy has a history, the history comes first.
 
     Return True if the batch was merged. ``rows`` returns the changes of the class.
     ``on_type_change`` determines what happens if the copy cannot apply a change of the columns:
@@ -281,23 +281,23 @@ def live_copy(
 ) -> StreamingQuery:
     """Start a query that keeps ``copy`` equal to the table of a class, and return it.
 
-    ``config`` is the file, as in the option of ``format("eventlog-changes")``. ``options`` are
-    its other options, such as ``consumer`` and ``maxRowsPerBatch``, by default 100,000, since the
+    ``config`` is the file, as in the option of ``format("eventlog-changes")``. ``options`` are its
+    other options, such as ``consumer`` and ``maxRowsPerBatch``, by default 100,000, since the
     driver has the rows of a batch in memory. ``checkpoint`` is the directory in which Spark records
     the progress of the query. ``trigger`` is as in ``DataStreamWriter.trigger``; by default a batch
     begins each second, or later if writing would take more than a tenth of the time. The query
     removes files that no reader of the last ``keep`` needs; Delta counts whole hours, and
     ``timedelta(0)`` is for a table that nobody reads meanwhile. With ``history`` each change also
-    appends a row to a second table, which the functions ``history`` and ``as_of`` read.
+    appends a row to a second table, for the functions ``history`` and ``as_of``.
 
     A column whose type has changed keeps its values under the new type if none of them changes. For
-    any other change of a type, the query fails with CopyError if ``on_type_change`` is
-    ``"error"``, and loads the class again into the same table if it is ``"reload"``; with
-    ``history`` it always fails. After a failover or a restore, when the log has a new epoch, the
-    query fails with OtherEpoch if ``on_epoch`` is ``"error"``; with ``"reload"`` it loads the class
-    again into the same table, and a history keeps its versions. The query also fails with
-    CopyError if the table is not a live copy of this class. Raises ConfigError, also in a session
-    of Spark Connect; DatabaseError.
+    any other change of a type, the query fails with CopyError if ``on_type_change`` is ``"error"``,
+    and loads the class again into the same table if it is ``"reload"``; with ``history`` it always
+    fails. After a failover or a restore, when the log has a new epoch, the query fails with
+    OtherEpoch if ``on_epoch`` is ``"error"``; with ``"reload"`` it loads the class again into the
+    same table, and a history keeps its versions. The query also fails with CopyError if the table
+    is not a live copy of this class. Raises DatabaseError and ConfigError (also in a session of
+    Spark Connect).
     """
     check_arguments(
         "live_copy",

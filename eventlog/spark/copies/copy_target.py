@@ -1,5 +1,5 @@
-"""The result that a batch of changes has for each object, and what the tables take to which live
-copies are written.
+"""The result that a batch of changes has for each object, and what is passed to the tables of live
+copies.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def latest_changes(changes: Iterable[tuple[Key, LatestChange]]) -> dict[Key, Lat
     """Return, by key, the result of changes in queue order for each object.
 
     An update of an object that the batch has deleted creates it again. Rows of one INSERT that are
-    far apart are several adds, in one batch or in several (spec/event-log.md 6): each sets the
-    columns that it has, as an update does.
+    far apart are several adds, in one batch or in several (spec/event-log.md 6): each add sets its
+    own columns, as an update does.
     """
     latest: dict[Key, LatestChange] = {}
     for key, change in changes:
@@ -73,8 +73,8 @@ def latest_changes(changes: Iterable[tuple[Key, LatestChange]]) -> dict[Key, Lat
 class CopyBatch(NamedTuple):
     """A batch of a query: the query's name, and the batch's number in it.
 
-    ``done`` is the set of the log's rows that the stream has read at its end, as text; empty if it
-    is unknown.
+    ``done`` is the set of the log's rows that the stream has read at the end of the batch, as text;
+    empty if the set is unknown.
     """
 
     query: str

@@ -3,8 +3,8 @@
 A commit records the number of its batch under the name of the query (a transaction of the Delta
 protocol). A query with a new checkpoint has another name, and the table has no commit of that name.
 
-The note of the copy is in the metadata of the table's first column: unlike a property of the table,
-this is written by the commit that replaces the rows.
+The note of the copy is in the metadata of the table's first column: the commit that replaces the
+rows can write this metadata, but not a property of the table.
 
 This module needs ``deltalake`` (the extra ``delta``); the Java of Spark needs nothing.
 """
@@ -56,8 +56,8 @@ DONE: Final = "done"
 """
 _BATCH: Final = "batch"
 _QUERY: Final = "query"
-"""The keys in a commit's metadata for its batch: so that a commit is recognized that is newer than
-a version of the table.
+"""The keys in a commit's metadata for its batch. They show whether the commit is newer than a
+version of the table.
 """
 COMMITS: Final = (10, 1_000, None)
 """How many of the newest commits are read, in turn, until one names the rows of the log. Reading a

@@ -6,7 +6,7 @@ transaction only if the table has not changed: the property that lets ``pyiceber
 commit is set to 0.
 
 A merge reads the rows whose first key column has one of the batch's values, and rewrites their
-files. It does not need Java.
+files. This module does not need Java.
 """
 
 from __future__ import annotations

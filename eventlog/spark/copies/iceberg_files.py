@@ -127,8 +127,8 @@ def _files_before(table: Table, moment: datetime) -> dict[str, str]:
 def compact(table: Table, schema: pa.Schema) -> None:
     """Write the rows of small files to one file in one commit, if there are many of them.
 
-    ``schema`` has the columns of the table. The properties of the table do not change, and neither
-    does the number of the last batch.
+    ``schema`` has the columns of the table. The properties of the table, such as the number of the
+    last batch, do not change.
     """
     from pyiceberg.expressions import AlwaysTrue
     from pyiceberg.io.pyarrow import ArrowScan

@@ -421,9 +421,9 @@ def live_view(
     (with a zone; None = all), applied to ``base``. The result equals that of
     ``eventlog.qlik.tables.change_tables``; columns that a row lacks are NULL.
 
-    ``changes`` are rows from ``read_rows``. ``base`` is the table, whose columns have the names of
-    the data columns; these are cast to its types. ``key`` has the key columns, by default the
-    columns in the mask of the first DELETE. ``options`` are ``header_prefix``, ``mask_offset`` and
+    ``changes`` are rows from ``read_rows``. ``base`` is the table. The data columns have the names
+    of its columns, and are cast to its types. ``key`` has the key columns, by default the columns
+    in the mask of the first DELETE. ``options`` are ``header_prefix``, ``mask_offset`` and
     ``byteorder`` of the reader.
 
     Objects that an update of a key connects are brought up to date in one task. The driver keeps

@@ -305,9 +305,8 @@ def will_write(conn: Connection) -> None:
 def open_session(
     url: URL, purpose: Purpose | None = None, *, writes: bool = True
 ) -> Iterator[OpenDatabase]:
-    """Open a session; the caller commits. ``purpose`` is the purpose of the session, None = a
-    command of the owner. If a right is missing, the error advises to grant the rights for this
-    purpose. Raises ConfigError, DatabaseError.
+    """Open a session; the caller commits. If a right is missing, the error names the rights for
+    ``purpose`` (None = the owner's rights). Raises ConfigError, DatabaseError.
     """
     engine = connect(url)
     if purpose is not None:

@@ -333,8 +333,8 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
             ),
             "published_leaves": FindingText(
                 "warning",
-                "A publication, for example FOR ALL TABLES, has leaves of the partitioned log. A "
-                "purge creates leaves, and a subscriber stops when it lacks a new leaf.",
+                "A publication, for example FOR ALL TABLES, has the leaves (partitions) of the "
+                "log. A purge creates new leaves, and a subscriber without them stops.",
                 "Publish only the tables that the subscriber needs, without the log.",
             ),
             "sequence_cache": FindingText(

@@ -107,8 +107,8 @@ def counted_rows(
     """Return the rows of a window that count for publishing: the rows that are not in flight, and
     whose perpetrator is not ``skipped_user`` (spec/event-log.md 8.1, 8.3).
 
-    ``skipped_user`` is None if the statement of the window has left out the rows of this user, or
-    if no user's rows are left out.
+    ``skipped_user`` is None if the statement that read the window has left out the user's rows, or
+    if rows of all perpetrators count.
     """
     if in_flight:
         rows = [row for row in rows for record_id, *_ in (row,) if record_id not in in_flight]

@@ -110,7 +110,7 @@ def test_precedence_is_explained_row_by_row(home: sa.Engine, show: Show) -> None
     )
     found = show(1)
     assert members(found) == {
-        1: "dropped by precedence: row 3 of type 8 reads the attribute back",
+        1: "not used, because row 3 of type 8 reads the attribute from the table",
         2: "makes the event",
         3: "makes the event",
     }
@@ -118,7 +118,7 @@ def test_precedence_is_explained_row_by_row(home: sa.Engine, show: Show) -> None
     assert "Now" in found["document"]
     log(home, (4, 6, None, None, None))
     found = show(2)
-    assert members(found)[2] == "dropped by precedence: row 4 of type 6 reads the whole object"
+    assert members(found)[2] == "not used, because row 4 of type 6 reads the whole object"
     assert found["event_id"] == "1"
 
 
@@ -209,7 +209,7 @@ def test_a_row_in_delivery_is_shown_as_it_was_recorded(home: sa.Engine, show: Sh
     }
     assert (found["source"], found["event_id"]) == ("in_flight", "1.3")
     assert members(found) == {
-        1: "dropped by precedence: row 2 of type 8 reads the attribute back",
+        1: "not used, because row 2 of type 8 reads the attribute from the table",
         2: "makes the event",
     }
     assert "sent first when a publisher starts" in found["state"]

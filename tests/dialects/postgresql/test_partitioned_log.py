@@ -450,7 +450,7 @@ def test_a_purge_by_keep_bytes_prints_no_time_and_what_it_did_not_count(
     assert cli.run(["purge", "--dry-run"]) == 0
     assert capfd.readouterr().out.splitlines()[1:] == [
         "log hr.eventlog: 0 of 100 rows would be removed, 0 error rows would be removed",
-        "rows of leaves that stay as a whole are not counted",
+        "in a leaf that stays as a whole, rows are not counted",
     ]
 
 
@@ -525,7 +525,7 @@ def test_doctor_shows_the_size_of_a_log_its_growth_and_what_it_will_be(
     monkeypatch.setenv("EVENTLOG_DATABASE_KEEP_BYTES", str(10**9))
     found = findings()
     assert "in 4 leaves, and its rows take" in found["log_size"]
-    assert "the rows of keep_days = 30 take" in found["log_size"]
+    assert "with keep_days = 30, the kept rows take" in found["log_size"]
     assert "without a purge it reaches keep_bytes in" in found["log_size"]
     assert "log_too_large" not in found
     monkeypatch.setenv("EVENTLOG_DATABASE_KEEP_BYTES", "1000")

@@ -73,14 +73,14 @@ row_style = "row_query_back"
 
 _SCENES = (
     (
-        "A new user: a row of type 1 for each column, one <add>",
+        "A new user: one row of type 1 per column, and one <add> for all",
         (
             "INSERT INTO hr.usr (idu, login, fname, lname, mail, hired, photo) VALUES "
             "(1, 'ada', 'Ada', 'Lovelace', 'ada@example.org', '2024-02-29', '\\xbbbb')",
         ),
     ),
     (
-        "Changed and set to NULL: remove-value and add-value, remove-value alone",
+        "A change gives remove-value and add-value; NULL gives only remove-value",
         ("UPDATE hr.usr SET fname = 'Augusta Ada', mail = NULL WHERE idu = 1",),
     ),
     (
@@ -91,7 +91,7 @@ _SCENES = (
         ),
     ),
     (
-        "A group with a member: types 5 and 8, the present row is read back when it is published",
+        "A group with a member: rows of types 5 and 8, so that the current row is read back",
         (
             "INSERT INTO hr.grp VALUES (1, 'analysts', 'They <count> & reckon')",
             "INSERT INTO hr.grp_member VALUES (1, 1)",
@@ -102,7 +102,7 @@ _SCENES = (
         ("UPDATE hr.usr SET fname = fname WHERE idu = 1",),
     ),
     (
-        "Deleted with its phones by cascade: one <delete>",
+        "A user deleted together with phones, by cascade: one <delete>",
         (
             "INSERT INTO hr.usr (idu, login, fname, lname) VALUES (2, 'tmp', 'Temp', 'Worker')",
             "INSERT INTO hr.usr_phone VALUES (2, '555-9')",
@@ -318,8 +318,8 @@ def _show_scenes(
                 console.print(Syntax(_broken(write_event(event)), "xml", word_wrap=True))
             if not caused and first <= last:
                 console.print(
-                    "[dim]these rows are close to others of their object, so they are part of its "
-                    "event above[/dim]"
+                    "[dim]these rows closely follow other rows of the same object, so they are "
+                    "part of the event above[/dim]"
                 )
 
 
@@ -498,7 +498,7 @@ def _show_backlog(console: Console, *, file: Path, directory: Path) -> None:
     read = report.manifest.totals["rows_read"]
     console.print(
         f"Spark:     {read / report.converting_seconds:>9,.0f} rows/s "
-        f"({report.converting_seconds:.1f} s, start of Java included; made for millions of rows)"
+        f"({report.converting_seconds:.1f} s, start of Java included; Spark suits millions of rows)"
     )
     console.print(
         f"publisher: {counters.rows_read / seconds:>9,.0f} rows/s ({seconds:.1f} s, marks included)"

@@ -34,7 +34,7 @@ def run_errors(context: CommandContext, request: Errors, config: Config) -> Comm
         return CommandResult(data, partial(_show, groups))
     nothing = "no row of status E or F"
     if consumer is not None:
-        nothing = f"nothing that was refused for consumer {consumer} among the newest error rows"
+        nothing = f"nothing was refused for consumer {consumer} in the newest error rows"
     return CommandResult(data, f"log {log}: {nothing}")
 
 
@@ -73,7 +73,7 @@ def run_errors_of_source(context: CommandContext, request: Errors, config: Confi
                 for one in groups
             ],
         )
-        note(f"each with its event or change: {config.source.options.position_table}_error")
+        note(f"the table {config.source.options.position_table}_error has the events or changes")
 
     return CommandResult(
         {"source": config.source.type, "errors": [group._asdict() for group in groups]},

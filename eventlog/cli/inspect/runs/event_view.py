@@ -25,7 +25,7 @@ def _parts(event_id: str, explained: Mapping[str, Any]) -> Iterator[RenderableTy
     yield Text(explained["state"])
     seen = explained["seen"] or {"attempts": (), "waits": ""}
     if seen["waits"]:
-        yield Text(f"the publisher has it {seen['waits']}")
+        yield Text(f"the publisher has the event {seen['waits']}")
     for one in explained["remedies"]:
         yield Text(f"  {one['text']}: {one['command'] or 'eventlog explain names the command'}")
     for entry in explained["errors"]:

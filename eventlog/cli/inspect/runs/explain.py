@@ -43,7 +43,7 @@ _SOURCES: Final = {
     "in_flight": "as recorded for its delivery",
     "queue": "as the next cycle would fold it",
     "reconstructed": "reconstructed",
-    "nearby": "unknown: the processed rows of its object near it",
+    "nearby": "unknown; these are the nearest processed rows of the same object",
 }
 
 
@@ -69,14 +69,14 @@ def _lines_of_key(one: KeyExplanation) -> Iterator[str]:
     if one.rows:
         newest = ", ".join(str(row.record_id) for row in one.rows[:_MAX_NAMED])
         more = f" and {len(one.rows) - _MAX_NAMED} more" if len(one.rows) > _MAX_NAMED else ""
-        yield f"its rows, the newest first: {newest}{more}"
+        yield f"rows of the object, the newest first: {newest}{more}"
     yield f"searched: {one.searched}"
 
 
 def run_explain_of_source(
     context: CommandContext, request: Explain, config: Config
 ) -> CommandResult:
-    """Run ``eventlog explain`` for a followed source: explain an event, or those of a key."""
+    """Run ``eventlog explain`` for a followed source: explain an event, or the events of a key."""
     records, explained = explained_events(config, request.row, request.key or "")
     if request.row is not None:
         explained = [replace(one, seen=ask_seen(config, request.row)) for one in explained]
@@ -120,7 +120,8 @@ def _print_explanation(explanation: Explanation) -> None:
         result(f"error row of {entry.error_time} UTC: {entry.code}: {visible(entry.message)}")
     if explanation.in_flight is not None and explanation.in_flight.event_id_number > 1:
         result(
-            f"its event is sent under its event-id number {explanation.in_flight.event_id_number}"
+            "the event is sent again under a new event-id, which ends in "
+            f".{explanation.in_flight.event_id_number}"
         )
     if explanation.source is not None:
         _print_group(explanation, explanation.source)
@@ -143,9 +144,9 @@ def _print_seen(seen: Seen | None) -> None:
     if seen is None:
         return
     if seen.waits:
-        result(f"the publisher has it {visible(seen.waits)}")
+        result(f"the publisher has the event {visible(seen.waits)}")
     if seen.attempts:
-        result("the newest attempts to send it since the start of the publisher:")
+        result("the newest attempts to send the event since the start of the publisher:")
         table(
             ("at (UTC)", "delivery", "document", "after", "answer", "status", "message"),
             [
@@ -213,7 +214,7 @@ def _print_row_and_checks(explanation: Explanation) -> None:
 
 def _print_group(explanation: Explanation, source: Source) -> None:
     """Print the rows that fold together, what happens to each, and what is read back."""
-    result(f"its group, {_SOURCES[source]}:")
+    result(f"the group, {_SOURCES[source]}:")
     table(
         ("record_id", "status", "type", "column", "old", "new", "what happens to it"),
         [one._replace(old=_short(one.old), new=_short(one.new)) for one in explanation.members],

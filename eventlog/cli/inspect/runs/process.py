@@ -67,8 +67,8 @@ def _ask_monitor(config: Config, url: str) -> Process:
 
 
 def ask_seen(config: Config, event_id: str) -> Seen | None:
-    """Return what the running process has seen of an event, by its monitor; None if it has none, or
-    it does not answer.
+    """Return what the running process has seen of an event, from its monitor. None = the process
+    has no monitor, or the monitor does not answer.
     """
     url = monitor_url(config, None)
     if url is None or _ask_monitor(config, url).problem:

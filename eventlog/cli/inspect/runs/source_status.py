@@ -74,14 +74,14 @@ def print_source(status: Status, limit: int) -> None:
     moved = "" if seconds is None else f", last moved {age(seconds)} ago"
     result(f"kept in {status['position_in']}{moved}")
     if status["source_lag"] is not None:
-        result(f"after it: {status['source_lag']} {status['source_lag_unit']}")
+        result(f"after the position: {status['source_lag']} {status['source_lag_unit']}")
     if status["source_lag_unknown"] is not None:
-        result(f"how much follows it is unknown: {status['source_lag_unknown']}")
+        result(f"what follows the position is unknown: {status['source_lag_unknown']}")
     print_events(status, limit)
     print_letters(status)
     failures, newest = status["failures"], status["newest_failures"]
     if failures is None:
-        result("what failed is unknown: this user may not read it")
+        result("the failures are unknown: this user may not read them")
     if failures:
         shown = ", the newest" if newest else ""
         result(f"{number_of(failures, 'failure')}, not tried again{shown}:")

@@ -129,10 +129,9 @@ def _status_of_log(config: Config, limit: int) -> CommandResult:
 def publishing_status(
     log: OpenLog, config: Config, differ: Differences, cap: int | None = None
 ) -> JsonObject:
-    """Return the status of a log's publisher, or of the configured consumer, from the database, by
-    the names of the monitor's status: its ``Health``, whether it runs, the rows in the queue, the
-    events being delivered, the rows that wait for the marks of a backlog job, None if there are no
-    such rows, and the state of the consumers.
+    """Return the status of a log's publisher, or of the configured consumer, from the database. Its
+    members have the names that the monitor uses. ``backlog`` is None unless rows wait for the marks
+    of a backlog job.
 
     ``differ`` is how the triggers differ from the declared ones. ``cap`` is the most rows of the
     publisher's queue to count; None = all.
@@ -174,14 +173,18 @@ def publishing_status(
 
 
 def _who_runs(runs: bool | None, *, is_publisher: bool) -> str:
-    """Return whether a publisher, or a consumer, runs; None = this server is a standby."""
+    """Return the sentence about whether a publisher, or a consumer, runs. ``runs`` None = this
+    server is a standby.
+    """
     if runs is None:
         return on_standby(is_publisher=is_publisher)
     return in_words(runs=runs, is_publisher=is_publisher)
 
 
 def _parked_in(delivery: Delivery) -> int:
-    """Return the number of events of a delivery that the receiver asked for later, or fails for."""
+    """Return the number of events of a delivery that the receiver wants later, or for which it
+    fails.
+    """
     failing = {
         event.event_id
         for number in delivery.parts()
@@ -193,8 +196,8 @@ def _parked_in(delivery: Delivery) -> int:
 def _with_queue(
     log: OpenLog, consumer: str | None, event_time_zone: str, cap: int | None, measured: Measured
 ) -> Measured:
-    """Return the figures with the rows that wait, the oldest of them, and the pause: those of the
-    publisher, or of a consumer that is registered, with its set and its snapshot.
+    """Return ``measured`` with figures of the publisher, or of a registered consumer: the waiting
+    rows, the oldest of them and the pause. For a consumer they include its set and its snapshot.
     """
     if consumer is None:
         pause = read_pause(log)
@@ -268,7 +271,8 @@ def _print_status(status: Status, consumer: str | None, limit: int) -> None:
     ):
         result(
             f"{visible(status['oldest_open_transaction'])} has had a transaction open for "
-            f"{age(status['oldest_open_transaction_age_seconds'])}: gaps between the ranges stay"
+            f"{age(status['oldest_open_transaction_age_seconds'])}: until "
+            "the transaction ends, the gaps between processed ranges stay"
         )
     for one in status["verified"]:
         result(_verified(one))
@@ -289,7 +293,9 @@ def _utc(moment: str) -> str:
 
 
 def _print_queue(status: Status, consumer: str | None) -> None:
-    """Print who publishes the log, and its rows by status: a consumer's rows have no status."""
+    """Print who publishes the log and, for a publisher, the number of rows by status. For a
+    consumer, rows have no status.
+    """
     log = f"log {visible(status['log'])}"
     if consumer is None:
         result(f"{log}: {_who_runs(status['publisher_runs'], is_publisher=True)}")
@@ -303,7 +309,7 @@ def _print_queue(status: Status, consumer: str | None) -> None:
         if status["oldest_seconds"] is not None:
             result(f"oldest new row: {age(status['oldest_seconds'])}")
     elif status["queue_rows"] is None:
-        result(f"{log}: it is not registered yet; its first start registers it")
+        result(f"{log}: the consumer is not registered yet; its first start registers it")
     else:
         result(f"{log}: {_who_runs(status['publisher_runs'], is_publisher=False)}")
         print_health(status)
@@ -320,7 +326,7 @@ def _print_consumer(one: Mapping[str, Any]) -> None:
         runs += f", paused ({visible(one['paused']['reason'])})"
     result(
         f"consumer {one['name']} {runs}: {number_of(one['rows_behind'], 'row')} behind{oldest}, "
-        f"{number_of(one['ranges'], 'range')} in its set{snapshot}"
+        f"{number_of(one['ranges'], 'range')} of processed record_ids{snapshot}"
     )
 
 

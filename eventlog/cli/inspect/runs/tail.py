@@ -36,7 +36,9 @@ def run_tail(context: CommandContext, request: Tail, config: Config) -> None:
 
 
 def _followed(read: Read, first: int, interval: float | None) -> Iterator[Sent]:
-    """Yield the ``first`` newest documents, then those that follow unless ``interval`` is None."""
+    """Yield the ``first`` newest documents, then the documents that follow, unless ``interval`` is
+    None.
+    """
     sent: Sequence[Sent] = read()["sent"] or ()
     yield from reversed(sent[:first])
     newest = sent[0] if sent else None

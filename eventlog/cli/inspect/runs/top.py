@@ -130,8 +130,8 @@ def run_top_of_source(context: CommandContext, request: Top, config: Config) -> 
 
 
 def _show(request: Top, config: Config, read: Read, explain: Explain) -> None:
-    """Show the status of the monitor, without a monitor that of the database, which ``read``
-    returns. ``explain`` returns the explanation of an event from the database.
+    """Show the status of the monitor. If there is no monitor, show the status that ``read`` returns
+    from the database. ``explain`` returns the explanation of an event from the database.
     """
     # The configured monitor may be that of another process than the consumer's.
     from_database = request.from_database or (request.consumer is not None and request.url is None)
@@ -157,12 +157,12 @@ class _Screen(NamedTuple):
     """What the user has chosen."""
 
     selected: int = 0
-    """The place of the selected event among those of the status."""
+    """The place of the selected event among the events of the status."""
     opened: str = ""
     """The event-id of the event that is shown, empty = the status is shown."""
 
     def pressed(self, key: str, events: Sequence[str]) -> _Screen:
-        """Return the screen after a key. ``events`` are those of the status."""
+        """Return the screen after a key. ``events`` are the events of the status."""
         if self.opened:
             return self._replace(opened="") if key in ("back", "enter", "quit") else self
         last = max(0, len(events) - 1)

@@ -66,8 +66,8 @@ def run_upgrade(context: CommandContext, request: Upgrade, config: Config) -> Co
     with_transactions = config.database.transaction_ids
     if with_transactions and request.existing_log:
         raise ConfigError(
-            "database.transaction_ids adds a column to the log, and --existing-log is for a log "
-            "that must stay as another program made it: remove the option"
+            "database.transaction_ids adds a column to the log, but with --existing-log "
+            "the log must stay as another program made it: remove one of the two options"
         )
     if request.as_sql:
         whose = offline(config, request.dialect_name)

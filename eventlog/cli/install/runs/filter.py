@@ -84,8 +84,8 @@ def _accept(
 def _classes_to_send(
     catalog: Catalog, before: AcceptedFilters, filters: Sequence[Filter], *, is_changed: bool
 ) -> list[str]:
-    """Return the classes whose filter has changed, or that have a filter, if that is unknown or
-    nothing has changed.
+    """Return the classes whose filter has changed. If no filter has changed, or the change is
+    unknown, return all classes with a filter.
     """
     tables = before.changed(filters) if is_changed else None
     if tables is None:
@@ -114,7 +114,7 @@ def _sentences(
     elif done.is_changed:
         option = f" --consumer {shlex.quote(consumer)}" if consumer else ""
         yield (
-            f"its receiver keeps what it has: run `eventlog filter accept{option} --resend` to "
+            f"the receiver keeps what it has: run `eventlog filter accept{option} --resend` to "
             f"send all objects of {names or 'the classes'} again"
             + ("" if consumer else _also(done.others))
         )
@@ -123,7 +123,7 @@ def _sentences(
 def _also(others: Sequence[str]) -> str:
     """Return who else gets the rows of a resync."""
     named = f": {first_of(list(others), 10)}" if others else ""
-    return f", by rows of the log that every consumer and stream gets, too{named}"
+    return f", by new rows of the log, which every consumer and Spark stream also gets{named}"
 
 
 def has_consumer(log: OpenLog, name: str) -> bool:

@@ -93,7 +93,10 @@ def run_plan(context: CommandContext, request: Plan, config: Config) -> ExitCode
         if planned.changes:
             note("Run `eventlog triggers apply` to do this.")
         elif planned.differences:
-            note("The triggers are as declared; `eventlog triggers apply` records what is due.")
+            note(
+                "The triggers are as declared. `eventlog triggers apply` records for `doctor` that "
+                "these resyncs are due."
+            )
         elif not planned.refused:
             result(_nothing_to_do(config))
 
@@ -143,7 +146,7 @@ def _applied(config: Config, lock_timeout: float, *, asks: bool) -> TriggerPlan:
         if agreed is not None and (more := set(planned.unwatched) - agreed):
             raise TriggerError(
                 f"triggers of this log were added to {', '.join(sorted(more))} while the command "
-                "waited for the answer: nothing was changed; run it again"
+                "waited for the answer: nothing was changed; run the command again"
             )
         triggers_of(db.dialect).apply(db.connection, planned, lock_timeout)
         missing = triggers_of(db.dialect).record(find_log(db, config), planned)
@@ -190,8 +193,8 @@ def _show_due(planned: TriggerPlan, is_plan: bool) -> None:
 
 
 def _record_due(db: OpenDatabase, config: Config, planned: TriggerPlan) -> None:
-    """Record for `doctor` which resyncs are due, and clear those of dropped classes, if this user
-    may write to the resync table.
+    """Record for `doctor` which resyncs are due, and clear the resyncs of dropped classes, if this
+    user may write to the resync table.
     """
     log = find_log(db, config)
     has_table = log.may_have(log.table.resync_table)
@@ -215,8 +218,8 @@ def _nothing_to_do(config: Config) -> str:
 
 
 def _confirmed_drops(config: Config) -> frozenset[str]:
-    """Ask whether the triggers of tables that are no longer watched may be dropped, outside of a
-    transaction. Returns these tables.
+    """Ask, outside of a transaction, whether the triggers of tables that are no longer watched may
+    be dropped. Returns these tables.
     """
     with reading(config) as db:
         planned = planned_triggers(db, config)
@@ -358,8 +361,8 @@ def _mismatch_warnings(database: Database, dialect: Dialect) -> Iterator[str]:
             if len(name.encode()) > dialect.max_identifier:
                 raise ConfigError(
                     f"the catalog has the name {name!r} of {len(name.encode())} bytes, but "
-                    f"{dialect.name} allows {dialect.max_identifier}: shorten it, or give the "
-                    "--dialect of the file"
+                    f"{dialect.name} allows {dialect.max_identifier}: shorten the name, "
+                    "or give the dialect of the catalog in --dialect"
                 )
         for column in one.columns:
             if column.type.kind in dialect.lacks:
@@ -395,7 +398,7 @@ def _plan_with_loopback(db: OpenDatabase, config: Config, *, without_log: bool) 
     new = new_log(db.dialect, catalog.schema, split_name(config.database.log_table)[1])
     warnings += unwritable_classes(config, catalog, new)
     if planned.lacking:
-        warnings += (f"this role cannot apply it: {reason}" for reason in planned.lacking)
+        warnings += (f"this role cannot apply the plan: {reason}" for reason in planned.lacking)
     elif planned.actions:
         user = publisher_user(config, db.dialect, db.current_user())
         options = publisher_options(config, user, db.dialect.fold_name)

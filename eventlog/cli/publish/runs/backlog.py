@@ -203,6 +203,7 @@ def _print_report(report: Any, out: str, no_claim: bool) -> None:
         result(f"{number_of(report.marked, 'row')} marked in {report.marking_seconds:,.1f} s")
     elif not no_claim:
         note(
-            "no row was marked: publishers skip the rows until you run, with this --out, "
-            "`eventlog backlog mark` when the receiver has the documents, or `backlog release`"
+            "no row was marked, and publishers skip the rows. When the receiver has the documents, "
+            "run `eventlog backlog mark` with this --out. To let a publisher send the rows, run "
+            "`eventlog backlog release`"
         )

@@ -193,12 +193,13 @@ def _refuse_other_configuration(config: Config, context: CommandContext) -> None
     own = (
         "names no consumer"
         if config.own_consumer is None
-        else f"is that of the consumer {config.own_consumer}"
+        else f"is for the consumer {config.own_consumer}"
     )
     raise ConfigError(
-        f"nothing is sent for the consumer {name}: {where} {own}, so the events of {name} would go "
-        f"to its sink ({receiver(config)}). Give --config the file of {name}, with source.consumer "
-        f'= "{name}"; or set {variable("source", "consumer")}={name} if this sink is the right one'
+        f"nothing is sent for the consumer {name}: {where} {own}, and its sink "
+        f"({receiver(config)}) would get the events of {name}. Give --config the file of {name}, "
+        f'with source.consumer = "{name}". If this sink is the right one, set '
+        f"{variable('source', 'consumer')}={name}"
     )
 
 
@@ -359,7 +360,7 @@ _STOPPED_AT_SOURCE: Final = (
 
 
 def _stopped(sentence: str) -> ExitCode:
-    """Print what a run that a signal has stopped has done. Returns the exit code."""
+    """Print what a run did before a signal stopped it. Returns the exit code."""
     report_error(f"stopped: {sentence}")
     return ExitCode.STOPPED
 

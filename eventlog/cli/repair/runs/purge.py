@@ -35,7 +35,7 @@ from eventlog.sql.log import Purged, check_purge_rights, purge_cutoff
 from eventlog.sql.port import OpenLog, Purpose
 
 _REMOVED: Final = {True: "would be removed", False: "removed"}
-"""What has happened, by --dry-run."""
+"""What happened to the rows, in words, by --dry-run."""
 
 
 def run_purge(context: CommandContext, request: Purge, config: Config) -> CommandResult:
@@ -99,7 +99,7 @@ def run_purge(context: CommandContext, request: Purge, config: Config) -> Comman
     }
     lines = [*_lines_of_leaves(leaves, dry=dry), *_lines(data)]
     if to_check.last < whole.last:
-        lines.append("rows of leaves that stay as a whole are not counted")
+        lines.append("in a leaf that stays as a whole, rows are not counted")
     if log.table.is_partitioned:
         data["leaves"] = sum(not one.why_kept for one in leaves)
         data["kept_leaf"] = next(
@@ -130,7 +130,7 @@ def _lines(data: Mapping[str, Any]) -> Iterator[str]:
         f"{number_of(data['error_lines'], 'error row')} {verb}"
     )
     for name, number in data["kept"].items():
-        yield f"{number_of(number, 'row')} kept for consumer {name}, still to process"
+        yield f"{number_of(number, 'row')} kept, not yet processed by consumer {name}"
 
 
 def _finish(config: Config, request: Purge, name: str) -> CommandResult:
@@ -208,25 +208,27 @@ def _purge_leaves(
         return [], to_check
     if not means.is_owner(log):
         note(
-            f"user {log.db.current_user()} does not own the log {log}, so that rows are deleted "
-            "one by one and no leaf is removed or cut"
+            f"user {log.db.current_user()} does not own the log {log}, so rows are deleted one "
+            "by one, and no leaf is removed or made"
         )
         return [], to_check
     log.commit()
     if not dry:
-        if_stopped("some leaves may be removed; run the same command again to remove the rest")
+        if_stopped(
+            "some leaves may already be removed; run the same command again to remove the rest"
+        )
         in_turn(log, lambda: means.finish(log))
         try:
             cut_ahead(log, means)
         except LogInUse as error:
-            note(f"the newest leaf was not cut in two: {error}")
+            note(f"the next leaf was not made: {error}")
     found = list(purge_leaves(log, means, event_time, max_bytes=max_bytes, dry=dry))
     size = sum(means.sizes(log).values())
     log.commit()
     if max_bytes is not None and size > max_bytes and not dry:
         note(
-            f"the log {log} has {size:,} bytes, more than keep_bytes = {max_bytes:,}: rows that "
-            "are needed stay, and so do the lowest leaf and the leaf of the newest row"
+            f"the log {log} has {size:,} bytes, more than keep_bytes = {max_bytes:,}: needed "
+            "rows, the lowest leaf and the leaf of the newest row stay"
         )
     # The leaf will be removed as a whole later; deleting its rows now would leave dead rows
     # unnecessarily.

@@ -55,16 +55,16 @@ class Report:
     missing: int = 0
     invalid_lines: int = 0
     resumed_at: str | None = None
-    """The key reached from which the run resumed, None if it started from the beginning."""
+    """The key after which this run resumed, None if it started from the beginning."""
     seconds: float = 0.0
     problems: list[str] = field(default_factory=list)
     """The messages of the first invalid lines and missing keys."""
     superseded: int = 0
-    """The refused rows and objects in whose place the new rows count."""
+    """The number of refused rows and objects that the new rows replace."""
     unsettled: int = 0
-    """The refused rows and objects for which that could not be recorded."""
+    """The number of refused rows and objects whose replacement could not be recorded."""
     obstacle: str = ""
-    """Why it could not be recorded."""
+    """Why the replacement could not be recorded."""
     dry_run: bool = False
     """True if ``rows`` would be written, and none was."""
     compared: int | None = None
@@ -341,7 +341,9 @@ def _former_key(cls: ObjectClass, text: str) -> str | None:
 
 
 def batch_size(size: int, rate: float | None) -> int:
-    """Return the rows of a transaction: at most those of one second, to avoid bursts."""
+    """Return the number of rows of a transaction. It is limited to one second of rows, to avoid
+    bursts.
+    """
     return size if rate is None else max(1, min(size, int(rate)))
 
 
@@ -379,8 +381,8 @@ def _run(
 
 
 def _count(conn: Connection, write: WriteBatch, reached: str | None, report: Report) -> None:
-    """Count the rows that would be written after the key reached. ``write`` writes nothing; the row
-    of the resync is rolled back.
+    """Count the rows that would be written after the key ``reached``. In a dry run ``write`` only
+    counts, and the entry of the resync is rolled back.
     """
     is_last = False
     while not is_last:
@@ -410,15 +412,16 @@ def _searched(report: Report) -> Iterator[str]:
 def _settled(report: Report) -> Iterator[str]:
     """Yield what became of the refused rows of the objects."""
     if report.superseded:
-        was = "was" if report.superseded == 1 else "were"
+        was, them = ("was", "it") if report.superseded == 1 else ("were", "them")
         yield (
-            f"{number_of(report.superseded, 'row')} that {was} refused before: `eventlog errors` "
-            "shows them as sent again until the new rows are done"
+            f"{number_of(report.superseded, 'row')} {was} refused before: until the new rows are "
+            f"done, `eventlog errors` lists {them} as sent again"
         )
     if report.unsettled:
         yield (
-            f"warning: `eventlog errors` goes on listing {number_of(report.unsettled, 'row')} that "
-            f"the receiver refused before, until `eventlog skip --refused`: {report.obstacle}"
+            f"warning: `eventlog errors` still lists {number_of(report.unsettled, 'row')} that the "
+            "receiver refused before. To end this, run `eventlog skip --refused`. The reason: "
+            f"{report.obstacle}"
         )
 
 

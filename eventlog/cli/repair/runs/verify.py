@@ -62,7 +62,7 @@ def run_verify(context: CommandContext, request: Verify, config: Config) -> Comm
         )
     found.shows_values = found.shows_values or request.show_values
     if repaired is not None and found.differences:
-        if_stopped("some of the differing objects may be written to the log; verify again")
+        if_stopped("some of the differing objects may already be in the log; verify again")
         repair(config, found, surplus=repaired == "surplus")
     if_stopped(NOTHING if repaired is None else DONE)
     data = found.as_data()
@@ -91,7 +91,10 @@ def _show(report: VerifyReport, repaired: str | None, limit: int) -> None:
     for moving in report.in_motion[:limit]:
         since = "" if moving.age is None else f" for {age(moving.age)}"
         rows = ", ".join(map(str, moving.record_ids[:3])) or "none at the last check"
-        result(f"in motion{since}: {moving.class_name} {moving.key} (rows not done: {rows})")
+        result(
+            f"in motion{since}: {moving.class_name} {moving.key} has a change that is not "
+            f"delivered (rows not done: {rows})"
+        )
     for part in report.unproven[:limit]:
         begin = "from the first key" if part.after is None else f"after {part.after}"
         end = "to the last key" if part.through is None else f"through {part.through}"
@@ -99,7 +102,7 @@ def _show(report: VerifyReport, repaired: str | None, limit: int) -> None:
     for table_name in report.foreign:
         note(f"cannot be proven: {table_name}")
     for column, why in report.losses.items():
-        note(f"not compared, or with a loss: {column}: {why}")
+        note(f"column {column} is compared in part, or not at all: {why}")
     if repaired is not None and report.differences:
         result(
             f"{number_of(report.repaired, 'row')} written to the log: verify again when they are "
