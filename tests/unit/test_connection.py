@@ -43,7 +43,12 @@ def after(connection: Connection, *errors: EventlogError) -> Connection:
         (after(WORKING, GONE), RUNS, 160.0, "held; trying again for 60 s"),
         (after(WORKING, GONE), LOST, 999.0, "held"),
         (after(WORKING, GONE, LOST), LOST, 999.0, None),
-        (NEW, ConsumerRuns("held"), 100.0, "held; this process waits as the standby until the other one ends"),
+        (
+            NEW,
+            ConsumerRuns("held"),
+            100.0,
+            "held; this process waits as the standby until the other one ends",
+        ),
     ],
 )
 def test_such_a_failure_is_waited_for(
