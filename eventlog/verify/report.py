@@ -180,7 +180,7 @@ class VerifyReport:
     changed since the rows of the log were read.
     """
     losses: dict[str, str] = field(default_factory=dict)
-    """The number of values that the target leaves out or changes by design, by ``class.column``."""
+    """Why the target leaves out or changes values of a column by design, by ``class.column``."""
     unlisted: int = 0
     """The number of differences that are counted but not listed."""
     unconfirmed: int = 0
