@@ -56,7 +56,7 @@ class TriedKind(StrEnum):
     """It is a part of an isolated document: the receiver failed for this document alone."""
     FAILURES = "failures"
     """The receiver failed for the document, and has answered no document since. ``tries`` counts
-    the pauses since then.
+    the rounds since the doubt about the receiver began.
     """
     PARKED = "parked"
     """The receiver answered the event with *retry*."""

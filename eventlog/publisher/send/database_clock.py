@@ -75,8 +75,8 @@ def attempts_of(tried: Tried, clock: DatabaseClock, longest: float) -> Attempts:
 
 def tried_of(document: Document[E], outbox: Outbox[E], clock: DatabaseClock) -> Tried | None:
     """Return the attempts at a document as its entry records them, None = it records none. For a
-    document that has failed since the last answer, the entry records the number of pauses since
-    that answer.
+    document that has failed since the last answer, the entry records the number of rounds since
+    the doubt about the receiver began.
     """
     attempts = document.attempts
     kind = None if attempts is None else _RECORDED.get(attempts.kind)

@@ -88,7 +88,9 @@ def recover(context: Context) -> PublisherState:
 
 
 def rounds_of(delivery: Delivery) -> int:
-    """Return how many cycles in a row had a failure and no answer, as a delivery records it."""
+    """Return the number of rounds since the doubt about the receiver began (spec/event-log.md 8.4),
+    as a delivery records it.
+    """
     return max(
         (one.tries for one in delivery.tried.values() if one.kind is TriedKind.FAILURES), default=0
     )
