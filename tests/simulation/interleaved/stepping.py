@@ -26,6 +26,8 @@ _WRITES = re.compile(
 )
 _WAITS_BRIEFLY = "SET LOCAL lock_timeout"
 _PASSED_OVER = ("fetch", "fetch_fragments", "fetch_chunks", "fetchall", "wrapped")
+_SENDS_FOR_OTHERS = "eventlog.sql.dialects.postgresql.log_session"
+"""The module that hands the statements of a publisher's session to the driver."""
 _OF_LEAVES = ("ask", "run", "value_of", "run_as_it_stands")
 """They send the statements of others, which change the leaves."""
 _MODULES_OF_LEAVES = (
@@ -132,6 +134,8 @@ _named: dict[CodeType, str] = {}
 def _name_of(code: CodeType, module: str) -> str:
     name = code.co_name
     if name in _OF_LEAVES and module in _MODULES_OF_LEAVES:
+        return ""
+    if module == _SENDS_FOR_OTHERS:
         return ""
     is_ours = module.startswith("eventlog.") and name not in _PASSED_OVER
     return name if is_ours and not name.startswith("<") else ""
