@@ -70,6 +70,7 @@ _TABLES = (
 )
 _EMPTY = f"""
     {"".join(f"DELETE FROM {table};" for table in _TABLES)}
+    UPDATE eventlog_epoch SET removed = NULL WHERE removed IS NOT NULL;
     UPDATE part SET v = '';
     SELECT setval(pg_get_serial_sequence('eventlog', 'record_id'), 1, false);
     SELECT setval('eventlog_delivery', 1, false);
