@@ -68,7 +68,7 @@ def test_a_fault_that_is_put_in_is_found(url: str, fault: str, said: str) -> Non
 
 
 def test_schedules_that_are_hardly_ever_drawn_lose_nothing(url: str) -> None:
-    """In two of them the log is in leaves, and in one the server crashes."""
+    """In five of them the log is in leaves, and in one of the five the server crashes."""
     number = len([*(PROGRAM.parent / "interleaved" / "by_hand").glob("*.json")])
     report = interleave(url, "--by-hand")
     assert f" {number} schedules, 0 failed" in report
