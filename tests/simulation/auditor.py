@@ -735,7 +735,9 @@ class Auditor:
         """Note that the database is copied: what was sent and answered up to now."""
         self._copied = {name: dict(getattr(self, name)) for name in _OF_COPIES}
         # What an earlier restore has lost is not sent in this copy either.
-        self._copied["_applied"] = self._applied.keys() - self._lost
+        self._copied["_applied"] = {
+            which: meaning for which, meaning in self._applied.items() if which not in self._lost
+        }
         self._copied["_rows"] = dict(self._rows)
         self.at_sending.is_copied()
 
@@ -755,10 +757,13 @@ class Auditor:
         } | self._lacks_reset
         self.is_restored = True
         self.at_sending.is_put_back()
-        self._lost |= self._applied.keys() - self._copied["_applied"]
-        # What the copy has recorded keeps its ids. What `requeue` has since sent under one of them
-        # may have been other rows (docs/spec/event-log.md 7.4).
-        self._rows |= self._copied["_rows"]
+        # A consumer that was dropped and registered after the copy has applied rows under new ids.
+        self._lost |= {
+            which
+            for which, meaning in self._applied.items()
+            if self._copied["_applied"].get(which) != meaning
+        }
+        self._forget_meanings()
         self._contents.clear()
         self._parts.clear()
         self._values = {row: name for row, name in self._values.items() if row <= top}
@@ -767,6 +772,21 @@ class Auditor:
                 del by_row[receiver, row]
         for which in [which for which, rows in self._rows.items() if max(rows, default=0) > top]:
             del self._rows[which]
+
+    def _forget_meanings(self) -> None:
+        """Forget which rows the ids of the copy's deliveries stood for since the copy was made. These
+        events keep their ids and rows, and `requeue` may have sent other rows under the same ids
+        (docs/spec/event-log.md 7.4).
+        """
+        lines = self._ask(
+            "SELECT coalesce(owner, ''), content FROM eventlog_inflight WHERE kind = 'delivery'"
+        )
+        recorded = {(owner, row) for owner, content in lines for row in rows_in_flight(content)}
+        before = self._copied["_rows"]
+        for which, rows in list(self._rows.items()):
+            if before.get(which) != rows and (which[0], rows[0]) in recorded:
+                del self._rows[which]
+        self._rows |= before
 
     def begins_anew(self, consumer: str) -> None:
         """Note that a consumer was reset: its receiver begins with nothing, as

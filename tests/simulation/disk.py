@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
@@ -40,6 +40,8 @@ class Disk:
         """The synced content of files, by inode."""
         self._names: dict[str, int] = {}
         """The inode of each name, as of the last sync of the directory."""
+        self._not_synced: dict[str, Any] = {}
+        """The processes that have renamed files since the directory was synced, by the new name."""
 
     def sync_file(self, file: BinaryIO) -> None:
         """Make the content of an open file safe."""
@@ -54,6 +56,12 @@ class Disk:
         self._refuse_dead()
         if Path(path) == self._directory:
             self._names = dict(self._present())
+            self._not_synced.clear()
+
+    def is_renamed(self, name: str) -> None:
+        """Note that the present process has given a file its name, which is not safe yet."""
+        if task := self._world.scheduler.current:
+            self._not_synced[name] = task.process
 
     def opening(self, open_path: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``Path.open``: documents are written to files that have points."""
@@ -109,9 +117,9 @@ class Disk:
         if task is not None and task.process.is_dead:
             raise Killed
 
-    def lose_power(self, chance: Random) -> list[str]:
+    def lose_power(self, chance: Random, ended: Sequence[Any]) -> list[str]:
         """Take away what was not synced, as chance has it. Return what is different now, in
-        words.
+        words. ``ended`` are the processes that ran until then.
         """
         changes: list[str] = []
         present = dict(self._present())
@@ -121,6 +129,8 @@ class Disk:
             if safe != now and chance.random() < 0.5:
                 self._go_back(path, safe)
                 changes.append(f"{name} is as it was synced" if safe else f"{name} is gone")
+                if safe is None and self._not_synced.get(name) in ended:
+                    self._world.readers.forget(name)
             elif now is not None and now not in self._contents:
                 content = path.read_bytes()
                 path.write_bytes(content[: chance.choice([0, len(content) // 2, len(content)])])

@@ -37,6 +37,7 @@ class Excuse(Enum):
     UNRECORDED = "late after a refusal that nobody recorded", 0.1
     ANSWER_LOST = "back to an older state after a lost answer", 0.15
     INVALID_AFTER_CHANGE = "invalid rows after a change of the schema", 0.2
+    READ_BEFORE_SYNC = "a name that was read before its directory was synced", 0.02
     FAILED_PROCESS = "counters of a process that has failed", 0.4
 
 

@@ -356,6 +356,7 @@ def _renaming(world: World, replace: Callable[..., None]) -> Callable[..., None]
         name = Path(target).name
         world.scheduler.point(f"rename {name}")
         replace(source, target, **where)
+        world.disk.is_renamed(name)
         world.scheduler.point(f"renamed {name}")
 
     return rename

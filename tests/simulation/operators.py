@@ -98,7 +98,7 @@ def _lose_power(world: World, chance: Random) -> None:
     several = [process for process in world.scheduler.processes.values() if process.is_running]
     for process in several:
         world.kill(process)
-    for change in world.disk.lose_power(chance):
+    for change in world.disk.lose_power(chance, several):
         world.tell(f"  {change}")
     for process in several:
         if process.name in ("publisher", FOLLOWER) or process.name in world.receivers:
