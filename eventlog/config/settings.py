@@ -332,7 +332,9 @@ class WatchSettings(CheckedOptions):
     )
     row_style: str = shared(options.STYLE)
     trigger_level: str = option(
-        "row", choice("row", "statement"), "triggers per row, or per statement for bulk writes"
+        "row",
+        choice("row", "statement"),
+        "kind of triggers: per row, or per statement (faster for bulk writes)",
     )
     columns: Names | None = option(None, NAMES, "only these columns", example=["fname", "lname"])
     exclude: Names = option((), NAMES, "all columns but these", example=["password_hash"])

@@ -93,8 +93,8 @@ def _check(directory: Path) -> None:
     is_empty = directory.is_dir() and not any(directory.iterdir())
     if directory.exists() and not is_empty and not (directory / "PG_VERSION").is_file():
         raise ConfigError(
-            f"{directory} does not contain a PostgreSQL: use a directory that does, is empty, or "
-            "does not exist yet"
+            f"{directory} does not contain a PostgreSQL server: use a directory that contains "
+            "one, an empty directory, or a new one"
         )
 
 

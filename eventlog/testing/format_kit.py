@@ -110,7 +110,9 @@ def test_a_field_of_a_change_that_is_not_read_back_is_declared_as_a_loss(
         if getattr(read, name) != getattr(wrote, name) and losses.isdisjoint(map(Loss, report.lost))
     ]
     name = format_case.format.name
-    assert not silent, f"{name} drops {', '.join(silent)} silently. Add it to the format's `loses`"
+    assert not silent, (
+        f"{name} drops {', '.join(silent)} silently. Add what is dropped to the format's `loses`"
+    )
 
 
 @pytest.mark.parametrize("value", _ODD, ids=lambda value: repr(value)[:20])

@@ -23,7 +23,7 @@ SQLITE = load_dialect("sqlite")
     ("place", "part"),
     [
         ("", "names no directory"),
-        ("mine", "mine does not contain a PostgreSQL: use a directory"),
+        ("mine", "mine does not contain a PostgreSQL server: use a directory"),
         ("mine/notes.txt", "notes.txt does not contain a PostgreSQL"),
         ("nowhere/pg", "the directory nowhere does not exist"),
     ],

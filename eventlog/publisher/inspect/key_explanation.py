@@ -234,8 +234,8 @@ def _sentences(
         oldest = doctor.oldest_writer(transactions) or writers[0]
         since = "" if oldest.seconds is None else f", the oldest for {doctor.age(oldest.seconds)}"
         yield (
-            f"{number_of(len(writers), 'open transaction')} wrote rows that become visible at the "
-            f"commit{since}: {oldest.who}"
+            f"{number_of(len(writers), 'open transaction')} wrote rows that become visible when "
+            f"they commit{since}: {oldest.who}"
         )
 
 

@@ -348,7 +348,9 @@ def _check_options(config: Config) -> None:
         if value == usual or (name == "referential" and options.catalog is not None):
             continue
         instead = (
-            "needs source.catalog" if name == "referential" else "applies only to a log; remove it"
+            "needs source.catalog"
+            if name == "referential"
+            else "applies only to a log; remove this option"
         )
         raise ConfigError(f"{config.sources[f'format.{name}']} = {toml(value)} {instead}")
 

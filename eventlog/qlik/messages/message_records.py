@@ -108,7 +108,7 @@ class TableRecords:
     """The records of one table version: its metadata message, and the records of its changes.
 
     ``described`` holds the columns that the options give the table, None if they give none.
-    ``columns`` maps names to the field and to the function that writes a column's values.
+    ``columns`` maps the name of a column to its field and to the function that writes its values.
     ``nothing`` is a row whose columns are all unknown. ``rounded`` holds the columns that keep
     milliseconds only. ``is_whole``: a row before must have all columns. ``now`` stamps the metadata
     message. Raises NotExpressible, FormatError, RegistryError.

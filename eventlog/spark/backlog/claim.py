@@ -540,7 +540,7 @@ def write_marks(
 
 
 def _keep_loopback(log: OpenLog, options: PublisherOptions, good: Ranges) -> int:
-    """Mark the loopback rows among the rows to delete, so that they are not deleted
+    """Take the loopback rows from the rows to delete, so that they are kept
     (spec/event-log.md 8.3).
 
     Returns their number.

@@ -185,7 +185,8 @@ FINDINGS: Final[tuple[FindingGroup, ...]] = (
             ),
             "watch_refused": FindingText(
                 "error",
-                "`triggers apply` cannot follow a `[[watch]]`; its triggers stay as they are.",
+                "`triggers apply` cannot make the triggers of a `[[watch]]`; the present triggers "
+                "stay.",
                 "Run `eventlog triggers plan`, and correct what it names.",
             ),
             "class_without_key": FindingText(

@@ -21,7 +21,7 @@ class LogPart(NamedTuple):
     wanted status.
 
     ``ids`` are the record_ids of its rows, if sessions cannot share a database snapshot; ``rows``
-    is then exact. None = all rows that the snapshot shows.
+    is then exact. Without ``ids`` the part has all rows that the snapshot shows.
     """
 
     first: int

@@ -505,7 +505,8 @@ class OpenLog(ABC):
     def hidden_writers(self) -> str | None:
         """Return why this session cannot see which open transactions have written to the log, and
         what to do about it; None if it can see them. For databases with the capability
-        ``consumers``. Raises ServerUnavailable if it may see them a little later.
+        ``consumers``. Raises ServerUnavailable if the session may see these transactions a little
+        later.
         """
         return None
 

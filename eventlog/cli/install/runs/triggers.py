@@ -183,7 +183,7 @@ def _data(planned: TriggerPlan) -> JsonObject:
 
 
 def _show_due(planned: TriggerPlan, is_plan: bool) -> None:
-    """Print the resyncs that send, once the triggers exist, what was changed and not logged."""
+    """Print the resyncs. After the triggers exist, they send the changes that were not logged."""
     due = batches.due_for(planned.uncaptured)
     if due:
         after = " after apply" if is_plan else ""

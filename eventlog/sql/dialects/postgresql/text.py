@@ -45,7 +45,8 @@ def quote_function(log: LogTable) -> str:
 
 
 def relation(schema: str | None, table: Table) -> str:
-    """Return the rows of a table or view as SQL, without the rows of tables that inherit from it.
+    """Return SQL that names the rows of a table or view, without the rows of tables that inherit
+    from it.
 
     Inherited rows are not objects of the class: its triggers do not fire for them, and its key does
     not cover them. A partitioned table has rows only in its partitions.
