@@ -276,7 +276,7 @@ def test_a_value_that_its_column_cannot_have_is_masked_and_never_quoted(
 
 
 REFUSED: Final = [
-    (["id"], "hash", "part of the key"),
+    (["id"], "hash", "part of the object's key"),
     (["mail"], "hash", "not a column"),
 ]
 

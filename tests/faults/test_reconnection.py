@@ -164,7 +164,7 @@ def test_a_publisher_that_is_a_standby_waits_for_any_other_one(
     keep([held, held, None], stands_by_for=PublisherAlreadyRunning)
     assert (
         caplog.text.count(
-            "by session 8; this process waits as the standby until the other one ends"
+            "by session 8; waiting as its standby until it ends"
         )
         == 1
     )

@@ -47,7 +47,7 @@ def after(connection: Connection, *errors: EventlogError) -> Connection:
             NEW,
             ConsumerRuns("held"),
             100.0,
-            "held; this process waits as the standby until the other one ends",
+            "held; waiting as its standby until it ends",
         ),
     ],
 )

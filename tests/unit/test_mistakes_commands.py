@@ -295,7 +295,7 @@ def test_a_process_that_takes_over_from_another_one_logs_it(
     with caplog.at_level(logging.INFO, "eventlog.publisher"):
         keep_connected(work, stop, (), 0.01, 0.01, SILENT, ConsumerRuns)
     assert [record.getMessage() for record in caplog.records] == [
-        "consumer 'search' of the log eventlog is running; this process waits as the standby until the other one ends",
+        "consumer 'search' of the log eventlog is running; waiting as its standby until it ends",
         "the other process has ended, and this one takes over",
     ]
 

@@ -437,7 +437,7 @@ class Connection:
         if is_lost:
             why = str(error)
         elif is_standby:
-            why = f"{error}; this process waits as the standby until the other one ends"
+            why = f"{error}; waiting as its standby until it ends"
         elif self.lost_at is not None and now - self.lost_at <= _LOCK_WAIT:
             why = f"{error}; trying again for {_LOCK_WAIT:g} s"
         else:
