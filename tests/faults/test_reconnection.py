@@ -162,12 +162,7 @@ def test_a_publisher_that_is_a_standby_waits_for_any_other_one(
     monkeypatch.setattr(waiting, "back_off", lambda *_: 0.0)
     held = PublisherAlreadyRunning("by session 8")
     keep([held, held, None], stands_by_for=PublisherAlreadyRunning)
-    assert (
-        caplog.text.count(
-            "by session 8; waiting as its standby until it ends"
-        )
-        == 1
-    )
+    assert caplog.text.count("by session 8; waiting as its standby until it ends") == 1
     with pytest.raises(PublisherAlreadyRunning):
         keep([held])
 
