@@ -96,8 +96,8 @@ class InFlight(NamedTuple):
         limit = f"; {self.limit}" if self.limit else ""
         skip = f"`eventlog skip {shlex.quote(self.event_id)} --reason REASON`"
         return (
-            f"{tries}{answer}; the next attempt is due {due}{limit}. Fix the cause, or give the "
-            f"event up: {skip}"
+            f"{tries}{answer}; the next attempt is due {due}{limit}. Fix what the receiver "
+            f"answers, or give the event up: {skip}"
         )
 
 
