@@ -784,7 +784,7 @@ class Auditor:
         recorded = {(owner, row) for owner, content in lines for row in rows_in_flight(content)}
         before = self._copied["_rows"]
         for which, rows in list(self._rows.items()):
-            if before.get(which) != rows and (which[0], rows[0]) in recorded:
+            if before.get(which) != rows and (which[0], next(iter(rows), 0)) in recorded:
                 del self._rows[which]
         self._rows |= before
 
