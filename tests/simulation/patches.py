@@ -9,6 +9,9 @@ runs seeds that reach the changed lines, and stops at the first failure. They ar
 whose plans have these steps (kinds of steps, or places of ``places.py``), and begins with those
 whose schedules have met them. ``--most`` limits the schedules per fault.
 
+A plan in ``plans/`` names the faults that it ``finds``. These are tried with the plan first, and
+with ``--most 0`` no seeds are run.
+
 The first run of a state of the sources records which lines each seed reaches, and keeps it in
 ``simulation-reach/`` (``--cache``). That takes twice the time of the schedules.
 
@@ -87,23 +90,25 @@ class Trial(NamedTuple):
     spans: list[Span]
     unseen: str = ""
     needs: frozenset[str] = frozenset()
+    plans: tuple[Path, ...] = ()
+    """The plans in files that find the fault."""
 
 
 class Result(NamedTuple):
-    """What became of a fault. ``seed`` is the first that failed, 0 = none."""
+    """What became of a fault. ``found_by`` is the seed or plan that failed first."""
 
     name: str
     ran: int
     reaching: int
     differing: int
     seconds: float
-    seed: int = 0
+    found_by: str = ""
     told: str = ""
 
     @property
     def verdict(self) -> str:
-        if self.seed or self.told:
-            return "found" if self.seed else "wrong"
+        if self.found_by or self.told:
+            return "found" if self.found_by else "wrong"
         if not self.reaching:
             return "unreached"
         return "not found" if self.differing else "untested"
@@ -117,8 +122,9 @@ class DoesNotEnd(BaseException):
 # -----------------------------------------------------------------------
 
 
-def _run(seed: int) -> tuple[str, str, list[str]]:
-    """Run a seed; return its failure, a digest of its story, and what it has met."""
+def _run(plan: int | Path) -> tuple[str, str, list[str]]:
+    """Run a seed, or the plan of a file; return its failure, a digest of its story, and what it has
+    met."""
     from operators import done_in
     from places import met_places
     from plans import plan_of
@@ -138,7 +144,9 @@ def _run(seed: int) -> tuple[str, str, list[str]]:
     said = io.StringIO()
     try:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            world = run_plan(plan_of(seed))
+            world = run_plan(
+                plan_of(plan) if isinstance(plan, int) else json.loads(plan.read_text())
+            )
     except BaseException as error:
         return f"{type(error).__name__}: {error}", "", []
     finally:
@@ -300,11 +308,13 @@ def of_patches(
 
 def of_faults(part: str, directory: Path) -> Iterator[Trial]:
     """Yield a trial of each fault with a part in its name. Raises DoesNotApply."""
+    plans = [(path, json.loads(path.read_text())) for path in sorted((HERE / "plans").iterdir())]
     for name, fault in faults(*OF_SIMULATION).items():
         if part == "all" or part in name:
             tree = copy_with(fault, directory)
             spans = touched_spans(ROOT, tree)
-            yield Trial(name, tree, spans, fault.unseen, frozenset(fault.needs))
+            finds = tuple(path for path, plan in plans if name in plan.get("finds", ()))
+            yield Trial(name, tree, spans, fault.unseen, frozenset(fault.needs), finds)
 
 
 def seeds_with(needs: Iterable[str], most: int, directory: Path) -> list[int]:
@@ -322,42 +332,46 @@ def seeds_with(needs: Iterable[str], most: int, directory: Path) -> list[int]:
     return seeds
 
 
-def _try(seeds: Iterable[int], hand_over: Callable[[Any], None]) -> None:
-    """Run seeds up to the first that fails."""
-    for seed in seeds:
-        failure, story, _ = _run(seed)
-        hand_over({"seed": seed, "failure": failure, "story": story})
+def _try(plans: Iterable[int | Path], hand_over: Callable[[Any], None]) -> None:
+    """Run plans in files and of seeds up to the first that fails."""
+    for plan in plans:
+        failure, story, _ = _run(plan)
+        name = f"seed {plan}" if isinstance(plan, int) else plan.stem
+        hand_over({"plan": name, "failure": failure, "story": story})
         if failure:
             break
 
 
+def reached(trial: Trial, good: Iterable[Schedule]) -> list[int]:
+    """Return the seeds whose schedules reach the changed lines. Those that met what the fault needs
+    come first."""
+    reaching = [one for one in good if is_reached(trial.spans, one.lines)]
+    return [one.seed for one in sorted(reaching, key=lambda one: not trial.needs <= one.met)]
+
+
 def try_copies(
-    trials: Mapping[str, tuple[Trial, Sequence[Schedule]]], most: int, jobs: int, directory: Path
+    trials: Mapping[str, tuple[Trial, Sequence[int | Path]]],
+    stories: Mapping[str, str],
+    jobs: int,
+    directory: Path,
 ) -> Iterator[Result]:
-    """Yield what became of each trial with its schedules, as it ends."""
-    stories = {one.seed: one.story for _, good in trials.values() for one in good}
-    reaching: dict[str, list[int]] = {}
-    starts = []
-    for trial, good in trials.values():
-        reached = [one for one in good if is_reached(trial.spans, one.lines)]
-        reached.sort(key=lambda one: not trial.needs <= one.met)
-        reaching[trial.name] = seeds = [one.seed for one in reached]
-        work = functools.partial(_try, seeds[:most])
-        starts.append(functools.partial(_fork, trial.name, trial.tree, directory, work))
+    """Yield what became of each trial with its plans, as it ends."""
+    starts = [
+        functools.partial(_fork, trial.name, trial.tree, directory, functools.partial(_try, plans))
+        for trial, plans in trials.values()
+    ]
     for child, told, seconds in _in_children(jobs, starts):
-        yield _result(child.name, told, seconds, len(reaching[child.name]), stories)
+        yield _result(child.name, told, seconds, stories)
 
 
-def _result(
-    name: str, told: Sequence[Any], seconds: float, reaching: int, stories: Mapping[int, str]
-) -> Result:
-    ran = [one for one in told if "seed" in one]
-    differing = sum(one["story"] != stories[one["seed"]] for one in ran)
-    result = Result(name, len(ran), reaching, differing, seconds)
+def _result(name: str, told: Sequence[Any], seconds: float, stories: Mapping[str, str]) -> Result:
+    ran = [one for one in told if "plan" in one]
+    differing = sum(one["story"] != stories.get(one["plan"]) for one in ran)
+    result = Result(name, len(ran), len(ran), differing, seconds)
     if told and "error" in told[-1]:
         return result._replace(told=told[-1]["error"])
     if ran and ran[-1]["failure"]:
-        return result._replace(seed=ran[-1]["seed"], told=ran[-1]["failure"])
+        return result._replace(found_by=ran[-1]["plan"], told=ran[-1]["failure"])
     return result
 
 
@@ -388,9 +402,29 @@ def main() -> int:
             tried += of_faults(given.faults, directory)
         results = [one for one in tried if isinstance(one, Result)]
         trials = [one for one in tried if isinstance(one, Trial)]
+        width = max((len(one.name) for one in tried), default=0)
+        print(f"{'':{width}} | {'':9} | {'ran':>4} {'reach':>5} {'differ':>6} | CPU s")
+
+        def report(one: Result) -> None:
+            told = f"{one.found_by}: {one.told[:150]}" if one.found_by else one.told[:300]
+            print(
+                f"{one.name:{width}} | {one.verdict:9} | {one.ran:4} {one.reaching:5} "
+                f"{one.differing:6} | {one.seconds:5.0f} | {told}",
+                flush=True,
+            )
+
+        for one in results:
+            report(one)
+        with_plans = {one.name: (one, one.plans) for one in trials if one.plans}
+        for one in try_copies(with_plans, {}, given.jobs, directory):
+            if one.found_by or not given.most:
+                results.append(one)
+                report(one)
+        done = {one.name for one in results}
+        left = [one for one in trials if one.name not in done] if given.most else []
         chosen = {
             one.name: seeds_with(one.needs, given.most, directory) if one.needs else seeds
-            for one in trials
+            for one in left
         }
         every = sorted(set(chain.from_iterable(chosen.values())))
         good = {
@@ -398,20 +432,15 @@ def main() -> int:
             for one in schedules(every, given.jobs, directory, given.cache)
             if not one.failure
         }
-        with_schedules = {
-            one.name: (one, [good[seed] for seed in chosen[one.name] if seed in good])
-            for one in trials
+        reaching = {
+            one.name: reached(one, [good[seed] for seed in chosen[one.name] if seed in good])
+            for one in left
         }
-        width = max((len(one.name) for one in tried), default=0)
-        print(f"{'':{width}} | {'':9} | {'ran':>4} {'reach':>5} {'differ':>6} | CPU s")
-        for one in chain(results, try_copies(with_schedules, given.most, given.jobs, directory)):
-            results += [] if one in results else [one]
-            told = f"seed {one.seed}: {one.told[:150]}" if one.seed else one.told[:300]
-            print(
-                f"{one.name:{width}} | {one.verdict:9} | {one.ran:4} {one.reaching:5} "
-                f"{one.differing:6} | {one.seconds:5.0f} | {told}",
-                flush=True,
-            )
+        with_seeds = {one.name: (one, reaching[one.name][: given.most]) for one in left}
+        stories = {f"seed {one.seed}": one.story for one in good.values()}
+        for one in try_copies(with_seeds, stories, given.jobs, directory):
+            results.append(one._replace(reaching=len(reaching[one.name])))
+            report(results[-1])
     need_not = {one.name for one in trials if one.unseen}
     verdicts = Counter(one.verdict for one in results)
     others = (f", {count} {verdict}" for verdict, count in verdicts.items() if verdict != "found")
