@@ -219,7 +219,7 @@ PLACES = (
         "The same of a followed source, before its position passes the events.",
         "refuse_at_flush_of_source",
         Watched(source_feed, "as_flushed", _changes_answers),
-        share=0.18,
+        share=0.24,
     ),
     Place(
         "a fatal answer",
@@ -232,6 +232,7 @@ PLACES = (
         "resync --deletes finds objects that are gone, and that the log does not show as deleted.",
         "resync_deletes",
         Watched(resync, "write_deleted", lambda gone, *_, **__: gone),
+        share=0.16,
     ),
     Place(
         "a torn file",
