@@ -220,9 +220,9 @@ def _sessions_of(world: World) -> type[sqlite3.Connection]:
 
     class Session(sqlite_session.SqliteSession):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
+            self._written, self.tables = 0, set[str]()
             super().__init__(*args, **{**kwargs, "timeout": 0})
             sqlite3.Connection.execute(self, "PRAGMA synchronous = OFF")
-            self._written, self.tables = 0, set[str]()
             with_virtual_time(self, scheduler)
             if scheduler.current is not None:
                 scheduler.current.process.sessions.append(self)
