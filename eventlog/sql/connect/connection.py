@@ -1,4 +1,4 @@
-"""The databases that eventlog supports: from a URL to a dialect, and from there to sessions.
+"""Find the dialect of a database URL, and open sessions in the database.
 
 Sessions are set up for reading the log and its values.
 """
@@ -92,7 +92,7 @@ def connect(
     No connection is made yet. ``Engine.connect`` raises ServerUnavailable if the server cannot be
     reached, DatabaseUnavailable if the file of a database cannot be opened, DatabaseError if the
     database refuses the connection. No message contains a secret. Raises ConfigError for a URL that
-    cannot be read or names a database or driver that is not supported or not installed.
+    cannot be read, and for a database or driver that is not supported or not installed.
     """
     parsed = parse_url(url)
     if parsed.drivername == EMBEDDED:
@@ -202,7 +202,8 @@ def any_database_errors(place: str) -> Iterator[None]:
     """Turn errors of an engine of ``connect_any`` into DatabaseUnavailable (worth trying again) or
     DatabaseError.
 
-    ``place`` is the database for messages, which contain neither statements nor values.
+    ``place`` names the database in the messages. The messages contain neither statements nor
+    values.
     """
     try:
         yield
@@ -217,7 +218,7 @@ def _reason(error: SQLAlchemyError) -> str:
 
 
 def _log_statements(engine: Engine) -> None:
-    """Log each statement with its time and the number of its rows, and never a value."""
+    """Log each statement with its duration and its number of rows, but without values."""
 
     @event.listens_for(engine, "before_cursor_execute", named=True)
     def begin(context: Any, **_: object) -> None:
@@ -237,12 +238,12 @@ def _connect_by(
     translated: Callable[[OSError], DatabaseError],
     made: Callable[[Any], None] = lambda _: None,
 ) -> None:
-    """Let an engine connect with the driver arguments of a dialect (``given``), None = use
-    SQLAlchemy's arguments.
+    """Let an engine connect with the driver arguments that a dialect has ``given``. If ``given`` is
+    None, SQLAlchemy's arguments are used.
 
-    ``translated`` makes the error to raise in place of a socket error. Some drivers pass these
-    through, and SQLAlchemy recognizes only the drivers' own errors. ``made`` is called with each
-    connection before SQLAlchemy uses it.
+    ``translated`` makes the error to raise in place of a socket error. Some drivers pass socket
+    errors through, and SQLAlchemy recognizes only the drivers' own errors. ``made`` is called with
+    each connection before SQLAlchemy uses it.
     """
 
     @event.listens_for(engine, "do_connect")
@@ -262,8 +263,8 @@ def _connect_by(
 
 
 def _run_first(connection: DBAPIConnection, statements: Sequence[str]) -> None:
-    """Run statements in a new session, before SQLAlchemy reads its settings or ends a transaction
-    in it.
+    """Run statements in a new session, before SQLAlchemy reads the settings of the session or ends
+    a transaction in it.
     """
     if not statements:
         return
@@ -279,8 +280,8 @@ def _run_first(connection: DBAPIConnection, statements: Sequence[str]) -> None:
 def _begin_by(engine: Engine, dialect: Dialect) -> None:
     """Let a dialect begin the transactions of an engine.
 
-    The dialect begins them, not a listener: if a "begin" listener fails, SQLAlchemy stops starting
-    transactions on that connection, and later statements would autocommit.
+    The dialect begins the transactions, not a listener: if a "begin" listener fails, SQLAlchemy
+    stops starting transactions on that connection, and later statements would autocommit.
     """
     begin = engine.dialect.do_begin
 
@@ -294,9 +295,9 @@ def _begin_by(engine: Engine, dialect: Dialect) -> None:
 def will_write(conn: Connection) -> None:
     """Mark a session whose transactions are going to write.
 
-    In a database with one writer at a time, such a transaction then waits for the write lock when
-    it begins. If it began by reading instead, the database would refuse its first write after
-    another session has written.
+    In a database with one writer at a time, a marked transaction waits for the write lock when it
+    begins. If the transaction began by reading instead, the database would refuse its first write
+    after another session has written.
     """
     conn.info[WRITES] = True
 
@@ -335,7 +336,7 @@ def reason_of(error: object, url: URL) -> str:
 
 
 def unreadable_part(log: LogTable, part: LogPart, url: URL, error: object) -> DatabaseError:
-    """Return the error of a part of a log that no driver here can read."""
+    """Return the error to raise if the driver cannot read a part of a log."""
     rows = f"rows {part.first} to {part.last} of the log {log}"
     return DatabaseError(f"{rows} cannot be read from {describe(url)}: {reason_of(error, url)}")
 
@@ -361,12 +362,12 @@ def _unreachable(dialect: Dialect) -> str:
 
 
 def is_pooled(conn: Connection, dialect: Dialect) -> bool:
-    """Return True if the transactions of this connection may run in different sessions. Ends its
-    transaction.
+    """Return True if the transactions of this connection may run in different sessions. Ends the
+    transaction of the connection.
 
-    To find out, a second connection begins a transaction. A pool gives it the session that this
-    connection has just released, or later gives this connection another session. Direct connections
-    keep their sessions.
+    To find out, a second connection begins a transaction. A pool gives the second connection the
+    session that this connection has just released, or later gives this connection another session.
+    Direct connections keep their sessions.
     """
     session = dialect.open(conn).session_id()
     conn.commit()
@@ -385,9 +386,9 @@ def is_pooled(conn: Connection, dialect: Dialect) -> bool:
 
 
 def refuse_pooling(conn: Connection, dialect: Dialect, place: str) -> None:
-    """Raise DatabaseError if ``is_pooled``.
+    """Raise DatabaseError if ``is_pooled`` returns True.
 
-    ``place`` is database and server for the message, without secrets.
+    ``place`` names the database and the server in the message, without secrets.
     """
     if is_pooled(conn, dialect):
         raise DatabaseError(f"{place} is reached through {CHANGING_POOL}")

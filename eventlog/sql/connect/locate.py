@@ -1,4 +1,4 @@
-"""The log of a database: a new one with the standard columns, or an existing one, found and checked
+"""Describe a new log with the standard columns, or find and check an existing log
 (spec/event-log.md 1.2, 1.4).
 """
 
@@ -56,11 +56,12 @@ def locate_log(
 ) -> LogTable:
     """Return the log table with its columns and internal tables, whatever the session's rights.
 
-    ``name`` may be ``schema.table``; otherwise the table is searched in ``schema``, by default the
-    connection's current one: exactly, then without case. ``layout``, ``column_map`` and
-    ``column_sort`` are as in ``find_columns``. ``sequence`` is the option ``record_id_sequence``.
-    Without ``has_internal_tables`` the internal tables need not exist. Raises LogTableError that
-    names the missing table, column or sequence, ConfigError for an invalid name.
+    ``name`` may be ``schema.table``; otherwise the table is searched in ``schema``, which is by
+    default the connection's current schema. The table is searched by its exact name first, then
+    without regard to case. ``layout``, ``column_map`` and ``column_sort`` are as in
+    ``find_columns``. ``sequence`` is the option ``record_id_sequence``. Without
+    ``has_internal_tables`` the internal tables need not exist. Raises LogTableError that names the
+    missing table, column or sequence, and ConfigError for an invalid name.
     """
     dialect, inspector = db.dialect, sa.inspect(db.connection)
     refuse_schema(dialect, schema)
@@ -111,10 +112,11 @@ def locate_log(
 def _find_sequence(
     dialect: Dialect, inspector: sa.Inspector, log: LogTable, name: str
 ) -> tuple[str | None, str]:
-    """Return the schema and name of the sequence of record_ids that the configuration names
+    """Return the schema and name of the sequence that the configuration names for record_ids
     (spec/event-log.md 9.1).
 
-    Raises LogTableError if there is no such sequence, or if the column does not accept its numbers.
+    Raises LogTableError if the sequence does not exist, or if the column does not accept its
+    numbers.
     """
     option = f"record_id_sequence = {name!r}"
     if "sequences" not in dialect.capabilities:
@@ -142,8 +144,8 @@ def _find_sequence(
 def _find_table(
     db: OpenDatabase, inspector: sa.Inspector, schema: str | None, name: str
 ) -> tuple[str | None, str]:
-    """Return the schema and name of the log's table as the database has them: ``name`` as a whole,
-    else as ``schema.table``. Raises NoLogTable.
+    """Return the schema and name of the log's table as the database has them. The function looks
+    for ``name`` as a whole first, then as ``schema.table``. Raises NoLogTable.
     """
     if (found := _existing(inspector, schema, name)) is not None:
         return schema, found
@@ -234,10 +236,10 @@ def find_columns(
     (spec/event-log.md 1.2 to 1.4).
 
     ``columns`` are in the table's order. Without ``numbered`` the database does not number its
-    columns, so positions come from sorting the names: ``column_sort = bytes`` sorts by their UTF-8,
-    ``collation`` keeps the given order. With ``textual_time`` event_time may be a character column,
-    since the database has no date or time types. Raises ConfigError for an unknown option value,
-    LogTableError for a column that is missing or of the wrong type.
+    columns, so positions come from sorting the names: ``column_sort = bytes`` sorts by the UTF-8 of
+    the names, ``collation`` keeps the given order. With ``textual_time`` event_time may be a
+    character column, since the database has no date or time types. Raises ConfigError for an
+    unknown option value, and LogTableError for a column that is missing or of the wrong type.
     """
     if layout not in LAYOUTS:
         raise ConfigError(f"layout {layout!r} is unknown: use one of {', '.join(LAYOUTS)}")
@@ -294,7 +296,7 @@ def _mapped(column_map: Mapping[str, str], by_name: Collection[str]) -> dict[str
 
 
 def _standard(by_name: Collection[str]) -> dict[str, str]:
-    """Return the columns by their standard names; none, unless all standard names exist."""
+    """Return the columns by their standard names; an empty result if a standard name is missing."""
     matches = {standard: match_name(standard, by_name) for standard in LOG_COLUMNS}
     names = {standard: real for standard, real in matches.items() if real is not None}
     return names if len(names) == len(LOG_COLUMNS) else {}
@@ -314,8 +316,8 @@ def _by_position(columns: Sequence[Column], layout: str) -> dict[str, str]:
 
 
 def _column_type(sql_type: TypeEngine[object]) -> ColumnType:
-    """Return the SQLAlchemy class of a reflected column's type, as exactly as the log's ten columns
-    need it.
+    """Return the column type of a reflected SQLAlchemy type, in as much detail as the log's ten
+    columns need.
     """
     # A domain counts as its base type (spec/xds.md 6.2).
     base = getattr(sql_type, "data_type", None)

@@ -25,7 +25,7 @@ _END: Final = ("UNLOCK TABLES", "SET SESSION sql_mode = @eventlog_sql_mode")
 
 
 class MySQLTriggers(FamilyTriggers):
-    """Triggers by DROP and CREATE under LOCK TABLES."""
+    """Triggers that are replaced by DROP and CREATE under LOCK TABLES."""
 
     only_by_row = "MySQL"
     replace_keeps_children = True

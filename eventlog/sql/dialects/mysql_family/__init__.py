@@ -31,8 +31,8 @@ def _text(length: int) -> sa.types.TypeEngine[str]:
 
 
 _WIDE: Final = 1_000
-"""A gap with more than this number of record_ids is wide. A separate SELECT in the statement reads
-a wide gap, up to the maximum number of rows of the ``Window``.
+"""A gap with more than this number of record_ids is wide. The statement reads each wide gap by a
+separate SELECT, which returns at most as many rows as the ``Window`` may have.
 """
 _MAX_WIDE: Final = 20
 """The maximum number of gaps that are read by separate SELECTs, since each SELECT makes the

@@ -1,10 +1,10 @@
-"""Rows that foreign keys delete or change: the server does this itself, without firing the triggers
-of their tables (spec/triggers.md 7.4). So the triggers of the table that the statement names log
-these changes.
+"""Rows that foreign keys delete or change: the server writes these rows itself, without firing the
+triggers of the rows' tables (spec/triggers.md 7.4). So the triggers of the table that the statement
+names log these changes.
 
 A *way* leads from a watched table, foreign key by foreign key, up to another table. Deletes or key
-changes in that table reach rows of the watched table. A way continues as long as the rules of the
-foreign keys pass on a DELETE or a new key.
+changes in the other table reach rows of the watched table. A way continues as long as the rules of
+the foreign keys pass on a DELETE or a new key.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTr
 _SQL: Final = statements(__package__, "reflect.sql")
 _ACTS: Final = ("CASCADE", "SET NULL", "SET DEFAULT")
 FACT: Final = "cascades"
-"""The name under which the facts for compiling triggers contain the foreign keys of this module."""
+"""The facts for compiling triggers contain the foreign keys of this module under this name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A foreign key by which rows of ``child`` are deleted or changed with rows of ``parent``."""
+    """A foreign key: if rows of ``parent`` are deleted or change, so do rows of ``child``."""
 
     child: str
     parent: str
-    """The table, as ``database.table`` if it is in another database."""
+    """The name of the table; ``database.table`` if the table is in another database."""
     columns: tuple[tuple[str, str], ...]
     """Pairs of the child's column and the column that it refers to."""
     on_delete: str
@@ -50,12 +50,12 @@ class Link:
 
 
 Way = tuple[Link, ...]
-"""Foreign keys from a watched table upwards."""
+"""Foreign keys that lead from a watched table up to another table."""
 
 
 def read_links(conn: Connection) -> tuple[Link, ...]:
-    """Return the foreign keys of the session's database by which the server itself writes rows of
-    their table.
+    """Return the foreign keys of the session's database by which the server itself deletes or
+    changes rows.
     """
     rows = fetch(conn, _SQL["cascades"], {})
     links = []
@@ -103,8 +103,8 @@ def leading_to(links: Sequence[Link], tables: Iterable[str]) -> tuple[Link, ...]
 
 
 class Source(NamedTuple):
-    """How a trigger finds the rows: from which row of its table (OLD or NEW), and with
-    which lock.
+    """How a trigger finds the rows: the row of its own table from which it starts (OLD or NEW), and
+    the lock.
     """
 
     row: str
@@ -138,8 +138,8 @@ class Effect:
     end: str
     operation: str
     changed: tuple[tuple[str, str | None], ...] = ()
-    """The columns that change, each with the column of ``end`` whose new value it gets, None for
-    NULL. It is empty if the rows are deleted.
+    """Pairs of a column that changes and the column of ``end`` whose new value it gets; None = the
+    column becomes NULL. There are no pairs if the rows are deleted.
     """
     trees: Mapping[str, Sequence[Link]] = with_field(default_factory=dict)
     """For each table, its foreign keys to itself: if rows are deleted, these foreign keys delete
@@ -156,8 +156,8 @@ class Effect:
 
 
 def effects_on(table: str, links: Sequence[Link]) -> Iterator[Effect]:
-    """Yield the effects of other tables on the rows of one table. Raises TriggerError for a way
-    that leads back to itself.
+    """Yield the effects that foreign keys have on the rows of one table. Raises TriggerError if a
+    way leads in a circle.
     """
     if trees := _trees((), table, links):
         yield Effect((), table, "DELETE", trees=trees)
@@ -168,8 +168,8 @@ def effects_on(table: str, links: Sequence[Link]) -> Iterator[Effect]:
 
 
 def _trees(way: Way, table: str, links: Sequence[Link]) -> dict[str, list[Link]]:
-    """Return, for each table, its foreign keys to itself that delete other rows of this table if
-    rows are deleted on a way.
+    """Return the foreign keys to itself of each table on a way. If rows of a table are deleted,
+    these foreign keys delete other rows of the same table.
     """
     deleted = {link.parent for link in way}
     if not way or way[0].on_delete == "CASCADE":
@@ -213,8 +213,8 @@ def _changed(way: Way, links: Sequence[Link]) -> Iterator[Effect]:
 
 
 def _composed(way: Way) -> list[tuple[str, str]]:
-    """Return pairs of a column of the watched table and the column at the end of a way from which
-    it gets its value.
+    """Return pairs of columns: a column of the watched table, and the column at the end of a way
+    from which it gets its value.
     """
     pairs = list(way[0].columns)
     for link in way[1:]:
@@ -244,11 +244,12 @@ def _above(way: Way, links: Sequence[Link], *, by_update: bool) -> Iterator[Link
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class CascadeTriggers(ClassTriggers):
-    """What the triggers of a table log for rows of a class that the server deletes or changes
+    """What the triggers of a table log for a class whose rows the server deletes or changes
     together with rows of the table.
 
     ``table`` is the table that the statement names; ``of`` is the declaration of the class.
-    ``silence`` is an SQL condition: in a session in which it is true, these rows are not logged.
+    ``silence`` is an SQL condition: in a session in which it is true, the triggers log no rows of
+    the class.
     """
 
     of: TableTriggers
@@ -262,9 +263,9 @@ class CascadeTriggers(ClassTriggers):
 def cascades_of(
     declared: Sequence[TableTriggers], links: Sequence[Link], silence: str
 ) -> tuple[list[CascadeTriggers], dict[str, TriggerError]]:
-    """Return the cascades of the declared classes that triggers of other tables log. Also return,
+    """Return the cascades that triggers of other tables log for the declared classes. Also return,
     by class, the reason why the changes of a class cannot be logged this way. ``silence`` is an SQL
-    condition: these triggers log nothing in a session in which the condition is true.
+    condition: the triggers log nothing in a session in which the condition is true.
     """
     found: list[CascadeTriggers] = []
     refused: dict[str, TriggerError] = {}
@@ -301,9 +302,9 @@ def cascades_of(
 
 
 def _is_logged_by_owner(one: TableTriggers, effect: Effect) -> bool:
-    """Return True if the triggers of a child table's owner, the table of the class, already log the
-    effect. A logged row of type 4 also deletes the values of the object, and after a new key the
-    values are read back.
+    """Return True if the effect on a child table is already logged by the triggers of its owner,
+    which is the table of the class. A logged row of type 4 also deletes the values of the object,
+    and after a new key the values are read back.
     """
     if not isinstance(one, ChildTriggers) or not effect.way:
         return False
@@ -370,16 +371,17 @@ class Followed:
 
 
 def followed(one: CascadeTriggers, operation: str) -> list[Followed]:
-    """Return the rows that a trigger of an operation searches for. A row at the end of several ways
-    is logged once.
+    """Return the rows that the trigger for an operation searches for. A row at the end of several
+    ways is logged once.
     """
     several = [effect for effect in one.effects if effect.operation == operation]
     return _followed_rows(one, several, operation)
 
 
 def kept(one: CascadeTriggers) -> list[Followed]:
-    """Return the rows that a trigger AFTER INSERT searches for on a server whose REPLACE keeps the
-    rows that refer to the replaced row. These were logged as deleted, so they must be logged again.
+    """Return the rows that a trigger AFTER INSERT searches for. It is for a server whose REPLACE
+    keeps the rows that refer to the replaced row: they were logged as deleted, so they must be
+    logged again.
     """
     several = [
         effect for effect in one.effects if effect.operation == "DELETE" and not effect.changed
@@ -396,7 +398,7 @@ def kept(one: CascadeTriggers) -> list[Followed]:
 def _followed_rows(
     one: CascadeTriggers, several: Sequence[Effect], operation: str
 ) -> list[Followed]:
-    """Return the rows of several effects that a trigger of an operation searches for."""
+    """Return the rows that the trigger for an operation searches for because of several effects."""
     several = [replace(effect, source=_SOURCES[operation]) for effect in several]
     found = grouped((tuple(_rows(one.of, effect)), effect) for effect in several)
     return [_followed(one.of, alike, several, rows) for rows, alike in found.items()]
@@ -408,8 +410,8 @@ def _followed(
     several: Sequence[Effect],
     rows: tuple[_Logged, ...],
 ) -> Followed:
-    """Return the rows of the effects ``alike``, the effects among ``several`` that are logged in
-    the same way.
+    """Return the rows of the effects ``alike``. These are the effects among ``several`` that are
+    logged in the same way.
     """
     conditions = [_condition(effect) for effect in alike]
     selects = []
@@ -431,8 +433,8 @@ def _followed(
 
 
 def _condition(effect: Effect) -> str | None:
-    """Return an SQL condition that is true if an UPDATE changes these rows, too; None for a DELETE,
-    which always deletes them.
+    """Return an SQL condition that is true if an UPDATE also changes the rows of an effect; None
+    for a DELETE, which always affects them.
     """
     if effect.operation == "DELETE":
         return None

@@ -80,8 +80,8 @@ class MySQLFamilyDatabase(KeyedDatabase):
             _, flushed = self._log_positions()
 
     def _log_positions(self) -> tuple[int, int]:
-        """Return the positions up to which the redo log has been written, and flushed to the
-        disk.
+        """Return two positions of the redo log: the log has been written up to the first position,
+        and flushed to the disk up to the second.
         """
         names = self.dialect.redo_log_positions
         found = {

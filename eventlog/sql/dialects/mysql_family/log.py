@@ -32,9 +32,9 @@ _RANGES: Final = 500
 _IDS: Final = 500
 """The maximum number of record_ids in a statement that names each record_id."""
 _MANY: Final = 50
-"""The least number of rows of a range that is marked by a separate statement."""
+"""A range of at least this number of record_ids is marked by a separate statement."""
 _KEY_OF_NUMBERS: Final = "eventlog_key_of_numbers"
-"""The key in ``Connection.info`` of the index hint of each log."""
+"""``Connection.info`` has the index hint of each log under this key."""
 _KEYS: Final = 500
 """The number of rows in one INSERT of a resync."""
 _LOCK: Final = "CONCAT('eventlog ', LEFT(SHA2(CONCAT(DATABASE(), '.', %(log)s), 256), 40))"
@@ -146,7 +146,7 @@ class MySQLFamilyLog(StepwiseLog):
 
     @abstractmethod
     def lacking_to_draw(self) -> list[str]:
-        """Return the rights that this session lacks to draw delivery numbers, in words."""
+        """Return, in words, the rights that this session lacks for drawing delivery numbers."""
 
     # There are no array binds. Ranges of record_ids, of which there may be thousands, are written
     # into the text of a few statements.
@@ -241,7 +241,9 @@ def _each(log: LogTable, ranges: Ranges) -> Iterator[str]:
 
 
 def _conditions(log: LogTable, ranges: Ranges) -> list[str]:
-    """Return SQL conditions for the rows of these record_ids, each for a part of the ranges."""
+    """Return SQL conditions that select these record_ids, one condition for each part of the
+    ranges.
+    """
     record_id = _record_id(log)
     single = [f"{record_id} BETWEEN {first:d} AND {last:d}" for first, last in ranges]
     return [" OR ".join(some) for some in in_parts(single, _RANGES)]

@@ -59,7 +59,7 @@ class FamilyObjects(KeyedDialect):
     """
 
     byte_collation: ClassVar[str]
-    """The collation of utf8mb4 that compares bytes, trailing blanks too."""
+    """The collation of utf8mb4 that compares bytes, including trailing blanks."""
 
     # Objects by their keys, and keys after the key reached
 
@@ -124,8 +124,8 @@ _KINDS: Final[Mapping[str, tuple[Kind, int, int]]] = {
     "timestamp": (Kind.TIMESTAMPTZ, 0, 0),
     "uuid": (Kind.UUID, 0, 0),
 }
-"""The kind of each type, with the bits of its signed and its unsigned form; 0 bits = the type has
-no range.
+"""The kind of each type, and its number of bits if it is signed and if it is unsigned; 0 = the type
+has no range.
 """
 
 
@@ -213,8 +213,7 @@ def values_statement(
     values: tuple[Column, ...],
     size: int,
 ) -> str:
-    """Return the statement that reads the keys and values of the rows that have one of ``size``
-    keys.
+    """Return the statement that reads the keys and values of rows by ``size`` keys.
 
     Names are quoted, and keys are bound.
     """
@@ -238,8 +237,8 @@ def values_statement(
 def range_statement(
     cls: ObjectClass, values: tuple[Column, ...], *, continues: bool, ends: bool
 ) -> str:
-    """Return the statement of ``range_reader``; ``continues`` and ``ends`` mean that the first and
-    the last key are bound, as ``behind0``, ``last0`` and so on.
+    """Return the statement of ``range_reader``. With ``continues`` the key before the range is
+    bound, as ``behind0`` and so on; with ``ends`` the last key is bound, as ``last0`` and so on.
 
     Names are quoted, and keys are bound.
     """
@@ -295,7 +294,7 @@ def _double(text: str) -> float:
 
 
 def _single(text: str) -> float:
-    """Return the number that a FLOAT stores for a text, as a double, since the server compares
+    """Return the number that a FLOAT stores for a text. It is a double: the server compares
     doubles.
     """
     (number,) = struct.unpack("<f", struct.pack("<f", _double(text)))

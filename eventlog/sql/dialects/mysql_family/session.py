@@ -1,8 +1,8 @@
 """A session on MariaDB or MySQL: how it begins, how its rows are fetched, its lock on a log, its
 rights, the answers for ``doctor``.
 
-Each log has one publisher, by GET_LOCK, whose locks belong to the session, whatever is committed
-(spec/event-log.md 12).
+GET_LOCK ensures that each log has one publisher. A lock of GET_LOCK belongs to its session,
+whatever is committed (spec/event-log.md 12).
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ _PASSING: Final = frozenset(
 
 
 class FamilySessions(Dialect):
-    """Sessions through PyMySQL: READ COMMITTED whatever the server's default, a named lock, rights
-    tested by EXPLAIN.
+    """Sessions through PyMySQL. They are READ COMMITTED whatever the server's default is, lock a
+    log by name, and test rights by EXPLAIN.
     """
 
     title: str
@@ -123,19 +123,19 @@ class FamilySessions(Dialect):
     shared_lock: ClassVar[str]
     """The end of a SELECT that locks its rows against changes without needing a further right."""
     xa_recover: ClassVar[str]
-    """The statement that lists the prepared transactions, their names as ASCII."""
+    """The statement that lists the prepared transactions, with their names in ASCII."""
     global_status: ClassVar[str]
     """The table of the server's status variables."""
     processlist: ClassVar[str]
-    """The table of the server's sessions. Rows of sessions of others need the right PROCESS."""
+    """The table of the server's sessions. Rows of other users' sessions need the right PROCESS."""
     redo_log_positions: ClassVar[tuple[str, str]]
-    """The status variables of the position up to which InnoDB has written its redo log, and up to
-    which the log is on the disk.
+    """Two status variables: the position up to which InnoDB has written its redo log, and the
+    position up to which the log is on the disk.
     """
     rights_to_see_transactions: ClassVar[tuple[str, ...]]
-    """The rights that a user needs to see the open and the prepared transactions of others."""
+    """The rights that a user needs to see the open and the prepared transactions of other users."""
     byte_collation: ClassVar[str]
-    """The collation of utf8mb4 that compares bytes, trailing blanks too."""
+    """The collation of utf8mb4 that compares bytes, including trailing blanks."""
 
     connect_advice: ClassVar[Mapping[str, str]] = CONNECT_ADVICE
     refused_by: ClassVar = _REFUSED_BY
@@ -276,8 +276,8 @@ def error_code(error: DBAPIError) -> int:
 
 
 _NOT_SHOWN: Final = 3854
-"""The error of MySQL for a list of sessions with their statements. It happens while a session runs
-a statement that utf8mb3 cannot represent.
+"""The error of MySQL for a query that lists sessions with their statements. MySQL raises it while a
+session runs a statement that utf8mb3 cannot represent.
 """
 NO_RIGHT_ON_TABLE: Final = 1142
 """The error for a table on which the user has no right."""
@@ -302,9 +302,9 @@ may_run: Final = RIGHTS.may_run
 
 
 def fetch_transactions(conn: Connection, statement: str, binds: Binds) -> PlainRows | None:
-    """Return the rows of a SELECT that reads ``information_schema.innodb_trx``; None if the server
-    cannot show it now, since a transaction runs a statement with an emoji or with raw bytes
-    (MySQL).
+    """Return the rows of a SELECT that reads ``information_schema.innodb_trx``. Return None if
+    MySQL cannot show this table now, since a transaction runs a statement with an emoji or with raw
+    bytes.
     """
     try:
         return fetch(conn, statement, binds)
@@ -341,9 +341,9 @@ _OF_TABLES: Final = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE", "TRIGGER"
 
 
 def rights_on(conn: Connection, *tables: str) -> Mapping[str, set[str]]:
-    """Return the rights that the user of a session has on whole tables of its database, by table.
+    """Return, by table, the rights that the user of a session has on whole tables of its database.
 
-    A key of the result that is not a table has the rights on all tables of the database.
+    For a name that is not a table, the result has the rights on all tables of the database.
     """
     database = str(fetch(conn, "SELECT DATABASE()", {})[0][0])
     found: dict[str, set[str]] = {table: set() for table in tables}
@@ -366,7 +366,7 @@ def _unquoted(name: str) -> str:
 
 
 def _means(written: str, database: str) -> bool:
-    """Return True if the database name in a grant matches this database. In it, _ and % are
+    """Return True if the database name in a grant matches this database. In the name, _ and % are
     wildcards unless escaped.
     """
     if written == "*":
@@ -414,12 +414,13 @@ def _indexes(log: OpenLog) -> Answer:
 
 
 def _snapshots(log: OpenLog, limit: int) -> Iterator[Sequence[object]]:
-    """Yield the open transactions that may keep old versions of rows from being purged, the oldest
-    first; nothing if this user lacks the right PROCESS, or if the server cannot show them now.
+    """Yield the open transactions that may prevent the purge of old versions of rows, the oldest
+    first. Yield nothing if this user lacks the right PROCESS, or if the server cannot show them
+    now.
 
     The server does not show which transactions have a read view; a transaction of REPEATABLE READ
-    may have one, and so may a transaction that is reading now. Each transaction gets the length of
-    the server's history list as its number.
+    may have one, and so may a transaction that is reading now. For each transaction, the number of
+    later transactions is the length of the server's history list.
     """
     conn = log.connection
     if not may_run(conn, "SELECT 1 FROM information_schema.innodb_trx LIMIT 1"):
@@ -473,7 +474,7 @@ def _unreadable(log: OpenLog, tables: Sequence[str], columns: Sequence[str], **_
 
 
 def _rights_to_apply(log: OpenLog, tables: Sequence[str], **_: Any) -> Iterator[tuple[str]]:
-    """Yield, in words, the rights that this session's user lacks to apply triggers to tables."""
+    """Yield, in words, the rights that this user lacks for applying triggers to tables."""
     conn = log.connection
     rights = rights_on(conn, *tables)
     for table in tables:
@@ -487,8 +488,8 @@ def _rights_to_apply(log: OpenLog, tables: Sequence[str], **_: Any) -> Iterator[
 
 
 def sees_triggers(conn: Connection, schema: str) -> bool:
-    """Return True if this session sees the triggers of the database: it needs the right TRIGGER on
-    all of its tables.
+    """Return True if this session sees the triggers of the database: its user needs the right
+    TRIGGER on all tables of the database.
     """
     return "TRIGGER" in rights_on(conn, "")[""]
 

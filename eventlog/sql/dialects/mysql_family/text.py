@@ -3,8 +3,8 @@
 
 The SQL is independent of ``sql_mode``: names are in backticks, texts are joined by CONCAT, and no
 literal contains a backslash or is empty. It is independent of the character set of the session that
-creates a trigger: every text is made in utf8mb4. Only names contain percent signs, which the driver
-would take for parameters.
+creates a trigger: every text is made in utf8mb4. The driver would take percent signs for
+parameters; only names contain them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from eventlog.core.values import Kind
 from eventlog.sql.port.sql_files import key_parts, quoted_unless
 
 MAX_IDENTIFIER: Final = 64
-"""The longest identifier: the server counts characters; eventlog's names have at most as many
-bytes.
+"""The maximum length of an identifier. The server counts characters; the names that eventlog makes
+have at most this number of bytes.
 """
 
 _PLAIN: Final = re.compile(r"[\w .,:;=+/@*()-]+", re.ASCII)
@@ -37,9 +37,9 @@ def quote_identifier(name: str) -> str:
 def literal(text: str) -> str:
     """Return a text as an SQL literal of utf8mb4 that means the same in every sql_mode.
 
-    A text with other characters than plain letters is written in hexadecimal digits. The reasons:
-    the mode decides whether a backslash escapes, the server rewrites quotes in the body of a
-    trigger, and EMPTY_STRING_IS_NULL turns an empty literal into NULL.
+    An empty text, or a text with a character outside ``_PLAIN``, is written in hexadecimal digits.
+    The reasons: sql_mode decides whether a backslash escapes, the server rewrites quotes in the
+    body of a trigger, and EMPTY_STRING_IS_NULL turns an empty literal into NULL.
     """
     return f"'{text}'" if _PLAIN.fullmatch(text) else f"_utf8mb4 X'{text.encode().hex()}'"
 
@@ -91,12 +91,14 @@ _LARGE: Final = (
 
 
 def data_type(column: Column) -> str:
-    """Return the word of a column's type, such as varchar."""
+    """Return the first word of a column's type, such as varchar."""
     return column.type.sql.partition("(")[0].partition(" ")[0].lower()
 
 
 def is_large(column: Column) -> bool:
-    """Return True if values may be too large to be logged; a trigger then checks each row."""
+    """Return True if values may be too large to be logged: a trigger then checks the values of each
+    row.
+    """
     return data_type(column) in _LARGE
 
 
@@ -151,7 +153,10 @@ def fits(*refs: str) -> str:
 
 
 def is_changed(column: Column, old: str, new: str) -> str:
-    """Return SQL that is true if a value changed, NULL-safe and by bytes (spec/triggers.md 5)."""
+    """Return an SQL condition that is true if a value has changed (spec/triggers.md 5).
+
+    The comparison is by bytes and NULL-safe.
+    """
     if column.type.kind in _TEXT or column.type.kind is Kind.OTHER:
         return f"(NOT (BINARY {old} <=> BINARY {new}))"
     if column.type.kind is Kind.TIMESTAMPTZ:
@@ -166,11 +171,12 @@ def is_changed(column: Column, old: str, new: str) -> str:
 _NEVER_QUOTED: Final = frozenset(
     {Kind.INTEGER, Kind.EXACT, Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
 )
-"""The kinds whose text contains no special or control character, and no blank at an end."""
+"""The kinds whose text contains no special or control character, and no blank at its start or end.
+"""
 _SPECIAL: Final = rb"""^$|^[ ]|[ ]$|[,;'+"=\\<>\x00-\x1F\x7F]"""
 _NEEDS_QUOTES: Final = f"_utf8mb4 X'{_SPECIAL.hex()}'"
-"""A regular expression, in hexadecimal digits because the meaning of a backslash depends on the
-mode.
+"""A regular expression for texts that need quotes. It is in hexadecimal digits because the meaning
+of a backslash depends on sql_mode.
 """
 
 

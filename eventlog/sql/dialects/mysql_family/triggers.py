@@ -86,10 +86,10 @@ _LOCK_WAIT: Final = 1205
 NO_CASCADES: Final = "NOT @@SESSION.foreign_key_checks"
 """An SQL condition that is true in a session without foreign key checks."""
 _SILENCE: Final = "silence"
-"""The name under which the facts for compiling triggers contain the result of ``silence``."""
+"""The facts for compiling triggers contain the result of ``silence`` under this name."""
 _REFUSING: Final = "refusing"
-"""The name under which the facts for compiling triggers contain the columns of
-``_Declared.refusing``, by table.
+"""The facts for compiling triggers contain the columns of ``TableTriggers.refusing``, by table,
+under this name.
 """
 
 
@@ -107,10 +107,10 @@ class FamilyTriggers(CommittedTriggers):
     """
 
     replace_keeps_children: bool = False
-    """True if a REPLACE of a row with the same key leaves the rows that refer to it."""
+    """True if a REPLACE that keeps the key of a row also keeps the rows that refer to it."""
     fires_for_refused: bool = False
-    """True if the triggers of an UPDATE also fire for a row that UPDATE IGNORE leaves as it is,
-    since the server refuses its change.
+    """True if the triggers of an UPDATE also fire for a row that UPDATE IGNORE leaves unchanged
+    because the server refuses the change.
     """
     render: Callable[..., str]
     quote = staticmethod(quote_identifier)
@@ -200,8 +200,8 @@ class FamilyTriggers(CommittedTriggers):
         return {**cascading, _REFUSING: refusing} if refusing else cascading
 
     def refusing(self, conn: Connection) -> Mapping[str, Collection[str]]:
-        """Return, by table, the columns for which the server may refuse a row; empty if triggers do
-        not fire for refused rows.
+        """Return, by table, the columns for which the server may refuse a row. The result is empty
+        if triggers do not fire for refused rows.
         """
         if not self.fires_for_refused:
             return {}
@@ -336,9 +336,10 @@ class FamilyTriggers(CommittedTriggers):
 
         ``refused`` is true if the row is still as it was, so that the server has refused its
         change. The condition compares the columns ``own`` and all columns for which the server may
-        refuse a row. ``may_be_refused`` is true if one of these columns has changed. Only then
-        ``refused`` counts, so a change that was made is never taken for a refused one. If not
-        ``by_value``, only a change of ``own`` matters, since all other values are read back.
+        refuse a row. ``may_be_refused`` is true if one of these columns has changed. ``refused``
+        counts only if ``may_be_refused`` is true, so a change that was made is never taken for a
+        refused change. Without ``by_value``, only a change of ``own`` matters, since all other
+        values are read back.
         """
         table = triggers.table
         key = row_key(table)
@@ -443,7 +444,7 @@ class FamilyTriggers(CommittedTriggers):
 
 
 def row_key(table: Table) -> tuple[str, ...]:
-    """Return the columns that tell the rows of a table apart, empty if it has no key."""
+    """Return the columns of a key that identifies a table's rows; empty if the table has no key."""
     return next((key for key in (table.primary_key, *table.unique_keys) if key), ())
 
 

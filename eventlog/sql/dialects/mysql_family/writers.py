@@ -56,15 +56,15 @@ _READING: Final = frozenset({"SHARED", "SHARED_HIGH_PRIO", "SHARED_READ", "SHARE
 PREPARED: Final = "xa:"
 """The prefix of the names of prepared transactions, which any session may commit."""
 _COPIED_LOCK: Final = "mdl.cc:"
-"""How ``SOURCE`` begins for a lock that MySQL has copied for a prepared transaction, which no
-longer belongs to a session.
+"""The beginning of ``SOURCE`` for a lock that MySQL has copied for a prepared transaction. This
+transaction no longer belongs to a session.
 """
 _XA_REFUSED: Final = 1401
 """The error of XA RECOVER on MySQL without the right XA_RECOVER_ADMIN."""
 _KEY: Final = "eventlog_writers"
-"""The key in ``Connection.info`` of the ``KnownWriters`` of each log."""
+"""``Connection.info`` has the ``KnownWriters`` of each log under this key."""
 _LIST_AGE: Final = 0.11
-"""The number of seconds without a reader after which the server renews ``innodb_trx``."""
+"""The server renews ``innodb_trx`` if nobody has read it for this number of seconds."""
 _LONGEST_REST: Final = 1.0
 PATIENCE: Final = 5.0
 """How many seconds a session waits for an updated list, and for earlier transactions to end."""
@@ -149,7 +149,7 @@ class Writers:
         """Return why this session cannot see the open writers of the log, and what to do; None if
         it sees them.
 
-        Raises ServerUnavailable if it may be able to see them a little later.
+        Raises ServerUnavailable if the session may see the writers a little later.
         """
         known: dict[LogTable, KnownWriters] = self.conn.info.setdefault(_KEY, {})
         reason = (
@@ -237,8 +237,8 @@ class Writers:
         )
 
     def _in_list(self) -> set[tuple[str, int]] | None:
-        """Return the open transactions of other sessions that may have written a table, by number
-        and session; None if the server's list is out of date, or not shown.
+        """Return the number and the session of each open transaction of another session that may
+        have written a table; None if the server's list is out of date, or not shown.
         """
         mark = f"eventlog {random_hex(16)}"
         fetch(self.conn, _SQL["touch"].format(log=bindable(quote_identifier(self.log.name))), {})
@@ -259,8 +259,8 @@ def are_open(conn: Connection, writers: frozenset[str]) -> bool:
     """Return True if all of these writers were certainly open when the previous statement began.
 
     The server releases locks shortly after the changes are visible. So each writer must also be
-    idle, not even running COMMIT. Another session may commit a prepared transaction, so its XID
-    must still be listed.
+    idle, not even running COMMIT. Any session may commit a prepared transaction at any time, so the
+    function returns False if a writer is prepared.
     """
     if not writers:
         return True
@@ -342,7 +342,7 @@ def _unfit(conn: Connection) -> str | None:
 
 
 def _lacking(conn: Connection, dialect: FamilySessions) -> str | None:
-    """Return the rights that this session lacks to see the open writers, in words."""
+    """Return, in words, the rights that this session lacks for seeing the open writers."""
     missing = [
         f"SELECT on {table}"
         for table in TABLES

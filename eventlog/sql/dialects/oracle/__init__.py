@@ -248,9 +248,7 @@ def _drop_sequence(name: str) -> str:
 
 
 def typed(table: Any, schema: Any) -> Any:
-    """Return a data frame with the names and types of the schema; the driver returns
-    wider types.
-    """
+    """Convert a data frame to the names and types of the schema; the driver returns wider types."""
     return table.rename_columns(schema.names).cast(schema, safe=False)
 
 
