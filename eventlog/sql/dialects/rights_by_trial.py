@@ -20,9 +20,9 @@ from eventlog.sql.port.sql_files import grouped
 class TriedRights:
     """The statements that test whether a session has a right; they change nothing.
 
-    ``statements`` has one for each of SELECT, INSERT, UPDATE, DELETE, with ``{table}`` and
-    ``{column}``. ``no_right`` are the codes of errors for a missing right. ``otherwise_refused``
-    are the codes of errors that come only after the rights were checked.
+    ``statements`` has one statement for each of SELECT, INSERT, UPDATE, DELETE, with ``{table}``
+    and ``{column}``. ``no_right`` are the codes of errors for a missing right.
+    ``otherwise_refused`` are the codes of errors that come only after the rights were checked.
     """
 
     statements: Mapping[str, str]

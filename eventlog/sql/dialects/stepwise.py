@@ -65,8 +65,8 @@ class StepwiseDialect(Dialect):
     # The keys after the key reached
 
     def keys_statement(self, walk: Walk, *, continues: bool) -> str:
-        """Return the statement that reads ``:limit`` keys in the order of a walk, from its
-        beginning or, if it ``continues``, after the key reached.
+        """Return the statement that reads ``:limit`` keys in the order of a walk. It begins with
+        the first key or, if the walk ``continues``, after the key reached.
         """
         refs = self.walk_key(walk)
         distinct, order = ("DISTINCT ", "1") if walk.cls.is_view else ("", ", ".join(refs))
@@ -77,8 +77,8 @@ class StepwiseDialect(Dialect):
         )
 
     def walked(self, walk: Walk, refs: Sequence[str]) -> str:
-        """Return SQL of the canonical key of a row, ordered by its bytes. ``refs`` are SQL of the
-        columns of the key.
+        """Return SQL of the canonical key of a row, which the database sorts by bytes. ``refs`` are
+        SQL of the columns of the key.
         """
         raise NotImplementedError
 
@@ -156,8 +156,8 @@ class StepwiseDatabase(OpenDatabase):
         columns: tuple[Column, ...],
         keys: Sequence[tuple[Any, ...]],
     ) -> Iterator[tuple[int, Sequence[Any]]]:
-        """Yield columns of the rows of a class with these keys, or of the rows of a child table
-        that belong to these objects.
+        """Read rows of a class by their keys, or the rows of its child table that belong to these
+        objects; yield the columns asked for.
 
         Each item is the place of the row's key among ``keys``, and the values: texts, or bytes of a
         binary value. Raises BadValue if the owner of a child table's rows cannot be determined.
@@ -165,7 +165,7 @@ class StepwiseDatabase(OpenDatabase):
 
 
 class StepwiseLog(OpenLog):
-    """A log whose objects are read by their keys before rows are written for them."""
+    """A log whose resync reads the keys of objects before it writes rows for them."""
 
     dialect: StepwiseDialect
 
@@ -236,7 +236,7 @@ class _Unreadable(list[str | None]):
 def log_text(value: Any) -> str | None:
     """Convert a value from the driver to log text.
 
-    Bytes become base64, including those that a locator refers to.
+    Bytes become base64, including the bytes to which a locator refers.
     """
     if value is None or isinstance(value, str):
         return value

@@ -49,7 +49,7 @@ _ADDRESS: Final[Mapping[str, Callable[[str], object]]] = {
     "sdu": int,
     "use_sni": _truth,
 }
-"""The arguments for the location of the server. For an alias they are in its descriptor."""
+"""The arguments for the location of the server. An alias has them in its descriptor."""
 _SESSION: Final[Mapping[str, Callable[[str], object]]] = {
     "config_dir": str,
     "wallet_location": str,
@@ -93,7 +93,7 @@ def arguments_of(url: URL) -> dict[str, Any]:
 
 
 def _given(url: URL) -> dict[str, Any]:
-    """Return the arguments after the question mark. Raises ConfigError for an unknown one."""
+    """Return the arguments after the question mark. Raises ConfigError for an unknown argument."""
     given: dict[str, Any] = {}
     for name, value in url.query.items():
         if name not in _ALL:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 INSTALLED_SQL: Final = statements(__package__, "installed.sql")
 _SHORT: Final = 50
-"""A range of fewer record_ids is read id by id."""
+"""A range of at most this number of record_ids is read id by id."""
 IDENTITY: Final = """SELECT SYS_CONTEXT('USERENV', 'DB_NAME') || '/'
     || SYS_CONTEXT('USERENV', 'CON_NAME') || '/'
     || OBJECT_ID || '/' || TO_CHAR(CREATED, 'YYYY-MM-DD HH24:MI:SS')
@@ -194,9 +194,9 @@ class OracleLog(StepwiseLog):
         return bool(fetch(self.connection, INSTALLED_SQL["sequence"], binds))
 
     def _request(self) -> int | None:
-        """Request the lock of a log, and return DBMS_LOCK's answer, None if this user may not
-        execute it. Only the request itself shows whether the user has the right, since the
-        dictionary does not show which rights come from roles. A refusal is remembered for the
+        """Request the lock of a log, and return DBMS_LOCK's answer. Return None if this user may
+        not execute DBMS_LOCK. Only the request itself shows whether the user has the right, since
+        the dictionary does not show which rights come from roles. A refusal is remembered for the
         session.
         """
         if not self.connection.connection.info.get(_MAY_LOCK, True):

@@ -1,5 +1,5 @@
-"""The application's tables on Oracle: the catalogue of a schema, objects by their keys, the keys
-after a position.
+"""The application's tables on Oracle: the catalogue of a schema, objects by their keys, and the
+keys after a given key.
 
 The catalogue is read in five statements, whatever the number of tables (spec/xds.md 5, 6.2).
 Current rows (spec/event-log.md 7.2, spec/xds.md 4.3) are read by one statement for the class and
@@ -164,7 +164,7 @@ def column_type(
     such as an object type.
 
     ``length`` is in bytes; for national texts these are bytes of UTF-16. ``ColumnType.sql``
-    contains it for every type with a length, whatever the declared unit.
+    contains the length of every type that has one, in bytes whatever the declared unit is.
     """
     if data_type == "NUMBER":
         if scale is None:
@@ -185,8 +185,8 @@ def column_type(
 
 
 def fingerprint_statement(size: int) -> str:
-    """Return SQL of a text that changes with the columns and keys of ``size`` tables: two hashes of
-    their descriptions.
+    """Return SQL of a text that changes when columns or keys of ``size`` tables change: two hashes
+    of the tables' descriptions.
     """
     names = ", ".join(f":t{n}" for n in range(size))
     return SQL["fingerprint"].replace("{tables}", names)
@@ -195,7 +195,7 @@ def fingerprint_statement(size: int) -> str:
 def database(
     owner: str, columns: Rows, keys: Rows, unique_indexes: Rows, foreign_keys: Rows
 ) -> Database:
-    """Return the catalogue of a schema from the rows of the statements of reflect.sql."""
+    """Return the catalogue of a schema from the rows that the statements of reflect.sql return."""
     unique, indexes, foreign = map(_grouped, (keys, unique_indexes, foreign_keys))
     tables = []
     for name, of_table in groupby(columns, itemgetter(0)):
@@ -229,7 +229,7 @@ def database(
 
 
 def _grouped(rows: Rows) -> defaultdict[str, list[Rows]]:
-    """Group rows by table, and by the key that they are parts of: the first two fields."""
+    """Group rows by their first two fields: the table, and the key to which the row belongs."""
     return grouped((table, list(key)) for (table, _), key in groupby(rows, itemgetter(0, 1)))
 
 
@@ -265,8 +265,7 @@ def values_statement(
     values: tuple[Column, ...],
     size: int,
 ) -> str:
-    """Return the statement that reads the keys and values of the rows that have one of ``size``
-    keys.
+    """Return the statement that reads the keys and values of rows by ``size`` keys.
 
     Names are quoted, and keys are bound.
     """
@@ -294,7 +293,7 @@ def values_statement(
 
 
 def _selected(column: Column, ref: str, *, is_key: bool) -> str:
-    """Return SQL of a column as it is read; ``log_text`` turns it into log text."""
+    """Return SQL that reads a column; ``log_text`` converts the value to log text."""
     if column.type.kind is Kind.BINARY:
         return ref  # read as bytes; Python makes the base64
     if family(column) in (Family.NATIONAL, Family.NCLOB) and not is_key:
@@ -343,8 +342,8 @@ def bound(column: Column, bind: str) -> str:
 
 _MAX_BYTES: Final = 4000
 _MAX_PAIRS: Final = 20
-"""The number of base-100 digits of a NUMBER. It has 39 or 40 decimal digits, depending on how they
-are divided into pairs.
+"""The maximum number of base-100 digits of a NUMBER. A NUMBER has at most 39 or 40 decimal digits,
+depending on how they are divided into pairs.
 """
 _EXPONENTS: Final = range(-130, 126)
 

@@ -1,4 +1,4 @@
-"""Scripts that SQL*Plus and SQLcl run as they are, and can run again (spec/triggers.md 10).
+"""Scripts that SQL*Plus and SQLcl can run unchanged and more than once (spec/triggers.md 10).
 
 Oracle commits with every CREATE and DROP, so an interrupted migration leaves some objects, and
 Alembic's statements can be run only once. Here each statement is in a block that treats "already
@@ -67,7 +67,7 @@ def drop_trigger(schema: str | None, name: str) -> str:
 
 def unless(statement: str, *codes: int) -> str:
     """Return a block that runs a statement and treats some errors (``SQLCODE``) as success, so that
-    it can be run again.
+    the block can be run again.
     """
     others = (
         f"SQLCODE <> {codes[0]}"
@@ -91,12 +91,12 @@ def ddl_lock_timeout(seconds: float) -> str:
 
 
 def terminated(statements: Iterable[str]) -> list[str]:
-    """Return statements with the lines that end them in SQL*Plus. A block after each compiled
-    object fails if the object has errors.
+    """Return statements with the lines that end them in SQL*Plus. After each statement that
+    compiles an object, a block fails if the object has errors.
 
     SQL*Plus treats a trigger with errors as a success, and such a trigger would make the
-    application's statements fail: the block drops it. Raises TriggerError for a name that no script
-    can contain.
+    application's statements fail: the block drops the trigger. Raises TriggerError for a name that
+    no script can contain.
     """
     lines = []
     for statement in statements:
@@ -156,8 +156,8 @@ _NAMED: Final = re.compile(r'((?:INDEX|CONSTRAINT) (?:"[^"]+"\.)?)"([^"]+)"')
 
 
 def placed(text: str, storage: Storage) -> str:
-    """Return a statement or a whole script with tablespaces, and with the configured names of
-    indexes and constraints.
+    """Add the configured tablespaces, and the configured names of indexes and constraints, to a
+    statement or a whole script.
     """
     if storage.tablespace is not None:
         text = _TABLE_MADE.sub(rf"\1 TABLESPACE {_written(storage.tablespace)}", text)
@@ -202,8 +202,8 @@ def guarded(statement: str) -> str:
 
 
 def rerunnable(printed: str) -> str:
-    """Return a script that can be run again, from Alembic's printed statements, which end with a
-    line ``/`` or with ``;``.
+    """Convert Alembic's printed statements to a script that can be run again. Each statement ends
+    with a line ``/`` or with ``;``.
     """
     later = {before: after for after, before in _NEXT.findall(printed)}
     lines: list[str] = []

@@ -1,5 +1,5 @@
 """A session on Oracle: how it is opened, how its rows are fetched, its rights, its lock on a log,
-the answers for ``doctor``.
+and the answers for ``doctor``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from eventlog.sql.port.sql_files import fetch as fetch_rows
 _ARRAY_SIZE: Final = 1000
 """The number of rows in one round trip."""
 _EXPIRE_MINUTES: Final = 1
-"""After how many minutes of silence the server's host is probed; at least 1.
+"""The server's host is probed after this number of minutes without traffic; at least 1.
 
 The driver gives up after ten probes, six seconds apart.
 """
@@ -116,9 +116,8 @@ class OracleSessions(Dialect):
     """Sessions, and the lock of the one publisher of a log (spec/event-log.md 12).
 
     The lock is taken by ``DBMS_LOCK`` if the user may execute it; such a lock belongs to the
-    session, whatever is committed. Without that right a second session locks the rows of
-    ``<log>_version`` in a transaction that it never ends. In both cases the lock ends with the
-    publisher.
+    session, whatever is committed. Without the right to execute it, a second session locks the rows
+    of ``<log>_version`` in a transaction that it never ends. Either lock ends with the publisher.
     """
 
     driver = "oracle+oracledb"
@@ -205,8 +204,8 @@ def error_code(error: DBAPIError) -> int:
 
 
 def _as_text(cursor: Any, metadata: Any) -> Any:
-    """Fetch large objects with their row instead of as locators: an output type handler of
-    python-oracledb.
+    """Fetch large objects with their row instead of as locators. This function is an output type
+    handler of python-oracledb.
     """
     import oracledb
 
@@ -360,8 +359,8 @@ def _unreadable(log: OpenLog, schema: str, tables: Sequence[str], columns: Seque
 
 
 def _rights_to_apply(log: OpenLog, schema: str, **_: Any) -> Iterator[tuple[str]]:
-    """Yield, in words, the rights that this session's user lacks to apply triggers to tables of a
-    schema.
+    """Yield, in words, the rights that this session's user lacks for applying triggers to tables of
+    a schema.
     """
     privileges = {row[0] for row in fetch(log.connection, _SQL["rights"])}
     if "CREATE ANY TRIGGER" in privileges:

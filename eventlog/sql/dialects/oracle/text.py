@@ -22,7 +22,7 @@ from eventlog.sql.port import sql_files as statements
 from eventlog.sql.port.sql_files import key_parts, literal, quoted_unless
 
 MAX_IDENTIFIER: Final = 128
-"""The longest name in bytes, since 12.2."""
+"""The maximum length of a name in bytes, since Oracle 12.2."""
 _UPPER: Final = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)
 
 
@@ -48,8 +48,8 @@ def fold_name(name: str) -> str:
 
 
 def spelled(name: str) -> str:
-    """Return a name as Oracle stores it, from its form in SQLAlchemy and the configuration, where
-    lower case means without case.
+    """Return a name as Oracle stores it. The argument is the name in SQLAlchemy or in the
+    configuration, in which a name in lower case is a name without case.
 
     A name that SQLAlchemy marks as quoted stays unchanged.
     """
@@ -61,7 +61,7 @@ def spelled(name: str) -> str:
 def qualified(schema: str | None, name: str) -> str:
     """Return a name with its schema as SQL.
 
-    Oracle looks for a name without one in the session's current schema.
+    Oracle looks for a name without a schema in the session's current schema.
     """
     return statements.qualified(schema, name, quote_identifier)
 
@@ -77,8 +77,8 @@ UTC_NOW: Final = "SYS_EXTRACT_UTC(SYSTIMESTAMP)"
 
 
 def short_integer(ref: str, digits: int) -> str:
-    """Return SQL of an event type, 0 for an invalid one, as a number with so few digits that the
-    driver returns an integer.
+    """Return SQL of an event type, or of 0 if the event type is invalid. The number has so few
+    digits that the driver returns an integer.
     """
     return (
         f"CAST(CASE WHEN ABS({ref}) < 1000 THEN {ref} WHEN {ref} IS NOT NULL THEN 0 END AS "
@@ -187,8 +187,8 @@ _BY_KIND: Final = {
 
 
 def family(column: Column) -> Family:
-    """Return the family of a column, with a type of Oracle or a generic type of a catalogue file
-    (spec/xds.md 9).
+    """Return the family of a column. The column has a type of Oracle, or a generic type of a
+    catalogue file (spec/xds.md 9).
     """
     sql = column.type.sql.upper()
     word = re.split(r"[ (]", sql, maxsplit=1)[0]
@@ -206,7 +206,7 @@ def _length(column: Column) -> int:
 _MAX_RAW: Final = 24_000
 """The number of bytes whose base64 fits in the longest VARCHAR2 of PL/SQL."""
 _MAX_NCHAR: Final = 666
-"""The number of characters in 2000 bytes at three bytes each, as in national texts in UTF8."""
+"""How many characters fit in 2000 bytes at three bytes each, as in national texts in UTF8."""
 _SHORT_TEXT: Final = 70
 """The number of bytes that is enough for every number, moment, interval and ROWID. A number has at
 most 64 characters in the format TM9; in a key it may also have a leading 0.
@@ -233,12 +233,14 @@ def is_loggable(column: Column, lob_values: bool) -> bool:
 
 
 def is_locator(column: Column) -> bool:
-    """Return True if a trigger gets a locator of a large object, valid for its row only."""
+    """Return True if a trigger gets a large object as a locator, which is valid for its row
+    only.
+    """
     return family(column) in (Family.CLOB, Family.NCLOB)
 
 
 def text_bytes(column: Column) -> int | None:
-    """Return the bytes of the longest log text of a value; None if the type sets no limit."""
+    """Return the maximum number of bytes of a value's log text; None if the type sets no limit."""
     match family(column):
         case Family.CLOB | Family.NCLOB | Family.UNREADABLE:
             return None
@@ -279,8 +281,8 @@ _NANOSECOND: Final = f"{_SECOND}.FF9"
 
 
 def value_text(column: Column, ref: str, base64: str | None = None) -> str:
-    """Return SQL of a column's value as log text (spec/triggers.md 6), NULL for NULL, for SQL and
-    PL/SQL alike.
+    """Return SQL of a column's value as log text (spec/triggers.md 6). The SQL returns NULL for
+    NULL, and is valid in PL/SQL, too.
 
     ``ref`` is SQL of the column reference, ``base64`` the SQL name of the function for binary
     values. Without the function, binary values may have at most 1440 bytes, which SQL converts in
@@ -357,12 +359,11 @@ def _moment(ref: str, pattern: str) -> str:
 
 
 def changed(column: Column, old: str, new: str) -> str:
-    """Return PL/SQL that is true if a value has changed, NULL-safe and by bytes (spec/triggers.md
-    5).
+    """Return PL/SQL that is true if a value has changed (spec/triggers.md 5).
 
-    It calls a local function of the trigger, one for each family: ``change_function``. A value that
-    a trigger cannot compare counts as changed if the UPDATE names its column (spec/triggers.md
-    6.1).
+    The comparison is by bytes and NULL-safe. It calls a local function of the trigger, one for each
+    family: ``change_function``. A value that a trigger cannot compare counts as changed if the
+    UPDATE names its column (spec/triggers.md 6.1).
     """
     if family(column) is Family.UNREADABLE:
         return named(column)
@@ -372,8 +373,8 @@ def changed(column: Column, old: str, new: str) -> str:
 def named(column: Column) -> str:
     """Return PL/SQL that is true if the UPDATE names the column.
 
-    UPDATING treats every name as upper case, quoted or not, so it cannot find other names. A column
-    whose name has lower case counts as named by every UPDATE.
+    UPDATING treats every name as upper case, quoted or not, so it cannot find a name with lower
+    case. A column whose name has lower case counts as named by every UPDATE.
     """
     return f"UPDATING({literal(column.name)})" if column.name == column.name.upper() else "UPDATING"
 
@@ -384,8 +385,8 @@ def change_function(of: Family) -> str:
 
 
 def differs(of: Family) -> str:
-    """Return PL/SQL that is true if the values old_value and new_value of a family, neither of them
-    NULL, differ.
+    """Return PL/SQL that is true if two values of a family differ: old_value and new_value, which
+    must not be NULL.
     """
     match of:
         # <> is not used: it turns each RAW into hexadecimal digits, twice its length, and fails
@@ -433,7 +434,7 @@ def key_value(column: Column, ref: str, base64: str | None = None) -> str:
 def key_text(
     key: Sequence[Column], refs: Sequence[str], quote: str, base64: str | None = None
 ) -> str:
-    """Return ``key_parts`` as one text, of key columns that are not NULL (spec/triggers.md 4).
+    """Return ``key_parts`` as one text; no key column may be NULL (spec/triggers.md 4).
 
     ``quote`` is the SQL name of the function that quotes. The function treats NULL as the empty
     text, since both are the same in Oracle.

@@ -74,7 +74,7 @@ _SQL: Final = statements(__package__, "installed.sql")
 
 _OPERATIONS: Final[Mapping[str, str]] = {"i": "INSERT", "u": "UPDATE", "d": "DELETE"}
 _MAX_SOURCE: Final = 32 * 1024
-"""The longest source of a trigger in bytes that Oracle accepts."""
+"""The maximum number of bytes that Oracle accepts as the source of a trigger."""
 _MAX_CHILD_VALUE: Final = 12_000
 """The maximum number of bytes of a child value that a trigger can find again: a string with the
 hexadecimal digits of the value and of the owner's key identifies the value.
@@ -85,10 +85,11 @@ _FLUSH: Final = 1000
 
 class OracleTriggers(CommittedTriggers):
     """Oracle's triggers. Oracle commits every statement of a plan: statements before an error keep
-    their effect, and the next plan has the rest.
+    their effect, and the next plan has the other statements.
 
-    A new trigger is created disabled, checked, and enabled (``Oracle.run``), since a trigger that
-    does not compile would make the writes to its table fail until it is dropped.
+    A new trigger is first created as disabled, then checked, and then enabled (``Oracle.run``),
+    since a trigger that does not compile would make the writes to its table fail until it is
+    dropped.
     """
 
     replaces = True
@@ -231,7 +232,7 @@ class OracleTriggers(CommittedTriggers):
 
 
 def _by_owner(conn: Connection, question: str, names: Iterable[TableName]) -> PlainRows:
-    """Return the rows of a statement of installed.sql for these names, schema by schema."""
+    """Run a statement of installed.sql for these names, schema by schema, and return its rows."""
     by_owner = grouped(sorted(set(names)))
     return [
         row
@@ -251,8 +252,8 @@ def named_statement(question: str, size: int) -> str:
 
 
 def shows_triggers(conn: Connection, schema: str) -> bool:
-    """Return True if this session sees the triggers on a schema's tables. If it does not, no
-    trigger counts as missing.
+    """Return True if this session sees the triggers on a schema's tables. If the session does not
+    see them, no trigger counts as missing.
     """
     return bool(fetch(conn, _SQL["sees_triggers"], {"owner": schema}))
 
@@ -371,7 +372,7 @@ def _text_type(parts: Iterable[int | None]) -> str:
 
 
 def _longest(columns: Sequence[Column]) -> int | None:
-    """Return the bytes of the longest text of these columns, None if one is unlimited."""
+    """Return the maximum number of bytes of these columns' texts, None if a text has no limit."""
     longest = 0
     for column in columns:
         if (size := text_bytes(column)) is None:

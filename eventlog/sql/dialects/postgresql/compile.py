@@ -82,9 +82,9 @@ class FunctionTrigger(CompiledTrigger):
 
     table: TableName
     type: int
-    """The type as in pg_trigger."""
+    """The type, as in pg_trigger.tgtype."""
     enabled: str
-    """The mode as in pg_trigger."""
+    """The mode, as in pg_trigger.tgenabled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,7 @@ FITS_ARGUMENTS: Final = (
 
 
 def compile_triggers(facts: Facts, declared: Sequence[TableTriggers]) -> list[CompiledFunction]:
-    """Return the declared triggers as SQL, in their order.
+    """Return the SQL of the declared triggers, in the order of their declarations.
 
     Raises TriggerError for a declaration that cannot be implemented.
     """
@@ -185,8 +185,8 @@ def _free_name(beginning: str, place: tuple[str, ...], used: set[tuple[str, ...]
 def _statement_operations(facts: Facts, triggers: TableTriggers) -> frozenset[str]:
     """Return the operations of a table that are logged by statement (spec/triggers.md 7.1).
 
-    Raises TriggerError if the declaration requires that, but the transition tables of a statement
-    might not contain exactly the rows of this table.
+    Raises TriggerError if the declaration requires logging by statement, but the transition tables
+    of a statement might not contain exactly the rows of this table.
     """
     table = triggers.table
     inherits = facts.place_of(triggers) in facts.with_heirs | facts.heirs
@@ -212,7 +212,9 @@ def _statement_operations(facts: Facts, triggers: TableTriggers) -> frozenset[st
 
 
 def moving_with(triggers: TableTriggers, declared: Iterable[TableTriggers]) -> list[ChildTriggers]:
-    """Return the child tables whose rows change with a row that moves to another partition."""
+    """Return the child tables whose rows change when a row of the table moves to another
+    partition.
+    """
     if isinstance(triggers, ChildTriggers) or not triggers.table.partitioned:
         return []
     return following(triggers, declared)
@@ -324,13 +326,15 @@ FORMER: Final = (
     "because a session with quote_all_identifiers = on logs quoted names, or logs rows without "
     "values, which must be read back"
 )
-"""The reason why functions of earlier versions are replaced. Until then they log as before."""
+"""The reason why functions of earlier versions are replaced. Until they are replaced, they log as
+before.
+"""
 _LATER: Final = "quote_all_identifiers"
 _LATER_SETTING: Final = re.compile(f'^SET "{_LATER}" = .*\n', re.MULTILINE)
 
 
 def as_formerly(statement: str) -> str:
-    """Return a statement that creates a function as earlier versions had it."""
+    """Return a statement that creates a function, in the form that earlier versions created."""
     return _LATER_SETTING.sub("", statement)
 
 
@@ -433,8 +437,8 @@ def settle(trigger: FunctionTrigger, marker: str) -> Iterable[str]:
 
 
 def _partition_triggers(compiled: CompiledFunction, *, drop: bool) -> str:
-    """Return the statement that creates the TRUNCATE triggers of the existing partitions, or drops
-    them.
+    """Return the statement that creates or drops the TRUNCATE triggers of the existing
+    partitions.
     """
     return rendered(
         "partition_triggers.sql.j2",
@@ -462,8 +466,8 @@ def _guard(
     *,
     reads_rows: bool,
 ) -> dict[str, object]:
-    """Return the values of drifted.sql.j2: the facts on which the function relies, and how it finds
-    the key if these facts have changed.
+    """Return the values of drifted.sql.j2: the facts on which the function relies, and how the
+    function finds the key if these facts have changed.
 
     ``own`` are the columns of the table, ``key`` the columns that make the key of an object.
     ``others`` are further tables that the function reads, with their columns. ``reads_rows`` means
@@ -593,8 +597,8 @@ def _child_body(
 def _pairs(
     facts: Facts, owner: TableName, triggers: ChildTriggers
 ) -> list[tuple[Column, Column, str | None]]:
-    """Return each key column of an owner with the column of a child that refers to it, and the
-    operator that compares them; None = their texts are compared.
+    """Return each key column of an owner, the column of a child that refers to it, and the operator
+    that compares the two columns; None = the texts of the columns are compared.
     """
     child = facts.place_of(triggers)
 

@@ -85,7 +85,7 @@ _FLUSHED: Final = """
     SELECT pg_catalog.pg_logical_emit_message(true, 'eventlog', CAST('' AS text))
     WHERE pg_catalog.pg_current_wal_flush_lsn() < pg_catalog.pg_current_wal_insert_lsn()"""
 _BY_INDEX: Final = "eventlog_by_index"
-"""A key of ``Connection.info``. Its value: the transaction or savepoint in which plans were
+"""A key of ``Connection.info``. The value has the transaction or savepoint in which plans were
 switched off, and the earlier settings.
 """
 
@@ -121,11 +121,11 @@ class PostgresDatabase(OpenDatabase):
         return TRANSACTION_ID if found else None
 
     def choose_plans(self) -> None:
-        """Until the end of the transaction or ``usual_plans``, allow only plans that use an index,
-        if there is one.
+        """Allow only plans that use an index, if there is one, until the transaction ends or
+        ``usual_plans`` is called.
 
         The settings are sent once per transaction, since sending costs a round trip. In a
-        publisher's session they depend on the kind of each statement.
+        publisher's session the settings depend on the kind of each statement.
         """
         if is_log_session(self.connection) or _has_chosen_plans(self.connection):
             return
@@ -403,7 +403,7 @@ class PostgresDatabase(OpenDatabase):
         return known if len(known) == len(orders) else None
 
     def _text_orders(self, schema: str | None, name: str) -> dict[str, KeyOrder]:
-        """Return the order of the texts of each column of a table or view that has a collation."""
+        """Return the order of texts in each column that has a collation, for a table or view."""
         version = "NULL"
         if (self.connection.dialect.server_version_info or ()) >= (15,):
             version = "pg_catalog.pg_database_collation_actual_version(d.oid)"
@@ -418,8 +418,8 @@ class PostgresDatabase(OpenDatabase):
         attributes: Sequence[Attribute],
         rows: Sequence[PlainRow],
     ) -> PlainRows:
-        """Return the objects of a view, without the last value of ``rows``: the number of rows of
-        the object. An object with several rows gets the values of all these rows.
+        """Return the objects of a view. The last value of each of ``rows`` is the number of rows of
+        the object, and is left out. An object with several rows gets the values of all of them.
         """
         width = len(cls.key)
         keys = {
@@ -510,7 +510,7 @@ class PostgresDatabase(OpenDatabase):
 def _order_of_texts(
     provider: str, locale: str, rules: str | None, version: str, encoding: str
 ) -> KeyOrder:
-    """Return the order of the texts of a collation; ``provider`` is as in ``pg_collation``."""
+    """Return the order in which a collation sorts texts; ``provider`` is as in ``pg_collation``."""
     if provider == "b" or (provider == "c" and locale in ("C", "POSIX")):
         return UTF_8 if encoding == "UTF8" else f"bytes of {encoding}"
     return " ".join(filter(None, (encoding, provider, locale, version, rules)))

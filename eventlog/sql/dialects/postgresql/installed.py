@@ -34,8 +34,8 @@ def marker_of(log: LogTable, digest: str, columns: Mapping[str, str] | None = No
     """Return the comment on triggers and functions: the log that they write to, and the hash of the
     compiled text.
 
-    ``columns`` are the columns for which it was compiled, name -> type; only a function's comment
-    lists them.
+    ``columns`` are the columns for which the text was compiled, name -> type; only a function's
+    comment lists them.
     """
     compiled_for = (
         "" if columns is None else f"columns {json.dumps(dict(columns), ensure_ascii=False)} "
@@ -44,8 +44,8 @@ def marker_of(log: LogTable, digest: str, columns: Mapping[str, str] | None = No
 
 
 class Mark(NamedTuple):
-    """What the comment of a trigger or a function records: the hash, the columns (name -> type)
-    for which it was compiled, empty if it names none, and the log as SQL.
+    """What the comment of a trigger or a function records: the hash, the columns (name -> type) for
+    which it was compiled, and the log as SQL. There are no columns if the comment names none.
     """
 
     digest: str
@@ -54,7 +54,7 @@ class Mark(NamedTuple):
 
 
 def mark_of(comment: str | None) -> Mark | None:
-    """Return what a comment records, None if it is not one of eventlog's."""
+    """Return what a comment records, None if the comment was not made by eventlog."""
     if comment is None or not (beginning := MARKER.match(comment)):
         return None
     columns: Mapping[str, str] = {}
@@ -108,7 +108,7 @@ class Facts:
         return triggers.schema or self.schema, triggers.table.name
 
     def owner_of(self, triggers: ChildTriggers) -> TableName:
-        """Return the schema and name of the table of the owners of a child table's rows."""
+        """Return the schema and name of the table whose rows own the rows of a child table."""
         return triggers.owner_schema or self.schema, triggers.owner.name
 
     def read_by(self, triggers: TableTriggers) -> set[TableName]:
@@ -190,7 +190,7 @@ def fits_name(function: str) -> str:
 
 
 def stored_triggers(conn: Connection) -> tuple[list[StoredTrigger], list[StoredTrigger]]:
-    """Return the triggers of all tables and partitions, and the functions of all logs that no
+    """Return the triggers of all tables and partitions, and those functions of any log that no
     trigger calls.
     """
     functions = {
@@ -239,8 +239,8 @@ def _stored_trigger(row: Row[Any], function: StoredTrigger | None) -> StoredTrig
 
 
 def gone_logs(log: OpenLog, names: Collection[str]) -> set[str]:
-    """Return those of the logs ``names``, named as SQL, that are not tables of the database of
-    ``log``.
+    """Return the logs in ``names`` that are not tables in the database of ``log``. The names are
+    SQL.
     """
     if not names:
         return set()
@@ -249,8 +249,9 @@ def gone_logs(log: OpenLog, names: Collection[str]) -> set[str]:
 
 
 def former_names(log: LogTable, gone: Collection[str]) -> list[str]:
-    """Return those names in ``gone`` that are former names of the log, as SQL: its name in a schema
-    that was renamed, or else other names in its schema.
+    """Return the names in ``gone`` that are former names of the log, as SQL. They have the log's
+    name and another schema, since the schema was renamed; if there are none, they have the log's
+    schema.
     """
     name, schema = quote_identifier(log.name), f"{quote_identifier(log.schema or '')}."
     moved = [one for one in gone if one.endswith(f".{name}")]
@@ -272,8 +273,8 @@ _Columns = TypeVar("_Columns", bound=tuple[str, ...])
 def facts_of(
     log: OpenLog, database: Database, tables: Collection[str], installed: Installed
 ) -> dict[str, Any]:
-    """Return the facts about these tables that differ from the usual ones, as literals; empty if
-    there is none. The log need not exist yet.
+    """Return the facts about these tables that differ from the usual ones, as literals; empty if no
+    fact differs. The log need not exist yet.
     """
     schema = database.schema or ""
     places = {(schema, table) for table in tables}

@@ -61,8 +61,8 @@ and released together.
 """
 _MAX_POLLS: Final = 64
 _CHEAP: Final = 1_000.0
-"""Below this planner cost, rows are counted instead of estimated: a thousand pages, or 40,000
-rows.
+"""If the planner's cost is lower, rows are counted instead of estimated. It is the cost of a
+thousand pages, or of 40,000 rows.
 """
 _DATABASE_AND_NUMBERS: Final = """
     SELECT concat_ws('/', d.oid, to_regclass(%(deliveries)s)::oid)
@@ -72,8 +72,8 @@ _IS_IDENTITY: Final = """
     SELECT attidentity <> '' FROM pg_catalog.pg_attribute
     WHERE attrelid = to_regclass(:log) AND attname = :column"""
 _LOCK_CLASS: Final = int.from_bytes(b"Elog")
-"""The first half of the lock's key; the second is the log's OID. Another program uses the same half
-with a chance of 1 to 2^32.
+"""The first half of the key of a log's lock; the second half is the log's OID. The chance that
+another program uses the same first half is 1 to 2^32.
 """
 _LOCKS: Final = """
     SELECT FROM pg_catalog.pg_locks
@@ -86,12 +86,12 @@ _LOCKS: Final = """
 _HOLDS_LOCK: Final = f"EXISTS ({_LOCKS} AND pid = pg_backend_pid())"
 _KEY: Final = ":class, CAST(CAST(:log AS text) AS regclass)::oid::integer"
 _CONSUMER_CLASS: Final = int.from_bytes(b"Econ")
-"""The first half of the key of a consumer's lock; the second is a hash of the log's OID and the
-consumer's name.
+"""The first half of the key of a consumer's lock; the second half is a hash of the log's OID and
+the consumer's name.
 """
 _REMOVAL_CLASS: Final = int.from_bytes(b"Erem")
-"""The first half of the key of a lock: no consumer is registered while rows are removed, and no row
-is removed while a consumer is registered. The second half is the log's OID.
+"""The first half of the key of a lock; the second half is the log's OID. Because of this lock, no
+consumer is registered while rows are removed, and no row is removed while a consumer is registered.
 """
 _CONSUMER_KEY: Final = (
     "hashtext(CAST(CAST(:log AS text) AS regclass)::oid::text || '/' || CAST(:consumer AS text))"
@@ -110,8 +110,8 @@ _HOLDER: Final = """
                NOT IN ('eventlog', current_setting('application_name'))
     FROM pg_catalog.pg_stat_activity AS a
     WHERE EXISTS ({locks} AND pg_locks.pid = a.pid)"""
-"""Reads the session that has one of some locks, as the fields of a ``LockHolder``. ``{locks}`` is a
-SELECT of pg_locks that ends in its WHERE.
+"""The statement that reads the session with one of ``{locks}``, as the fields of a ``LockHolder``.
+``{locks}`` is a SELECT of pg_locks that ends in its WHERE clause.
 """
 
 
@@ -283,7 +283,7 @@ class PostgresLog(OpenLog):
         return self._write_batch(walk, reached, None)
 
     def _write_batch(self, walk: Walk, reached: str | None, limit: int | None) -> ResyncBatch:
-        """Log the next ``limit`` objects, None = all, without returning the last key."""
+        """Log the next ``limit`` objects. None = all objects; the last key is then not returned."""
         statement = self.dialect.batch_statement(
             walk, continues=reached is not None, ends=limit is None
         )
@@ -364,8 +364,8 @@ class PostgresLog(OpenLog):
         return fetch_fragments(self.connection, statement, parameters, _AT_ONCE, OF_LOG_ALONE)
 
     def _readable(self, statement: str, parameters: Binds, fields: Sequence[str]) -> PlainRows:
-        """Return the rows of a statement on the log, also those with unreadable texts; the first
-        field is record_id.
+        """Return the rows of a statement on the log, including rows with unreadable texts. The
+        first field of a row is record_id.
         """
         # A role's name may come from a database of another encoding.
         unsure = [place for place, name in enumerate(fields) if name == "perpetrator"]
@@ -514,7 +514,7 @@ class PostgresLog(OpenLog):
 
 
 def _in_parts(rows: PlainRows, size: int) -> RowChunks:
-    """Yield rows in lists of ``size``; the last may be shorter."""
+    """Yield rows in lists of ``size``; the last list may be shorter."""
     yield from (rows[place : place + size] for place in range(0, len(rows), size))
 
 

@@ -2,17 +2,18 @@
 use an index; all other statements run as in any session (spec/event-log.md 8.1).
 
 PostgreSQL reads the planner's settings when it plans a statement. A prepared statement is planned
-again whenever one of its tables was changed or analysed. So the settings are active whenever such a
-statement runs, and not only the first time. They are switched when another kind of statement
-follows, which costs a round trip. While changes flow and no values are read back, only statements
-of the log run.
+again whenever one of its tables was changed or analysed. So the settings are active whenever a
+prepared statement runs, not only the first time. The settings are switched when another kind of
+statement follows, which costs a round trip. While changes flow and no values are read back, only
+statements of the log run.
 
-The plan is generic, so that it is made again only when the tables change. It must be right for a
-log of any size: if only an index may be used, there is only one plan.
+The plan is generic, so that it is made again only when the tables change. The plan must be right
+for a log of any size: if only an index may be used, there is only one plan.
 
-This is a hot path: a change takes three of these statements, and SQLAlchemy needs 0.1 ms for each.
-So ``run_alone`` gives them to the driver directly. The price: there are two ways to run a
-statement, and an error is passed to SQLAlchemy afterwards, as if SQLAlchemy had run the statement.
+This is a hot path: a change takes three statements of the log, and SQLAlchemy needs 0.1 ms for
+each. So ``run_alone`` gives these statements to the driver directly. The price: there are two ways
+to run a statement, and an error is passed to SQLAlchemy afterwards, as if SQLAlchemy had run the
+statement.
 """
 
 from __future__ import annotations
@@ -39,16 +40,16 @@ _SET: Final = "SELECT " + ", ".join(
 )
 _USUAL: Final = "SELECT " + ", ".join(f"pg_catalog.current_setting('{name}')" for name in _BY_INDEX)
 _NEVER_BY_ITSELF: Final = 2**31
-"""After this number of executions the driver prepares a statement; it is so high that the driver
-never prepares any other statement by itself.
+"""The driver prepares a statement after this number of executions. The number is so high that the
+driver never prepares a statement by itself.
 """
 _STALE: Final = frozenset({"0A000", "26000"})
 """The SQLSTATEs for a prepared statement whose result types have changed, or that no longer exists
 in the session.
 """
 _FAILED: Final = "eventlog_failed"
-"""The execution option with the error of a statement that was run without SQLAlchemy: it is raised
-in place of running the statement, so that SQLAlchemy treats it as any other error.
+"""The execution option with the error of a statement that was run without SQLAlchemy: the error is
+raised in place of running the statement, so that SQLAlchemy treats it as any other error.
 """
 _CACHED_PLAN: Final = "cached plan must not change result type"
 _sessions: Final[WeakKeyDictionary[psycopg.Connection[Any], LogSession]] = WeakKeyDictionary()
@@ -65,7 +66,7 @@ class LogSession:
     """True if the settings for the log's statements are active, None = unknown."""
 
     def choose_plans(self, cursor: psycopg.Cursor[Any], kind: StatementKind) -> None:
-        """Change the settings, if the next statement needs others."""
+        """Change the settings, if the next statement needs other settings."""
         wanted = kind is not StatementKind.OTHER
         if kind is not StatementKind.NEUTRAL and self.by_index is not wanted:
             cursor.execute(_SET, _BY_INDEX if wanted else self.usual)
@@ -152,8 +153,8 @@ def _choose_plans(cursor: psycopg.Cursor[Any], context: Any) -> None:
 
 
 def forget_plans(conn: Connection) -> None:
-    """Record that a transaction was rolled back, together with the settings that were changed in
-    it.
+    """Record that a transaction was rolled back. The rollback also undoes the settings that were
+    changed in the transaction.
     """
     if conn.invalidated or (session := _sessions.get(driver := driver_of(conn))) is None:
         return
@@ -187,11 +188,11 @@ def run_alone(
     first: str | None = None,
 ) -> psycopg.Cursor[Any] | None:
     """Run a statement of the log as a transaction by itself, as ``OF_LOG_ALONE`` and ``FIRST`` let
-    it run, but without SQLAlchemy, which needs more time for it than the driver does.
+    it run, but without SQLAlchemy. SQLAlchemy needs more time for a statement than the driver does.
 
-    Returns None, and runs nothing, if this is not possible: in a session that is not a publisher's,
-    in a transaction, or if somebody listens to the statements of the connection. Errors are raised
-    as SQLAlchemy raises them.
+    Returns None, and runs nothing, if this is not possible: if the session is not a publisher's
+    session, if a transaction has begun, or if somebody listens to the statements of the connection.
+    Errors are raised as SQLAlchemy raises them.
     """
     if conn.invalidated or conn.in_transaction() or conn.dispatch.before_cursor_execute:
         return None
@@ -229,7 +230,7 @@ def _execute(session: LogSession, cursor: psycopg.Cursor[Any], statement: _State
 
 def _execute_alone(session: LogSession, cursor: psycopg.Cursor[Any], statement: _Statement) -> None:
     """Execute a statement as a transaction by itself. If the server's prepared form of the
-    statement is stale, execute the statement again without this form.
+    statement is stale, execute the statement again without the prepared form.
 
     The driver stays in autocommit mode until ``_begin_transaction``, since changing the mode takes
     time.
@@ -260,10 +261,11 @@ def _run_after(
     parameters: Any,
     prepare: bool | None,
 ) -> None:
-    """Run a statement after a first one, in one transaction and, if libpq can, in one round trip.
+    """Run the statement ``first``, then the other one, in one transaction and, if libpq can, in one
+    round trip.
 
-    Each of the two has its own database snapshot: the server begins the second one when the first
-    has ended.
+    Each of the two statements has its own database snapshot: the server begins the second statement
+    when the first has ended.
     """
     driver = cursor.connection
     with driver.pipeline() if psycopg.Pipeline.is_supported() else nullcontext():

@@ -20,8 +20,8 @@ text that is not valid for its type never reaches a cast. A child table is read 
 since it may have no index on its foreign key.
 
 A resync walks a class by keyset (spec/event-log.md 11): each batch begins after the last key of the
-previous batch, which is stored as canonical table_key text and converted back into values here. The
-statement is resync.sql.j2.
+previous batch. This key is stored as canonical table_key text, which this module converts back into
+values. The statement is in resync.sql.j2.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ _TEXT_KINDS: Final = (Kind.CHARACTER, Kind.FIXED)
 class PostgresObjects(Dialect):
     """The tables, partitioned roots, views and materialized views of a schema.
 
-    One statement reads the objects of a class, with their child tables. Another one reads the keys
-    of a batch of a resync, and writes its rows.
+    One statement reads the objects of a class, with their child tables. Another statement reads the
+    keys of a resync's batch, and writes the rows of the batch.
     """
 
     is_not_null = "IS DISTINCT FROM NULL"  # a row of NULLs also "IS NULL"
@@ -83,7 +83,7 @@ class PostgresObjects(Dialect):
         self, walk: Walk, *, continues: bool, writes: bool = True, ends: bool = False
     ) -> str:
         """Return the statement of ``write_batch``; without ``writes`` the statement of
-        ``keys_after``. With ``ends`` it does not return the last key.
+        ``keys_after``. With ``ends`` the statement does not return the last key.
         """
         by_value = _by_value(walk.cls)
         places = [f"k{i}" for i in range(len(walk.cls.key))]
@@ -149,11 +149,11 @@ def range_statement(
     continues: bool,
     ends: bool,
 ) -> str:
-    """Return the statement of ``range_reader``; ``continues`` and ``ends`` mean that the first and
-    the last key are bound, as ``behind0``, ``last0`` and so on.
+    """Return the statement of ``range_reader``. With ``continues`` the key before the range is
+    bound, as ``behind0`` and so on; with ``ends`` the last key is bound, as ``last0`` and so on.
 
-    A view may have several rows for one object, so the last column is the number of rows; only if
-    this number is 1, the texts are the texts of the object.
+    A view may have several rows for one object, so the last column is the number of rows; the texts
+    are the texts of the object only if this number is 1.
     """
     refs = [bindable(field("p", column)) for column in cls.key]
     keys = [
@@ -337,8 +337,8 @@ def _view_statement(schema: str | None, cls: ObjectClass, attributes: Sequence[A
 
 
 def _key_join(schema: str | None, cls: ObjectClass, read: Sequence[Column] = ()) -> str:
-    """Return the join of the keys with their rows, for a statement that reads key columns and
-    ``read``.
+    """Return the SQL that joins the keys with their rows, for a statement that reads the key
+    columns and the columns in ``read``.
     """
     conditions = " AND ".join(_is_key(column, i) for i, column in enumerate(cls.key))
     source = source_of(cls, partial(relation, schema), read, quote_identifier)
@@ -353,7 +353,9 @@ def _key_join(schema: str | None, cls: ObjectClass, read: Sequence[Column] = ())
 
 
 def _is_indexed(cls: ObjectClass) -> bool:
-    """Return True if a unique index has the key, so that an index finds each object."""
+    """Return True if a unique index has the columns of the key, so that an index finds each
+    object.
+    """
     names = {column.name for column in cls.key}
     return any(names == set(unique) for unique in cls.table.unique_keys) and not any(
         column.type.kind is Kind.OTHER for column in cls.key
@@ -406,8 +408,8 @@ _CASTS: Final = {
 
 
 def _as_value(column_type: ColumnType, ref: str) -> str:
-    """Return SQL of a key value from its text, in the column's type, but without length or
-    precision, which would truncate it.
+    """Return SQL that converts the text of a key value to the column's type. The type has no length
+    or precision, which would truncate the value.
     """
     match column_type.kind:
         case Kind.INTEGER:
@@ -457,7 +459,7 @@ def _key_text(walk: Walk, refs: Sequence[str]) -> str:
 
 
 def _value(column: Column, text: str) -> str:
-    """Return SQL of a key value from its text in a table_key."""
+    """Return SQL that converts a text in a table_key to a key value."""
     if column.type.kind is Kind.BINARY:
         return f"pg_catalog.decode({text}, 'base64')"
     return f"CAST({text} AS {column.type.sql})"

@@ -50,9 +50,7 @@ _LASTING: Final = {
     'service file ".*" not found': _OPTIONS,
     'root certificate file ".*" does not exist': _OPTIONS,
 }
-"""Patterns for the whole text of messages whose cause only people can fix, with the advice for
-each.
-"""
+"""Patterns for the whole text of messages whose cause only people can fix, each with its advice."""
 _PASSING: Final = {
     'too many connections for role ".*"': (
         "end sessions of this user, or raise its CONNECTION LIMIT"
@@ -70,7 +68,7 @@ _PASSING: Final = {
         f"check the authentication server, which may be unavailable; otherwise {_USER}"
     ),
 }
-"""Patterns for the whole text of messages of transient errors, with the advice for each."""
+"""Patterns for the whole text of messages of transient errors, each with its advice."""
 _REFUSALS: Final = [
     *((re.compile(message), Refusal(advice)) for message, advice in _LASTING.items()),
     *((re.compile(message), Refusal(advice, passes=True)) for message, advice in _PASSING.items()),
@@ -117,7 +115,7 @@ def refusal_of(text: str) -> Refusal:
 
 
 def _attempts(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each attempt with its host and port, empty if there is only one attempt."""
+    """Yield each attempt with its host and port; both are left out if there is only one attempt."""
     _, is_list, listed = text.partition(_ATTEMPTS)
     if not is_list:
         yield "", text

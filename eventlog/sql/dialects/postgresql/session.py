@@ -2,9 +2,9 @@
 is woken.
 
 NOTIFY wakes a sleeping publisher; a publisher that is awake gets no notification (spec/triggers.md
-8). A lock distinguishes the two. A writer of the log holds it in shared mode until its transaction
-ends. The publisher takes it exclusively before it sleeps, and releases it when it wakes. A writer
-that cannot get the lock sends a notification.
+8). A lock shows whether the publisher sleeps. A writer of the log holds the lock in shared mode
+until its transaction ends. The publisher takes the lock exclusively before it sleeps, and releases
+it when it wakes. A writer that cannot get the lock sends a notification.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from eventlog.sql.port.sql_files import (
 TIMELINE: Final = "substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8)"
 """SQL of the timeline that the server writes.
 
-A promotion, or a recovery to a point in time, raises it.
+A promotion, or a recovery to a point in time, raises the timeline.
 """
 
 _SERVER_KEEPALIVE: Final = {
@@ -49,8 +49,8 @@ _SET_KEEPALIVE: Final = f"""
     JOIN pg_catalog.pg_settings AS present USING (name)
     WHERE present.source NOT IN ('client', 'user', 'database', 'database user', 'global')
       AND pg_catalog.inet_client_addr() IS NOT NULL"""  # noqa: S608
-"""Lets the server detect that a publisher's host is gone, unless the URL, the role or the database
-has settings for it. A Unix socket needs no such settings.
+"""The statement that lets the server detect that a publisher's host is gone. It changes nothing if
+the URL, the role or the database has settings for this. A Unix socket needs none.
 """
 
 
@@ -123,7 +123,7 @@ CLUSTER: Final = "SELECT system_identifier FROM pg_catalog.pg_control_system()"
 
 def database_number(conn: Connection) -> str:
     """Return the system identifier of the server, if the role may read it, and the OID of the
-    database: the numbers of tables and columns are valid within these.
+    database. The numbers of tables and columns are valid only in this database of this server.
     """
     number = str(conn.exec_driver_sql(_DATABASE).scalar_one())
     if conn.exec_driver_sql(MAY_ASK).scalar_one():
@@ -137,10 +137,11 @@ def database_number(conn: Connection) -> str:
 # --- waking the publisher -------------------------------------------------------------------------
 
 _WAKE_SQL: Final = statements(__package__, "wake.sql")
-"""A publisher that is awake is not notified: all commits that notify pass through one lock of the
-server."""
+"""The statements about notifications. A publisher that is awake is not notified, since all commits
+that notify pass through one lock of the server.
+"""
 _WAKE_CLASS: Final = int.from_bytes(b"Ewak")
-"""The first half of the lock's key; the second is the log's OID.
+"""The first half of the key of the lock for sleeping; the second half is the log's OID.
 
 This is not the publisher's lock.
 """
@@ -149,14 +150,14 @@ This is not the publisher's lock.
 def channel(log: LogTable) -> str:
     """Return the channel of a log: ``eventlog_<log table>`` in lower case, cut to 63 bytes.
 
-    Logs of the same name in several schemas share it: their publishers are sometimes woken
+    Logs of the same name in several schemas share a channel: their publishers are sometimes woken
     unnecessarily.
     """
     return f"eventlog_{log.name}".lower().encode()[:MAX_IDENTIFIER].decode(errors="ignore")
 
 
 class PostgresWake(Wake):
-    """Notifications by NOTIFY, sent by a trigger of the log if the publisher holds the lock."""
+    """Notifications by NOTIFY. A trigger of the log sends them if the publisher holds the lock."""
 
     def create(self, log: LogTable) -> list[str]:
         return _wake_statements(log, "function", "revoke", "drop_trigger", "trigger", "always")

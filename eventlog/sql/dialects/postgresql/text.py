@@ -2,9 +2,9 @@
 4, 6).
 
 All names are qualified with ``pg_catalog``, so that no function or operator of another schema can
-replace them, whatever the ``search_path``. Among the types that have a line in section 6, only the
-text of approximate numbers depends on a session's settings. ``session_settings`` lists the settings
-that affect other types.
+replace them, whatever the ``search_path``. Among the types that have a line in spec/triggers.md 6,
+only the text of approximate numbers depends on a session's settings. ``session_settings`` lists the
+settings that affect other types.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.sql_files import Binds, key_parts, qualified, quoted_unless
 
 MAX_IDENTIFIER: Final = 63
-"""The number of bytes of the longest name."""
+"""The maximum number of bytes of a name."""
 _LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
@@ -64,7 +64,7 @@ def literal(text: str) -> str:
 
 
 def bindable(sql: str) -> str:
-    """Return SQL text for a statement with parameters, in which the driver reads ``%``."""
+    """Return SQL text for a statement with parameters, in which the driver interprets ``%``."""
     return sql.replace("%", "%%")
 
 
@@ -182,7 +182,10 @@ _PADDED: Final = frozenset({"bpchar"})
 
 
 def is_changed(column: Column, old: str, new: str) -> str:
-    """Return SQL that is true if a value changed, NULL-safe and by bytes (spec/triggers.md 5)."""
+    """Return an SQL condition that is true if a value has changed (spec/triggers.md 5).
+
+    The comparison is by bytes and NULL-safe.
+    """
     is_identical = column.type.kind in _OF_ONE_SPELLING - {Kind.EXACT}
     if is_identical and column.deterministic and column.type.sql not in _PADDED:
         return f"{old} IS DISTINCT FROM {new}"
@@ -328,11 +331,11 @@ _FLOAT_TEXT: Final = frozenset({"point", "line", "lseg", "box", "path", "polygon
 
 
 def session_settings(columns: Iterable[Column], fixed_text: Iterable[str] = ()) -> dict[str, str]:
-    """Return the settings to fix so that the text of these columns is the same in every session
-    (spec/triggers.md 6).
+    """Return the settings that must be fixed so that the text of these columns is the same in every
+    session (spec/triggers.md 6).
 
-    ``fixed_text`` is format_type of further types whose text does not depend on any setting, such
-    as enums.
+    ``fixed_text`` has the names, by format_type, of further types whose text does not depend on any
+    setting, such as enums.
     """
     settings: dict[str, str] = {}
     known = _FIXED_TEXT | frozenset(fixed_text)
@@ -360,8 +363,8 @@ _NAMES: Final = re.compile(
 
 
 def shows_names(columns: Iterable[Column]) -> bool:
-    """Return True if the text of a column has a name, with its schema unless the schema is on the
-    search path. A trigger logs it with the schema.
+    """Return True if the text of a column contains the name of an object. The name has its schema
+    unless the schema is on the search path; a trigger logs the name with its schema.
     """
     return any(_NAMES.fullmatch(column.type.sql) for column in columns)
 
@@ -379,8 +382,8 @@ def bounds(ranges: Ranges) -> Binds:
 
 
 def array_of(texts: Sequence[str]) -> str:
-    """Return the text of an array of texts, which the driver passes unchanged. It would inspect and
-    quote each text of a list.
+    """Return the text of an array of texts, which the driver passes unchanged. The driver would
+    inspect and quote each text of a list.
     """
     joined = '","'.join(texts)
     if "\\" in joined or joined.count('"') > 2 * (len(texts) - 1):
@@ -389,8 +392,8 @@ def array_of(texts: Sequence[str]) -> str:
 
 
 def adopt(snapshot: str) -> str:
-    """Return the statement that adopts a database snapshot, the first statement in a transaction of
-    isolation level ``_ISOLATION``.
+    """Return the statement that adopts a database snapshot. It must be the first statement in a
+    transaction of isolation level ``_ISOLATION``.
 
     Raises DatabaseError for a text that is not a name of a snapshot.
     """

@@ -34,10 +34,10 @@ def statements(table: str) -> tuple[str, str]:
 
 def add(log: OpenLog) -> None:
     """Add the column to the table of a log, its leaves, and the detached tables that may become
-    leaves again, in one transaction, which is committed.
+    leaves again. All of this is one transaction, which the function commits.
 
-    Raises LogInUse if another session uses the log, LogTableError if the log has another column of
-    this name.
+    Raises LogInUse if another session uses the log, and LogTableError if the log has another column
+    of this name.
     """
     if ask(log, "has_column", column=TRANSACTION_ID)[0][0]:
         raise LogTableError(
@@ -59,4 +59,4 @@ HAS_COLUMN: Final = r"""
         WHERE a.attrelid = to_regclass(%(table)s) AND a.attname = %(column)s AND NOT a.attisdropped
           AND a.atttypid = 'pg_catalog.int8'::regtype
           AND pg_catalog.pg_get_expr(d.adbin, d.adrelid) ~ '^(pg_catalog\.)?txid_current\(\)$')"""
-"""Whether a table has the column: its default is what makes it ours."""
+"""Reads whether a table has the column. The default shows that eventlog has added the column."""

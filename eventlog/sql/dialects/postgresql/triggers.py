@@ -1,8 +1,8 @@
 """Triggers on PostgreSQL: planned, applied and dropped (spec/triggers.md 7.1, 9, 10).
 
-``compile`` makes their SQL, ``installed`` reads the installed ones. The comments contain the hash
-of the compiled text, by which a changed declaration is found. Changes made by hand are found by
-comparing each installed fragment with the compiled one.
+``compile`` makes the SQL of triggers, ``installed`` reads the installed triggers. Their comments
+contain the hash of the compiled text, by which a changed declaration is found. Changes made by hand
+are found by comparing each installed fragment with the compiled one.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ from eventlog.sql.triggers.uncaptured import NEW_TO_CLASS
 _NOT_AVAILABLE: Final = "55P03"
 _OPERATIONS: Final = {INSERT: "INSERT", UPDATE: "UPDATE", DELETE: "DELETE", TRUNCATE: "TRUNCATE"}
 _NAMED: Final = 5
-"""The maximum number of new partitions that a reason lists by name; it only counts the others."""
+"""A reason lists at most this number of new partitions by name; it only counts the others."""
 
 
 class PostgresTriggers(PlannedTriggers):
@@ -327,8 +327,8 @@ class PostgresTriggers(PlannedTriggers):
 
 
 def _holders(conn: Connection, tables: Sequence[str]) -> list[str]:
-    """Return the sessions whose locks block the creation of triggers, in words. The server shows
-    state and start of another user's session only to roles with the right.
+    """Return, in words, the sessions whose locks block the creation of triggers. The server shows
+    the state and the start of another user's session only to roles with the right to see them.
     """
     found = []
     for row in conn.execute(sql("holders"), {"tables": list(tables)}):
@@ -341,12 +341,12 @@ def _holders(conn: Connection, tables: Sequence[str]) -> list[str]:
 def _lock_tables(conn: Connection, plan: TriggerPlan, lock_timeout: float) -> bool:
     """Lock all tables of a plan, and return True if this changed the setting ``lock_timeout``.
 
-    While it holds a lock, it never waits long for another one (spec/triggers.md 9.2). Otherwise it
-    could deadlock with a session that writes two of the tables in another order, and the server
-    would cancel that session's statement. So it waits for the first table while it holds no lock,
-    and for the others less than ``deadlock_timeout``. If one of these is not available, it releases
-    all locks and starts again with that table. Scripts and migrations lock in the order of their
-    statements.
+    While the function holds a lock, it never waits long for another lock (spec/triggers.md 9.2).
+    Otherwise it could deadlock with a session that writes two of the tables in another order, and
+    the server would cancel that session's statement. So the function waits for the first table
+    while it holds no lock, and for each other table less than ``deadlock_timeout``. If a table is
+    not available in this time, the function releases all locks and starts again with this table.
+    Scripts and migrations lock in the order of their statements.
     """
     locks = _locks(conn, plan)
     if len(locks) < 2:
@@ -375,7 +375,7 @@ def _lock_tables(conn: Connection, plan: TriggerPlan, lock_timeout: float) -> bo
 
 
 def _locks(conn: Connection, plan: TriggerPlan) -> list[str]:
-    """Return the statements that lock the tables of a plan whose triggers it creates or drops."""
+    """Return the statements that lock the tables whose triggers a plan creates or drops."""
     locks = []
     names = [action.table for action in plan.changes]
     for schema, name, kind in conn.execute(sql("to_lock"), {"tables": names}):
@@ -423,7 +423,8 @@ def _differences(
 ) -> Iterator[tuple[CompiledFunction | None, Any, StoredTrigger | None, str]]:
     """Yield each trigger that is not as declared: the compiled function, the compiled trigger, the
     installed trigger, and the difference, in words that follow the trigger's name. For a
-    superfluous trigger the first two are None, for a missing trigger the third is None.
+    superfluous trigger the two compiled ones are None, for a missing trigger the installed one is
+    None.
     """
     unmatched = {(one.table, one.name): one for one in old}
     for function, trigger in pairs:
@@ -550,8 +551,9 @@ def _order(compiled: CompiledFunction, installed: Installed) -> Iterable[str]:
 
 
 def _fires_after_a_change(row: Row[Any]) -> bool:
-    """Return True if another program's trigger may write after a change, in its statement. A
-    constraint trigger that is initially deferred fires at the commit, after all of ours.
+    """Return True if another program's trigger may write after a change, in the statement of the
+    change. A constraint trigger that is initially deferred fires at the commit, after all of
+    eventlog's triggers.
     """
     is_foreign = row.marker is None or not MARKER.match(row.marker)
     is_after = not row.type & (BEFORE | INSTEAD) and not row.is_deferred
@@ -569,7 +571,7 @@ def _partitions(compiled: CompiledFunction, installed: Installed) -> Iterable[st
 
 
 def _not_captured(declared: Sequence[TableTriggers], facts: Facts) -> tuple[str, ...]:
-    """Return sentences on the changes that the declared triggers do not capture."""
+    """Return, in words, the changes that the declared triggers do not capture."""
     if not declared:
         return ()
     places = {facts.place_of(triggers): triggers.table for triggers in declared}

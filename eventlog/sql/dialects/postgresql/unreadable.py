@@ -3,13 +3,14 @@
 A byte may have no character in the database's encoding (0x81 in WIN1252), and a database of
 SQL_ASCII may have any bytes. One such text fails the whole statement that reads it. So
 ``fetch_readable`` reads the rows again as bytes to find the rows that Python cannot decode either,
-and reads the other rows a third time as always: a text never depends on its neighbours. If Python
+and then reads the other rows in the usual way: a text never depends on its neighbours. If Python
 has no codec for the encoding, or a codec that differs from the server's, the rows are read in
 halves: a half that fails is divided again, until the unreadable rows are found.
 
-``set_config`` within the statement itself lets the server send bytes: by then it has converted the
-names and bound values. An unreadable text has a lone surrogate for each byte that is no character,
-as ``surrogateescape`` makes it, so that no format can write it.
+``set_config`` within the statement itself lets the server send bytes: when ``set_config`` runs, the
+server has already converted the names and bound values. An unreadable text has a lone surrogate for
+each byte that is no character, as ``surrogateescape`` makes it, so that no format can write the
+text.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from eventlog.sql.port.sql_files import (
 )
 
 _UNREADABLE: Final = frozenset({"22021", "22P05"})
-"""The SQLSTATEs for bytes that are not of the encoding, and for a character that UTF-8 lacks."""
+"""The SQLSTATEs for bytes that the encoding does not have, and for a character that UTF-8 lacks."""
 _CODECS: Final = {
     "SQL_ASCII": "utf-8",  # whoever reads such a database has to name an encoding; ours is UTF-8
     "EUC_CN": "gb2312",
@@ -73,12 +74,12 @@ def fetch_readable(
     width: int = 1,
     unsure: Collection[int] = (),
 ) -> PlainRows:
-    """Return the rows of a SELECT as ``fetch`` does, also if some have texts that cannot be
+    """Return the rows of a SELECT as ``fetch`` does, even if some rows have texts that cannot be
     converted.
 
-    ``width`` is the number of the first columns that identify a row. ``unsure`` are the places of
-    columns in which U+FFFD stands for what is unreadable. The transaction continues after an
-    unreadable text. Raises DBAPIError as ``fetch`` does for any other reason.
+    The first ``width`` columns identify a row. ``unsure`` are the places of columns in which U+FFFD
+    stands for what is unreadable. The transaction continues after an unreadable text. Raises
+    DBAPIError as ``fetch`` does for any other reason.
     """
     if not may_be_unreadable(conn):
         return fetch(conn, statement, parameters, options)
@@ -92,8 +93,8 @@ def fetch_readable(
 
 
 def all_texts(conn: Connection, statement: Executable, binds: Binds) -> PlainRows:
-    """Return the rows of a statement whose rows no column identifies. If one of them has an
-    unreadable text, Python decodes all of them.
+    """Return the rows of a statement that has no columns which identify a row. If a row has an
+    unreadable text, Python decodes all rows.
     """
     compiled = statement.compile(  # type: ignore[attr-defined]
         dialect=conn.dialect, compile_kwargs={"render_postcompile": True}
@@ -108,8 +109,8 @@ def all_texts(conn: Connection, statement: Executable, binds: Binds) -> PlainRow
 
 
 def storable_in(conn: Connection, text: str) -> str:
-    """Return a text in which the characters that the database's encoding lacks are escaped as JSON
-    does it. The transaction continues.
+    """Return a text in which the characters that the database's encoding lacks are escaped as in
+    JSON. The transaction continues.
     """
     encoding = _encoding(conn)
     if text.isascii() or encoding in ("UTF8", "SQL_ASCII"):
@@ -322,7 +323,7 @@ def _encoding(conn: Connection) -> str:
 
 @cache
 def codec_of(encoding: str) -> str | None:
-    """Return the name of Python's codec of an encoding of PostgreSQL, None if there is none."""
+    """Return the name of Python's codec for an encoding of PostgreSQL, None if there is none."""
     name = _CODECS.get(encoding) or encoding.replace("WIN", "cp")
     try:
         return codecs.lookup(name).name

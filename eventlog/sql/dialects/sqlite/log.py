@@ -35,7 +35,7 @@ _REMEMBERS_NUMBERS: Final = """
 _LAST_NUMBER: Final = "SELECT max(seq) FROM main.sqlite_sequence WHERE name = ?"
 _LOCK_FILES: Final = "eventlog_locks"
 _ATTEMPTS: Final = 5
-"""How often to try a lock: a session that only checks it holds the lock file for a moment."""
+"""The number of attempts to get a lock: even a check of the lock locks the file for a moment."""
 _PART: Final = "lock"
 """The key of the lock in ``<log>_epoch.server``.
 
@@ -187,8 +187,8 @@ class SQLiteLog(StepwiseLog):
         return last
 
     def _lock_path(self, consumer: str = "") -> Path | None:
-        """Return the lock file of a log, ``FILE-LOG.lock`` in the directory of the database, or of
-        a consumer, ``FILE-LOG-CONSUMER.lock``; None for a database in memory.
+        """Return a lock file in the directory of the database: ``FILE-LOG.lock`` for the log,
+        ``FILE-LOG-CONSUMER.lock`` for a consumer. Return None for a database in memory.
         """
         file = file_of(self.connection)
         name = "-".join(filter(None, (self.table.name, consumer))).replace("/", "_")

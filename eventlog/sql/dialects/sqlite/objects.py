@@ -157,8 +157,8 @@ _TAKEN_FOR: Final[Mapping[Kind, str]] = {
 
 
 def guessed_type(column: Column) -> str | None:
-    """Return, in words, the kind of value assumed for a column with an unknown declared type; None
-    if the type is known.
+    """Return, in words, the kind of value that is assumed for a column whose declared type is
+    unknown; None if the type is known.
     """
     words = re.findall(r"\w+", re.sub(r"\(.*?\)", " ", column.type.sql.upper()))
     return None if _KNOWN.issuperset(words) else _TAKEN_FOR[column.type.kind]

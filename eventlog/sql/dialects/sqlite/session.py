@@ -51,7 +51,7 @@ path.
 class SqliteSession(sqlite3.Connection):
     """A connection that can read any text, including text that is not UTF-8.
 
-    So such a text only makes its own row invalid.
+    A text that is not UTF-8 therefore makes only its own row invalid.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -75,7 +75,7 @@ def stat_of(path: Path) -> os.stat_result | None:
 
 
 class SQLiteSessions(Dialect):
-    """The driver of Python's library, the lock file, and the rights on the database file."""
+    """Sessions by the driver of Python's library, a lock file, and rights on the database file."""
 
     driver = "sqlite+pysqlite"
     connect_advice: ClassVar = dict.fromkeys(
@@ -171,7 +171,7 @@ _SQL: Final = statements(__package__, "doctor.sql")
 def _indexes(log: OpenLog) -> Answer:
     """Return the indexes of the log.
 
-    Its INTEGER PRIMARY KEY, which is the table itself, counts as one.
+    The INTEGER PRIMARY KEY of the log, which is the table itself, counts as an index.
     """
     conn, table = log.connection, log.table.name
     keys = [
@@ -191,7 +191,7 @@ def has_log(conn: Connection, name: str) -> bool:
 
 
 def _rights_to_apply(log: OpenLog, **_: Any) -> Iterator[tuple[str]]:
-    """Yield, in words, the rights that this process lacks to apply triggers."""
+    """Yield, in words, the rights that this process lacks for applying triggers."""
     file = file_of(log.connection)
     if file is not None and not os.access(file, os.W_OK):
         yield (f"write access to {str(file)!r}",)

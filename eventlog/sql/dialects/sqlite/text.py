@@ -69,7 +69,7 @@ _ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01234567
 
 
 def base64(ref: str) -> str:
-    """Return SQL of a binary value as base64, made from its hexadecimal digits, six at a time; NULL
+    """Return SQL that converts a binary value to base64, six hexadecimal digits at a time; NULL
     stays NULL.
 
     Only keys use it: the values of other binary columns are read back (spec/triggers.md 6.1).
@@ -96,7 +96,10 @@ def base64(ref: str) -> str:
 
 
 def is_changed(old: str, new: str) -> str:
-    """Return SQL that is true if a value changed, NULL-safe and by bytes (spec/triggers.md 5)."""
+    """Return an SQL condition that is true if a value has changed (spec/triggers.md 5).
+
+    The comparison is by bytes and NULL-safe.
+    """
     return f"{old} COLLATE BINARY IS NOT {new}"
 
 

@@ -179,8 +179,8 @@ def _is_known(conn: Connection, collation: str) -> bool:
 
 
 def broken_triggers(log: OpenLog) -> Iterator[tuple[str, str, str]]:
-    """Yield each table whose eventlog triggers name a missing table, the missing table, and the SQL
-    that drops the triggers.
+    """Yield each table whose eventlog triggers name a missing table, together with the missing
+    table and the SQL that drops the triggers.
 
     SQLite compiles the triggers of a table with each statement that fires them; EXPLAIN compiles
     the statement without running it.
@@ -213,7 +213,7 @@ def broken_triggers(log: OpenLog) -> Iterator[tuple[str, str, str]]:
 # --- the texts of triggers ------------------------------------------------------------------------
 
 _Body = tuple[str, str, str, str]
-"""A trigger without its name: operation, the statement that fires it, condition, and body."""
+"""A trigger without its name: the operation, the firing statement, the condition, and the body."""
 
 
 def _trigger(

@@ -65,7 +65,7 @@ def _comment_of(log: OpenLog, table: str) -> str | None:
 
 
 def _count(log: OpenLog, tables: Sequence[str], most: int) -> int:
-    """Return the number of rows of tables. Raises DatabaseError if they are more than ``most``."""
+    """Return the number of rows of tables. Raises DatabaseError if there are more than ``most``."""
     rows = sum(
         value_of(log, f"SELECT count(*) FROM (SELECT FROM {table} LIMIT {most + 1:d}) AS rows")
         for table in tables
@@ -223,8 +223,8 @@ def _take_identity(log: OpenLog, column: str) -> _Identity:
 
 
 def _rename_away(log: OpenLog, table: str, leaf: str, names: Sequence[PlainRow]) -> None:
-    """Give the table of a log, and its indexes, the names of a leaf and its indexes. Drop the
-    trigger of the table.
+    """Give the table of a log the name of a leaf, and the table's indexes the names of a leaf's
+    indexes. Drop the trigger of the table.
     """
     trigger = quote_identifier(log.table.own_name("_tgr_{}_i_1"))
     run(log, f"DROP TRIGGER IF EXISTS {trigger} ON {table}")

@@ -79,7 +79,7 @@ def sibling(log: LogTable, name: str) -> str:
 
 
 def columns_of(log: LogTable) -> tuple[str, str]:
-    """Return the quoted names of the columns of record_id and status."""
+    """Return the quoted names of the columns that hold record_id and status."""
     return quote_identifier(log.column("record_id")), quote_identifier(log.column("status"))
 
 
@@ -104,7 +104,7 @@ def drop_function(log: LogTable) -> str:
 
 
 def leaf_comment(log: LogTable) -> str:
-    """Return the comment of a leaf, without which no table is dropped."""
+    """Return the comment of a leaf. A table without this comment is never dropped."""
     return f"eventlog: leaf of the log {table_of(log)}"
 
 
@@ -132,8 +132,9 @@ def value_of(log: OpenLog, statement: str) -> int:
 
 
 def copied_rows(log: OpenLog, source: str) -> tuple[str, str]:
-    """Return, as SQL, the columns and values for copying the rows of a table, whose name is quoted,
-    into the log or a leaf. A row keeps its transaction id, or has none (spec/event-log.md 1.5).
+    """Return, as SQL, the columns and values that copy the rows of a table into the log or a leaf.
+    The name of the table is quoted. A row keeps its transaction id, if it has one
+    (spec/event-log.md 1.5).
     """
     columns = [quote_identifier(name) for (name,) in ask(log, "columns", name=source)]
     values, own = list(columns), log.table.transaction_column
@@ -144,8 +145,8 @@ def copied_rows(log: OpenLog, source: str) -> tuple[str, str]:
 
 
 def copy_rows(log: OpenLog, source: str, target: str, condition: str = "") -> None:
-    """Copy the rows of a table into another one. ``condition`` is SQL that follows the table's
-    name.
+    """Copy the rows of a table into another one. ``condition`` is SQL that follows the name of
+    ``source``.
     """
     columns, values = copied_rows(log, source)
     insert = f"INSERT INTO {target} ({columns})"
@@ -211,8 +212,8 @@ def allow_inserts(log: OpenLog) -> None:
 
 
 def attach(log: OpenLog, leaf: Leaf) -> None:
-    """Attach a leaf, after verifying with the index of its key that it has no row outside of
-    its range.
+    """Verify with the index of its key that a leaf has no row outside of its range, then attach the
+    leaf.
     """
     table, column = (
         sibling(log.table, leaf.name),
@@ -277,8 +278,8 @@ def drop_check(log: OpenLog, table: str) -> None:
 
 
 def free_names(log: OpenLog, first: int, count: int) -> list[str]:
-    """Return names of leaves, numbered from ``first`` on, that no table has. A table that was
-    detached keeps its name.
+    """Return names of leaves that no table has. The names are numbered from ``first`` on. A table
+    that was detached keeps its name.
     """
     names = (_leaf_name(log.table, number) for number in itertools.count(first))
     free = (

@@ -5,10 +5,10 @@ A leaf is attached without a scan. PostgreSQL scans a table that it attaches, un
 implies the bounds of the partition. Such a CHECK would reject rows while the leaf still has its
 old, wider bounds. So the CHECK of the lowest leaf and of the open leaf, whose bounds change later,
 calls a function that returns ``true``. A transaction locks the log, and verifies with the index of
-the key that the leaf has no row outside of the range. It then replaces the body of the function by
-the condition of the range, attaches the leaf, and restores ``true`` before it commits. No other
-session ever sees the condition. The leaves in between, one of which gets the new rows, have no
-CHECK, because a CHECK makes each INSERT slower.
+the key that the leaf has no row outside of the range. The transaction then replaces the body of the
+function by the condition of the range, attaches the leaf, and restores ``true`` before it commits.
+No other session ever sees the condition. The leaves in between, one of which gets the new rows,
+have no CHECK, because a CHECK makes each INSERT slower.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ if TYPE_CHECKING:
 
 _MAX_LOCK_SECONDS: Final = 0.015
 _PAUSE: Final = 0.002
-"""The seconds after locking the log in which a removal checks for database snapshots, and the
-seconds between two checks. Most statements of an application end in that time.
+"""After locking the log, a removal checks for database snapshots for ``_MAX_LOCK_SECONDS``, with
+``_PAUSE`` between two checks. Most statements of an application end in ``_MAX_LOCK_SECONDS``.
 """
 _CHECK_VIOLATION: Final = "23514"
 """The SQLSTATE of a row for which the log has no leaf."""
@@ -76,7 +76,7 @@ class _Detached(NamedTuple):
     """A table that a purge has detached, as its entry of ``<log>_state`` records it."""
 
     oid: int
-    """Its OID. A table of the same name that was restored from a dump has another OID."""
+    """The table's OID. A table of the same name that was restored from a dump has another OID."""
     name: str
 
 
@@ -239,7 +239,9 @@ class PostgresPartitioning(Partitioning):
         return [(int(oid), str(name), bool(is_readable)) for oid, name, is_readable in found]
 
     def _record(self, log: OpenLog, name: str) -> tuple[int, _Detached]:
-        """Record that ``finish`` is to drop a table, and return the number of the entry."""
+        """Record that ``finish`` must drop a table. Return the number of the entry, and the
+        table.
+        """
         # This lock keeps the table from being replaced by another one of its name.
         run(log, f"LOCK TABLE {sibling(log.table, name)} IN ACCESS SHARE MODE")
         oid = value_of(log, f"SELECT {literal(sibling(log.table, name))}::regclass::oid::bigint")
@@ -248,10 +250,10 @@ class PostgresPartitioning(Partitioning):
         return number, _Detached(oid, name)
 
     def _finish(self, log: OpenLog, number: int, table: _Detached) -> int | None:
-        """Put the rows of a recorded table that are not done back into the log, drop the table, and
-        delete its entry. Return the number of these rows. If the table is no longer the recorded
-        table (it was dropped, renamed or attached, or has another comment), only delete the entry,
-        and return None.
+        """Put back into the log those rows of a recorded table that are not done, drop the table,
+        and delete its entry. Return the number of rows that were put back. If the table is no
+        longer the recorded table (it was dropped, renamed or attached, or has another comment),
+        only delete the entry, and return None.
         """
         name, put_back = sibling(log.table, table.name), None
         if self._is_detached(log, table):
@@ -266,7 +268,9 @@ class PostgresPartitioning(Partitioning):
         return any(_Detached(oid, name) == table for oid, name, _ in self._detached(log))
 
     def _put_back(self, log: OpenLog, table: str) -> int:
-        """Put the rows of a table back into the log that are not done, and return their number."""
+        """Put those rows of a table that are not done back into the log, and return their
+        number.
+        """
         log_name = table_of(log.table)
         column, status = columns_of(log.table)
         columns, values = copied_rows(log, table)
@@ -330,8 +334,8 @@ def _commit_at_once(log: OpenLog) -> None:
     """Let the commit return without waiting for the disk or a standby, since writers wait for the
     commit.
 
-    After a crash immediately afterwards the leaves are as before, and later commits are lost, too.
-    Dropping the table of a removed leaf waits for the disk in any case.
+    After a crash immediately after the commit, the leaves are as they were before it, and later
+    commits are lost, too. Dropping the table of a removed leaf waits for the disk in any case.
     """
     run(log, "SET LOCAL synchronous_commit = off")
 
