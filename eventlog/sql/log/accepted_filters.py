@@ -1,5 +1,5 @@
-"""The filters that a reader has been allowed to use, by their digests, in an entry of
-``<log>_state`` (spec/event-log.md 15.3).
+"""The filters that a reader has been allowed to use. An entry of ``<log>_state`` has their digests
+(spec/event-log.md 15.3).
 
 No function commits: the caller decides what belongs to one transaction.
 """

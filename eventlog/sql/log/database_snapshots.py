@@ -1,4 +1,4 @@
-"""Reading on database snapshots that are proven to show tables as they were (spec/event-log.md
+"""Read from database snapshots that are proven to show tables as they were (spec/event-log.md
 12.3).
 """
 
@@ -15,7 +15,7 @@ from eventlog.sql.port.open_log import OpenLog
 T = TypeVar("T")
 
 REST: Final = 0.5
-"""The seconds to wait before something is read again whose database snapshot was not proven."""
+"""The seconds to wait before a part is read again, if its database snapshot was not proven."""
 _SECONDS: Final = 600
 """The time-out of one statement, in seconds."""
 
@@ -25,7 +25,7 @@ def database_snapshot(log: OpenLog, seconds: int = _SECONDS) -> Iterator[None]:
     """Run the statements of a block on one database snapshot, in a read-only transaction.
     ``seconds`` is the time-out of one statement.
 
-    The transaction before the block is ended first.
+    A transaction that is open before the block is ended first.
     """
     log.commit()
     log.db.begin_reading(seconds)
@@ -39,23 +39,23 @@ def database_snapshot(log: OpenLog, seconds: int = _SECONDS) -> Iterator[None]:
 
 @dataclass(slots=True)
 class DatabaseSnapshots:
-    """What is read from a log and its tables: each part on one database snapshot, which the last
-    statement of its transaction proves (spec/event-log.md 12.3).
+    """The parts that are read from a log and its tables. Each part is read on one database
+    snapshot, which the last statement of the part's transaction proves (spec/event-log.md 12.3).
     """
 
     log: OpenLog
     patience: float
-    """The seconds that may still be spent on reading parts again whose database snapshot is not
-    proven.
+    """The seconds that may still be spent on reading parts again, if their database snapshots are
+    not proven.
     """
     seconds: int = _SECONDS
     """The time-out of one statement, in seconds."""
     foreign: dict[str, None] = field(default_factory=dict)
-    """The foreign tables that were read, for which nothing can be proven, in words."""
+    """The foreign tables that were read, in words. Nothing can be proven for a foreign table."""
 
     def read(self, read: Callable[[], T]) -> T:
-        """Return what a function reads on one proven database snapshot. Without patience the
-        function is called twice at most.
+        """Return what the function ``read`` reads on one proven database snapshot. Without
+        patience, ``read`` is called at most twice.
 
         Raises SnapshotOutdated.
         """

@@ -112,7 +112,7 @@ def forget_removed(log: OpenLog, record_id: int) -> None:
 
 
 def differing(known: Mapping[str, str], present: Mapping[str, str]) -> list[str]:
-    """Return, in words, the parts that both sides have with different values."""
+    """Return, in words, the parts whose values in ``known`` and in ``present`` differ."""
     parts = sorted(known.keys() & present.keys())
     return [
         f"{part} is {present[part]}, was {known[part]}"
@@ -125,8 +125,8 @@ def raise_epoch(log: OpenLog, server: Mapping[str, str], beyond: int = 0) -> tup
     """Draw a new epoch and write it. Return the epoch, and the last delivery number that was
     skipped.
 
-    ``server`` has the ``server_parts`` as they are now. ``beyond`` is a delivery number used
-    before; the next ones are greater.
+    ``server`` has the ``server_parts`` as they are now. ``beyond`` is a delivery number that was
+    used before; the next delivery numbers are greater.
     """
     epoch = new_epoch(log.db.utc_now())
     write_epoch(log, Epoch(epoch, server), is_raise=True)

@@ -41,15 +41,15 @@ SUPERSEDED: Final = "superseded"
 counts in its place.
 """
 DEAD_LETTER: Final = "dead_letter"
-"""The code of an error row of a dead letter that was refused itself. It changes nothing about its
-row or object, so that only ``refused_letters`` reads it.
+"""The code of an error row of a dead letter that was refused itself. This error row changes nothing
+about the row or object of the letter; only ``refused_letters`` reads it.
 """
 TICK: Final = timedelta(milliseconds=1)
-"""The lowest precision of the times of a database: SQLite has it."""
+"""The lowest precision that times have in a supported database: the precision of SQLite."""
 RECEIVER: Final = "receiver"
 """The code of an error row for an event that the receiver has refused."""
 TOO_LARGE: Final = "too_large"
-"""The code of an error row for an event that is larger than the receiver takes."""
+"""The code of an error row for an event that is larger than the receiver accepts."""
 
 
 _NEW_ROW: Final = "superseded_by"
@@ -80,8 +80,8 @@ def add_errors(
     accepts are replaced.
 
     ``consumer`` is the consumer whose events failed; empty = the publisher. ``event_ids`` has, by
-    record_id, the event-ids for sending rows again, where they differ from the first ones;
-    ``new_rows`` the rows that count in their place.
+    record_id, the event-ids with which rows are sent again, if these differ from the first
+    event-ids. ``new_rows`` has, by record_id, the new rows that count in place of the rows.
     """
     _add(
         log,
@@ -106,7 +106,7 @@ def add_object_errors(
     new_rows: Mapping[str, int] = MappingProxyType({}),
 ) -> None:
     """Write error rows (event_id, code, message) of objects of a consumer's snapshot; they have the
-    record_id 0. ``new_rows`` has, by event_id, the rows that count in their place.
+    record_id 0. ``new_rows`` has, by event_id, the new rows that count in place of the objects.
     """
     _add(
         log,
@@ -136,9 +136,9 @@ def _add(log: OpenLog, rows: Sequence[dict[str, Any]], consumer: str) -> None:
 def _error_time(log: OpenLog, consumer: str, ids: Sequence[int]) -> datetime:
     """Return the time for new error rows of these ascending record_ids, UTC.
 
-    It is the database's time. If the clock was set back, it is later than the earlier error rows of
-    the same record_ids. It is never earlier than the registration of the consumer, since older
-    error rows do not count (spec/event-log.md 13.4).
+    The time is the database's time. If the clock was set back, the time is later than the earlier
+    error rows of the same record_ids. The time is never earlier than the registration of the
+    consumer, since older error rows do not count (spec/event-log.md 13.4).
     """
     errors = errors_of(log.table)
     now = sa.literal_column(log.dialect.utc_now, sa.TIMESTAMP())
@@ -160,9 +160,9 @@ def _error_time(log: OpenLog, consumer: str, ids: Sequence[int]) -> datetime:
 def read_attempts(
     log: OpenLog, consumer: str = "", ids: Sequence[int] | None = None
 ) -> dict[int, int]:
-    """Map the record_id of each refused row to the attempt number for sending it again, where that
-    is not 1 (spec/event-log.md 7.4). ``consumer`` is as in ``read_errors``, ``ids`` are the
-    ascending record_ids to read; None = all.
+    """Map the record_id of each refused row to the attempt number with which the row is sent again,
+    unless that number is 1 (spec/event-log.md 7.4). ``consumer`` is as in ``read_errors``, ``ids``
+    are the ascending record_ids to read; None = all.
     """
     errors = errors_of(log.table)
     named = sa.select(errors.c.record_id, errors.c.event_id).where(
@@ -185,7 +185,8 @@ class ErrorRow(NamedTuple):
     """A row of ``<log>_error``; ``error_time`` is UTC.
 
     ``event_id`` is set if an object of a consumer's snapshot failed; None = a row of the log
-    failed. ``superseded_by`` is the row that counts in its place, None = there is none.
+    failed. ``superseded_by`` is the new row that counts in place of the failed row or object, None
+    = there is no new row.
     """
 
     error_time: datetime
@@ -203,7 +204,7 @@ def _is_of(log: LogTable, consumer: str) -> Condition:
 
 
 def _is_letter_of(log: LogTable, consumer: str) -> Condition:
-    """Return the same condition, for error rows of dead letters, too."""
+    """Return the condition of ``_is_of`` that also selects error rows of dead letters."""
     is_consumer = _is_consumer(log, consumer)
     if not consumer:
         return is_consumer
@@ -225,8 +226,8 @@ def _begun(log: LogTable, consumer: str) -> sa.ScalarSelect[datetime]:
 
 
 def newest_error_time(log: OpenLog, consumer: str) -> datetime | None:
-    """Return the time of the newest error row of a consumer of this name, registered or not, None
-    if there is none.
+    """Return the time of the newest error row of a consumer of this name, whether it is registered
+    or not; None if there is no error row.
     """
     errors = errors_of(log.table)
     newest = sa.select(sa.func.max(errors.c.error_time)).where(_is_consumer(log.table, consumer))
@@ -245,8 +246,8 @@ def _new_row(log: OpenLog) -> Expression:
 
 
 def read_errors(log: OpenLog, row: int | str, consumer: str = "") -> list[ErrorRow]:
-    """Return the error rows of a log row, by its record_id, or of an object of a snapshot, by its
-    event-id; oldest first.
+    """Return the error rows of one row or object, oldest first. A row of the log is given by its
+    record_id, an object of a snapshot by its event-id.
 
     ``consumer`` selects the error rows of that consumer since its registration; empty = the error
     rows of the publisher.
@@ -255,7 +256,7 @@ def read_errors(log: OpenLog, row: int | str, consumer: str = "") -> list[ErrorR
 
 
 def refused_letters(log: OpenLog, row: int | str, consumer: str = "") -> list[ErrorRow]:
-    """Return the error rows of the dead letters of a log row or an object that were refused
+    """Return the error rows of those dead letters of a log row or an object that were refused
     themselves. The arguments are as for ``read_errors``.
     """
     is_letter = errors_of(log.table).c.code == DEAD_LETTER
@@ -277,8 +278,9 @@ _OBJECTS_AT_ONCE: Final = 500
 def count_refusals(
     log: OpenLog, ids: Sequence[int], objects: Sequence[str], consumer: str
 ) -> dict[int | str, int]:
-    """Return how often these rows, by ascending record_ids, and objects of a snapshot, by
-    event-ids, have become E for a consumer; empty name = the publisher.
+    """Return how often rows, and objects of a snapshot, have become E for a consumer; empty name =
+    the publisher. ``ids`` are the ascending record_ids of the rows, ``objects`` the event-ids of
+    the objects.
     """
     errors = errors_of(log.table)
     of_reader = _is_consumer(log.table, consumer), errors.c.code.not_in(_NO_REFUSAL)
@@ -299,23 +301,24 @@ def count_refusals(
 
 
 class FailedRows(NamedTuple):
-    """The numbers of rows, and of objects of a consumer's snapshot, that were finally not
-    published.
-    """
+    """How many rows, and how many objects of a consumer's snapshot, were finally not published."""
 
     refused: int
     """The number that the receiver has refused."""
     invalid: int
     """The number that failed a check."""
     new_rows: tuple[int, ...] = ()
-    """For each that a resync has logged again, the row that counts in its place."""
+    """For each row or object that a resync has logged again, the new row that counts in its
+    place.
+    """
 
 
 def count_failed(log: OpenLog, most: int, consumer: str = "") -> FailedRows:
-    """Count the rows E and F by the newest ``most`` error rows: what ``eventlog errors`` lists,
-    without those that were skipped by hand.
+    """Count the rows E and F by the newest ``most`` error rows: the rows that ``eventlog errors``
+    lists, without rows that were skipped by hand.
 
-    With ``consumer``, count instead what was refused for this consumer and not queued again since.
+    With ``consumer``, count instead the rows and objects that were refused for this consumer and
+    have not been queued again.
     """
     errors = errors_of(log.table)
     order = _order_of_writing(log)
@@ -383,8 +386,8 @@ def newest_by_row(log: OpenLog, most: int, consumer: str = "") -> dict[int | str
 
 
 def newest_errors_of(log: OpenLog, ids: Sequence[int], consumer: str = "") -> dict[int, ErrorRow]:
-    """Return the newest error row for each of these ascending record_ids that has one. ``consumer``
-    is as for ``read_errors``.
+    """Return the newest error row of each of these ascending record_ids, if it has error rows.
+    ``consumer`` is as for ``read_errors``.
     """
     errors = errors_of(log.table)
     columns = (

@@ -53,7 +53,9 @@ class EntryKind(StrEnum):
 
 
 WITH_COLUMNS: Final = "eventlog_later_columns"
-"""The key in ``Connection.info`` of the logs, tables and columns that were found."""
+"""``Connection.info`` has, under this key, the logs and their tables whose later columns were
+found.
+"""
 
 _IN_FLIGHT: Final = frozenset({EntryKind.DELIVERY, EntryKind.DONE, EntryKind.DEAD_LETTER})
 """The kinds of entries in ``<log>_inflight``; ``<log>_state`` has the entries of all other kinds.
@@ -84,8 +86,8 @@ def _table(log: LogTable, kind: EntryKind) -> sa.TableClause:
 CONSUMER_COLUMNS: Final = ("name", "begun", "begins", "done", "moved", "requeued", "loaded")
 """The columns of ``<log>_consumer`` that every revision has."""
 LATER_COLUMNS: Final = ("sink", "classes", "paused")
-"""The columns of ``<log>_consumer`` that were added later: what the last start has recorded, and
-why it sends nothing.
+"""The columns of ``<log>_consumer`` that were added later: what the consumer's last start has
+recorded, and why the consumer sends nothing.
 """
 
 
@@ -146,7 +148,7 @@ def add_entry(log: OpenLog, kind: EntryKind, number: int, content: str, owner: s
 def add_entries(
     log: OpenLog, kind: EntryKind, contents: Mapping[int, str], owner: str = ""
 ) -> None:
-    """Write new entries by their numbers, as ``add_entry`` does."""
+    """Write new entries, number -> content, as ``add_entry`` does."""
     values = [
         {
             "entry_no": number,
@@ -179,8 +181,8 @@ def record_delivery(
     Returns None, and writes nothing, if the number is not above ``above``. If the database can
     check requests in the same statement (``sees_requests``), the function also returns None if the
     owner has a request to send rows again, or is paused. The ``owner`` is a consumer, empty = the
-    publisher, which is checked only with ``waits``. With ``waits`` the function also waits for a
-    command that is about to write a request. ``alone`` is true if nothing else belongs to the
+    publisher. The publisher is checked only with ``waits``. With ``waits`` the function also waits
+    for a command that is about to write a request. ``alone`` is true if nothing else belongs to the
     transaction.
     """
     if not log.has_statement("record_delivery"):
@@ -243,11 +245,11 @@ def end_set(
     alone: bool,
 ) -> None:
     """Turn the entry of a consumer's delivery into an entry of its done rows, as ``end_delivery``
-    does, or write a new entry, and delete the consumer's ``former`` entries. Only for a log that
-    has the statement ``end_set``.
+    does, or write a new entry. Also delete the consumer's ``former`` entries. The log must have the
+    statement ``end_set``.
 
     Unless ``durable`` the commit of the transaction does not wait for the disk. ``alone`` is true
-    if nothing else belongs to it.
+    if nothing else belongs to the transaction.
     """
     values = {"ended": number, "owner": consumer, "content": content, "former": list(former)}
     log.run_statement(
@@ -298,17 +300,17 @@ class Waiting(NamedTuple):
     """Entries that wait."""
 
     entries: int
-    """Their number, as far as they were counted."""
+    """The number of entries, as far as they were counted."""
     seconds: float | None
-    """The age of the oldest one, None if there is none."""
+    """The age of the oldest entry, None if there is no entry."""
 
 
 NONE_WAIT: Final = Waiting(0, None)
 
 
 def count_waiting(log: OpenLog, kind: EntryKind, owner: str, most: int) -> Waiting:
-    """Return how many entries of a kind wait, at most ``most``, and how long the first one has
-    waited. ``owner`` as in ``read_entries``.
+    """Return how many entries of a kind wait, and how long the first entry has waited. At most
+    ``most`` entries are counted. ``owner`` is as in ``read_entries``.
     """
     table = _table(log.table, kind)
     conditions = _of(table, kind, owner)
@@ -327,8 +329,8 @@ def count_waiting(log: OpenLog, kind: EntryKind, owner: str, most: int) -> Waiti
 def read_entries(
     log: OpenLog, kind: EntryKind, owner: str | None = "", most: int | None = None
 ) -> list[Entry]:
-    """Return the entries of a kind, oldest first, at most ``most`` of them; None = all. ``owner``
-    empty = the entries without an owner, None = the entries of all owners.
+    """Return at most ``most`` entries of a kind, oldest first; None = all entries. If ``owner`` is
+    empty, these are entries without an owner; None = entries of all owners.
     """
     table = _table(log.table, kind)
     statement = (
@@ -344,8 +346,8 @@ def read_entries(
 
 
 def refuse_unknown_kinds(log: OpenLog, like: EntryKind) -> None:
-    """Raise DatabaseError if this version does not support the kind of an entry, in the table that
-    has entries of the kind ``like``.
+    """Raise DatabaseError if an internal table has an entry of a kind that this version does not
+    support. The table is the table that has entries of the kind ``like``.
     """
     table = _table(log.table, like)
     others = sa.select(table.c.entry_no, table.c.kind).where(table.c.kind.not_in([*EntryKind]))
@@ -358,7 +360,7 @@ def refuse_unknown_kinds(log: OpenLog, like: EntryKind) -> None:
 
 
 def unreadable(log: OpenLog, kind: EntryKind, number: int, error: Exception) -> DatabaseError:
-    """Return the error of an entry that cannot be read."""
+    """Return the error to raise for an entry that cannot be read."""
     table = _table(log.table, kind).name
     return DatabaseError(
         f"entry {number} of {table} cannot be read ({error}). If it was changed by hand, undo the "

@@ -1,6 +1,6 @@
-"""The pause of a reader, which sends nothing until it is resumed (spec/event-log.md 8.8). The
-publisher's pause is an entry of ``<log>_state``, a consumer's pause is in the consumer's row. The
-statements that read a window or record a delivery also check whether their reader is paused
+"""The pause of a reader: a paused reader sends nothing until it is resumed (spec/event-log.md 8.8).
+The publisher's pause is an entry of ``<log>_state``, a consumer's pause is in the consumer's row.
+The statements that read a window or record a delivery also check whether their reader is paused
 (``unasked_sql``).
 
 No function commits: the caller decides what belongs to one transaction.
@@ -127,8 +127,8 @@ def pause(log: OpenLog, consumer: str, reason: str, by: str) -> Pause:
 
 
 def resume(log: OpenLog, consumer: str = "") -> Pause | None:
-    """End the pause of a consumer, empty = of the publisher, and return it; None = it was not
-    paused.
+    """End the pause of a consumer, empty = of the publisher, and return the pause; None = there was
+    no pause.
 
     A reader that cannot record a delivery reads the reason in the same transaction. So the reason
     must not vanish before it is read: a lock keeps the publisher's pause until then, and a consumer

@@ -59,7 +59,7 @@ class Purged(NamedTuple):
     removed: int
     """The number of rows that were removed, or that would be removed."""
     kept: Mapping[str, int] = MappingProxyType({})
-    """By consumer, the number of rows that are kept because it has not done them."""
+    """By consumer, the number of rows that are kept because the consumer has not done them."""
     young: int = 0
     """The number of rows at the end of the batch that are too young."""
     gone: Sequence[Range] = ()
@@ -67,8 +67,8 @@ class Purged(NamedTuple):
 
 
 class PurgedRows(NamedTuple):
-    """The ranges of record_ids that earlier purges have emptied since ``whole`` (UTC), the time
-    when a purge last began with the first row.
+    """The ranges of record_ids that earlier purges have emptied since ``whole``. This is the time
+    (UTC) when a purge last began with the first row.
     """
 
     rows: RecordSet
@@ -76,8 +76,8 @@ class PurgedRows(NamedTuple):
 
 
 def purge_cutoff(log: OpenLog, event_time_zone: str, age: timedelta) -> tuple[datetime, datetime]:
-    """Return the moments before which rows and error rows are older than ``age``: the first in the
-    form of event_time, the second in UTC.
+    """Return two moments: rows from before the first moment, and error rows from before the second,
+    are older than ``age``. The first moment is in the form of event_time, the second in UTC.
     """
     here = datetime.fromisoformat(log.due_until(event_time_zone))
     return _before(here, age), _before(log.db.utc_now(), age)
@@ -97,8 +97,8 @@ def _before(now: datetime, age: timedelta) -> datetime:
 
 
 def check_purge_rights(log: OpenLog) -> None:
-    """Raise LogTableError, which names the missing rights, if this session lacks rights for a
-    purge, and DatabaseError if the database cannot be written.
+    """Raise DatabaseError if the database cannot be written, and LogTableError if this session
+    lacks rights for a purge. The LogTableError names the missing rights.
     """
     if why := log.db.read_only():
         raise DatabaseError(
@@ -180,7 +180,7 @@ def purge_errors(
     *,
     dry: bool,
 ) -> Purged | None:
-    """Purge one batch of the error table after record_id ``after``; return None at its end.
+    """Purge one batch of the error table after record_id ``after``; return None at the table's end.
 
     It removes error rows older than ``error_time`` whose log rows no longer exist. With ``dry`` the
     function only counts error rows, including the error rows of the log rows that a purge would

@@ -34,8 +34,9 @@ from eventlog.sql.port.sql_files import OF_LOG, OF_LOG_ALONE
 
 
 class ResendRequest(NamedTuple):
-    """A request to send again: rows, by ranges of record_ids; objects of the snapshot of a
-    consumer, by event-ids; and all objects of classes, with ``begun``, the time in their event-ids.
+    """A request to send again: rows, by ranges of record_ids; objects of a consumer's snapshot, by
+    event-ids; and all objects of classes. ``begun`` is the time in the event-ids of the objects of
+    classes.
     """
 
     rows: Ranges = ()
@@ -45,8 +46,8 @@ class ResendRequest(NamedTuple):
 
     @classmethod
     def decode(cls, text: str | None) -> ResendRequest:
-        """Parse the text of a request, None = none. Raises KeyError, TypeError, ValueError for
-        another text.
+        """Parse the text of a request, None = no request. Raises KeyError, TypeError, ValueError
+        for another text.
         """
         if text is None:
             return cls()
@@ -64,7 +65,7 @@ class ResendRequest(NamedTuple):
         return json.dumps(self._asdict())
 
     def joined(self, other: ResendRequest) -> ResendRequest:
-        """Return the request for what this request and the other one ask for."""
+        """Return one request for all that this request and ``other`` ask for."""
         rows = RecordSet(0, self.rows)
         rows.add(other.rows)
         return ResendRequest(
@@ -125,7 +126,7 @@ def take_requests(log: OpenLog, consumer: str = "") -> ResendRequest:
 
 def is_requested(log: OpenLog, consumer: str = "") -> bool:
     """Return True if a consumer, empty = the publisher, was asked to send again and has not taken
-    the request yet. No other session asks a consumer until the transaction ends.
+    the request yet. Until the transaction ends, no other session can ask the consumer.
     """
     if consumer:
         return _requested(log, consumer, is_locked=True) is not None
@@ -151,7 +152,7 @@ def _requested(log: OpenLog, consumer: str, *, is_locked: bool = False) -> str |
 
 
 def consumer_gone(log: LogTable, name: str) -> DatabaseError:
-    """Return the error of a consumer whose row was deleted."""
+    """Return the error to raise for a consumer whose row was deleted."""
     return DatabaseError(
         f"consumer {name!r} of the log {log} no longer exists: its row in {log.consumer_table} "
         "was deleted. Register it again by starting it"

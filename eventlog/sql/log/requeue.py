@@ -52,7 +52,7 @@ class Requeued(NamedTuple):
 
     ``removed`` is the highest record_id that was removed from the log, 0 = none: for a refused row
     below this record_id, it is unknown whether the object had later rows. ``is_requested`` is False
-    if this role may not ask a running publisher for the rows, so that the publisher finds them
+    if this role may not ask a running publisher for the rows, so that the publisher finds the rows
     later.
     """
 
@@ -78,15 +78,16 @@ def requeue(
 
     Rows of status E and F are set back to N and keep their place. Rows of status W and S are logged
     again as copies with new record_ids, since the receiver has applied their event-ids. Unless
-    ``force``, it refuses rows of types 1 to 4 that ``judge`` finds stale, or whose record_id is
-    below a row that was removed from the log. If only some rows of an insert are queued again, they
-    are sent as modifies. ``ids`` None = all. ``in_flight`` are rows of status N that have been
-    sent, or are about to be; if rows of status E or F may be set back, call
-    ``OpenLog.lock_requeuing`` before reading them. ``claimed_to`` is the last record_id that a
-    finished directory claims, 0 = there is no such directory. Unless ``force`` is set, rows of
-    status E and F up to this record_id are refused. ``own_user`` is the user whose rows are
-    loopback, empty = nobody. With ``dry`` nothing is changed, and the numbers are what would be
-    changed. Raises ConfigError for a status that cannot be requeued.
+    ``force`` is set, the function refuses rows of types 1 to 4 that ``judge`` finds stale, or whose
+    record_id is below a row that was removed from the log. If only some rows of an insert are
+    queued again, they are sent as modifies. ``ids`` are the record_ids of the rows, None = all.
+    ``in_flight`` are rows of status N that have been sent, or are about to be; if rows of status E
+    or F may be set back, call ``OpenLog.lock_requeuing`` before reading the rows in flight.
+    ``claimed_to`` is the last record_id that a finished directory claims, 0 = there is no such
+    directory. Unless ``force`` is set, rows of status E and F up to this record_id are refused.
+    ``own_user`` is the user whose rows are loopback, empty = nobody. With ``dry`` nothing is
+    changed, and the numbers are what would be changed. Raises ConfigError for a status that cannot
+    be requeued.
     """
     chosen_statuses = set(statuses)
     if unknown := chosen_statuses.difference(APPLIED, FAILED):
@@ -114,7 +115,7 @@ def requeue(
 
 
 def judged_by_status(in_flight: RecordSet | frozenset[int]) -> Callable[[ObjectRow], LoggedRow]:
-    """Return the function that classifies a row for the publisher's receiver, by its status.
+    """Return the function that classifies a row for the publisher's receiver by the row's status.
     ``in_flight`` is as for ``requeue``.
     """
 
@@ -140,8 +141,8 @@ def requeue_loopback(
     force: bool = False,
     dry: bool = False,
 ) -> Requeued:
-    """Log rows of status S of the publisher's user again, without a perpetrator, because they were
-    not published (spec/event-log.md 8.3).
+    """Log rows of status S of the publisher's user again, because they were not published
+    (spec/event-log.md 8.3). The new rows have no perpetrator.
 
     Unless ``force`` is set, a row of types 1 to 4 is refused in two cases. Its object has a later
     row that was published, is waiting, or is not queued again; or a row with a higher record_id was
@@ -178,8 +179,8 @@ def _within(log: LogTable, ids: Ranges | None) -> list[Condition]:
 class ObjectRow(NamedTuple):
     """A row of the log, with the fields that queueing it again needs.
 
-    ``is_chosen`` means that it should be queued again, ``is_own`` that the publisher's user wrote
-    it.
+    ``is_chosen`` means that the row should be queued again, ``is_own`` that the publisher's user
+    wrote the row.
     """
 
     record_id: int
@@ -196,8 +197,8 @@ def read_logged_objects(
     log: OpenLog, chosen: Condition, own_user: str = "", after: int = 0
 ) -> Iterator[list[ObjectRow]]:
     """Return all rows of each object (as table_name and table_key spell it) that has a chosen row,
-    in record_id order. The names of a renamed table are one name. Rows up to record_id ``after``
-    are not read.
+    in record_id order. All names of a renamed table count as one name. Rows up to record_id
+    ``after`` are not read.
 
     A row that names no object is returned alone. The statement runs before the function returns.
     """
@@ -239,8 +240,8 @@ def _present_name(log: LogTable, table_name: Expression) -> Expression:
 
 
 def _by_object(log: LogTable, found: Iterable[Sequence[Any]]) -> Iterator[list[ObjectRow]]:
-    """Yield the rows of one object after the other from the result of ``read_logged_objects``'s
-    statement.
+    """Yield the rows of each object, one object after the other. ``found`` is the result of the
+    statement of ``read_logged_objects``.
     """
     for _, alike in groupby(found, key=itemgetter(0)):
         # A collation may treat different names or keys as equal.
@@ -271,7 +272,7 @@ def _state_of(row: ObjectRow, is_sent: bool) -> RowState:
 
 
 class ResendPlan(NamedTuple):
-    """The rows to send again, by record_id, ascending; the rows in ``in_parts`` are sent as
+    """The record_ids of the rows to send again, ascending; the rows in ``in_parts`` are sent as
     modifies.
     """
 
@@ -298,7 +299,7 @@ def judge_all(
 
     Unless ``force`` is set, these rows are refused: stale rows; rows of types 1 to 4 with a lower
     record_id than a row that was removed from the log; rows set back to N up to ``claimed_to``. If
-    ``whole`` is set, the rows of an insert are refused, too, if only some of them are sent again.
+    ``whole`` is set, the rows of an insert of which only some are sent again are refused, too.
     """
     objects = read_logged_objects(log, chosen, own_user)
     # The order matters: a process that removes rows records the removal first. So removed rows are
@@ -392,14 +393,14 @@ def _copied(
     *,
     force: bool,
 ) -> tuple[ResendPlan, int]:
-    """Judge rows, log copies of those that may be queued again, and return the judgement and the
+    """Judge rows, log copies of the rows that may be queued again, and return the judgement and the
     number of copies.
 
     An open transaction may have drawn a number below the copies' numbers for a change of the same
-    object: the copy would send an older value again. So the function waits for such transactions. A
-    change that draws a number above the copies may commit and be published first. So if any row of
-    the objects has appeared meanwhile, all rows are judged again. With ``force`` it does not wait.
-    Raises DatabaseError for a transaction that does not end.
+    object: the copy would send an older value again. So the function waits for these transactions.
+    A change that draws a number above the copies may commit and be published first. So if any row
+    of the objects has appeared meanwhile, all rows are judged again. With ``force`` the function
+    does not wait. Raises DatabaseError for a transaction that does not end.
     """
     again = judge_now()
     while again.copied and not force and writers_to_await(log) is not None:
@@ -422,8 +423,8 @@ def _copied(
 
 
 def _rows_of_same_objects(log: OpenLog, ids: Sequence[int]) -> tuple[set[int], int]:
-    """Return all rows of the objects of these rows, and the number of these rows that name an
-    object.
+    """Return the record_ids of all rows of the objects that the rows ``ids`` name, and how many of
+    the rows ``ids`` name an object.
     """
     others = rows_of(log.table).alias("others")
     of_other = {field: others.c[quoted(log.table.column(field))] for field in LOG_COLUMNS[:7]}
@@ -455,7 +456,7 @@ def copy_rows(
     new: Mapping[str, Expression],
 ) -> int:
     """Log rows of status S and W again, in their order, with the values ``new`` in some fields. The
-    rows in ``in_parts`` become modifies. Return their number.
+    copies of the rows in ``in_parts`` become modifies. Return the number of copies.
     """
     is_applied = column_of(log.table, "status").in_(APPLIED)
     total = 0
@@ -483,7 +484,7 @@ def copy_rows(
 
 
 _UNKNOWN: Final[Expression] = sa.cast(sa.null(), sa.BigInteger())
-"""The transaction id of a copy: its row was written by a transaction that ended long ago
+"""The transaction id of a copy, NULL: the transaction that wrote the copied row ended long ago
 (spec/event-log.md 1.5).
 """
 

@@ -1,7 +1,7 @@
 """Find the rows of a log by their record_ids, and count them (spec/event-log.md 10, 11).
 
-Every database understands the statements of this module. The dialect contains reading, marking and
-other hot paths.
+Every database understands the statements of this module. The statements of reading, marking and
+other hot paths are in the dialect.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def count_by_status(log: OpenLog) -> dict[str, int]:
 def count_newest(log: OpenLog, most: int) -> list[tuple[str | None, str, int]]:
     """Count the newest ``most`` rows of the log by table_name and status.
 
-    Yields table_name, status, number, without trailing blanks, in this order.
+    Return table_name, status without trailing blanks, and number, sorted in this order.
     """
     record_id = column_of(log.table, "record_id")
     newest = (
@@ -171,7 +171,7 @@ def is_within(column: Expression, ranges: Ranges) -> Condition:
 
 
 def flag(condition: Condition) -> sa.ColumnElement[int]:
-    """Return a condition as a column, 1 or 0: Oracle before 23 does not accept it as it is."""
+    """Return a condition as a column, 1 or 0: Oracle before 23 accepts no condition as a column."""
     return sa.case((condition, ONE), else_=ZERO)
 
 
@@ -189,8 +189,8 @@ def runs_of_ranges(ids: Sequence[int]) -> Iterator[Ranges]:
 
 
 def newest_failed_rows(log: OpenLog, most: int, after: int = 0) -> list[int]:
-    """Return the record_ids of the newest rows E and F after a record_id, at most ``most``,
-    ascending.
+    """Return the record_ids of the newest rows E and F after a record_id, in ascending order. At
+    most ``most`` record_ids are returned.
     """
     record_id, status = column_of(log.table, "record_id"), column_of(log.table, "status")
     newest = (

@@ -72,7 +72,7 @@ def read_verifications(log: OpenLog) -> list[LastVerification]:
 
 def write_verification(log: OpenLog, last: LastVerification) -> None:
     """Write a verification, replacing the earlier one of the same target. ``ended`` is the time of
-    the database. The twenty newest are kept.
+    the database. The twenty newest verifications are kept.
     """
     entries = read_entries(log, EntryKind.VERIFIED)
     same = (last.reader, last.target)

@@ -1,7 +1,7 @@
 """The visible record_ids of a log, as ranges and counts, for a reader that has another way to read
 the rows themselves (spec/spark-changes.md 3).
 
-No function commits. Rows of reserved statuses are skipped, as consumers do.
+No function commits. Rows of reserved statuses are skipped, as consumers skip them.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def count_rows(log: OpenLog, ranges: Ranges, limit: int | None = None) -> tuple[
 
 
 def shown_ranges(log: OpenLog, ranges: Ranges, limit: int | None = None) -> list[tuple[int, int]]:
-    """Return the rows that one statement sees in the ranges, the lowest first and at most
-    ``limit``, as ranges.
+    """Return, as ranges, the rows that one statement sees in the given ranges: at most ``limit``
+    rows, the lowest first.
     """
     if not ranges:
         return []

@@ -233,9 +233,7 @@ def is_loggable(column: Column, lob_values: bool) -> bool:
 
 
 def is_locator(column: Column) -> bool:
-    """Return True if a trigger gets a large object as a locator, which is valid for its row
-    only.
-    """
+    """Return True if a trigger gets a locator of a large object. It is valid for one row only."""
     return family(column) in (Family.CLOB, Family.NCLOB)
 
 

@@ -212,9 +212,7 @@ def _statement_operations(facts: Facts, triggers: TableTriggers) -> frozenset[st
 
 
 def moving_with(triggers: TableTriggers, declared: Iterable[TableTriggers]) -> list[ChildTriggers]:
-    """Return the child tables whose rows change when a row of the table moves to another
-    partition.
-    """
+    """Return the child tables whose rows change if their owner moves to another partition."""
     if isinstance(triggers, ChildTriggers) or not triggers.table.partitioned:
         return []
     return following(triggers, declared)
@@ -326,9 +324,7 @@ FORMER: Final = (
     "because a session with quote_all_identifiers = on logs quoted names, or logs rows without "
     "values, which must be read back"
 )
-"""The reason why functions of earlier versions are replaced. Until they are replaced, they log as
-before.
-"""
+"""Why functions of earlier versions are replaced. Until they are replaced, they log as before."""
 _LATER: Final = "quote_all_identifiers"
 _LATER_SETTING: Final = re.compile(f'^SET "{_LATER}" = .*\n', re.MULTILINE)
 
@@ -437,9 +433,7 @@ def settle(trigger: FunctionTrigger, marker: str) -> Iterable[str]:
 
 
 def _partition_triggers(compiled: CompiledFunction, *, drop: bool) -> str:
-    """Return the statement that creates or drops the TRUNCATE triggers of the existing
-    partitions.
-    """
+    """Return the statement that creates or drops the TRUNCATE triggers of present partitions."""
     return rendered(
         "partition_triggers.sql.j2",
         drop=drop,

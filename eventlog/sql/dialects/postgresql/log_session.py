@@ -261,11 +261,10 @@ def _run_after(
     parameters: Any,
     prepare: bool | None,
 ) -> None:
-    """Run the statement ``first``, then the other one, in one transaction and, if libpq can, in one
-    round trip.
+    """Run a statement after the statement ``first``, in one transaction.
 
-    Each of the two statements has its own database snapshot: the server begins the second statement
-    when the first has ended.
+    If libpq can, both are sent in one round trip. Each statement has its own database snapshot: the
+    server begins the second statement when the first has ended.
     """
     driver = cursor.connection
     with driver.pipeline() if psycopg.Pipeline.is_supported() else nullcontext():

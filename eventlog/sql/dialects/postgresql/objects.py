@@ -353,9 +353,7 @@ def _key_join(schema: str | None, cls: ObjectClass, read: Sequence[Column] = ())
 
 
 def _is_indexed(cls: ObjectClass) -> bool:
-    """Return True if a unique index has the columns of the key, so that an index finds each
-    object.
-    """
+    """Return True if a unique index has the key's columns, so that an index finds each object."""
     names = {column.name for column in cls.key}
     return any(names == set(unique) for unique in cls.table.unique_keys) and not any(
         column.type.kind is Kind.OTHER for column in cls.key

@@ -239,9 +239,7 @@ class PostgresPartitioning(Partitioning):
         return [(int(oid), str(name), bool(is_readable)) for oid, name, is_readable in found]
 
     def _record(self, log: OpenLog, name: str) -> tuple[int, _Detached]:
-        """Record that ``finish`` must drop a table. Return the number of the entry, and the
-        table.
-        """
+        """Record that ``finish`` must drop a table; return the entry's number and the table."""
         # This lock keeps the table from being replaced by another one of its name.
         run(log, f"LOCK TABLE {sibling(log.table, name)} IN ACCESS SHARE MODE")
         oid = value_of(log, f"SELECT {literal(sibling(log.table, name))}::regclass::oid::bigint")
@@ -268,9 +266,7 @@ class PostgresPartitioning(Partitioning):
         return any(_Detached(oid, name) == table for oid, name, _ in self._detached(log))
 
     def _put_back(self, log: OpenLog, table: str) -> int:
-        """Put those rows of a table that are not done back into the log, and return their
-        number.
-        """
+        """Put rows of a table that are not done back into the log, and return their number."""
         log_name = table_of(log.table)
         column, status = columns_of(log.table)
         columns, values = copied_rows(log, table)
