@@ -31,9 +31,9 @@ def start(directory: Path) -> str:
     and return its URL.
 
     The server listens only on a socket, and its superuser is ``postgres`` without a password. A
-    server that already runs there is used unchanged. Raises ConfigError for a directory that cannot
-    hold it, and if the extra ``embedded`` is not installed, DatabaseError if the server does not
-    start.
+    server that already runs there is used unchanged. Raises ConfigError if the directory cannot
+    hold the server, or if the extra ``embedded`` is not installed, and DatabaseError if the server
+    does not start.
     """
     _check(directory)
     pgserver = _pgserver()
@@ -69,8 +69,8 @@ def stop(directory: Path) -> None:
 
 @contextmanager
 def running(directory: Path) -> Iterator[str]:
-    """Yield the URL of a PostgreSQL in ``directory`` that is stopped at the end of the block.
-    Raises the errors of ``start``.
+    """Yield the URL of a PostgreSQL in ``directory``. The server is stopped at the end of the
+    block. Raises the errors of ``start``.
     """
     url = start(directory)
     try:

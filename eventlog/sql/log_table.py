@@ -41,7 +41,7 @@ name of the column (spec/event-log.md 1.5).
 
 @dataclass(frozen=True, slots=True)
 class LogTable:
-    """A log table with its columns found."""
+    """A log table whose columns have been found."""
 
     schema: str | None
     name: str
@@ -50,8 +50,8 @@ class LogTable:
     types: tuple[ColumnType, ...] = ()
     """The types of the columns, empty if unknown."""
     max_identifier: int = 63
-    """The number of bytes of the longest name that the database accepts, for the names of internal
-    tables.
+    """The maximum number of bytes of a name in the database. The names of internal tables are cut
+    to this length.
     """
     upper: bool = False
     """True if eventlog's part of internal tables' names is in upper case, since the database stores
@@ -95,7 +95,7 @@ class LogTable:
 
     def column(self, field: str) -> str:
         """Return the real name of the column that holds a field of ``LogRow``. The log must have
-        one: ``transaction_id`` is in few logs.
+        this column: few logs have ``transaction_id``.
         """
         if field == TRANSACTION_ID and self.transaction_column is not None:
             return self.transaction_column
@@ -113,7 +113,9 @@ class LogTable:
         return column_type is not None and column_type.kind is Kind.TIMESTAMPTZ
 
     def zone_of_times(self, event_time_zone: str) -> str:
-        """Return the zone of event_time, utc or local, under an option ``event_time_zone``."""
+        """Return the zone of event_time, utc or local, for a value of the option
+        ``event_time_zone``.
+        """
         return "utc" if self.writes_utc or self.has_zoned_time else event_time_zone
 
     def own_name(self, pattern: str) -> str:
@@ -227,8 +229,8 @@ def named_after(pattern: str, name: str, max_bytes: int, *, upper: bool) -> str:
     """Return the name that ``pattern`` makes of the name of a table, cut to the longest possible
     length (spec/triggers.md 9).
 
-    With ``upper`` it is in upper case if the table's name is, since the database stores unquoted
-    names in upper case.
+    With ``upper`` the new name is in upper case if the table's name is in upper case, since the
+    database stores unquoted names in upper case.
     """
     whole = pattern.format(name)
     return cut_name(whole.upper() if upper and name == name.upper() else whole, max_bytes)

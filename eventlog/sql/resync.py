@@ -48,7 +48,9 @@ _MAY_INSERT: Final = (
 
 
 class Unfinished(NamedTuple):
-    """An unfinished resync. ``selection`` is in words; ``rows`` is the number written so far."""
+    """An unfinished resync. ``selection`` is in words; ``rows`` is the number of rows written so
+    far.
+    """
 
     selection: str
     reached: str | None
@@ -98,10 +100,10 @@ def _is(log: LogTable, selection: Selection) -> Condition:
 
 
 def begin(log: OpenLog, selection: Selection, *, resume: bool, restart: bool) -> Unfinished:
-    """Return the row of this resync: a new one, or with ``resume`` the existing one.
+    """Return the row of this resync: a new row, or with ``resume`` the existing row.
 
-    Raises ConfigError if a row exists and neither ``resume`` nor ``restart`` (which replaces it) is
-    true, or if there is no row to resume from.
+    Raises ConfigError if a row exists, unless ``resume`` is true, or ``restart``, which replaces
+    the row. Also raises ConfigError if there is no row to resume from.
     """
     table = _table(log.table)
     entry = find(log, selection)
@@ -189,8 +191,8 @@ def run(
 
 
 def pause(rows: int, rate: float | None, elapsed: float) -> float:
-    """Return the seconds to wait after ``rows`` rows in ``elapsed`` seconds, so that at most
-    ``rate`` rows are written per second.
+    """Return the seconds to wait after ``rows`` rows were written in ``elapsed`` seconds, so that
+    at most ``rate`` rows are written per second.
     """
     return 0.0 if rate is None else max(0.0, rows / rate - elapsed)
 
@@ -204,7 +206,7 @@ _DUE: Final = "due: "
 class Due(NamedTuple):
     """A resync that an operator has to run, and its reason.
 
-    ``column`` is the column of the class whose values it sends, None = whole objects.
+    ``column`` is the column of the class whose values the resync sends, None = whole objects.
     """
 
     selection: Selection
@@ -213,7 +215,7 @@ class Due(NamedTuple):
 
     @property
     def command(self) -> str:
-        """The command for a shell."""
+        """The shell command that runs the resync."""
         parts = ["eventlog", "resync", self.selection.class_name]
         if self.selection.event_type is EventType.DELETE_ROW:
             parts.append("--deletes")
@@ -225,8 +227,8 @@ class Due(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """The digest of its row. It differs from the digest of the resync itself, which may already
-        be running.
+        """The digest of the row of the due resync. It differs from the digest of the resync itself,
+        which may already be running.
         """
         return hashlib.sha256(f"{_DUE}{self.selection.digest}".encode()).hexdigest()
 
@@ -247,7 +249,7 @@ def due_for(uncaptured: Iterable[Uncaptured]) -> list[Due]:
 
 
 def _is_part(selection: Selection, others: Collection[Selection]) -> bool:
-    """Return True if another selection sends everything that this one sends, and more."""
+    """Return True if another selection sends everything that this selection sends, and more."""
     whole = Selection(selection.class_name, EventType.INSERT_ROW_QUERY_BACK)
     values = Selection(selection.class_name, EventType.UPDATE_ROW_QUERY_BACK)
     if selection in (whole, values):
@@ -258,8 +260,8 @@ def _is_part(selection: Selection, others: Collection[Selection]) -> bool:
 
 
 def note_due(log: OpenLog, due: Iterable[Due]) -> None:
-    """Record due resyncs, each in place of an earlier one for the same objects. Call it after the
-    triggers were created.
+    """Record due resyncs. Each replaces an earlier due resync for the same objects. Call this
+    function after the triggers were created.
     """
     table = _table(log.table)
     for one in due:
@@ -294,7 +296,7 @@ def due_now(log: OpenLog) -> list[Due]:
 
 
 class LogRead(NamedTuple):
-    """A resync of deleted objects that is due or unfinished: it looks for their keys in the log."""
+    """A due or unfinished resync of deleted objects. It searches the log for their keys."""
 
     class_name: str
     reached: int
@@ -355,8 +357,8 @@ def settle_lost(log: OpenLog, catalog: Catalog) -> None:
 
 
 def _settle(log: OpenLog, done: Selection) -> None:
-    """Delete those due resyncs that were recorded before this resync began and that are completed
-    by it.
+    """Delete the due resyncs that were recorded before this resync began and that this resync
+    completes.
     """
     if done.keys is not None:
         return
@@ -386,8 +388,8 @@ def _settle(log: OpenLog, done: Selection) -> None:
 def existing(
     conn: Connection, dialect: Dialect, schema: str | None, cls: ObjectClass, keys: Iterable[str]
 ) -> tuple[list[str], list[str]]:
-    """Return the canonical keys that have an object, and those that have none, in their order and
-    without duplicates.
+    """Return two lists: the canonical keys that have an object, and the canonical keys that have
+    none. The lists keep the order of the keys, without duplicates.
     """
     distinct = list(dict.fromkeys(keys))
     rows = dialect.open(conn).query_back(schema, cls, distinct, ()) if distinct else {}
@@ -400,7 +402,7 @@ def history(
     """Return a summary of a class's rows in the log: the table_names of its rows, their number, and
     their earliest event_time.
 
-    Rows of its child tables count, and so do rows of any status.
+    Rows of the class's child tables are included, and so are rows of any status.
     """
     name = column_of(log.table, "table_name")
     statement = sa.select(
@@ -418,7 +420,7 @@ def history(
 
 def known(log: OpenLog, names: Sequence[str], after: int) -> Iterator[tuple[int, str]]:
     """Yield the keys of rows with these table_names, each with the record_id of its last row, in
-    the order of that number.
+    the order of these record_ids.
 
     Only keys are included whose last row is not a delete and has a record_id above ``after``. A
     delete with status E or F, or that a consumer's receiver refused, does not count: the receiver
@@ -457,7 +459,7 @@ def write_deleted(
     cls: ObjectClass,
     keys: Iterable[str],
 ) -> list[str]:
-    """Log a type 4 for each of these canonical keys that has no object, and return these keys.
+    """Log a row of type 4 for each canonical key that has no object, and return these keys.
 
     A row of type 4 must not follow the rows of an insert that was not committed yet when the table
     was read. Therefore the function waits for the transactions that had written to the log by then,

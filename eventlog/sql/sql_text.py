@@ -31,8 +31,9 @@ def split_statements(sql: str) -> tuple[str, ...]:
     """Return the statements of a text: SQL split at ``;`` outside quotes and comments
     (spec/event-log.md 9). Statements of only blanks and comments are left out.
 
-    Quotes are ``'``, ``"``, a backtick, and PostgreSQL's ``E''`` and ``$tag$``; comments ``--`` and
-    ``/* */``, which may be nested. Raises ValueError for a quote or comment that does not end.
+    Quotes are ``'``, ``"``, a backtick, and PostgreSQL's ``E''`` and ``$tag$``; comments are ``--``
+    and ``/* */``, and ``/* */`` may be nested. Raises ValueError for a quote or comment that does
+    not end.
     """
     statements, start, at, says = [], 0, 0, False
     while at < len(sql):

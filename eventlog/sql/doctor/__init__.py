@@ -2,11 +2,12 @@
 (spec/event-log.md 11).
 
 The questions are the named statements of the file ``doctor.sql`` of each dialect, and the functions
-of ``Dialect.answers`` for questions that SQL alone cannot answer. If a database has neither for a
-question, that question is left out. Each ``judge_`` function makes findings from answers, without
-input or output. The functions of this module judge the session, its rights and its clock; the other
-modules are divided as the groups of ``codes``. ``publisher.inspect.doctor`` has the table of
-checks, which connects questions and ``judge_`` functions.
+of ``Dialect.answers`` for questions that SQL alone cannot answer. If a database has neither a
+statement nor a function for a question, that question is left out. Each ``judge_`` function makes
+findings from answers, without input or output. The functions of this module judge the session, its
+rights and its clock; the other modules correspond to the groups of ``codes``.
+``publisher.inspect.doctor`` has the table of checks, which connects questions and ``judge_``
+functions.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Finding:
     text: str
     """The text for people."""
     fix: tuple[str, ...] = ()
-    """Commands, SQL or lines of the configuration that repair it, in order."""
+    """Commands, SQL or lines of the configuration that repair the problem, in order."""
 
 
 Findings = Iterator[Finding]
@@ -69,26 +70,32 @@ class Limits:
     shown: int = 5
     """The number of examples in one finding."""
     clock: float = 2.0
-    """The difference in seconds between the clocks of the database and of this machine."""
+    """The maximum difference, in seconds, between the clocks of the database and of this
+    machine.
+    """
     event_time: float = 60.0
-    """How many seconds an event_time is ahead of the database's clock."""
+    """How many seconds an event_time may be ahead of the database's clock."""
     writing: float = 60.0
-    """The age in seconds of an open transaction that writes."""
+    """The maximum age, in seconds, of an open transaction that writes."""
     snapshot: float = 3600.0
-    """The age in seconds of a database snapshot that prevents the removal of dead rows."""
+    """The maximum age, in seconds, of a database snapshot that prevents the removal of dead
+    rows.
+    """
     snapshot_transactions: int = 1_000
-    """A database snapshot is reported only if at least this many transactions have ended since."""
+    """A database snapshot is reported only if at least this many transactions have ended since
+    then.
+    """
     snapshot_transactions_without_age: int = 1_000_000
-    """The minimum number of such transactions for a database snapshot of unknown age."""
+    """The minimum number of transactions since a database snapshot of unknown age."""
     in_flight: float = 600.0
-    """The age in seconds of an in-flight entry while a publisher runs."""
+    """The maximum age, in seconds, of an in-flight entry while a publisher runs."""
     dead: int = 100_000
-    """The number of dead rows of the log; it counts only if they are also at least ``dead_share``
-    of the live rows.
+    """Dead rows of the log are reported if there are at least this many, and if they are at least
+    ``dead_share`` of the number of live rows.
     """
     dead_share: float = 0.2
     dead_internal: int = 20_000
-    """The number of dead rows of an internal table."""
+    """Dead rows of an internal table are reported if there are at least this many."""
 
 
 def age(seconds: float) -> str:
@@ -129,7 +136,7 @@ class OpenTransaction(NamedTuple):
 
 
 def _session(pid: int | None, user: str | None, application: str | None) -> str:
-    """Name a session, for people."""
+    """Return the name of a session for people."""
     in_brackets = f" ({application})" if application else ""
     return f"session {pid} of {user or 'another user'}{in_brackets}"
 
@@ -191,7 +198,7 @@ class TableStorage(NamedTuple):
     """The name as SQL."""
     live: int | None
     dead: int | None
-    """The live and dead rows by the database's statistics, None where it does not show them."""
+    """The live and dead rows by the database's statistics, None where these do not show them."""
     vacuumed: str | None
     """The time when dead rows were last removed, None where the database does not show it."""
     autovacuum: bool | None
@@ -208,7 +215,7 @@ class TableStorage(NamedTuple):
 
 def oldest_writer(transactions: Iterable[OpenTransaction]) -> OpenTransaction | None:
     """Return the transaction that has written to the log and has been open for the longest time;
-    None if there is none, or if that is unknown.
+    None if there is no such transaction, or if no age is known.
     """
     writers = [each for each in transactions if each.wrote_log and each.seconds is not None]
     return max(writers, key=lambda each: each.seconds or 0.0, default=None)
@@ -254,8 +261,8 @@ def judge_read_only(reason: str | None, fix: str) -> Findings:
 
 
 def judge_clock(ahead: float, uncertainty: float, limits: Limits) -> Findings:
-    """Judge the database's clock against this machine's: ``ahead`` is how many seconds it is ahead,
-    ``uncertainty`` the uncertainty of that in seconds.
+    """Judge the database's clock against this machine's: ``ahead`` is how many seconds the
+    database's clock is ahead, and ``uncertainty`` the uncertainty of ``ahead`` in seconds.
     """
     if abs(ahead) - uncertainty > limits.clock:
         way = "ahead of" if ahead > 0 else "behind"
@@ -270,7 +277,7 @@ def judge_clock(ahead: float, uncertainty: float, limits: Limits) -> Findings:
 def judge_rights(
     missing: Sequence[str], user: str, grants: Sequence[str], command: str
 ) -> Findings:
-    """Judge the rights that the user lacks to publish. ``command`` prints all of them."""
+    """Judge the rights that the user lacks for publishing. ``command`` prints all needed rights."""
     if missing:
         text = f"user {user} lacks rights to publish the log: {'; '.join(missing)}"
         yield error("rights_publish", text, *grants, command)
@@ -302,8 +309,8 @@ def judge_rights_to_reset(missing: Sequence[str], user: str, grants: Sequence[st
 
 def judge_unreadable(tables: Answer, user: str, grants: Sequence[str], command: str) -> Findings:
     """Judge tables that cannot be read back, with the columns that the user may not read.
-    ``grants`` are the statements that fix it, and ``command`` prints all rights that the user
-    needs.
+    ``grants`` are the statements that grant the rights, and ``command`` prints all rights that the
+    user needs.
     """
     if names := _with_columns(tables):
         yield error(
@@ -338,7 +345,9 @@ def _with_columns(tables: Answer) -> str:
 
 
 def judge_rights_to_apply(missing: Sequence[str], user: str) -> Findings:
-    """Judge the rights that the user lacks to apply triggers; a publisher does not need them."""
+    """Judge the rights that the user lacks for applying triggers. A publisher needs none of
+    them.
+    """
     if missing:
         yield info(
             "rights_triggers",

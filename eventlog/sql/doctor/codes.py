@@ -1,8 +1,8 @@
 """The codes of the findings of ``doctor``, with what each means and what to do.
 
 This is the only place of these texts: ``eventlog explain CODE``, the site and
-docs/reference/codes.md show them. A finding itself has the names, the numbers, and the
-commands that are filled in.
+docs/reference/codes.md show them. A finding itself has the names, the numbers and the commands of
+its case.
 """
 
 from __future__ import annotations

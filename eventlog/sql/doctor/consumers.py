@@ -72,8 +72,8 @@ def judge_before_epoch(name: str, begun: datetime, raised: datetime | None) -> F
 
 
 def judge_own_consumer(name: str, known: tuple[int, bool] | None) -> Findings:
-    """Judge the configured consumer. ``known`` has its number of rows to process and whether it
-    runs; None if it is not registered.
+    """Judge the configured consumer. ``known`` has the number of rows that the consumer has to
+    process, and whether it runs; None if the consumer is not registered.
     """
     if known is None:
         yield info(

@@ -1,4 +1,4 @@
-"""Whether event_time of a log is UTC, whatever the option ``event_time_zone`` is
+"""Check whether event_time of a log is UTC regardless of the option ``event_time_zone``
 (spec/event-log.md 9.2).
 """
 
@@ -36,5 +36,7 @@ def _has_our_default(db: OpenDatabase, log: LogTable) -> bool:
 
 
 def _bare(expression: str) -> str:
-    """Return an expression without the parts that a database may add when showing an expression."""
+    """Return an expression without the parts that a database may add when it shows an
+    expression.
+    """
     return re.sub(r"::\w+|[\s()]", "", expression).lower()

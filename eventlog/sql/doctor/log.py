@@ -26,7 +26,7 @@ def judge_revision(
 ) -> Findings:
     """Judge the revisions that the log has reached against the newest ones.
 
-    ``fix`` is the advice for an unknown revision, ``upgrade`` the command for an old one.
+    ``fix`` is the advice for an unknown revision, ``upgrade`` the command for an old revision.
     """
     if unknown:
         text = (
@@ -50,8 +50,8 @@ def judge_indexes(
     *,
     by_expression: bool = False,
 ) -> Findings:
-    """Judge the indexes by which the publisher reads and marks (spec/triggers.md 7), with the SQL
-    that creates them.
+    """Judge the indexes by which the publisher reads and marks rows (spec/triggers.md 7).
+    ``reading_index`` and ``row_index`` are the SQL that creates them.
 
     Each of ``columns`` is a column of an index, in the order of the index: the index's name,
     whether the index is valid, the column (for an expression its text, None if unknown), and the
@@ -159,7 +159,7 @@ def judge_storage(
 ) -> Findings:
     """Judge the dead rows of the log and of its internal tables by the database's statistics.
 
-    ``snapshots`` may prevent their removal; the oldest comes first.
+    ``snapshots`` may prevent the removal of dead rows; the oldest snapshot comes first.
     """
     for table in tables:
         part, name, live, dead, vacuumed, has_autovacuum, _ = table
@@ -191,7 +191,8 @@ def judge_storage(
 def judge_wake(missing: str | None, polling_interval: float, upgrade: str) -> Findings:
     """Judge whether a sleeping publisher is woken (spec/triggers.md 8).
 
-    ``missing`` is the reason why writers do not wake it, ``upgrade`` the command that fixes this.
+    ``missing`` is the reason why writers do not wake the publisher, ``upgrade`` the command that
+    fixes this.
     """
     if missing is not None:
         yield warning(

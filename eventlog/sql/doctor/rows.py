@@ -190,8 +190,8 @@ _INVALID_ROW_FIXES: Final[Mapping[str, str]] = {
 def judge_invalid_rows(
     invalid: Sequence[InvalidRow], checked: int, cut: bool, limits: Limits, consumer: str = ""
 ) -> Findings:
-    """Judge rows of status N that the next cycle would mark E (spec/event-log.md 5). Each code has
-    one finding.
+    """Judge rows of status N that the next cycle would mark E (spec/event-log.md 5). There is one
+    finding per code.
 
     With ``consumer``, judge the rows that this consumer has to process.
     """
@@ -227,10 +227,11 @@ _PROVES_OBJECT: Final = frozenset(
         EventType.INSERT_FIELD_QUERY_BACK,
     }
 )
-"""The types after which a receiver has the object: they are sent even if the object is gone when
-they are published. Such a row may be a change of another session after the DELETE_ROW that a
-cascade logged (spec/triggers.md 7.4). INSERT_ROW_QUERY_BACK is not one of these types: ``resync
---deletes`` writes it after its DELETE_ROW, in case the object exists again.
+"""The types of rows after which a receiver has the object: these rows are sent even if the object
+is gone when they are published. A row of these types may be a change of another session after the
+DELETE_ROW that a cascade logged (spec/triggers.md 7.4). INSERT_ROW_QUERY_BACK is not one of these
+types: ``resync --deletes`` writes a row of this type after its DELETE_ROW, in case the object
+exists again.
 """
 
 
@@ -302,7 +303,7 @@ def judge_keys(keys: Answer, catalog: Catalog, limits: Limits) -> Findings:
     finding per class.
 
     Each of ``keys`` has table_name, table_key, the number of rows with that spelling, and the
-    record_id of the first.
+    record_id of the first row.
     """
     by_class: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
     rows_checked = 0

@@ -54,7 +54,9 @@ def judge_classes(
 
 
 def _judge_key(table: Table, schema: str | None, quote: Quote, *, is_listed: bool) -> Findings:
-    """Judge a table or view without a key, which is not a class: an error if it is configured."""
+    """Judge a table or view without a key. It is not a class; if it is configured, this is an
+    error.
+    """
     sql_name = qualified(schema, table.name, quote)
     if table.kind == "view":
         if is_listed and not key_columns(table):
@@ -99,7 +101,7 @@ def judge_child_values(catalog: Catalog, format: str) -> Findings:
 
 
 def judge_unwritable(sentences: Iterable[str]) -> Findings:
-    """Judge classes that the format cannot write; each sentence names one, with the error."""
+    """Judge classes that the format cannot write; each sentence names one class and its error."""
     for sentence in sentences:
         yield error(
             "class_unwritable",
@@ -134,7 +136,7 @@ def judge_refused(refused: Iterable[str]) -> Findings:
 
 
 def judge_resyncs(due: Iterable[Due]) -> Findings:
-    """Judge changes that no trigger has logged and no resync has sent since."""
+    """Judge changes that no trigger has logged and that no resync has sent since then."""
     for one in due:
         text = f"receivers may have stale data for class {one.selection.class_name}: {one.reason}"
         yield warning("resync_due", text, one.command)
@@ -253,8 +255,8 @@ def judge_broken(triggers: Answer) -> Findings:
     """Judge triggers that refer to a missing table: they make the application's statements fail.
     There is one finding per table.
 
-    Each of ``triggers`` has the table that they are on, the missing one, and the SQL that drops
-    them.
+    Each of ``triggers`` has the table of the triggers, the missing table, and the SQL that drops
+    the triggers.
     """
     for table, gone, fix in triggers:
         yield error(
@@ -267,8 +269,8 @@ def judge_broken(triggers: Answer) -> Findings:
 
 
 def judge_partitions(triggers: Answer) -> Findings:
-    """Judge partitions whose changes are not logged, since a trigger of their table is missing
-    there or disabled.
+    """Judge partitions whose changes are not logged, since a trigger of the partitioned table is
+    missing or disabled on them.
     """
     for table, partition, trigger, state, fix in triggers:
         yield error(

@@ -308,9 +308,7 @@ class FailedRows(NamedTuple):
     invalid: int
     """The number that failed a check."""
     new_rows: tuple[int, ...] = ()
-    """For each row or object that a resync has logged again, the new row that counts in its
-    place.
-    """
+    """The new rows that count in place of rows and objects which a resync has logged again."""
 
 
 def count_failed(log: OpenLog, most: int, consumer: str = "") -> FailedRows:

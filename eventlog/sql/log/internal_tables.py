@@ -53,9 +53,7 @@ class EntryKind(StrEnum):
 
 
 WITH_COLUMNS: Final = "eventlog_later_columns"
-"""``Connection.info`` has, under this key, the logs and their tables whose later columns were
-found.
-"""
+"""``Connection.info`` has, under this key, the tables whose later columns were found."""
 
 _IN_FLIGHT: Final = frozenset({EntryKind.DELIVERY, EntryKind.DONE, EntryKind.DEAD_LETTER})
 """The kinds of entries in ``<log>_inflight``; ``<log>_state`` has the entries of all other kinds.

@@ -1,11 +1,10 @@
 """The log, its internal tables and its functions as Alembic migrations, run from code.
 
-There are two branches, each with its own objects: ``internal`` (the tables of
-spec/event-log.md 10) and ``log`` (the table itself, its trigger and the key quoting function).
-``--existing-log`` runs the first alone, for a log that another program made. A downgrade removes
-the objects of the upgrade and nothing else. The table ``<log>_version`` next to the log holds the
-revisions that it has reached. ``operations`` and ``autogenerate`` do the same in a user's own
-migrations.
+There are two branches, each with its own objects: ``internal`` (the tables of spec/event-log.md 10)
+and ``log`` (the table itself, its trigger and the key quoting function). ``--existing-log`` runs
+only ``internal``, for a log that another program made. A downgrade removes the objects of the
+upgrade and nothing else. The table ``<log>_version`` next to the log holds the revisions that the
+log has reached. ``operations`` and ``autogenerate`` do the same in a user's own migrations.
 """
 
 from __future__ import annotations
@@ -64,11 +63,11 @@ def upgrade(
     one per branch). Existing parts are not changed.
 
     ``log_table`` may be ``schema.table``. Otherwise the log is made in ``schema``, by default the
-    connection's current one, which must exist. ``existing_log`` is for a log that another program
-    made. With ``sql`` all SQL is written to that stream and nothing is run; ``target`` may then be
-    None if ``dialect_name`` is given. If ``target`` is an engine, the transaction is committed; if
-    it is a connection, the caller commits. ``storage`` is the place of the tables, in databases
-    that can choose it.
+    connection's current schema. The schema must exist. ``existing_log`` is for a log that another
+    program made. With ``sql`` all SQL is written to that stream and nothing is run; ``target`` may
+    then be None if ``dialect_name`` is given. If ``target`` is an engine, the transaction is
+    committed; if it is a connection, the caller commits. ``storage`` is the place of the tables, in
+    databases that can choose it.
 
     Raises LogTableError if a table of another program has the log's name, or if the log has reached
     an unknown revision; DatabaseError if the schema is missing; ConfigError for an unknown
@@ -93,7 +92,8 @@ def write_transaction_ids(
     sql: TextIO, *, log_table: str, schema: str | None = None, dialect_name: str
 ) -> None:
     """Write the SQL that lets the database record the transaction of each row of a log
-    (spec/event-log.md 1.5). Arguments as in ``upgrade``. Raises ConfigError if the database cannot.
+    (spec/event-log.md 1.5). The arguments are as in ``upgrade``. Raises ConfigError if the database
+    cannot do this.
     """
     dialect = _dialect(None, dialect_name)
     log = _offline_log(log_table, schema, dialect)
@@ -159,8 +159,8 @@ def heads() -> tuple[str, ...]:
 
 
 def upgrade_command(reached: Sequence[str]) -> str:
-    """Return the command that brings a log with these revisions up to the newest ones. For a log
-    that another program made, only its internal tables have revisions.
+    """Return the command that brings a log with these revisions up to the newest revisions. For a
+    log that another program made, only its internal tables have revisions.
     """
     directory = ScriptDirectory(_SCRIPTS)
     known = set(reached).difference(unknown(reached))
@@ -170,8 +170,8 @@ def upgrade_command(reached: Sequence[str]) -> str:
 
 
 def drops_log(reached: Iterable[str], revision: str) -> bool:
-    """Return True if a downgrade from the reached revisions removes the log; False if it does not,
-    or cannot be done.
+    """Return True if a downgrade from the reached revisions removes the log; False if the downgrade
+    keeps the log, or cannot be done.
     """
     undone = ScriptDirectory(_SCRIPTS).iterate_revisions(
         tuple(reached), revision, select_for_downgrade=True
@@ -418,7 +418,7 @@ NewColumn = tuple[str, str, bool, str]
 
 
 def new_columns(dialect: Dialect, *columns: NewColumn) -> Iterator[sa.Column[Any]]:
-    """Yield columns. A time that cannot be NULL is by default the present one."""
+    """Yield columns. A time that cannot be NULL is by default the present time."""
     for name, kind, nullable, comment in columns:
         is_now = kind in ("time", "event_time") and not nullable
         yield sa.Column(

@@ -149,8 +149,8 @@ else:
 def _differences(
     case: _Case, wanted: Sequence[_Compiled]
 ) -> tuple[list[_Compiled], list[_Compiled]]:
-    """Return the watches to remove, as they were created, and the watches to create; a changed
-    watch is in both lists.
+    """Return two lists: the watches to remove, in the form in which they were created, and the
+    watches to create. A changed watch is in both lists.
     """
     installed: Mapping[str, str] = {}
     with suppress(LogTableError):
@@ -177,8 +177,8 @@ def _differences(
 
 
 def _watches_of_tables(case: _Case) -> Iterable[WatchedTable]:
-    """Yield the watches in the ``info`` of the models' tables: ``info={"eventlog": {"style":
-    "field"}}``, or True.
+    """Yield the watches in the ``info`` of the models' tables: ``info={"eventlog": {"row_style":
+    "field"}}``, or True in place of the settings.
     """
     current = case.log.connection.dialect.default_schema_name
     for table in case.context.sorted_tables:
@@ -290,7 +290,7 @@ def _refuse_shared(wanted: Sequence[_Compiled]) -> None:
 
 
 def _log_operations(case: _Case) -> Iterable[MigrateOperation]:
-    """Yield the operation that makes the log, or brings a log of our migrations up to date."""
+    """Yield the operation that makes the log, or that brings a log of eventlog up to date."""
     name = (
         quote_identifier(case.log.table.name)
         if set('."') & set(case.log.table.name)
@@ -307,7 +307,7 @@ def _log_operations(case: _Case) -> Iterable[MigrateOperation]:
 
 
 def _history(case: _Case) -> list[_Compiled]:
-    """Return the watches of this log by the migrations that the database has reached."""
+    """Return the watches of this log, according to the migrations that the database has reached."""
     migration = case.context.migration_context
     if migration.environment_context is None or migration.script is None:
         return []
@@ -327,7 +327,7 @@ def _history(case: _Case) -> list[_Compiled]:
 def _makers(
     case: _Case, history: Sequence[_Compiled], wanted: Sequence[_Compiled], tables: Collection[str]
 ) -> list[_Compiled]:
-    """Return the watches, with all of their tables, that created the triggers of these tables."""
+    """Return the watches that created the triggers of these tables, each with all of its tables."""
     left = set(tables)
     makers = []
     for one in history:
@@ -372,8 +372,8 @@ _CALLS: Final = ("watch_table", "unwatch_table")
 
 
 def _watches_in_force(scripts: ScriptDirectory, heads: tuple[str, ...]) -> list[WatchDefinition]:
-    """Return the watches after the upgrades up to ``heads``, oldest first; calls without literals
-    are skipped.
+    """Return the watches that are in force after the upgrades up to ``heads``, oldest first; calls
+    without literals are skipped.
     """
     in_force: dict[tuple[str, str | None, str], WatchDefinition] = {}
     revisions = list(scripts.iterate_revisions(heads, "base")) if heads else []

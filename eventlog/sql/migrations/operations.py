@@ -38,7 +38,8 @@ from eventlog.sql.triggers.watch import WatchedTable
 _Literals = Mapping[str, Any]
 
 TEMPLATE_VERSION: Final = 1
-"""The version of the SQL templates. Operations name it, so that a later release can add another.
+"""The version of the SQL templates. Operations name it, so that a later release can add another
+version.
 """
 
 
@@ -61,7 +62,7 @@ class WatchDefinition:
     """
     template_version: int = TEMPLATE_VERSION
     facts: FactLiterals = field(default_factory=dict)
-    """Further facts about the tables that the dialect's SQL depends on."""
+    """Further facts about the tables. The dialect's SQL depends on these facts."""
 
     def arguments(self) -> tuple[str, dict[str, Any]]:
         """Return the first argument of the operation's call in a migration, and the keywords that
@@ -84,7 +85,8 @@ class WatchDefinition:
 def compile_definition(definition: WatchDefinition, dialect_name: str) -> tuple[TableSql, ...]:
     """Return the SQL of a watch, table by table.
 
-    Raises TriggerError for an impossible watch, ConfigError.
+    Raises TriggerError for an impossible watch, and ConfigError for an unknown version of the
+    templates.
     """
     assert definition.tables is not None
     if definition.template_version != TEMPLATE_VERSION:
@@ -170,8 +172,8 @@ def from_literals(table: str, arguments: _Literals) -> WatchDefinition:
 
 
 def watch_of(table: str, options: _Literals) -> WatchedTable:
-    """Return a watch from ``WATCH_OPTIONS`` as a migration contains them, with lists in place of
-    tuples. Raises TriggerError for an unknown style.
+    """Return a watch with these options. They are some of ``WATCH_OPTIONS``, as a migration
+    contains them: with lists in place of tuples. Raises TriggerError for an unknown style.
     """
     legal = {"row_style": tuple(STYLES), "trigger_level": ("row", "statement")}
     for name, values in legal.items():
@@ -321,10 +323,10 @@ class CreateEventLogOp(_LogOperation):
         """Create the log and its internal tables (spec/event-log.md 1, 10), or bring them up to
         ``revisions``.
 
-        ``schema`` None is the current schema. ``revisions`` belong to eventlog's own
-        migrations, one for each branch. Name them, as autogenerate does, so that the migration does
-        the same with a later eventlog; none = the newest. ``before`` are the revisions that the log
-        had reached, for the reverse. Raises LogTableError, DatabaseError.
+        ``schema`` None is the current schema. ``revisions`` belong to eventlog's own migrations,
+        one for each branch. Name them, as autogenerate does, so that the migration does the same
+        with a later eventlog; none = the newest. ``before`` are the revisions that the log had
+        reached; the reverse operation restores them. Raises LogTableError, DatabaseError.
         """
         operations.invoke(cls(log, schema, revisions, before))
 
@@ -351,8 +353,8 @@ class DropEventLogOp(_LogOperation):
         """Drop the log with its rows and internal tables; with ``before`` only downgrade it to
         these revisions.
 
-        Unwatch its tables first: triggers without a log make the application's statements fail. The
-        arguments are as in ``create_event_log``.
+        Unwatch the watched tables first: triggers without a log make the application's statements
+        fail. The arguments are as in ``create_event_log``.
         """
         operations.invoke(cls(log, schema, revisions, before))
 
@@ -371,9 +373,9 @@ class WatchTableOp(_WatchOperation):
         """Create the triggers that log a table, its child tables, or a view's base tables
         (spec/triggers.md 1 to 3).
 
-        ``row_style``, ``trigger_level``, ``columns``, ``exclude``, ``base`` and the others are as
-        in ``[[watch]]``. ``log`` and ``log_schema`` name the log, by default ``eventlog`` in the
-        watched table's schema. ``schema`` is the schema of the table, None = the connection's
+        ``row_style``, ``trigger_level``, ``columns``, ``exclude``, ``base`` and the other options
+        are as in ``[[watch]]``. ``log`` and ``log_schema`` name the log, by default ``eventlog`` in
+        the watched table's schema. ``schema`` is the schema of the table, None = the connection's
         current schema. ``tables`` are the tables as they are at this point of the migrations, None
         = they are reflected when the migration runs. ``facts`` has everything else on which the
         database's SQL depends. ``template_version`` is the version of the SQL templates; 1 is the
@@ -456,7 +458,7 @@ def _drop_event_log(operations: Operations, operation: DropEventLogOp) -> None:
 
 
 def complete(context: MigrationContext, definition: WatchDefinition) -> WatchDefinition:
-    """Return the definition with its schemas and tables; missing ones are read from the database.
+    """Return the definition with its schemas and tables. What is missing is read from the database.
 
     Raises TriggerError if there is no database to read from.
     """
@@ -491,7 +493,7 @@ def _own_migrations(operations: Operations) -> Iterator[io.StringIO | None]:
     """Let eventlog's own migrations run within a user's migration; ``alembic.op`` and
     ``alembic.context`` are restored at the end.
 
-    Yields the buffer for their SQL, None = they run.
+    Yields the buffer for the SQL of the migrations, None = the migrations are run.
     """
     context = operations.migration_context
     environment, printed = context.environment_context, io.StringIO() if context.as_sql else None

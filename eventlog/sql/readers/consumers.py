@@ -2,8 +2,8 @@
 ``<log>_inflight``, and the beginning of a new consumer (spec/event-log.md 13).
 
 A set that has grown is written as an entry with a new number, and the earlier entry is deleted.
-Updating an entry in place would leave dead versions, and every read would go through all of them
-while an old snapshot is open.
+Updating an entry in place would leave dead versions, and every read would go through all dead
+versions while an old snapshot is open.
 
 No function commits: the caller decides what belongs to one transaction.
 """
@@ -67,7 +67,7 @@ LATEST: Final = "latest"
 EARLIEST: Final = "earliest"
 SNAPSHOT: Final = "snapshot"
 _KNOWN: Final = "eventlog_consumers"
-"""The key in ``Connection.info`` of the logs whose table of consumers was found."""
+"""``Connection.info`` has, under this key, the logs whose table of consumers was found."""
 
 
 STREAM_OF_SPARK: Final = "a stream of Spark"
@@ -87,7 +87,7 @@ class ConsumerStart(NamedTuple):
 
 
 def in_words(classes: Sequence[str] | None) -> str:
-    """Return the classes that a consumer sends, in words; None = all."""
+    """Return, in words, the classes that a consumer sends; None = all classes."""
     return "all classes" if classes is None else ", ".join(classes)
 
 
@@ -102,17 +102,17 @@ class ConsumerRow(NamedTuple):
     moved: datetime | None
     """The time when the consumer's set or its snapshot last changed."""
     requeued: ResendRequest
-    """The request to send rows and objects again; until the consumer has read it, these rows are
-    still in the set.
+    """The request to send rows and objects again. Until the consumer has read the request, the
+    requested rows are still in the set.
     """
     loaded: dict[str, Any] | None
-    """The progress of the consumer's snapshot (spec/event-log.md 13.3), None = it has no snapshot,
-    or its snapshot is complete.
+    """The progress of the consumer's snapshot (spec/event-log.md 13.3), None = the consumer has no
+    snapshot, or its snapshot is complete.
     """
     start: ConsumerStart | None = None
-    """What its last start has recorded, None = nothing yet."""
+    """What the consumer's last start has recorded, None = nothing yet."""
     pause: Pause | None = None
-    """Why it sends nothing, None = it is not paused."""
+    """Why the consumer sends nothing, None = it is not paused."""
     entries: tuple[int, ...] = ()
     """The numbers of the entries that contain the consumer's set; the entry with the whole set
     comes first.
@@ -227,7 +227,7 @@ def check_numbering(log: OpenLog) -> None:
 
 
 def read_consumers(log: OpenLog) -> list[ConsumerRow]:
-    """Return all consumers by name, none if the log has no table for them.
+    """Return all consumers, sorted by name; none if the log has no table of consumers.
 
     Raises DatabaseError for an unreadable row.
     """
@@ -272,7 +272,9 @@ def _read_row(log: OpenLog, name: str) -> ConsumerRow | None:
 
 
 def _selected(log: OpenLog) -> sa.Select[Any]:
-    """Return the statement that reads the rows of consumers, with the columns that they have."""
+    """Return the statement that reads the rows of consumers, with the columns that the table
+    has.
+    """
     columns = (*CONSUMER_COLUMNS, *LATER_COLUMNS) if has_later_columns(log) else CONSUMER_COLUMNS
     table = consumers_of(log.table)
     return sa.select(*(table.c[name] for name in columns))
@@ -294,7 +296,7 @@ def _consumer_row(row: Sequence[Any]) -> ConsumerRow:
 
 
 def _start_of(sink: str | None, classes: str | None) -> ConsumerStart | None:
-    """Return what the columns of its last start hold. Raises TypeError, ValueError."""
+    """Return the last start that a consumer's columns record. Raises TypeError, ValueError."""
     if sink is None:
         return None
     return ConsumerStart(sink, None if classes is None else tuple(map(str, json.loads(classes))))
@@ -329,8 +331,8 @@ def _unreadable(name: str, error: Exception) -> DatabaseError:
 
 
 def read_set_entries(log: OpenLog, name: str | None = None) -> list[SetEntry]:
-    """Return the entries with the rows that consumers have done, oldest first; ``name`` None = of
-    all consumers.
+    """Return the entries with the rows that a consumer has done, oldest first; ``name`` None = the
+    entries of all consumers.
     """
     entries = []
     for entry in read_entries(log, EntryKind.DONE, name):
@@ -366,7 +368,7 @@ def consumer_names(log: OpenLog) -> list[str]:
 
 
 def begun_of(log: OpenLog, name: str) -> datetime | None:
-    """Return when a consumer was registered, UTC; None if it is not."""
+    """Return when a consumer was registered, UTC; None if it is not registered."""
     entry = _read_row(log, name)
     return None if entry is None else entry.begun
 
@@ -388,8 +390,8 @@ def register(
     event_time_zone: str = "utc",
     former: ConsumerRow | None = None,
 ) -> None:
-    """Write the row of a new consumer, under the lock that transactions which delete rows take, too
-    (spec/event-log.md 13.2, 13.4).
+    """Write the row of a new consumer. This takes a lock that transactions which delete rows take,
+    too (spec/event-log.md 13.2, 13.4).
 
     ``begins`` and ``event_time_zone`` are as in ``set_of_start``. ``former`` is the row that the
     new row replaces, None = the consumer is new. Raises ConfigError as ``set_of_start`` does.
@@ -418,8 +420,8 @@ def _first_moment(log: OpenLog, name: str, former: datetime | None) -> datetime 
 
     The moment is after the error rows of an earlier consumer of this name, even if the clock was
     set back: these rows do not count for the new consumer. After a reset the moment is at least a
-    second after ``former``: event-ids of a snapshot contain the second, so those of a new snapshot
-    differ.
+    second after ``former``: event-ids of a snapshot contain the second, so the event-ids of a new
+    snapshot differ.
     """
     newest = newest_error_time(log, name)
     moments = [
@@ -430,10 +432,10 @@ def _first_moment(log: OpenLog, name: str, former: datetime | None) -> datetime 
 
 
 def reset(log: OpenLog, name: str, begins: str, event_time_zone: str = "utc") -> None:
-    """Rewrite the row of a consumer, as at its registration. What its last start has recorded, and
-    its pause, stay.
+    """Rewrite the row of a consumer, as at its registration. Its pause stays, and so does what its
+    last start has recorded.
 
-    The caller handles its entries of ``<log>_inflight``.
+    The caller handles the consumer's entries in ``<log>_inflight``.
     """
     former = _read_row(log, name)
     forget(log, name)
@@ -450,9 +452,9 @@ def set_of_start(log: OpenLog, begins: str, event_time_zone: str = "utc") -> Rec
     """Return the first set of a reader that begins at ``begins``: latest, earliest, snapshot, a
     record_id or a time (``core.start_time``).
 
-    ``event_time_zone`` is the option of ``[publisher]``. Raises ConfigError for a record_id or a
-    time from which rows were removed, for a record_id above the next one, and for a time in the
-    future.
+    ``event_time_zone`` is the option of ``[publisher]``. Raises ConfigError if rows from the
+    record_id or the time on were removed, if the record_id is above the next record_id, and if the
+    time is in the future.
     """
     time = start_time_of(begins)
     if time is None:
@@ -547,14 +549,15 @@ def record_start(log: OpenLog, name: str, start: ConsumerStart) -> ConsumerStart
 
 
 def _start_values(start: ConsumerStart) -> dict[str, str | None]:
-    """Return the values of the columns of a start."""
+    """Return the values of the columns that record a start."""
     classes = None if start.classes is None else json.dumps(start.classes, ensure_ascii=False)
     return {"sink": start.sink, "classes": classes}
 
 
 class Ending(NamedTuple):
-    """How the transaction that ends a delivery commits, where it can be one statement. With
-    ``durable`` its commit waits for the disk; with ``alone`` nothing else belongs to it.
+    """How the transaction that ends a delivery commits, if it can be one statement. With
+    ``durable`` the commit waits for the disk; with ``alone`` nothing else belongs to the
+    transaction.
     """
 
     durable: bool = True
@@ -574,7 +577,8 @@ def write_done(
     """Write the whole set of a consumer in place of its entries, and return the number of the new
     entry.
 
-    ``ended`` is the number of a delivery of the consumer whose entry becomes the entry of the set.
+    ``ended`` is the number of one of the consumer's deliveries. Its entry becomes the entry of the
+    set.
     """
     return (_write_set(log, entry.name, "whole", done, ended, entry.entries, ending),)
 
@@ -587,7 +591,7 @@ def write_recent(
     ending: Ending = DURABLY,
 ) -> tuple[int, ...]:
     """Write the rows that have joined the set since it was last written as a whole, and return the
-    numbers of the set's entries. ``ended`` as in ``write_done``.
+    numbers of the set's entries. ``ended`` is as in ``write_done``.
     """
     whole, *former = entry.entries
     return whole, _write_set(log, entry.name, "recent", recent, ended, former, ending)
@@ -617,7 +621,7 @@ def _write_set(
 
 
 def lock_consumer(log: OpenLog, name: str) -> None:
-    """Lock the row of a consumer, if there is one, until the transaction ends. Meanwhile the
+    """Lock the row of a consumer, if there is one, until the transaction ends. Until then, the
     consumer cannot record a delivery (spec/event-log.md 13.4).
     """
     if has_table(log):

@@ -2,9 +2,9 @@
 others skipped for now.
 
 A record_id that a database snapshot does not show belongs to a transaction that was open at the
-snapshot, or will never be used. A reader that has found a gap empty has to read it again only when
-one of the transactions that were open then has ended. It can close the gap when all of them have
-ended.
+snapshot, or will never be used. A reader that has found a gap empty has to read the gap again only
+when a transaction that was open at the snapshot has ended. The reader can close the gap when all of
+these transactions have ended.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from eventlog.sql.port.open_writers import WriterHistory
 from eventlog.sql.readers.consumers import shown_ids
 
 OLD: Final = 1.0
-"""The number of seconds after which a check is old: writers that were open at the check and still
-are will probably stay open for a while.
+"""The number of seconds after which a check is old: writers that were open at the check and are
+still open will probably stay open for a while.
 """
 MAX_SHOWN: Final = 10_000
 """The maximum number of rows in gaps that are read before gaps are closed or skipped."""
@@ -38,7 +38,9 @@ class FollowedSet:
     rows: Window = ANY_STATUS
     """The window that shows which rows of a gap are not done."""
     passed: RecordSet = field(init=False)
-    """The done rows and the skipped gaps, in which only rows of ``writers`` may appear."""
+    """The done rows and the skipped gaps. Only rows of ``writers`` may appear in the skipped
+    gaps.
+    """
     writers: frozenset[str] = frozenset()
     history: WriterHistory = field(default_factory=WriterHistory)
     shown: tuple[Sequence[int], float] = ((), 0.0)
@@ -63,12 +65,12 @@ class FollowedSet:
         return self.done.floor < max(self.done.top, self.top)
 
     def poll(self, log: OpenLog) -> bool:
-        """Close gaps that stay empty, skip gaps that cannot be filled yet, and return whether some
+        """Close gaps that stay empty, skip gaps that cannot be filled yet, and return whether gaps
         were closed.
 
         The result of a later statement that reads outside of ``passed`` is valid if ``writers``
-        were still open after it (``are_open``). Otherwise one of their rows may have appeared in a
-        skipped gap, while the statement read a later row of the same object.
+        were still open after that statement (``are_open``). Otherwise a row of these writers may
+        have appeared in a skipped gap, while the statement read a later row of the same object.
         """
         self.writers = frozenset()
         top = max(self.done.top, self.top)
@@ -89,7 +91,7 @@ class FollowedSet:
 
     def _pass_over(self, log: OpenLog, last: int, closed: int) -> bool:
         """Read the rows in the gaps up to ``last``, and skip the rest of the gaps for now.
-        Record_ids up to ``closed`` that no row has count as done permanently.
+        Record_ids up to ``closed`` without a row count as done permanently.
         """
         gaps = self.passed.gaps(last)
         shown, since = self.shown

@@ -2,8 +2,8 @@
 
 Record_ids ascend, but the event_times of neighbouring rows may not: all rows of a long statement
 have the time of its beginning, but draw their record_ids later. So a binary search only finds a row
-that is old enough to prove that all rows before it are older than the time. From there on, the
-first row of the time or later is found row by row.
+that is old enough to prove that all rows before it are older than the time. From this row on, the
+first row of the time or later is searched row by row.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def first_row_from(log: OpenLog, time: datetime, event_time_zone: str) -> int | 
 
 
 def _row_before(log: OpenLog, until: str, low: int, high: int) -> int | None:
-    """Return a row between two record_ids that is not later than ``until``, as high as a binary
-    search finds it; None if it finds none.
+    """Return the highest record_id between two record_ids for which a binary search finds a row
+    that is not later than ``until``; None if it finds no row.
     """
     found = None
     while low <= high:
@@ -65,8 +65,8 @@ def _row_before(log: OpenLog, until: str, low: int, high: int) -> int | None:
 
 
 def _offset(log: OpenLog, now: datetime, event_time_zone: str) -> timedelta:
-    """Return the offset from UTC to a time that the log's clock showed at that moment, or to an
-    earlier time.
+    """Return an offset that converts UTC to the time that the log's clock showed at that moment, or
+    to an earlier time.
     """
     if log.table.zone_of_times(event_time_zone) == "utc":
         return timedelta()
@@ -77,7 +77,7 @@ def _offset(log: OpenLog, now: datetime, event_time_zone: str) -> timedelta:
 
 
 def _text(time: datetime, offset: timedelta, before: timedelta = TICK) -> str:
-    """Return a time of the log's clock as text: rows up to it are before ``time``."""
+    """Return a time of the log's clock as text. Rows up to this text are before ``time``."""
     try:
         return (time + offset - before).isoformat(" ", "milliseconds")
     except OverflowError:
@@ -102,8 +102,8 @@ def _refusal(log: OpenLog, time: datetime, offset: timedelta, removed: int, high
 
 
 def _earliest_start(log: OpenLog, offset: timedelta, removed: int, highest: int) -> datetime | None:
-    """Return the earliest time that would not be refused, None if there is none up to
-    the present.
+    """Return the earliest time that would not be refused, None if there is no such time up to the
+    present.
     """
     row = log.next_row(_text(datetime.max, timedelta()), removed + 1, highest)
     if row is None or not row.is_before:

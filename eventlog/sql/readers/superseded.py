@@ -84,9 +84,9 @@ def note_logged_again(log: OpenLog, again: LoggedAgain, by: str = "") -> None:
 
 
 def waiting_rows(log: OpenLog, ids: Collection[int], consumer: str = "") -> set[int]:
-    """Return the given rows that a reader has not done: a ``consumer``, empty = the publisher.
+    """Return the given rows that a reader has not done; ``consumer`` empty = the publisher.
 
-    A row that is no longer in the log was done.
+    A row that is no longer in the log counts as done.
     """
     if not ids:
         return set()
@@ -107,8 +107,9 @@ def waiting_rows(log: OpenLog, ids: Collection[int], consumer: str = "") -> set[
 def _refused_keys(
     log: OpenLog, catalog: Catalog, cls: ObjectClass, reader: str, most: int
 ) -> dict[int | str, str]:
-    """Return the keys of the class's objects that the receiver of a reader has refused: for refused
-    rows by record_id, for refused objects of the reader's snapshot by event-id.
+    """Return the keys of those objects of a class that the receiver of a reader has refused. A
+    refused row is given by its record_id, a refused object of the reader's snapshot by its
+    event-id.
     """
     refused = [
         row
@@ -132,7 +133,9 @@ def _refused_keys(
 def _key_of(
     catalog: Catalog, cls: ObjectClass, table_name: str | None, table_key: str | None
 ) -> str | None:
-    """Return the key of a class's object as a resync logs it, None if these texts name none."""
+    """Return the key of a class's object as a resync logs it, None if these texts name no
+    object.
+    """
     meant = None if table_name is None else catalog.log_name(table_name)
     if meant is None or meant.object_class is not cls:
         return None

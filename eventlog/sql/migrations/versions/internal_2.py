@@ -1,7 +1,7 @@
 """The internal tables of a log: failures, deliveries in flight, records of commands for other
 processes, resyncs, the epoch, consumers, captured tables (spec/event-log.md 7.4, 10, 11, 13).
 
-`eventlog grants` prints the rights that each role needs on them.
+`eventlog grants` prints the rights that each role needs on these tables.
 
 If another program made the log (``--existing-log``), this migration creates the trigger that wakes
 a sleeping publisher. This needs the rights of the log's owner. Without the trigger the publisher
@@ -94,8 +94,8 @@ def _create(log: LogTable, table: str, columns: Iterable[sa.Column[Any]], commen
 
 
 def _create_index(log: LogTable, index: str, table: str, columns: list[str]) -> None:
-    """Create the unique index of a table. There is no primary key: a table with one would be a
-    class of its schema.
+    """Create the unique index of a table. There is no primary key: a table with a primary key would
+    be a class of its schema.
     """
     op.create_index(quoted(index), quoted(table), columns, unique=True, schema=schema_of(log))
 

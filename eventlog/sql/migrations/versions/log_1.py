@@ -1,4 +1,4 @@
-"""The log: its table, the index that the publisher reads by, its functions and the trigger that
+"""The log: its table, the index by which the publisher reads, its functions and the trigger that
 wakes a publisher.
 
 Rules: spec/event-log.md 1.1 and spec/triggers.md 4, 7, 8.
