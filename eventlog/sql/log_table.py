@@ -113,9 +113,7 @@ class LogTable:
         return column_type is not None and column_type.kind is Kind.TIMESTAMPTZ
 
     def zone_of_times(self, event_time_zone: str) -> str:
-        """Return the zone of event_time, utc or local, for a value of the option
-        ``event_time_zone``.
-        """
+        """Return the zone of event_time, utc or local, by the option ``event_time_zone``."""
         return "utc" if self.writes_utc or self.has_zoned_time else event_time_zone
 
     def own_name(self, pattern: str) -> str:

@@ -1,8 +1,8 @@
 """Write objects into the log again, in batches; the key reached is recorded, so that a killed
 process can continue (spec/event-log.md 11).
 
-The key reached is in ``<log>_resync``, one row per unfinished resync. It is updated in the
-transaction that writes the rows, so a killed process leaves out no object and writes no object
+The key reached is in ``<log>_resync``, one row per unfinished resync. The key reached is updated in
+the transaction that writes the rows, so a killed process leaves out no object and writes no object
 twice. Each batch locks the row and reads the key reached again, so two processes that run the same
 resync share the work. The row is deleted with the last batch. The log itself cannot store the key
 reached, since its last row may be published and deleted at any time.
@@ -48,9 +48,7 @@ _MAY_INSERT: Final = (
 
 
 class Unfinished(NamedTuple):
-    """An unfinished resync. ``selection`` is in words; ``rows`` is the number of rows written so
-    far.
-    """
+    """An unfinished resync. ``selection`` is in words, ``rows`` is the number of written rows."""
 
     selection: str
     reached: str | None
@@ -422,9 +420,9 @@ def known(log: OpenLog, names: Sequence[str], after: int) -> Iterator[tuple[int,
     """Yield the keys of rows with these table_names, each with the record_id of its last row, in
     the order of these record_ids.
 
-    Only keys are included whose last row is not a delete and has a record_id above ``after``. A
-    delete with status E or F, or that a consumer's receiver refused, does not count: the receiver
-    has not applied it. The log is read once, whatever the number of keys.
+    A key is included only if its last row is not a delete and has a record_id above ``after``. A
+    delete does not count if it has status E or F, or if a consumer's receiver refused it: the
+    receiver has not applied the delete. The log is read once, whatever the number of keys.
     """
     record_id, key = column_of(log.table, "record_id"), column_of(log.table, "table_key")
     errors = errors_of(log.table)
@@ -463,7 +461,7 @@ def write_deleted(
 
     A row of type 4 must not follow the rows of an insert that was not committed yet when the table
     was read. Therefore the function waits for the transactions that had written to the log by then,
-    and leaves out the objects that they inserted. If the database does not show such transactions,
+    and leaves out the objects that they inserted. If the database does not show these transactions,
     a row of type 5 follows the row of type 4: an object that exists when the row is published is
     then sent again. Raises DatabaseError for a transaction that does not end.
     """

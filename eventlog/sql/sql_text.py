@@ -93,7 +93,7 @@ def changed_table(statement: str, schema: str | None, tables: Collection[str]) -
     Return None unless the statement also has, outside strings and comments, one of the words
     DELETE, UPDATE, MERGE, REPLACE, TRUNCATE, RENAME, DROP and ALTER (spec/event-log.md 8.5).
 
-    ``schema`` is the schema of the tables, None = the session's current one. Names are compared
+    ``schema`` is the schema of the tables, None = the session's current schema. Names are compared
     without case; a name without a schema counts as a name in ``schema``. Text in PostgreSQL's
     ``$$`` and in MariaDB's ``/*! */`` counts as part of the statement, since it may run.
     """

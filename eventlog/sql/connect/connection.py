@@ -68,7 +68,7 @@ def dialect_of(url: str | URL) -> Dialect:
 def parse_url(url: str | URL) -> URL:
     """Parse a URL into its parts.
 
-    Raises ConfigError. Its message leaves out the URL, which may contain a password.
+    Raises ConfigError. The message of the error leaves out the URL, which may contain a password.
     """
     try:
         return make_url(url)
@@ -81,13 +81,13 @@ def parse_url(url: str | URL) -> URL:
 def connect(
     url: str | URL, *, password: str | None = None, connect_timeout: int = 10, secret: str = SECRET
 ) -> Engine:
-    """Return an engine for ``url`` (``postgresql://user@host/database``). It does not pool: each
-    connection is new.
+    """Return an engine for ``url`` (``postgresql://user@host/database``). The engine does not pool:
+    each connection is new.
 
     ``password`` replaces the password in the URL; ``secret`` describes, for messages, where the
     password is set; ``connect_timeout`` is in seconds. ``embedded:///DIRECTORY`` is a PostgreSQL
-    with its data in that directory. It is started if it does not run, and stopped when this process
-    ends. The sessions return values as the triggers write them (spec/triggers.md 6).
+    with its data in that directory. This server is started if it does not run, and stopped when
+    this process ends. The sessions return values as the triggers write them (spec/triggers.md 6).
 
     No connection is made yet. ``Engine.connect`` raises ServerUnavailable if the server cannot be
     reached, DatabaseUnavailable if the file of a database cannot be opened, DatabaseError if the

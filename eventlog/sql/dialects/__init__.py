@@ -21,8 +21,8 @@ PostgreSQL, whose triggers call functions, has further modules: among them, ``co
 SQL of triggers and functions, and ``installed`` reads the installed triggers and functions. Oracle
 has ``script``, which writes scripts for SQL*Plus, and ``address``, which turns a URL into the
 driver's arguments. ``mysql_family`` is not a database, but the common part of MariaDB and MySQL. It
-has the modules of a database, ``cascades``, which finds the rows that foreign keys change without
-firing a trigger, and ``writers``, which finds the open writers of a log. ``mariadb`` and ``mysql``
+has the modules of a database and two more: ``cascades`` finds the rows that foreign keys change
+without firing a trigger, ``writers`` finds the open writers of a log. ``mariadb`` and ``mysql``
 have the differences; their ``log`` also contains the session. ``stepwise`` is the common part of
 all databases but PostgreSQL.
 """

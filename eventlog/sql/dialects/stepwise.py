@@ -1,7 +1,7 @@
 """The common part of databases that are read step by step, and whose triggers call no functions.
 
-One statement reads the objects of a class, another one the rows of each child table, and another
-one the keys after a given key. The log is read in parts, as rows.
+One statement reads the objects of a class, another statement the rows of each child table, and
+another statement the keys after a given key. The log is read in parts, as rows.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class StepwiseDialect(Dialect):
     # The keys after the key reached
 
     def keys_statement(self, walk: Walk, *, continues: bool) -> str:
-        """Return the statement that reads ``:limit`` keys in the order of a walk. It begins with
-        the first key or, if the walk ``continues``, after the key reached.
+        """Return the statement that reads ``:limit`` keys in the order of a walk. The statement
+        begins with the first key or, if it ``continues``, after the key reached.
         """
         refs = self.walk_key(walk)
         distinct, order = ("DISTINCT ", "1") if walk.cls.is_view else ("", ", ".join(refs))
@@ -98,9 +98,10 @@ class KeyedDialect(StepwiseDialect):
     values_statement: Callable[
         [str | None, ObjectClass, ChildTable | None, tuple[Column, ...], int], str
     ]
-    """The function that returns the statement which reads rows by their keys. Its arguments are the
-    schema, the class, a child table of the class or None, the columns to read after the columns of
-    the key, and the number of keys. ``k0_0`` is the bind of the first column of the first key.
+    """The function that returns the statement which reads rows by their keys. The arguments of the
+    returning function are the schema, the class, a child table of the class or None, the columns to
+    read after the columns of the key, and the number of keys. ``k0_0`` is the bind of the first
+    column of the first key.
     """
 
     def due_time(self, event_time: str) -> str:

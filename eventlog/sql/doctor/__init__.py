@@ -64,31 +64,25 @@ class Limits:
     sample: int = 100_000
     """The number of the log's newest rows that are read."""
     rows: int = 10_000
-    """The number of rows of status N, from the first on, that each question reads."""
+    """The number of rows of status N, from the first row on, that each question reads."""
     statement: int = 30
     """The statement timeout, in seconds."""
     shown: int = 5
     """The number of examples in one finding."""
     clock: float = 2.0
-    """The maximum difference, in seconds, between the clocks of the database and of this
-    machine.
-    """
+    """The maximum difference in seconds between the clocks of the database and this machine."""
     event_time: float = 60.0
     """How many seconds an event_time may be ahead of the database's clock."""
     writing: float = 60.0
-    """The maximum age, in seconds, of an open transaction that writes."""
+    """The maximum age in seconds of an open transaction that writes."""
     snapshot: float = 3600.0
-    """The maximum age, in seconds, of a database snapshot that prevents the removal of dead
-    rows.
-    """
+    """The maximum age in seconds of a database snapshot that prevents the removal of dead rows."""
     snapshot_transactions: int = 1_000
-    """A database snapshot is reported only if at least this many transactions have ended since
-    then.
-    """
+    """A database snapshot is reported only if at least this many transactions came after it."""
     snapshot_transactions_without_age: int = 1_000_000
     """The minimum number of transactions since a database snapshot of unknown age."""
     in_flight: float = 600.0
-    """The maximum age, in seconds, of an in-flight entry while a publisher runs."""
+    """The maximum age in seconds of an in-flight entry while a publisher runs."""
     dead: int = 100_000
     """Dead rows of the log are reported if there are at least this many, and if they are at least
     ``dead_share`` of the number of live rows.
@@ -237,7 +231,7 @@ class LogTrigger(NamedTuple):
 
 
 def judge_pool(pooled: bool) -> Findings:
-    """Judge whether a connection pool changes sessions between transactions; with such a pool the
+    """Judge whether a connection pool changes sessions between transactions: if it does, the
     publisher's lock cannot work (spec/event-log.md 12).
     """
     if pooled:
@@ -345,9 +339,7 @@ def _with_columns(tables: Answer) -> str:
 
 
 def judge_rights_to_apply(missing: Sequence[str], user: str) -> Findings:
-    """Judge the rights that the user lacks for applying triggers. A publisher needs none of
-    them.
-    """
+    """Judge the rights that the user lacks for applying triggers, which no publisher needs."""
     if missing:
         yield info(
             "rights_triggers",

@@ -36,7 +36,5 @@ def _has_our_default(db: OpenDatabase, log: LogTable) -> bool:
 
 
 def _bare(expression: str) -> str:
-    """Return an expression without the parts that a database may add when it shows an
-    expression.
-    """
+    """Return an expression without the parts that a database may add when it shows it."""
     return re.sub(r"::\w+|[\s()]", "", expression).lower()

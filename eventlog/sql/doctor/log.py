@@ -24,7 +24,7 @@ from eventlog.sql.port.sql_files import Quote, grouped
 def judge_revision(
     reached: Sequence[str], newest: Sequence[str], unknown: Sequence[str], fix: str, upgrade: str
 ) -> Findings:
-    """Judge the revisions that the log has reached against the newest ones.
+    """Judge the revisions that the log has reached against the newest revisions.
 
     ``fix`` is the advice for an unknown revision, ``upgrade`` the command for an old revision.
     """
@@ -51,7 +51,7 @@ def judge_indexes(
     by_expression: bool = False,
 ) -> Findings:
     """Judge the indexes by which the publisher reads and marks rows (spec/triggers.md 7).
-    ``reading_index`` and ``row_index`` are the SQL that creates them.
+    ``reading_index`` and ``row_index`` are the SQL that creates these indexes.
 
     Each of ``columns`` is a column of an index, in the order of the index: the index's name,
     whether the index is valid, the column (for an expression its text, None if unknown), and the
@@ -102,7 +102,7 @@ def _is_status_n(predicate: str, status: str, quote: Quote) -> bool:
 
 
 def judge_lock(holder: LockHolder | None, log: str) -> Findings:
-    """Judge the session that has locked the log; None = no such session is known."""
+    """Judge the session that has locked the log; None = no session is known."""
     if holder is not None and holder.is_other:
         yield Finding(
             "lock_of_another",

@@ -54,8 +54,8 @@ def judge_classes(
 
 
 def _judge_key(table: Table, schema: str | None, quote: Quote, *, is_listed: bool) -> Findings:
-    """Judge a table or view without a key. It is not a class; if it is configured, this is an
-    error.
+    """Judge a table or view without a key: it is not a class, which is an error if it is
+    configured.
     """
     sql_name = qualified(schema, table.name, quote)
     if table.kind == "view":
@@ -143,7 +143,7 @@ def judge_resyncs(due: Iterable[Due]) -> Findings:
 
 
 def judge_plan(plan: TriggerPlan, installed: Iterable[LogTrigger]) -> Findings:
-    """Judge the triggers against the declared ones. A disabled trigger is a separate finding."""
+    """Judge the triggers against the declarations. A disabled trigger is a separate finding."""
     disabled = grouped((one.table, one.trigger) for one in installed if not one.enabled)
     fix = ("eventlog triggers plan", "eventlog triggers apply")
     for action in plan.faults:

@@ -134,8 +134,8 @@ def raise_epoch(log: OpenLog, server: Mapping[str, str], beyond: int = 0) -> tup
 
 
 def pass_over(log: OpenLog, beyond: int, least: int = 1) -> int:
-    """Draw ``least`` delivery numbers, and more until they exceed ``beyond``; return
-    the last one.
+    """Draw ``least`` delivery numbers, and more until they exceed ``beyond``; return the last
+    number.
     """
     last = log.draw_numbers(least)
     if last < beyond:

@@ -257,7 +257,7 @@ def end_set(
 
 def end_delivery(log: OpenLog, number: int, content: str) -> bool:
     """Turn the entry of a consumer's delivery into an entry of its done rows, with the present
-    time. Return False if there is no such entry.
+    time. Return False if the delivery has no entry.
     """
     table = _table(log.table, EntryKind.DONE)
     values = {

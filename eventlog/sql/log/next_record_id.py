@@ -1,5 +1,5 @@
-"""Determine which record_id a log uses next, and which ones it has used before (spec/event-log.md
-7.4, 13.2).
+"""Determine which record_id a log uses next, and which record_ids it has used before
+(spec/event-log.md 7.4, 13.2).
 """
 
 from __future__ import annotations

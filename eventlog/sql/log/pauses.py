@@ -131,8 +131,8 @@ def resume(log: OpenLog, consumer: str = "") -> Pause | None:
     no pause.
 
     A reader that cannot record a delivery reads the reason in the same transaction. So the reason
-    must not vanish before it is read: a lock keeps the publisher's pause until then, and a consumer
-    gets an empty request to send again.
+    must not vanish before it is read: a lock keeps the publisher's pause until it is read, and a
+    consumer gets an empty request to send again.
     """
     if not consumer:
         log.lock_requeuing()

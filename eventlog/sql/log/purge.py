@@ -1,8 +1,8 @@
 """Remove old rows of a log, and old rows of its error table (spec/event-log.md 10, 11).
 
-An entry of ``<log>_state`` records what was removed, so that the next purge does not read those
-ranges again: while an old database snapshot is open, the dead rows are still in the table and its
-index.
+An entry of ``<log>_state`` records what was removed, so that the next purge does not read the
+removed ranges again: while an old database snapshot is open, the dead rows are still in the table
+and its index.
 
 No function commits: the caller decides what belongs to one transaction.
 """
@@ -50,7 +50,7 @@ _MAX_PURGED: Final = 1000
 
 
 class Purged(NamedTuple):
-    """The result of one batch."""
+    """The result of purging one batch."""
 
     last: int
     """The highest record_id that the batch has read."""
@@ -120,9 +120,9 @@ def purge_rows(
     """Purge one batch of the rows between two record_ids; return None if there is no row
     (spec/event-log.md 2).
 
-    It removes only rows of status S and W whose event_time is before ``older_than``. Rows stay if
-    their record_ids are in ``kept``, or if a consumer has not ``done`` them. The batch has at most
-    ``size`` rows, so the work does not grow with the log. With ``dry`` the function only counts the
+    The function removes only rows of status S and W whose event_time is before ``older_than``. Rows
+    stay if their record_ids are in ``kept``, or if a consumer has not ``done`` them. The batch has
+    at most ``size`` rows, so the work does not grow with the log. With ``dry`` it only counts the
     rows.
     """
     record_id = column_of(log.table, "record_id")
@@ -182,9 +182,10 @@ def purge_errors(
 ) -> Purged | None:
     """Purge one batch of the error table after record_id ``after``; return None at the table's end.
 
-    It removes error rows older than ``error_time`` whose log rows no longer exist. With ``dry`` the
-    function only counts error rows, including the error rows of the log rows that a purge would
-    remove first: rows of status S and W older than ``event_time`` whose record_ids are not needed.
+    The function removes error rows that are older than ``error_time`` and whose log rows no longer
+    exist. With ``dry`` the function only counts error rows, including the error rows of the log
+    rows that a purge would remove first: rows of status S and W older than ``event_time`` whose
+    record_ids are not needed.
     """
     errors = errors_of(log.table)
     record_id = errors.c.record_id

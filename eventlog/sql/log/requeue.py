@@ -144,10 +144,10 @@ def requeue_loopback(
     """Log rows of status S of the publisher's user again, because they were not published
     (spec/event-log.md 8.3). The new rows have no perpetrator.
 
-    Unless ``force`` is set, a row of types 1 to 4 is refused in two cases. Its object has a later
-    row that was published, is waiting, or is not queued again; or a row with a higher record_id was
-    removed from the log. If only some rows of an insert are queued again, they are sent as
-    modifies.
+    Unless ``force`` is set, a row of types 1 to 4 is refused in two cases. In the first case, its
+    object has a later row that was published, is waiting, or is not queued again. In the second
+    case, a row with a higher record_id was removed from the log. If only some rows of an insert are
+    queued again, they are sent as modifies.
     """
 
     def judged(row: ObjectRow) -> LoggedRow:
@@ -398,9 +398,9 @@ def _copied(
 
     An open transaction may have drawn a number below the copies' numbers for a change of the same
     object: the copy would send an older value again. So the function waits for these transactions.
-    A change that draws a number above the copies may commit and be published first. So if any row
-    of the objects has appeared meanwhile, all rows are judged again. With ``force`` the function
-    does not wait. Raises DatabaseError for a transaction that does not end.
+    A change that draws a number above the copies may commit and be published first. So if a new row
+    of the objects has appeared in the meantime, all rows are judged again. With ``force`` the
+    function does not wait. Raises DatabaseError for a transaction that does not end.
     """
     again = judge_now()
     while again.copied and not force and writers_to_await(log) is not None:
@@ -494,8 +494,9 @@ def _insert_copies(
     values: Mapping[str, Expression],
     copies: sa.Select[Any],
 ) -> sa.Insert:
-    """Return the statement that logs the rows of a sorted query of these fields. It draws the next
-    number for each row, if the database does not number the column itself (spec/event-log.md 9.1).
+    """Return the statement that logs the rows of a sorted query of these fields. The statement
+    draws the next number for each row, if the database does not number the column itself
+    (spec/event-log.md 9.1).
     """
     fields = [*values]
     if log.table.sequence is not None:

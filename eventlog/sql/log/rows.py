@@ -63,7 +63,8 @@ def tail(log: OpenLog) -> int | None:
 
 def refuse_large_ids(log: OpenLog) -> None:
     """Raise LogTableError if the log has a row whose record_id is too large to be read
-    (spec/event-log.md 1.4). Nothing is read if the column's type cannot hold such a number.
+    (spec/event-log.md 1.4). Nothing is read if the column's type cannot hold a number that is too
+    large.
     """
     column_type = log.table.type_of("record_id")
     if column_type is None or (column_type.bits and "unsigned" not in column_type.sql):

@@ -71,8 +71,8 @@ def read_verifications(log: OpenLog) -> list[LastVerification]:
 
 
 def write_verification(log: OpenLog, last: LastVerification) -> None:
-    """Write a verification, replacing the earlier one of the same target. ``ended`` is the time of
-    the database. The twenty newest verifications are kept.
+    """Write a verification, in place of the earlier verification of the same target. ``ended`` is
+    the time of the database. The twenty newest verifications are kept.
     """
     entries = read_entries(log, EntryKind.VERIFIED)
     same = (last.reader, last.target)

@@ -70,7 +70,7 @@ class Declared:
     """The log, which may be in ``log_schema``."""
     log_schema: str | None = None
     schema: str | None = None
-    """The schema of the watched tables, None = the connection's current one."""
+    """The schema of the watched tables, None = the connection's current schema."""
     watches: tuple[WatchedTable, ...] = ()
     """The watches in addition to the declarations in the tables' ``info``."""
 

@@ -1,11 +1,11 @@
 """The operations ``op.create_event_log``, ``op.drop_event_log``, ``op.watch_table`` and
 ``op.unwatch_table``: how they run, and how they are written.
 
-They are for users' own Alembic trees, which import ``eventlog.alembic``. A migration must do the
-same at any later time. So a watch contains, as Python literals, its declaration and the tables as
-they were when the migration was written. The same statements are run and, with ``alembic upgrade
---sql``, printed. A function is created before the triggers that call it, and dropped after them;
-the log exists before both.
+The operations are for users' own Alembic trees, which import ``eventlog.alembic``. A migration must
+have the same effect at any later time. So a watch contains, as Python literals, its declaration and
+the tables as they were when the migration was written. The same statements are run and, with
+``alembic upgrade --sql``, printed. A function is created before the triggers that call it, and
+dropped after them; the log exists before both.
 """
 
 from __future__ import annotations
@@ -38,9 +38,7 @@ from eventlog.sql.triggers.watch import WatchedTable
 _Literals = Mapping[str, Any]
 
 TEMPLATE_VERSION: Final = 1
-"""The version of the SQL templates. Operations name it, so that a later release can add another
-version.
-"""
+"""The version of the SQL templates. Operations name it, so a later release can add a version."""
 
 
 # --- the declaration of a watch -------------------------------------------------------------------
@@ -172,7 +170,7 @@ def from_literals(table: str, arguments: _Literals) -> WatchDefinition:
 
 
 def watch_of(table: str, options: _Literals) -> WatchedTable:
-    """Return a watch with these options. They are some of ``WATCH_OPTIONS``, as a migration
+    """Return a watch with these options. The options are some of ``WATCH_OPTIONS``, as a migration
     contains them: with lists in place of tuples. Raises TriggerError for an unknown style.
     """
     legal = {"row_style": tuple(STYLES), "trigger_level": ("row", "statement")}
@@ -292,7 +290,7 @@ class _LogOperation(MigrateOperation):
 class _WatchOperation(MigrateOperation):
     """An operation on the triggers of a class.
 
-    Its reverse holds the same definition, so that it can be reversed again.
+    The reverse of an operation holds the same definition, so that it can be reversed again.
     """
 
     name: ClassVar[str]
@@ -324,9 +322,9 @@ class CreateEventLogOp(_LogOperation):
         ``revisions``.
 
         ``schema`` None is the current schema. ``revisions`` belong to eventlog's own migrations,
-        one for each branch. Name them, as autogenerate does, so that the migration does the same
-        with a later eventlog; none = the newest. ``before`` are the revisions that the log had
-        reached; the reverse operation restores them. Raises LogTableError, DatabaseError.
+        one for each branch. Name them, as autogenerate does, so that the migration has the same
+        effect with a later eventlog; none = the newest. ``before`` are the revisions that the log
+        had reached; the reverse operation restores them. Raises LogTableError, DatabaseError.
         """
         operations.invoke(cls(log, schema, revisions, before))
 

@@ -272,9 +272,7 @@ def _read_row(log: OpenLog, name: str) -> ConsumerRow | None:
 
 
 def _selected(log: OpenLog) -> sa.Select[Any]:
-    """Return the statement that reads the rows of consumers, with the columns that the table
-    has.
-    """
+    """Return the statement that reads the rows of consumers, with all columns of the table."""
     columns = (*CONSUMER_COLUMNS, *LATER_COLUMNS) if has_later_columns(log) else CONSUMER_COLUMNS
     table = consumers_of(log.table)
     return sa.select(*(table.c[name] for name in columns))
@@ -390,8 +388,8 @@ def register(
     event_time_zone: str = "utc",
     former: ConsumerRow | None = None,
 ) -> None:
-    """Write the row of a new consumer. This takes a lock that transactions which delete rows take,
-    too (spec/event-log.md 13.2, 13.4).
+    """Write the row of a new consumer. The function takes a lock that transactions which delete
+    rows take, too (spec/event-log.md 13.2, 13.4).
 
     ``begins`` and ``event_time_zone`` are as in ``set_of_start``. ``former`` is the row that the
     new row replaces, None = the consumer is new. Raises ConfigError as ``set_of_start`` does.
@@ -432,8 +430,8 @@ def _first_moment(log: OpenLog, name: str, former: datetime | None) -> datetime 
 
 
 def reset(log: OpenLog, name: str, begins: str, event_time_zone: str = "utc") -> None:
-    """Rewrite the row of a consumer, as at its registration. Its pause stays, and so does what its
-    last start has recorded.
+    """Rewrite the row of a consumer, as at its registration. The consumer's pause stays, and so
+    does what its last start has recorded.
 
     The caller handles the consumer's entries in ``<log>_inflight``.
     """
@@ -536,8 +534,8 @@ def visible_ids(log: OpenLog) -> list[tuple[int, int]]:
 
 
 def record_start(log: OpenLog, name: str, start: ConsumerStart) -> ConsumerStart | None:
-    """Record what a consumer sends from now on. Return what its last start had recorded; None if
-    that was the same, or if nothing was recorded.
+    """Record what a consumer sends from now on. Return what the consumer's last start had recorded;
+    None if this is the same, or if nothing was recorded.
     """
     entry = _read_row(log, name)
     if entry is None:
@@ -577,8 +575,8 @@ def write_done(
     """Write the whole set of a consumer in place of its entries, and return the number of the new
     entry.
 
-    ``ended`` is the number of one of the consumer's deliveries. Its entry becomes the entry of the
-    set.
+    ``ended`` is the number of one of the consumer's deliveries. The entry of this delivery becomes
+    the entry of the set.
     """
     return (_write_set(log, entry.name, "whole", done, ended, entry.entries, ending),)
 
@@ -690,12 +688,12 @@ def requeue_for(
     by: str = "",
 ) -> Requeued:
     """Ask a consumer to send again rows that it has done (spec/event-log.md 13.4). ``by`` is who
-    asks, for the error rows.
+    asks; the error rows name it.
 
     Unless ``force`` is set, these rows are refused: rows that ``judge`` finds stale; rows of types
-    1 to 4 with a lower record_id than a row that was removed from the log; rows of an insert of
-    which other rows are not sent again. Nothing is written to the log, so no row can become a
-    modify. ``failed`` are the rows that the receiver refused: they keep their event-id. The other
+    1 to 4 with a lower record_id than a row that was removed from the log; rows of an insert, if
+    not all rows of this insert are sent again. Nothing is written to the log, so no row can become
+    a modify. ``failed`` are the rows that the receiver refused: they keep their event-id. The other
     rows get the next attempt number, since the receiver has applied the earlier event-id (7.4).
     ``in_flight`` are the rows that were in flight for the consumer before ``entry`` was read. The
     caller has locked the row of the consumer (``lock_consumer``). Rows that a purge removes in the
@@ -737,8 +735,8 @@ def _present(log: OpenLog, ids: Sequence[int]) -> list[int]:
 def requeue_objects_for(
     log: OpenLog, entry: ConsumerRow, event_ids: Sequence[str], by: str = ""
 ) -> None:
-    """Ask a consumer to send objects of its snapshot again, with the values at that later time
-    (spec/event-log.md 13.4). ``by`` is who asks, for the error rows.
+    """Ask a consumer to send objects of its snapshot again, with the values that they have when
+    they are sent (spec/event-log.md 13.4). ``by`` is who asks; the error rows name it.
     """
     if event_ids:
         ask_again(log, ResendRequest(objects=event_ids), entry.name)
@@ -747,8 +745,8 @@ def requeue_objects_for(
 
 def resend_classes(log: OpenLog, name: str, classes: Sequence[str]) -> None:
     """Ask a consumer to send all objects of classes again: an object that exists for the reader is
-    sent as it is then, and each other object of the table is sent as a delete (spec/event-log.md
-    15.3).
+    sent as it is at that time, and each other object of the table is sent as a delete
+    (spec/event-log.md 15.3).
     """
     lock_consumer(log, name)
     begun = resent(log.db.utc_now())

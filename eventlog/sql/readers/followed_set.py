@@ -1,5 +1,5 @@
 """A set of record_ids that follows a log (spec/event-log.md 13.1): some of its gaps are closed,
-others skipped for now.
+other gaps are skipped for now.
 
 A record_id that a database snapshot does not show belongs to a transaction that was open at the
 snapshot, or will never be used. A reader that has found a gap empty has to read the gap again only
@@ -38,9 +38,7 @@ class FollowedSet:
     rows: Window = ANY_STATUS
     """The window that shows which rows of a gap are not done."""
     passed: RecordSet = field(init=False)
-    """The done rows and the skipped gaps. Only rows of ``writers`` may appear in the skipped
-    gaps.
-    """
+    """The done rows and the skipped gaps. Only ``writers`` may add rows to the skipped gaps."""
     writers: frozenset[str] = frozenset()
     history: WriterHistory = field(default_factory=WriterHistory)
     shown: tuple[Sequence[int], float] = ((), 0.0)

@@ -1,5 +1,5 @@
 """Refused rows and objects that a resync has logged again: the new row counts in place of the
-refused one. For each reader, the outcome is what this reader did with the new row
+refused row or object. For each reader, the outcome is what this reader did with the new row
 (spec/event-log.md 11).
 
 No function commits: the caller decides what belongs to one transaction.
@@ -133,9 +133,7 @@ def _refused_keys(
 def _key_of(
     catalog: Catalog, cls: ObjectClass, table_name: str | None, table_key: str | None
 ) -> str | None:
-    """Return the key of a class's object as a resync logs it, None if these texts name no
-    object.
-    """
+    """Return the key of a class's object as a resync logs it; None if the texts name no object."""
     meant = None if table_name is None else catalog.log_name(table_name)
     if meant is None or meant.object_class is not cls:
         return None

@@ -1,8 +1,8 @@
 """The common part of MariaDB and MySQL, both through PyMySQL: their capabilities and their log.
 
-record_ids are AUTO_INCREMENT: each row draws one when it is logged, and a restart keeps the
+record_ids are AUTO_INCREMENT: each row draws a number when it is logged, and a restart keeps the
 counter. The numbers of deliveries come from a sequence or a table, whose comment distinguishes this
-log from all others (spec/triggers.md 7.4, spec/event-log.md 10). This package is not a separate
+log from all other logs (spec/triggers.md 7.4, spec/event-log.md 10). This package is not a separate
 database: ``mariadb`` and ``mysql`` extend its classes.
 """
 
@@ -41,7 +41,7 @@ statement longer.
 
 
 def _split(window: Window) -> tuple[Ranges, Ranges]:
-    """Divide the gaps of a window, except the last one, into the first wide gaps and all others."""
+    """Divide the gaps of a window, except the last gap, into the first wide gaps and other gaps."""
     gaps = (window.gaps or ())[:-1]
     wide = [gap for gap in gaps if gap[1] - gap[0] >= _WIDE][:_MAX_WIDE]
     return wide, [gap for gap in gaps if gap not in wide]

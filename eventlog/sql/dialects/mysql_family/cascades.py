@@ -130,7 +130,7 @@ _SOURCES: Final = {
 class Effect:
     """An effect that foreign keys have on rows of a watched table.
 
-    Its cause is that a row of ``end`` is deleted or gets another key.
+    The cause of the effect is that a row of ``end`` is deleted or gets another key.
     """
 
     way: Way
@@ -379,9 +379,9 @@ def followed(one: CascadeTriggers, operation: str) -> list[Followed]:
 
 
 def kept(one: CascadeTriggers) -> list[Followed]:
-    """Return the rows that a trigger AFTER INSERT searches for. It is for a server whose REPLACE
-    keeps the rows that refer to the replaced row: they were logged as deleted, so they must be
-    logged again.
+    """Return the rows that a trigger AFTER INSERT searches for. This is for a server whose REPLACE
+    keeps the rows that refer to the replaced row: the kept rows were logged as deleted, so they
+    must be logged again.
     """
     several = [
         effect for effect in one.effects if effect.operation == "DELETE" and not effect.changed

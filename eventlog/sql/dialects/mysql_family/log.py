@@ -192,7 +192,7 @@ class MySQLFamilyLog(StepwiseLog):
 
     def _key_of_numbers(self) -> str:
         """Return an SQL hint that makes the server find rows by the unique key of record_id; empty
-        if there is no such key.
+        if record_id has no unique key.
         """
         known: dict[LogTable, str] = self.connection.info.setdefault(_KEY_OF_NUMBERS, {})
         if self.table not in known:

@@ -9,8 +9,8 @@ one for each child table::
     FROM `usr` AS p JOIN `usr_phone` AS c ON c.`usr_id` = p.`id`
     WHERE (p.`id`, p.`branch`) IN ((1, 'N'), (2, 'W'))
 
-The server compares by its collation. Rows whose text differs from the requested key are then left
-out by this module.
+The server compares by its collation. This module then leaves out rows whose text differs from the
+requested key.
 """
 
 from __future__ import annotations
@@ -294,9 +294,7 @@ def _double(text: str) -> float:
 
 
 def _single(text: str) -> float:
-    """Return the number that a FLOAT stores for a text. It is a double: the server compares
-    doubles.
-    """
+    """Return the number that a FLOAT stores for a text, as a double; the server compares these."""
     (number,) = struct.unpack("<f", struct.pack("<f", _double(text)))
     return float(number)
 

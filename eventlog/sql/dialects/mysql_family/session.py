@@ -108,8 +108,8 @@ _PASSING: Final = frozenset(
 
 
 class FamilySessions(Dialect):
-    """Sessions through PyMySQL. They are READ COMMITTED whatever the server's default is, lock a
-    log by name, and test rights by EXPLAIN.
+    """Sessions through PyMySQL. These sessions use READ COMMITTED whatever the server's default is,
+    lock a log by name, and test rights by EXPLAIN.
     """
 
     title: str
@@ -419,8 +419,8 @@ def _snapshots(log: OpenLog, limit: int) -> Iterator[Sequence[object]]:
     now.
 
     The server does not show which transactions have a read view; a transaction of REPEATABLE READ
-    may have one, and so may a transaction that is reading now. For each transaction, the number of
-    later transactions is the length of the server's history list.
+    may have a read view, and so may a transaction that is reading now. For each transaction, the
+    number of later transactions is the length of the server's history list.
     """
     conn = log.connection
     if not may_run(conn, "SELECT 1 FROM information_schema.innodb_trx LIMIT 1"):

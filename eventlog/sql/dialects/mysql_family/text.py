@@ -2,8 +2,8 @@
 (spec/triggers.md 4, 5, 6).
 
 The SQL is independent of ``sql_mode``: names are in backticks, texts are joined by CONCAT, and no
-literal contains a backslash or is empty. It is independent of the character set of the session that
-creates a trigger: every text is made in utf8mb4. The driver would take percent signs for
+literal contains a backslash or is empty. The SQL is independent of the character set of the session
+that creates a trigger: every text is made in utf8mb4. The driver would take percent signs for
 parameters; only names contain them.
 """
 
@@ -175,8 +175,8 @@ _NEVER_QUOTED: Final = frozenset(
 """
 _SPECIAL: Final = rb"""^$|^[ ]|[ ]$|[,;'+"=\\<>\x00-\x1F\x7F]"""
 _NEEDS_QUOTES: Final = f"_utf8mb4 X'{_SPECIAL.hex()}'"
-"""A regular expression for texts that need quotes. It is in hexadecimal digits because the meaning
-of a backslash depends on sql_mode.
+"""A regular expression for texts that need quotes. The expression is in hexadecimal digits because
+the meaning of a backslash depends on sql_mode.
 """
 
 

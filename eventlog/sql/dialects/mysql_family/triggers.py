@@ -3,8 +3,8 @@
 
 The texts are in the .sql.j2 files next to this module. The files in each database's package have
 the beginning of a trigger, and the loop over rows that foreign keys delete or change. A table has
-one trigger for each operation. Its body contains the hash of the compiled text in an unused
-literal. The server commits every statement by itself.
+one trigger for each operation. The body of a trigger contains the hash of the compiled text in an
+unused literal. The server commits every statement by itself.
 """
 
 from __future__ import annotations

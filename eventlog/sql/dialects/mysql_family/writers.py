@@ -5,15 +5,15 @@ Why no row is missed:
 
 - A writer has the lock before it draws a number: a statement locks its table, and every table that
   its triggers write, before it executes. This holds for each ``innodb_autoinc_lock_mode``.
-- It keeps the lock until its rows are visible: the server releases the lock after the commit in
-  InnoDB, or after the rollback. KILL and a lost client roll back first. ROLLBACK TO SAVEPOINT
+- The writer keeps the lock until its rows are visible: the server releases it after the commit
+  in InnoDB, or after the rollback. KILL and a lost client roll back first. ROLLBACK TO SAVEPOINT
   releases the locks of later statements after their rows are gone. FLUSH TABLES WITH READ LOCK
   changes no lock on the log.
 - The highest record_id in the log is read first. So, at the check, a transaction that drew this
   number or a lower one has the lock, is prepared, or has ended. A later statement sees the rows of
   transactions that have ended.
 - A transaction is listed as prepared before it loses its lock, and until its commit is visible. The
-  locks are read first, so it is in one of the two lists.
+  locks are read first, so the transaction is in one of the two lists.
 - A lock is named by its thread, event and instance, and no two locks have the same name while the
   server runs. After a restart the locks are read in a new session, without the names of earlier
   locks.

@@ -2,9 +2,9 @@
 the driver.
 
 SQLAlchemy makes a descriptor from host, port and service only, with ``(PROTOCOL=TCP)`` whatever the
-URL requests. It passes the rest to the driver, where the descriptor takes precedence: a session
-that requests TLS would be unencrypted. So the driver gets each part by its name, and an argument
-without effect is an error.
+URL requests. SQLAlchemy passes all other arguments to the driver, where the descriptor takes
+precedence: a session that requests TLS would be unencrypted. So the driver gets each part by its
+name, and an argument without effect is an error.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _ADDRESS: Final[Mapping[str, Callable[[str], object]]] = {
     "sdu": int,
     "use_sni": _truth,
 }
-"""The arguments for the location of the server. An alias has them in its descriptor."""
+"""The arguments for the server's location. For an alias, these are in its descriptor."""
 _SESSION: Final[Mapping[str, Callable[[str], object]]] = {
     "config_dir": str,
     "wallet_location": str,

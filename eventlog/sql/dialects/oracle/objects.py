@@ -164,7 +164,7 @@ def column_type(
     such as an object type.
 
     ``length`` is in bytes; for national texts these are bytes of UTF-16. ``ColumnType.sql``
-    contains the length of every type that has one, in bytes whatever the declared unit is.
+    contains the length of every type that has one, in bytes, whatever the declared unit is.
     """
     if data_type == "NUMBER":
         if scale is None:

@@ -1,9 +1,9 @@
 """Scripts that SQL*Plus and SQLcl can run unchanged and more than once (spec/triggers.md 10).
 
 Oracle commits with every CREATE and DROP, so an interrupted migration leaves some objects, and
-Alembic's statements can be run only once. Here each statement is in a block that treats "already
-exists" (or "does not exist", in a downgrade) as success. A script writes the lines of the version
-table only if the revision changes.
+Alembic's statements can be run only once. In these scripts, each statement is in a block that
+treats "already exists" (or "does not exist", in a downgrade) as success. A script writes the lines
+of the version table only if the revision changes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def made_by(statement: str) -> tuple[str, str | None, str] | None:
 
 
 def disabled(statement: str) -> str:
-    """Return the statement that creates the same trigger disabled."""
+    """Return the statement changed so that it creates the trigger as disabled."""
     text, found = _HEADER.subn("\nDISABLE\n", statement, count=1)
     assert found, statement
     return text
@@ -94,9 +94,9 @@ def terminated(statements: Iterable[str]) -> list[str]:
     """Return statements with the lines that end them in SQL*Plus. After each statement that
     compiles an object, a block fails if the object has errors.
 
-    SQL*Plus treats a trigger with errors as a success, and such a trigger would make the
-    application's statements fail: the block drops the trigger. Raises TriggerError for a name that
-    no script can contain.
+    SQL*Plus treats a trigger with errors as a success, although the trigger would make the
+    application's statements fail: so the block drops the trigger. Raises TriggerError for a name
+    that no script can contain.
     """
     lines = []
     for statement in statements:

@@ -34,8 +34,8 @@ The driver gives up after ten probes, six seconds apart.
 
 
 _CACHED_STATEMENTS: Final = 200
-"""The number of statements that a session keeps parsed: the statements of the log, and one for each
-class, style and size of an IN list.
+"""The number of statements that a session keeps parsed: the statements of the log, and one
+statement for each class, style and size of an IN list.
 """
 _MODULE: Final = "eventlog"
 """The MODULE of eventlog sessions in V$SESSION; ACTION is publish, lock or read."""
@@ -115,9 +115,10 @@ _PASSING: Final = frozenset(
 class OracleSessions(Dialect):
     """Sessions, and the lock of the one publisher of a log (spec/event-log.md 12).
 
-    The lock is taken by ``DBMS_LOCK`` if the user may execute it; such a lock belongs to the
-    session, whatever is committed. Without the right to execute it, a second session locks the rows
-    of ``<log>_version`` in a transaction that it never ends. Either lock ends with the publisher.
+    The lock is taken by ``DBMS_LOCK`` if the user may execute it; a lock of ``DBMS_LOCK`` belongs
+    to the session, whatever is committed. Without the right to execute it, a second session locks
+    the rows of ``<log>_version`` in a transaction that it never ends. Either lock ends with the
+    publisher.
     """
 
     driver = "oracle+oracledb"
@@ -341,7 +342,7 @@ def has_log(conn: Connection, name: str) -> bool:
 
 
 def _owned(_db: OpenDatabase, schema: str, tables: Sequence[str], user: str) -> list[tuple[str]]:
-    """Return all of the tables or none, since a schema belongs to one user."""
+    """Return all of these tables or no table, since a schema belongs to one user."""
     return [(table,) for table in tables] if schema == user else []
 
 

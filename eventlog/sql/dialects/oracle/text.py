@@ -233,7 +233,7 @@ def is_loggable(column: Column, lob_values: bool) -> bool:
 
 
 def is_locator(column: Column) -> bool:
-    """Return True if a trigger gets a locator of a large object. It is valid for one row only."""
+    """Return True if a trigger gets a large object's locator, which is valid for one row only."""
     return family(column) in (Family.CLOB, Family.NCLOB)
 
 
@@ -359,9 +359,9 @@ def _moment(ref: str, pattern: str) -> str:
 def changed(column: Column, old: str, new: str) -> str:
     """Return PL/SQL that is true if a value has changed (spec/triggers.md 5).
 
-    The comparison is by bytes and NULL-safe. It calls a local function of the trigger, one for each
-    family: ``change_function``. A value that a trigger cannot compare counts as changed if the
-    UPDATE names its column (spec/triggers.md 6.1).
+    The comparison is by bytes and NULL-safe. The PL/SQL calls a local function of the trigger, one
+    for each family: ``change_function``. A value that a trigger cannot compare counts as changed if
+    the UPDATE names its column (spec/triggers.md 6.1).
     """
     if family(column) is Family.UNREADABLE:
         return named(column)

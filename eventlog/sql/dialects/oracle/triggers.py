@@ -253,7 +253,7 @@ def named_statement(question: str, size: int) -> str:
 
 def shows_triggers(conn: Connection, schema: str) -> bool:
     """Return True if this session sees the triggers on a schema's tables. If the session does not
-    see them, no trigger counts as missing.
+    see the triggers, no trigger counts as missing.
     """
     return bool(fetch(conn, _SQL["sees_triggers"], {"owner": schema}))
 

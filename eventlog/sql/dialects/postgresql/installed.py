@@ -45,7 +45,7 @@ def marker_of(log: LogTable, digest: str, columns: Mapping[str, str] | None = No
 
 class Mark(NamedTuple):
     """What the comment of a trigger or a function records: the hash, the columns (name -> type) for
-    which it was compiled, and the log as SQL. There are no columns if the comment names none.
+    which it was compiled, and the log as SQL. ``columns`` is empty if the comment names no columns.
     """
 
     digest: str
@@ -249,9 +249,9 @@ def gone_logs(log: OpenLog, names: Collection[str]) -> set[str]:
 
 
 def former_names(log: LogTable, gone: Collection[str]) -> list[str]:
-    """Return the names in ``gone`` that are former names of the log, as SQL. They have the log's
-    name and another schema, since the schema was renamed; if there are none, they have the log's
-    schema.
+    """Return the names in ``gone`` that are former names of the log, as SQL. These are names with
+    the log's name and another schema, which was renamed. If there is no name of this kind, the
+    other names in the log's schema are returned.
     """
     name, schema = quote_identifier(log.name), f"{quote_identifier(log.schema or '')}."
     moved = [one for one in gone if one.endswith(f".{name}")]
@@ -267,7 +267,7 @@ def sql(name: str) -> TextClause:
 
 _EQUALS: Final = "OPERATOR(pg_catalog.=)"
 _Columns = TypeVar("_Columns", bound=tuple[str, ...])
-"""The schema, table and name of a column, or the same three of both columns of a foreign key."""
+"""The schema, table and name of a column, or of both columns of a foreign key."""
 
 
 def facts_of(

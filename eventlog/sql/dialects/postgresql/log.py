@@ -61,8 +61,8 @@ and released together.
 """
 _MAX_POLLS: Final = 64
 _CHEAP: Final = 1_000.0
-"""If the planner's cost is lower, rows are counted instead of estimated. It is the cost of a
-thousand pages, or of 40,000 rows.
+"""If the planner's cost is below this limit, rows are counted instead of estimated. The limit is
+the cost of a thousand pages, or of 40,000 rows.
 """
 _DATABASE_AND_NUMBERS: Final = """
     SELECT concat_ws('/', d.oid, to_regclass(%(deliveries)s)::oid)

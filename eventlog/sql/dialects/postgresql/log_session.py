@@ -32,7 +32,7 @@ from eventlog.sql.port.sql_files import ALONE, FIRST, KIND, Binds, Options, Stat
 
 OTHER_PLANS: Final = ("enable_seqscan", "enable_bitmapscan", "enable_sort")
 """The planner's methods that are switched off: with them, the statement of a window would read and
-sort all rows, and then keep the first ones.
+sort all rows, and then keep the first rows.
 """
 _BY_INDEX: Final = {**dict.fromkeys(OTHER_PLANS, "off"), "plan_cache_mode": "force_generic_plan"}
 _SET: Final = "SELECT " + ", ".join(
@@ -74,8 +74,8 @@ class LogSession:
 
 
 class _Statement(NamedTuple):
-    """A statement to run. ``first`` is the text of a statement that runs before it, with the same
-    parameters.
+    """A statement to run. ``first`` is the text of a statement that runs before this statement,
+    with the same parameters.
     """
 
     text: str
@@ -263,8 +263,8 @@ def _run_after(
 ) -> None:
     """Run a statement after the statement ``first``, in one transaction.
 
-    If libpq can, both are sent in one round trip. Each statement has its own database snapshot: the
-    server begins the second statement when the first has ended.
+    If libpq can, both statements are sent in one round trip. Each statement has its own database
+    snapshot: the server begins the second statement when the first has ended.
     """
     driver = cursor.connection
     with driver.pipeline() if psycopg.Pipeline.is_supported() else nullcontext():

@@ -373,8 +373,8 @@ def _is_key(column: Column, i: int) -> str:
 
 
 def _owned(column: Column, owner: Column, i: int) -> str:
-    """Return an SQL condition that is true if the child's row belongs to this key. It compares as
-    the foreign key does, whose "=" may treat different texts as equal.
+    """Return an SQL condition that is true if the child's row belongs to this key. The condition
+    compares as the foreign key does, whose "=" may treat different texts as equal.
     """
     ref = field("c", owner)
     if column.type.kind is not Kind.OTHER:

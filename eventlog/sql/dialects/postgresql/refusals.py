@@ -90,15 +90,15 @@ _ATTEMPTS: Final = "All failures were:\n"
 def refusal_of(text: str) -> Refusal:
     """Return whether a failed connection is final or transient, with the advice.
 
-    ``text`` is the message of psycopg. It describes one attempt for each address of each host. An
-    attempt has two messages if it was made with TLS and without TLS.
+    ``text`` is the message of psycopg. The message describes one attempt for each address of each
+    host. An attempt has two messages if it was made with TLS and without TLS.
 
     An address refuses finally if all messages of its attempts are final. A host refuses finally if
     one of its addresses does. The URL is refused finally only if all hosts refuse finally, since a
     host that is unavailable may accept connections later.
 
-    For several attempts, the reason is one message per host. It is shorter than psycopg's text,
-    which repeats the last message and adds server and hints to each message.
+    For several attempts, the reason is one message per host. This reason is shorter than psycopg's
+    text, which repeats the last message and adds server and hints to each message.
     """
     hosts: dict[str, list[Refusal]] = {}
     reasons: dict[str, None] = {}
@@ -139,7 +139,7 @@ def _refusal(message: str) -> Refusal:
 
 
 def _unless_one_passes(refusals: Iterable[Refusal]) -> Refusal:
-    """Return the first transient refusal, otherwise the last one; ``_UNKNOWN`` if there is none."""
+    """Return the first transient refusal, else the last refusal; ``_UNKNOWN`` without refusals."""
     last = _UNKNOWN
     for last in refusals:
         if last.passes:

@@ -49,14 +49,14 @@ _SET_KEEPALIVE: Final = f"""
     JOIN pg_catalog.pg_settings AS present USING (name)
     WHERE present.source NOT IN ('client', 'user', 'database', 'database user', 'global')
       AND pg_catalog.inet_client_addr() IS NOT NULL"""  # noqa: S608
-"""The statement that lets the server detect that a publisher's host is gone. It changes nothing if
-the URL, the role or the database has settings for this. A Unix socket needs none.
+"""The statement that lets the server detect that a publisher's host is gone. The statement changes
+nothing if the URL, the role or the database has such settings. A Unix socket needs none.
 """
 
 
 class PostgresSessions(Dialect):
-    """Sessions, and the lock of the one publisher of a log (spec/event-log.md 12): an advisory
-    lock, which belongs to the session.
+    """Sessions, and the lock of the one publisher of a log (spec/event-log.md 12). The lock is an
+    advisory lock, which belongs to the session.
     """
 
     driver = "postgresql+psycopg"
@@ -157,7 +157,7 @@ def channel(log: LogTable) -> str:
 
 
 class PostgresWake(Wake):
-    """Notifications by NOTIFY. A trigger of the log sends them if the publisher holds the lock."""
+    """Notifications by NOTIFY. A trigger of the log sends one if the publisher holds the lock."""
 
     def create(self, log: LogTable) -> list[str]:
         return _wake_statements(log, "function", "revoke", "drop_trigger", "trigger", "always")

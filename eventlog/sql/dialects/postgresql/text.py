@@ -215,7 +215,7 @@ def key_values_by_type(ref: str) -> tuple[dict[str, str], str]:
     """Return the SQL of a key value without quotes, by the name of its type in ``pg_catalog``, and
     the SQL for all other types.
 
-    It is for keys whose types are known only at the time of logging (spec/triggers.md 7.6).
+    The SQL is for keys whose types are known only at the time of logging (spec/triggers.md 7.6).
     """
     kinds = {
         "numeric": Kind.EXACT,
@@ -392,8 +392,8 @@ def array_of(texts: Sequence[str]) -> str:
 
 
 def adopt(snapshot: str) -> str:
-    """Return the statement that adopts a database snapshot. It must be the first statement in a
-    transaction of isolation level ``_ISOLATION``.
+    """Return the statement that adopts a database snapshot. The statement must be the first one in
+    a transaction of isolation level ``_ISOLATION``.
 
     Raises DatabaseError for a text that is not a name of a snapshot.
     """

@@ -34,7 +34,7 @@ def statements(table: str) -> tuple[str, str]:
 
 def add(log: OpenLog) -> None:
     """Add the column to the table of a log, its leaves, and the detached tables that may become
-    leaves again. All of this is one transaction, which the function commits.
+    leaves again. All tables are changed in one transaction, which the function commits.
 
     Raises LogInUse if another session uses the log, and LogTableError if the log has another column
     of this name.

@@ -1,8 +1,9 @@
 """Triggers on PostgreSQL: planned, applied and dropped (spec/triggers.md 7.1, 9, 10).
 
-``compile`` makes the SQL of triggers, ``installed`` reads the installed triggers. Their comments
-contain the hash of the compiled text, by which a changed declaration is found. Changes made by hand
-are found by comparing each installed fragment with the compiled one.
+``compile`` makes the SQL of triggers, ``installed`` reads the installed triggers. The comments of
+triggers and functions contain the hash of the compiled text, by which a changed declaration is
+found. Changes made by hand are found by comparing each installed fragment with the compiled
+fragment.
 """
 
 from __future__ import annotations
@@ -342,11 +343,11 @@ def _lock_tables(conn: Connection, plan: TriggerPlan, lock_timeout: float) -> bo
     """Lock all tables of a plan, and return True if this changed the setting ``lock_timeout``.
 
     While the function holds a lock, it never waits long for another lock (spec/triggers.md 9.2).
-    Otherwise it could deadlock with a session that writes two of the tables in another order, and
-    the server would cancel that session's statement. So the function waits for the first table
-    while it holds no lock, and for each other table less than ``deadlock_timeout``. If a table is
-    not available in this time, the function releases all locks and starts again with this table.
-    Scripts and migrations lock in the order of their statements.
+    Otherwise the function could deadlock with a session that writes two of the tables in another
+    order, and the server would cancel the statement of this session. So the function waits for the
+    first table while it holds no lock, and for each other table less than ``deadlock_timeout``. If
+    a table is not available in this time, the function releases all locks and starts again with
+    this table. Scripts and migrations lock in the order of their statements.
     """
     locks = _locks(conn, plan)
     if len(locks) < 2:
@@ -423,8 +424,8 @@ def _differences(
 ) -> Iterator[tuple[CompiledFunction | None, Any, StoredTrigger | None, str]]:
     """Yield each trigger that is not as declared: the compiled function, the compiled trigger, the
     installed trigger, and the difference, in words that follow the trigger's name. For a
-    superfluous trigger the two compiled ones are None, for a missing trigger the installed one is
-    None.
+    superfluous trigger, the compiled function and trigger are None; for a missing trigger, the
+    installed trigger is None.
     """
     unmatched = {(one.table, one.name): one for one in old}
     for function, trigger in pairs:

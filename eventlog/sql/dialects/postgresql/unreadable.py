@@ -1,7 +1,7 @@
 """Rows with a text that the server cannot convert to UTF-8 (spec/event-log.md 5, 5.6).
 
 A byte may have no character in the database's encoding (0x81 in WIN1252), and a database of
-SQL_ASCII may have any bytes. One such text fails the whole statement that reads it. So
+SQL_ASCII may have any bytes. If a statement reads such a text, the whole statement fails. So
 ``fetch_readable`` reads the rows again as bytes to find the rows that Python cannot decode either,
 and then reads the other rows in the usual way: a text never depends on its neighbours. If Python
 has no codec for the encoding, or a codec that differs from the server's, the rows are read in
@@ -142,8 +142,8 @@ def is_readable(value: object) -> bool:
 
 def enough_readable(read: Callable[[int], PlainRows], limit: int, width: int) -> PlainRows:
     """Return the first rows that ``read`` returns, until ``limit`` of them have readable keys; all
-    rows if there are fewer. The argument of ``read`` is the number of rows, and ``width`` is the
-    number of key columns.
+    rows if fewer rows have readable keys. The argument of ``read`` is the number of rows, and
+    ``width`` is the number of key columns.
     """
     wanted = limit
     while True:
@@ -245,7 +245,7 @@ class _Rows:
                 _undo(self._conn)
 
     def _again(self, wanted: Sequence[PlainRow]) -> dict[PlainRow, PlainRow]:
-        """Return the rows with these identities that can be read, and add the others to
+        """Return the rows with these identities that can be read, and add the other rows to
         ``_refused``.
         """
         if not wanted:

@@ -39,7 +39,7 @@ _ATTEMPTS: Final = 5
 _PART: Final = "lock"
 """The key of the lock in ``<log>_epoch.server``.
 
-It is not one of the ``server_parts``, so it does not affect the epoch.
+The lock is not one of the ``server_parts``, so it does not affect the epoch.
 """
 
 

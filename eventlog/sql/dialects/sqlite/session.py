@@ -1,8 +1,8 @@
 """Sessions of a SQLite file: how they begin and decode text, their lock on a log, and the answers
 for ``doctor``.
 
-Each log has one publisher. Its session holds a lock file next to the database with flock
-(spec/event-log.md 12).
+Each log has one publisher. The publisher's session holds a lock file next to the database with
+flock (spec/event-log.md 12).
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _PASSING: Final = frozenset(
 """The codes of transient errors, reduced to their lowest eight bits."""
 _MOVED: Final = 8 | 4 << 8
 """The code SQLITE_READONLY_DBMOVED: a file without WAL mode was moved while the session had it
-open, so the session can no longer write. The next connection opens the file that is then at the
-path.
+open, so the session can no longer write. The next connection opens the file that is at the path by
+then.
 """
 
 
@@ -58,7 +58,7 @@ class SqliteSession(sqlite3.Connection):
         super().__init__(*args, **kwargs)
         self.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
         self.at_end = ExitStack()
-        """The resources that end with the session, such as its locks."""
+        """The resources that end with the session, such as the locks of the session."""
         self.file = stat_of(Path(args[0] if args else kwargs["database"]))
         """The file that the session has open, None for a database in memory."""
 

@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - quoted names
-"""The conversion of a log's table into a partitioned one, and back (spec/event-log.md 14.2)."""
+"""The conversion of a log's table into a partitioned table, and back (spec/event-log.md 14.2)."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def copied_rows(log: OpenLog, source: str) -> tuple[str, str]:
 
 
 def copy_rows(log: OpenLog, source: str, target: str, condition: str = "") -> None:
-    """Copy the rows of a table into another one. ``condition`` is SQL that follows the name of
+    """Copy the rows of a table into another table. ``condition`` is SQL that follows the name of
     ``source``.
     """
     columns, values = copied_rows(log, source)

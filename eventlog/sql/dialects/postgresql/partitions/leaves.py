@@ -249,9 +249,9 @@ class PostgresPartitioning(Partitioning):
 
     def _finish(self, log: OpenLog, number: int, table: _Detached) -> int | None:
         """Put back into the log those rows of a recorded table that are not done, drop the table,
-        and delete its entry. Return the number of rows that were put back. If the table is no
-        longer the recorded table (it was dropped, renamed or attached, or has another comment),
-        only delete the entry, and return None.
+        and delete the entry that records it. Return the number of rows that were put back. If the
+        table is no longer the recorded table (it was dropped, renamed or attached, or has another
+        comment), only delete the entry, and return None.
         """
         name, put_back = sibling(log.table, table.name), None
         if self._is_detached(log, table):
