@@ -1,5 +1,5 @@
-"""All code that works with SQL, for every supported database. The packages below it are described
-in docs/developers/architecture.md.
+"""All code that works with SQL, for every supported database. docs/developers/architecture.md
+describes the packages of ``eventlog.sql``.
 """
 
 from typing import Final

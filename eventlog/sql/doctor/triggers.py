@@ -54,9 +54,7 @@ def judge_classes(
 
 
 def _judge_key(table: Table, schema: str | None, quote: Quote, *, is_listed: bool) -> Findings:
-    """Judge a table or view without a key: it is not a class, which is an error if it is
-    configured.
-    """
+    """Judge a table or view without a key. Configuring it is an error, since it is not a class."""
     sql_name = qualified(schema, table.name, quote)
     if table.kind == "view":
         if is_listed and not key_columns(table):

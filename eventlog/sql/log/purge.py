@@ -122,8 +122,8 @@ def purge_rows(
 
     The function removes only rows of status S and W whose event_time is before ``older_than``. Rows
     stay if their record_ids are in ``kept``, or if a consumer has not ``done`` them. The batch has
-    at most ``size`` rows, so the work does not grow with the log. With ``dry`` it only counts the
-    rows.
+    at most ``size`` rows, so the work does not grow with the log. With ``dry`` the function only
+    counts the rows.
     """
     record_id = column_of(log.table, "record_id")
     is_old = column_of(log.table, "event_time") < older_than

@@ -299,7 +299,7 @@ def judge_all(
 
     Unless ``force`` is set, these rows are refused: stale rows; rows of types 1 to 4 with a lower
     record_id than a row that was removed from the log; rows set back to N up to ``claimed_to``. If
-    ``whole`` is set, the rows of an insert of which only some are sent again are refused, too.
+    ``whole`` is set and only some rows of an insert are sent again, these rows are refused, too.
     """
     objects = read_logged_objects(log, chosen, own_user)
     # The order matters: a process that removes rows records the removal first. So removed rows are

@@ -24,7 +24,7 @@ from eventlog.sql.dialects.stepwise import trigger_answers
 from eventlog.sql.log_table import LogTable
 
 _MIN_VERSION: Final = (10, 11)
-"""The oldest release that is still maintained. AUTO_INCREMENT survives a restart of it."""
+"""The oldest release that is still maintained. AUTO_INCREMENT survives a restart."""
 _RUN: Final = ((10, 11), (11, 8))
 """The releases on which the tests have run."""
 

@@ -33,7 +33,7 @@ FACT: Final = "cascades"
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A foreign key: if rows of ``parent`` are deleted or change, so do rows of ``child``."""
+    """A foreign key by which a write to ``parent`` deletes or changes rows of ``child``."""
 
     child: str
     parent: str
@@ -103,8 +103,8 @@ def leading_to(links: Sequence[Link], tables: Iterable[str]) -> tuple[Link, ...]
 
 
 class Source(NamedTuple):
-    """How a trigger finds the rows: the row of its own table from which it starts (OLD or NEW), and
-    the lock.
+    """How a trigger finds the rows: the row of the trigger's table from which the search starts
+    (OLD or NEW), and the lock.
     """
 
     row: str
@@ -168,8 +168,8 @@ def effects_on(table: str, links: Sequence[Link]) -> Iterator[Effect]:
 
 
 def _trees(way: Way, table: str, links: Sequence[Link]) -> dict[str, list[Link]]:
-    """Return the foreign keys to itself of each table on a way. If rows of a table are deleted,
-    these foreign keys delete other rows of the same table.
+    """Return, by table, the foreign keys by which a table on a way refers to itself. If rows of the
+    table are deleted, these foreign keys delete other rows of the same table.
     """
     deleted = {link.parent for link in way}
     if not way or way[0].on_delete == "CASCADE":

@@ -241,9 +241,7 @@ def _each(log: LogTable, ranges: Ranges) -> Iterator[str]:
 
 
 def _conditions(log: LogTable, ranges: Ranges) -> list[str]:
-    """Return SQL conditions that select these record_ids, one condition for each part of the
-    ranges.
-    """
+    """Return SQL conditions that select these record_ids, each for a part of the ranges."""
     record_id = _record_id(log)
     single = [f"{record_id} BETWEEN {first:d} AND {last:d}" for first, last in ranges]
     return [" OR ".join(some) for some in in_parts(single, _RANGES)]

@@ -294,7 +294,9 @@ def _double(text: str) -> float:
 
 
 def _single(text: str) -> float:
-    """Return the number that a FLOAT stores for a text, as a double; the server compares these."""
+    """Return the number that a FLOAT stores for a text, as a double. The server compares a FLOAT as
+    a double.
+    """
     (number,) = struct.unpack("<f", struct.pack("<f", _double(text)))
     return float(number)
 

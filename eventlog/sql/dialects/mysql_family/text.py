@@ -96,9 +96,7 @@ def data_type(column: Column) -> str:
 
 
 def is_large(column: Column) -> bool:
-    """Return True if values may be too large to be logged: a trigger then checks the values of each
-    row.
-    """
+    """Return True if values may be too large to be logged; a trigger then checks each row."""
     return data_type(column) in _LARGE
 
 
@@ -171,8 +169,7 @@ def is_changed(column: Column, old: str, new: str) -> str:
 _NEVER_QUOTED: Final = frozenset(
     {Kind.INTEGER, Kind.EXACT, Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
 )
-"""The kinds whose text contains no special or control character, and no blank at its start or end.
-"""
+"""The kinds whose text contains no special or control character, and no blank at either end."""
 _SPECIAL: Final = rb"""^$|^[ ]|[ ]$|[,;'+"=\\<>\x00-\x1F\x7F]"""
 _NEEDS_QUOTES: Final = f"_utf8mb4 X'{_SPECIAL.hex()}'"
 """A regular expression for texts that need quotes. The expression is in hexadecimal digits because

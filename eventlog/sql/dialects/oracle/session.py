@@ -116,9 +116,9 @@ class OracleSessions(Dialect):
     """Sessions, and the lock of the one publisher of a log (spec/event-log.md 12).
 
     The lock is taken by ``DBMS_LOCK`` if the user may execute it; a lock of ``DBMS_LOCK`` belongs
-    to the session, whatever is committed. Without the right to execute it, a second session locks
-    the rows of ``<log>_version`` in a transaction that it never ends. Either lock ends with the
-    publisher.
+    to the session, whatever is committed. Without the right to execute ``DBMS_LOCK``, a second
+    session locks the rows of ``<log>_version`` in a transaction that it never ends. Either lock
+    ends with the publisher.
     """
 
     driver = "oracle+oracledb"

@@ -4,11 +4,11 @@ The log's statements run for every published row, on a table whose statistics ar
 rows were done long ago, and the few rows of status N change faster than ANALYZE runs. So the
 planner may only use an index (spec/event-log.md 8.1, 8.4).
 
-A row whose status is not a letter would never be read. The index of the rows of status N refuses it
-(spec/triggers.md 7): the condition of the index also checks the status of every row that does not
-have status N. A CHECK would be read from the catalogue and compiled for each statement that writes
-the log, which costs the writer 3 to 4 us. Each statement maintains the index anyway, and for a row
-of status N the check costs nothing.
+A row whose status is not a letter would never be read. The index of the rows of status N refuses a
+status that is not a letter (spec/triggers.md 7): the condition of the index also checks the status
+of every row that does not have status N. A CHECK would be read from the catalogue and compiled for
+each statement that writes the log, which costs the writer 3 to 4 us. Each statement maintains the
+index anyway, and for a row of status N the check costs nothing.
 
 For a bulk job one session exports its database snapshot and stays in its transaction. The other
 sessions adopt the snapshot and see exactly the same rows, whatever is committed in between

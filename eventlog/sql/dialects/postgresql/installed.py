@@ -249,8 +249,8 @@ def gone_logs(log: OpenLog, names: Collection[str]) -> set[str]:
 
 
 def former_names(log: LogTable, gone: Collection[str]) -> list[str]:
-    """Return the names in ``gone`` that are former names of the log, as SQL. These are names with
-    the log's name and another schema, which was renamed. If there is no name of this kind, the
+    """Return the names in ``gone`` that are former names of the log, as SQL. They are made of the
+    log's name and another schema, since a schema may have been renamed. If there are none, the
     other names in the log's schema are returned.
     """
     name, schema = quote_identifier(log.name), f"{quote_identifier(log.schema or '')}."

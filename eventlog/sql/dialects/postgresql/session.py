@@ -50,7 +50,8 @@ _SET_KEEPALIVE: Final = f"""
     WHERE present.source NOT IN ('client', 'user', 'database', 'database user', 'global')
       AND pg_catalog.inet_client_addr() IS NOT NULL"""  # noqa: S608
 """The statement that lets the server detect that a publisher's host is gone. The statement changes
-nothing if the URL, the role or the database has such settings. A Unix socket needs none.
+nothing if the URL, the role or the database has keepalive settings. A Unix socket needs no
+keepalive settings.
 """
 
 

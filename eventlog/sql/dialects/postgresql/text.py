@@ -392,8 +392,8 @@ def array_of(texts: Sequence[str]) -> str:
 
 
 def adopt(snapshot: str) -> str:
-    """Return the statement that adopts a database snapshot. The statement must be the first one in
-    a transaction of isolation level ``_ISOLATION``.
+    """Return the statement that adopts a database snapshot. The statement must be the first
+    statement of a transaction of isolation level ``_ISOLATION``.
 
     Raises DatabaseError for a text that is not a name of a snapshot.
     """

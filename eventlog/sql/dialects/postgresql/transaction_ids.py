@@ -59,4 +59,4 @@ HAS_COLUMN: Final = r"""
         WHERE a.attrelid = to_regclass(%(table)s) AND a.attname = %(column)s AND NOT a.attisdropped
           AND a.atttypid = 'pg_catalog.int8'::regtype
           AND pg_catalog.pg_get_expr(d.adbin, d.adrelid) ~ '^(pg_catalog\.)?txid_current\(\)$')"""
-"""Reads whether a table has the column. The default shows that eventlog has added the column."""
+"""The statement that checks for the column. The default shows that eventlog has added it."""
