@@ -90,9 +90,9 @@ def connect(
     this process ends. The sessions return values as the triggers write them (spec/triggers.md 6).
 
     No connection is made yet. ``Engine.connect`` raises ServerUnavailable if the server cannot be
-    reached, DatabaseUnavailable if the file of a database cannot be opened, DatabaseError if the
-    database refuses the connection. No message contains a secret. Raises ConfigError for a URL that
-    cannot be read, and for a database or driver that is not supported or not installed.
+    reached, DatabaseUnavailable if the file of a database cannot be opened, and DatabaseError if
+    the database refuses the connection. No message contains a secret. Raises ConfigError for a URL
+    that cannot be read, and for a database or driver that is not supported or not installed.
     """
     parsed = parse_url(url)
     if parsed.drivername == EMBEDDED:

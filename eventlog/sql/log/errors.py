@@ -31,7 +31,7 @@ from eventlog.sql.port.quoted_names import quoted, schema_of
 from eventlog.sql.port.sql_files import in_parts
 
 PUT_BACK: Final = "requeued"
-"""The code of an error row which means that its log row or object is no longer refused."""
+"""An error row with this code means that its log row or object is no longer refused."""
 SKIPPED: Final = "skipped"
 """The code of an error row of an event that was given up by hand, or of a refused row that needs
 nothing more.

@@ -71,7 +71,7 @@ _KNOWN: Final = "eventlog_consumers"
 
 
 STREAM_OF_SPARK: Final = "a stream of Spark"
-"""The sink of a consumer that is a stream of Spark, which no ``eventlog publish`` can run."""
+"""The sink of a consumer that is a stream of Spark. ``eventlog publish`` cannot run it."""
 
 
 class ConsumerStart(NamedTuple):

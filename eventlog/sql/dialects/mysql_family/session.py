@@ -1,5 +1,5 @@
 """A session on MariaDB or MySQL: how it begins, how its rows are fetched, its lock on a log, its
-rights, the answers for ``doctor``.
+rights, and the answers for ``doctor``.
 
 GET_LOCK ensures that each log has one publisher. A lock of GET_LOCK belongs to its session,
 whatever is committed (spec/event-log.md 12).
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 _SQL_MODE: Final = "STRICT_ALL_TABLES,ANSI_QUOTES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO"
-"""The SQL mode of sessions: names in double quotes, as in other databases; the server refuses a
-value that does not fit instead of truncating it.
+"""The SQL mode of sessions. Names may be in double quotes, as in other databases, and the server
+refuses a value that does not fit instead of truncating it.
 """
 
 _ACCESS: Final = (

@@ -613,7 +613,7 @@ def _pairs(
 
 
 def _equality(facts: Facts, table: TableName, column: Column) -> str:
-    """Return the operator that compares values of a column in the key that contains the column."""
+    """Return the operator by which the key of a table compares values of one of its columns."""
     return facts.equality.get((*table, column.name), "OPERATOR(pg_catalog.=)")
 
 

@@ -245,9 +245,9 @@ class PostgresDatabase(OpenDatabase):
         return grouped((name, ".".join(foreign)) for name, *foreign in rows)
 
     def _point_of_money(self) -> int:
-        """Return the number of digits after the point of money: the digits of the currency of
-        ``lc_monetary`` (spec/xds.md 6.1). The setting of the database counts, or else the setting
-        with which the session began.
+        """Return how many digits a value of the type money has after the point: the digits of the
+        currency of ``lc_monetary`` (spec/xds.md 6.1). The setting of the database counts, or else
+        the setting with which the session began.
         """
         locale = self.connection.execute(sa.text(_SQL["monetary"])).scalar_one()
         try:

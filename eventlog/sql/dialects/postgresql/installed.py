@@ -316,8 +316,8 @@ def _names(places: Iterable[TableName]) -> list[str]:
 def _unusual(
     operators: Mapping[_Columns, str], places: Collection[TableName]
 ) -> list[tuple[_Columns, str]]:
-    """Return the columns of these tables whose values are compared by an unusual operator, with
-    that operator.
+    """Return the columns of these tables whose values are compared by an unusual operator, together
+    with the operator.
     """
     return [
         (columns, operator)

@@ -202,8 +202,8 @@ def _create_epoch(log: LogTable, dialect: Dialect) -> None:
 
 
 def _wake(log: LogTable, dialect: Dialect) -> Wake | None:
-    """Return the trigger that wakes the publisher of a log that another program made, if this
-    session may create it.
+    """Return the trigger that wakes a log's publisher, if another program made the log and if this
+    session may create the trigger.
     """
     wake = dialect.wake
     if wake is None or not context.config.attributes["existing_log"]:
