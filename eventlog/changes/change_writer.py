@@ -26,8 +26,8 @@ from eventlog.model import EventResult, Level
 
 
 class ChangeWriter(EventWriter[P], Generic[P]):
-    """A writer that converts each event to a ``Change`` and writes that. A format's writer extends
-    it with ``piece_of`` and ``body``.
+    """A writer that converts each event to a ``Change`` and writes the change. A format's writer
+    extends it with ``piece_of`` and ``body``.
 
     If ``piece_of`` raises FormatError or RowError, only that event is refused.
     """

@@ -53,7 +53,7 @@ def event_to_change(
     ``catalog`` gives values more exact types than XDS has; it need not have every class and
     attribute. ``values`` are the ``time_syntax``, ``time_zone`` and ``char_padding`` with which the
     event was written. ``before`` and ``after`` include the key; ``before`` is None if no old value
-    is known. Raises FormatError naming the event.
+    is known. Raises FormatError, which names the event.
     """
     return _event_reader(catalog, values)(event)
 
@@ -105,8 +105,9 @@ class ReadOutgoing(Protocol):
 
 
 def outgoing_reader(catalog: Catalog, values: ValueOptions) -> ReadOutgoing:
-    """Return a function that makes changes of a log's events, as ``event_to_change`` does, for many
-    events. It uses the steps as they are and does not parse keys again.
+    """Return a function that makes a change of an event of a log, as ``event_to_change`` does of an
+    XDS event. The function is for many events: it uses the steps as they are and does not parse
+    keys again.
 
     The position of a change is the event-id without the attempt number. The function raises
     FormatError.
@@ -171,8 +172,8 @@ _LINE_BREAKS_AROUND: Final = re.compile(
 
 
 def _split_association(text: str) -> tuple[str, dict[str, str]]:
-    """Return the table_key of an association, and by name the values after the key. Line breaks and
-    blanks around the association come from an indented document, and are removed.
+    """Return the table_key of an association, and the values after the key by their names. Line
+    breaks and blanks around the association come from an indented document, and are removed.
     """
     text = _LINE_BREAKS_AROUND.sub("", text) if "\n" in text or "\r" in text else text
     key = _OUTSIDE_QUOTES.match(text)
@@ -185,8 +186,8 @@ def _split_association(text: str) -> tuple[str, dict[str, str]]:
 
 @lru_cache(maxsize=1024)
 def _named_parts(text: str) -> dict[str, str] | int:
-    """Return by name the values after the key in an association. All associations of a class have
-    the same text after the key.
+    """Return the values after the key of an association by their names. All associations of a class
+    have the same text after the key.
 
     If a quote has no end, return its offset.
     """
@@ -210,7 +211,7 @@ _Images: TypeAlias = tuple[RowDict | None, RowDict | None, frozenset[str] | None
 
 
 class _ClassReader:
-    """Reads the attributes of events of one class.
+    """A reader of the attributes of events of one class.
 
     ``object_class`` is None if the class is unknown.
     """
@@ -228,7 +229,7 @@ class _ClassReader:
     def images(
         self, operation: Operation, key: Key, attributes: Sequence[AttributeSteps]
     ) -> _Images:
-        """Return the rows before and after, and the names of the changed columns."""
+        """Return the rows before and after the change, and the names of the changed columns."""
         after: RowDict = dict(key)
         if operation == _IS_DELETE:
             return after, None, None
@@ -293,8 +294,8 @@ class _ClassReader:
 
 
 _AttributeReader: TypeAlias = tuple[str, ReadValue, bool | None]
-"""The XDS type of an attribute, the function that reads its values, and whether it is multi-valued.
-None = its steps show whether it is.
+"""The XDS type of an attribute, the function that reads its values, and True if it is multi-valued;
+None = the steps of the attribute show whether it is.
 """
 
 

@@ -54,12 +54,12 @@ class Report:
     """
 
     def count(self, reason: str, number: int = 1) -> None:
-        """Count an input that is skipped, incomplete or unusual under its reason."""
+        """Add an input that is skipped, incomplete or unusual to the counter of its reason."""
         self.counters[reason] += number
 
     def skip(self, error: EventlogError) -> None:
-        """Skip the input that ``error`` refuses, and count it under its code and column. Raises
-        ``error`` if ``strict``.
+        """Skip the input that ``error`` refuses, and count it under the error's code and column.
+        Raises ``error`` if ``strict``.
         """
         if self.strict:
             raise _as_answer_no(error)
@@ -69,17 +69,17 @@ class Report:
         )
 
     def leave_out(self, error: FormatError) -> None:
-        """Count a value that ``error`` refuses under its code and column, while the rest of its
-        change is read: the column is not known in it (spec/change-model.md 1). Raises ``error`` if
-        ``strict``.
+        """Leave out a value that ``error`` refuses, and count it under the error's code and column.
+        The rest of the change is read, and the column is unknown in the change
+        (spec/change-model.md 1). Raises ``error`` if ``strict``.
         """
         if self.strict:
             raise _as_answer_no(error)
         self.count_with_message(f"{error.code} {error.column}", f"{error} [{error.code}]")
 
     def pass_over(self, reason: str, message: str = "") -> None:
-        """Skip input that holds no change of this format, also if ``strict``, and count it under
-        its reason.
+        """Skip input that holds no change of this format, even if ``strict``, and add it to the
+        counter of the reason.
         """
         self.passed_over += 1
         self.count_with_message(reason, message)
@@ -103,8 +103,8 @@ class Report:
             raise NothingWritten(self)
 
     def losses(self) -> str:
-        """Return in words what was lost, empty if nothing was: skipped input, values that were cut,
-        and what the target has no place for.
+        """Return the losses in words: skipped input, values that were cut, and parts of changes
+        that the target has no place for. The text is empty if nothing was lost.
         """
         counted = [
             f"{number:,} {reason}"
@@ -152,7 +152,7 @@ PARTICIPLES: Final = {
 
 
 class RowTexts(NamedTuple):
-    """Successive inserts or updates of rows of one table, as the texts that a log has for their
+    """Successive inserts or updates of rows of one table, with the texts that a log has for the
     values. They need less memory than one ``Change`` per row, and much less time.
     """
 
@@ -161,7 +161,7 @@ class RowTexts(NamedTuple):
     names: Sequence[str]
     """The single-valued attributes that have new values."""
     keys: Sequence[str]
-    """The canonical table_keys of the rows, which the changes leave as they are."""
+    """The canonical table_keys of the rows. The changes do not change a key."""
     rows: Sequence[Sequence[str | None]]
     """The new values of each row in the order of ``names``; None for NULL."""
 
@@ -189,29 +189,29 @@ class Format:
     endings: ClassVar[Mapping[str, str]] = {"lines": ".jsonl", "documents": ".json"}
     """The file name endings of files of documents, by their layouts."""
     schemes: ClassVar[tuple[str, ...] | None] = ()
-    """The schemes of the URLs that the format reads and writes in addition to files; None = those
-    of any database.
+    """The schemes of the URLs that the format reads and writes in addition to files; None = the
+    schemes of any database.
     """
     reader_options: ClassVar[tuple[type, ...]] = ()
     writer_options: ClassVar[tuple[type, ...]] = ()
     """The classes that declare the options of the format's reader and of its writer."""
     written_by: ClassVar[type | None] = None
-    """The class of the reader options that must equal the options with which a publisher wrote the
-    documents; None = the documents themselves show how to read them.
+    """The class with the reader options that must equal the options with which a publisher wrote
+    the documents; None = the documents themselves show how to read them.
     """
     publish_options: ClassVar[type | None] = None
     """The class that declares the options for a publisher."""
     backlog_options: ClassVar[type | None] = None
-    """The class that declares the options for a backlog job; None = the publisher's class, without
-    ``--options``.
+    """The class that declares the options for a backlog job; None = the class for a publisher, and
+    ``--options`` is refused.
     """
     response_format: ClassVar[str] = "status"
     """The default of ``sink.response_format``, which determines where the answer of an HTTP
     receiver is.
     """
     answer_form: ClassVar[AnswerForm | None] = None
-    """The form of answers that the format defines, for ``sink.response_format`` with the format's
-    name.
+    """The form of answers that the format defines. It applies if ``sink.response_format`` is the
+    name of the format.
     """
     is_of_rows: ClassVar[bool] = False
     """True if an event is one row of one table, without values of child tables."""
@@ -265,10 +265,10 @@ class Format:
 
     def values(self, options: Any, shared: ValueOptions) -> ValueOptions:
         """Return the options by which values become texts in this format. ``options`` are the
-        format's options for a publisher, ``shared`` the options that all formats share.
+        format's options for a publisher, ``shared`` are the options that all formats share.
 
-        This default writes full times and all of Unicode. Only XDS has types of times without
-        fractions, and only XML cannot hold some characters.
+        By default times are written in full, with all characters of Unicode. Only XDS has types of
+        times without fractions, and only XML cannot hold some characters.
         """
         return replace(shared, time_syntax="full", characters="unicode")
 
@@ -279,8 +279,8 @@ class Format:
         return "add"
 
     def offline(self, options: Any) -> Any:
-        """Return options of a publisher with which its writer asks no other program, such as a
-        registry: a trial of the classes uses them.
+        """Return the options of a publisher, changed so that its writer sends no request to another
+        program such as a registry. A trial of the classes uses the result.
         """
         return options
 
@@ -316,8 +316,8 @@ class Format:
     def texts(
         self, source: str, options: GivenOptions, report: Report
     ) -> Iterator[Change | RowTexts]:
-        """Return the changes of a source as ``read`` does. A change may be RowTexts, if its format
-        has texts anyway.
+        """Return the changes of a source as ``read`` does. If the format has the texts of values
+        anyway, RowTexts may take the place of successive changes.
         """
         return self.read(source, options, report)
 
@@ -355,8 +355,8 @@ class Format:
         return ConfigError(f"the format {self.name} ({self.title}) cannot be {PARTICIPLES[method]}")
 
     def read(self, source: str, options: GivenOptions, report: Report) -> Iterator[Change]:
-        """Return the changes of a source, counted, with the reader's options of ``--options``.
-        Raises ConfigError for wrong options.
+        """Return the changes of a source, each counted when it is read. ``options`` are the
+        reader's options, as in ``--options``. Raises ConfigError for wrong options.
         """
         chosen = parse_all_options(self.reader_options, options, f"the {self.name} reader")
         changes = called(self.read_changes, source, *chosen, report)
@@ -366,7 +366,7 @@ class Format:
     def write(
         self, changes: Iterable[Change], target: str, options: GivenOptions, report: Report
     ) -> None:
-        """Write changes to a target, with the writer's options of ``--options``.
+        """Write changes to a target. ``options`` are the writer's options, as in ``--options``.
 
         Raises ConfigError for wrong options.
         """
@@ -389,7 +389,7 @@ def counted(
     changes: Iterable[Change], report: Report, read: Callable[..., Any]
 ) -> Iterator[Change]:
     """Yield the changes that ``read`` has returned, and count each in ``report`` as it is read.
-    Raises WrongResult for anything else among them.
+    Raises WrongResult for an item that is not a change.
     """
     for change in changes:
         if type(change) is not Change:
@@ -404,8 +404,8 @@ Written = TypeVar("Written")
 def written(
     changes: Iterable[Change], write: Callable[[Change, str], Sequence[Written]], report: Report
 ) -> Iterator[Written]:
-    """Yield the output of ``write`` for each change and its id, one after the other; a change that
-    ``write`` refuses is skipped.
+    """Call ``write`` with each change and its id, and yield the parts that it returns. A change
+    that ``write`` refuses is skipped.
 
     The id is the position of the change, or its number if it has no position. Raises
     NothingWritten.

@@ -1,5 +1,6 @@
-"""The images of a change: its rows before and after as a format needs them, with unknown values
-refused or filled in, and the changes of a transaction (spec/change-model.md 4).
+"""The images of a change: its rows before and after the change, as a format needs them. Unknown
+values are refused or filled in. This module also divides changes into transactions
+(spec/change-model.md 4).
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ def with_zones(change: Change, object_class: ObjectClass | None) -> Change:
 
 
 def with_types(change: Change, types: ColumnTypes, *, reads_texts: bool) -> Change:
-    """Return the change with the values of the columns in ``types`` typed by them. A text is a
-    value in its text form if ``reads_texts``, else a value that stays as it is.
+    """Return the change with the values of the columns in ``types`` converted to these types. With
+    ``reads_texts`` a text is read as the text form of a value; otherwise it stays as it is.
     """
 
     def of_columns(values: Iterable[tuple[str, Value]]) -> list[tuple[str, Value]]:
@@ -94,7 +95,7 @@ def with_types(change: Change, types: ColumnTypes, *, reads_texts: bool) -> Chan
 
 
 def refused_column(change: Change, column: str, error: RowError) -> NotExpressible:
-    """Return the error that a writer raises for a column's value that its format cannot hold."""
+    """Return the error that a writer raises if its format cannot hold the value of a column."""
     return NotExpressible(
         f"{change.op} of {change.table!r}, column {column!r}: {error}", column_name(change, column)
     )
@@ -104,8 +105,9 @@ def written_columns(change: Change) -> list[str]:
     """Return the non-key columns that an UPDATE is written with, in the order of ``after``
     (spec/change-model.md 4).
 
-    These are the changed columns; if they are unknown, the columns that differ; if these are also
-    unknown, all known columns. The known columns of ``extras["changed_unknown"]`` are added.
+    These are the changed columns. If the changed columns are unknown, they are the columns that
+    differ between the rows before and after the change; if the differing columns are also unknown,
+    all known columns. The known columns of ``extras["changed_unknown"]`` are added.
     """
     after = change.after or {}
     names = change.changed
@@ -145,8 +147,8 @@ def whole_images(
 
     ``names`` are the columns of the table in the target. ``complete`` is called once for unknown
     columns. Unknown columns of a deleted row are NULL, and ``count`` is called for each. With
-    ``needs_before`` an UPDATE has an old row even if no old value is known. Raises FormatError
-    if the whole row is unknown, and NotExpressible naming columns that remain unknown or are not
+    ``needs_before`` an UPDATE has an old row even if no old value is known. Raises FormatError if
+    the whole row is unknown, and NotExpressible, which names columns that remain unknown or are not
     in ``names``.
     """
     table = full_name(change.schema, change.table)
@@ -212,8 +214,8 @@ def _completed(
 
 
 def transactions(changes: Iterable[Change]) -> Iterator[Iterator[Change]]:
-    """Yield an iterator of changes per transaction. Read each iterator to its end before the next
-    one.
+    """Yield one iterator per transaction, over the changes of the transaction. Read each iterator
+    to its end before you take the next iterator.
 
     A change without a transaction id is a separate transaction. The end of any other transaction is
     detected only by the next change, since a TRUNCATE without a number may follow the last numbered

@@ -1,7 +1,7 @@
 """The JSON forms of changes and catalogues.
 
-Test vectors, logs and the format ``jsonl`` contain changes (spec/change-model.md 1.1). Catalogues,
-the tables of a schema (spec/xds.md 9), are an option of formats, sources and commands.
+Test vectors, logs and the format ``jsonl`` contain changes (spec/change-model.md 1.1). A catalogue
+contains the tables of a schema (spec/xds.md 9). It is an option of formats, sources and commands.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ Of = TypeVar("Of")
 
 
 def to_json(change: Change) -> JsonDict:
-    """Return the JSON object of a change: all its fields in order, with text for values without a
-    type in JSON.
+    """Return the JSON object of a change: all its fields in order. A value without a type in JSON
+    becomes text.
     """
     return {
         "schema": change.schema,
@@ -127,7 +127,7 @@ def loads(line: str | bytes) -> Change:
 
 
 def typed_change(change: Change, catalog: Catalog | None) -> Change:
-    """Return a change read from JSON with its values typed by the columns of the catalogue.
+    """Return a change from JSON, with its values converted to the types of the catalogue's columns.
 
     Raises FormatError.
     """
@@ -146,7 +146,8 @@ def value_to_json(value: Value) -> Any:
     """Return the JSON of a column's value: Decimal, date and time as text, bytes as ``{"hex":
     "00FF"}``, several values as an array.
 
-    Floats that are not numbers of JSON are the texts NaN, Infinity, -Infinity (spec/xds.md 6.1).
+    Floats that JSON cannot write as numbers become the texts NaN, Infinity and -Infinity
+    (spec/xds.md 6.1).
     """
     match value:
         case None | bool() | int() | str():
@@ -293,7 +294,9 @@ def _parse_name_lists(value: Any) -> tuple[Names, ...]:
 
 
 def _optional_names(kind: OptionKind) -> OptionKind:
-    """Return the kind that also accepts null and an empty list, which mean no names."""
+    """Return the kind that accepts what ``kind`` accepts, and also null and an empty list for no
+    names.
+    """
     return OptionKind(lambda value: kind.parse(value) if value else (), kind.legal)
 
 

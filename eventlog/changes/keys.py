@@ -18,7 +18,7 @@ from eventlog.model import Change, ChangeOp, Key, Row, Value, old_key
 
 
 def class_of(catalog: Catalog | None, table: str) -> ObjectClass | None:
-    """Return the class of exactly this name, None without a catalogue or such a class."""
+    """Return the class of exactly this name; None if there is no such class, or no catalogue."""
     log_name = None if catalog is None else catalog.log_names.get(table)
     return None if log_name is None or log_name.child is not None else log_name.object_class
 
@@ -36,7 +36,7 @@ def class_of_change(catalog: Catalog | None, change: Change) -> ObjectClass | No
 
 
 def typed_key(text: str, object_class: ObjectClass | None) -> Key:
-    """Return the key of a table_key: as text without a class, otherwise typed and in key order.
+    """Return the key of a table_key: typed and in key order, or with texts if the class is unknown.
 
     Raises BadTableKey if it is not a key of the class.
     """
@@ -70,8 +70,8 @@ def key_reader(object_class: ObjectClass) -> Callable[[str], Key]:
 
 
 def with_key(change: Change, object_class: ObjectClass | None) -> Change:
-    """Return the change with its key. A missing key is taken from the change's images by the
-    class's key columns.
+    """Return the change with its key. A missing key is taken from the class's key columns in the
+    change's images.
 
     Raises NotExpressible if the key cannot be determined.
     """
@@ -90,7 +90,7 @@ def with_key(change: Change, object_class: ObjectClass | None) -> Change:
 
 
 def key_in(row: Row, names: Iterable[str]) -> Key | None:
-    """Return the key that a row has in these columns, None if it lacks one of them."""
+    """Return the key that a row has in these columns; None if the row lacks one of the columns."""
     try:
         return tuple([(name, row[name]) for name in names])
     except KeyError:
@@ -148,8 +148,8 @@ ExistingKeys: TypeAlias = Callable[[str], Iterable[Key] | None]
 def keys_of(option: Any, catalog: Catalog | None) -> ExistingKeys | None:
     """Return the option ``existing_keys`` as a function of the table.
 
-    The option is such a function, or a mapping of tables to their keys, each an object of key
-    columns in key order. Raises ConfigError.
+    The option is already a function, or it maps each table to the list of its keys. A key is an
+    object with the key columns in key order. Raises ConfigError.
     """
     if option is None:
         return None

@@ -2,8 +2,8 @@
 and reported at the end (spec/change-model.md 5.2).
 
 A format declares its losses as the attribute ``loses``. The actual losses of a conversion depend on
-its changes: a source without commit times loses none of them. A writer counts by itself what it
-refuses or skips.
+its changes: if the source has no commit times, no commit time is lost. A writer counts by itself
+what it refuses or skips.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from eventlog.model import Change, ChangeOp, Row, changes_nothing, old_key
 
 
 class Loss(StrEnum):
-    """A part of changes that a format has no place for. The value names it in reports."""
+    """A part of a change that a format may have no place for. The value is the part's name in
+    reports.
+    """
 
     COMMIT_TIME = "commit_time"
     MICROSECONDS = "microseconds"
@@ -44,14 +46,14 @@ NO_LOSS: Final = frozenset({
     *("metadata_messages", "tombstones", "other_events"),
     *("open_transactions", "log_order", "datetime_lenient", "mask_contradictions"),
 })  # fmt: skip
-"""The counters of a report that count nothing lost: input that holds no change to convert, and
-values that were read in spite of an irregularity (spec/change-model.md 5.2).
+"""The counters of a report that do not count losses. They count input that holds no change to
+convert, and values that were read in spite of an irregularity (spec/change-model.md 5.2).
 """
 
 
 def loss_counter(loses: frozenset[Loss], lost: Counter[str]) -> Callable[[Change], None]:
-    """Return a function that counts in ``lost`` what each change loses when written to a format
-    that loses ``loses``. Call it with every change that is converted.
+    """Return a function that counts, in ``lost``, the parts of a change that a format with the
+    losses ``loses`` has no place for. Call it with every change that is converted.
     """
     fields = [(loss.value, is_lost) for loss, is_lost in _COUNTS.items() if loss in loses]
     counts_columns = not _OF_COLUMNS.isdisjoint(loses)
@@ -113,7 +115,7 @@ _COUNTED: Final[Mapping[Loss, tuple[str, str]]] = {
     Loss.REFRESH: ("row", "of a first load, which become ordinary inserts"),
     Loss.KEY_CHANGE: ("change", "of a key, which become a delete and an insert"),
 }
-"""The noun of what is counted, and the words after it."""
+"""For each loss: the noun for the things that are counted, and the words after the noun."""
 
 
 # --- what is counted of a change ------------------------------------------------------------------
@@ -141,7 +143,7 @@ def _is_before_unusable(change: Change) -> bool:
 
 
 def _hides_changed(change: Change) -> bool:
-    """Return True if the changed columns are not the columns that differ between the rows."""
+    """Return True if the old value of a changed column is unknown or equals its new value."""
     if change.changed is None:
         return False
     before, after = change.before, change.after or {}
@@ -177,7 +179,9 @@ def _is_moved(change: Change) -> bool:
 
 
 def _columns(change: Change) -> Iterator[tuple[Loss, int]]:
-    """Yield the number of columns that a change loses, by each of ``_OF_COLUMNS``."""
+    """Yield the losses of ``_OF_COLUMNS`` that a change can have, each with the number of columns
+    lost.
+    """
     key = {name for name, _ in change.key or ()}
     if change.op is ChangeOp.UPDATE and not _is_moved(change):
         if changes_nothing(change):  # such a change is counted as a whole, and is not written

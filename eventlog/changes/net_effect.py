@@ -1,8 +1,8 @@
 """The net effect of the rows of a log on one column (spec/change-model.md 3.1): the one rule by
 which rows become the values of a ``Change``.
 
-Events that are published call it with their checked rows; ``log.reading`` calls it with rows that
-hold the texts of the log. It is a hot path: nearly all columns have one row of one value, so a
+It is applied to the checked rows of published events and, in ``log.reading``, to rows that hold the
+texts of the log. This is a hot path: nearly all columns have one row of one value, so a
 single-valued column is read from the first and the last row, without steps, in 0.4 us per column
 instead of 1.8 us (bench/RESULTS.md, "One path to JSON").
 """
@@ -30,12 +30,13 @@ ValueStep: TypeAlias = tuple[Op, tuple[Value, ...]]
 
 
 def net_of_rows(attribute: Attribute, rows: Sequence[CheckedRow], read: ReadValue) -> Net:
-    """Return the net effect of the rows of one attribute in a group, at least one, in queue order.
+    """Return the net effect of the rows that a group has of one attribute. There is at least one
+    row, and the rows are in queue order.
 
-    The old value of a single-valued attribute is the first row's, the new value the last row's. A
-    row between them may be missing, because it is a loopback row, invalid or purged, so a row's old
-    value may differ from the previous row's new value. ``read`` turns a text into a value. Raises
-    the errors of ``read``.
+    The old value of a single-valued attribute is the old value of the first row, and its new value
+    is the new value of the last row. A row between them may be missing, because it is a loopback
+    row, invalid or purged, so a row's old value may differ from the previous row's new value.
+    ``read`` turns a text into a value. Raises the errors of ``read``.
     """
     if attribute.multi_valued:
         return net_of_many(

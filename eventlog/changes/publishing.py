@@ -145,7 +145,7 @@ class EventWriter(ABC, Generic[P]):
 
     @abstractmethod
     def body(self, pieces: Sequence[P]) -> bytes:
-        """Return the body that holds these pieces, at least one."""
+        """Return the body that holds these pieces. There is at least one piece."""
 
     def body_of(self, pieces: Sequence[P]) -> bytes:
         """Return ``body`` of these pieces. Raises WrongResult if it is not bytes."""
@@ -156,8 +156,8 @@ class EventWriter(ABC, Generic[P]):
     def pieces(
         self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]
     ) -> list[P | EventResult]:
-        """Return the pieces that ``write`` makes of the events. Raises WrongResult unless that
-        is one piece of each event.
+        """Return the pieces that ``write`` makes of the events. Raises WrongResult unless ``write``
+        returns one piece per event.
         """
         written = self.write(catalog, delivery, events)
         check_result(self.write, written, list | tuple, "a list of pieces")
@@ -170,14 +170,14 @@ class EventWriter(ABC, Generic[P]):
         return written
 
     def records(self, key: bytes, piece: P) -> KafkaRecords:
-        """Return the records of an event. ``key`` is its association."""
+        """Return the records of an event. ``key`` is the association of the event's object."""
         return (KafkaRecord(None, key, self.body_of([piece]).rstrip(b"\n")),)
 
     def records_of(
         self, pieces: Sequence[P | EventResult], keys: Callable[[], Iterable[bytes]]
     ) -> Sequence[KafkaRecords | EventResult]:
-        """Return the records of each event, or its error result. ``keys`` returns the associations
-        and is called only if they are needed.
+        """Return, for each event, its records or its error result. ``keys`` returns the
+        associations of the events' objects, and is called only if they are needed.
         """
         if self.pieces_are_records:
             return cast("Sequence[KafkaRecords | EventResult]", pieces)
@@ -258,7 +258,7 @@ class EventWriter(ABC, Generic[P]):
         """
 
     def shown(self, piece: P) -> str:
-        """Return the event as text, for the record of a refused event and for people."""
+        """Return the event of a piece as text, for the record of a refused event and for people."""
         return self.body_of([piece]).decode("utf-8", "backslashreplace")
 
     # --- about pieces ---
@@ -272,8 +272,8 @@ class EventWriter(ABC, Generic[P]):
         return ()
 
     def preview(self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]) -> str:
-        """Return a preview for people of the document of these events of a delivery. It equals the
-        document that will be sent, except that an unrecorded delivery has no number yet.
+        """Return the document of these events as a preview for people. It equals the document that
+        will be sent, except that a delivery that is not recorded yet has no number.
         """
         return "".join(
             f"# {one.message}\n"
@@ -297,7 +297,7 @@ class EventWriter(ABC, Generic[P]):
         return type(self).first is not EventWriter.first
 
     def forget(self) -> None:
-        """Take note that pieces since the last flush may not have reached the receiver."""
+        """Record that the receiver may not have got all pieces since the last flush."""
 
     def close(self) -> None:
         """Release the writer's resources, such as the connection to a registry."""
@@ -323,8 +323,8 @@ class NoWriter(EventWriter[None]):
 
 def text_of_first_row(event: Outgoing, texts: Mapping[int, str | None]) -> str | None:
     """Return the text of an event's first row. If the event is built again, its first row is the
-    first one that still has status N. An object of a snapshot has no rows; ``texts`` has its text
-    under record_id 0.
+    first of its rows that still has status N. An object of a snapshot has no rows; ``texts`` has
+    its text under record_id 0.
     """
     first = event.ids[0] if event.ids else 0
     if first in texts:
@@ -336,7 +336,7 @@ def time_reader(time_zone: str) -> Callable[[str | None], datetime | None]:
     """Return a function that reads the time of an event: the time of its first row, None if it is
     unknown.
 
-    ``time_zone`` is the time zone of event_time, as in the option.
+    ``time_zone`` is the time zone of event_time, in the form of the option.
     """
     read = moment_reader(time_zone)
 
@@ -366,8 +366,8 @@ def row_attributes(cls: ObjectClass) -> tuple[Attribute, ...]:
 def read_whole_rows(
     events: Sequence[Outgoing], query_back: QueryBack
 ) -> tuple[list[Outgoing], CurrentRows]:
-    """Return the events, and the current rows of the events that lack columns; one statement per
-    class reads them.
+    """Return the events, and the current rows of the objects whose events lack columns. One
+    statement per class reads these rows.
 
     A modify whose object no longer exists makes no event: its rows are *gone* and get S, as if
     their values had been read back (spec/event-log.md 7.2).

@@ -55,7 +55,7 @@ class EventWriting:
     """The options of spec/event-log.md 9 by which changes are written as events."""
 
     values: ValueOptions = _DEFAULTS
-    """The options that shape the values."""
+    """The options by which values become texts."""
     insert_query_back: str = "modify"
     existing_keys: ExistingKeys | None = None
     """A function that returns the keys that a TRUNCATE deletes; None = a TRUNCATE is refused."""
@@ -156,8 +156,8 @@ def _check_written(change: Change, what: str, text: str) -> None:
 def _insert(
     change: Change, object_class: ObjectClass | None, options: EventWriting, key: Key, event_id: str
 ) -> Event:
-    """Return the add of an inserted row. If the row was read back, return a modify, unless the row
-    has no columns to write (spec/xds.md 4.1, 4.3).
+    """Return the add of an inserted row. If the row was read back, ``insert_query_back`` may be
+    ``modify``: then return a modify, unless the row has no columns to write (spec/xds.md 4.1, 4.3).
     """
     write = partial(_attribute, change, object_class, options)
     of_key = dict(key)
@@ -250,8 +250,9 @@ def _has_exact_word(steps: Iterable[Step]) -> bool:
 def _value_writer(
     attribute: Attribute | None, values: Sequence[Value], options: ValueOptions
 ) -> tuple[str, Converter]:
-    """Return the XDS type of an attribute's values, and the function from log text to written text.
-    The column determines the type; without an attribute the values do.
+    """Return the XDS type of an attribute's values, and the function that converts the log's text
+    of a value to the written text. The column determines the type; if the attribute is unknown, the
+    values determine it.
     """
     if attribute is not None:
         return attribute.value_type, attribute.convert
@@ -271,8 +272,8 @@ def _value_writer(
 
 
 def _loses_fraction(value: Value, value_type: str) -> bool:
-    """Return True if the output loses parts of a second: always for a time, and for a datetime if
-    its XDS type holds whole seconds.
+    """Return True if the output loses a fraction of a second. A time always loses its fraction; a
+    datetime loses it if its XDS type holds whole seconds.
     """
     if isinstance(value, time):
         return value.microsecond != 0

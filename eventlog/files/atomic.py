@@ -42,11 +42,11 @@ def remove_file(path: Path) -> None:
 
 @contextmanager
 def whole_file(target: str) -> Iterator[BinaryIO]:
-    """Open a file for writing, which becomes ``target`` if the block ends without an error;
-    otherwise it is removed.
+    """Open a file for writing. It becomes ``target`` if the block ends without an error; otherwise
+    it is removed.
 
     An existing file is replaced. A special file (``/dev/null``, a pipe) is written to directly.
-    Raises ConfigError as ``whole_path``.
+    Raises ConfigError as ``whole_path`` does.
     """
     path = Path(target)
     if _is_special(path):
@@ -60,7 +60,8 @@ def whole_file(target: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def whole_path(target: str) -> Iterator[Path]:
-    """Yield the path under which to write a file, which becomes ``target`` at the end of the block.
+    """Yield the path under which to write a file. The file becomes ``target`` at the end of the
+    block.
 
     A link stays, and the file that it leads to is replaced; the mode of an existing file is kept.
     Raises ConfigError if the target is a directory or a special file, or if its parent directory
@@ -87,7 +88,7 @@ def whole_path(target: str) -> Iterator[Path]:
 
 @contextmanager
 def whole_directory(target: str) -> Iterator[Path]:
-    """Yield a directory to write to, which becomes ``target`` at the end of the block.
+    """Yield a directory to write to. The directory becomes ``target`` at the end of the block.
 
     Raises ConfigError if the target exists and is not an empty directory, or if its parent
     directory does not exist.

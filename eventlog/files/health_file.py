@@ -1,9 +1,9 @@
 """The health file: a publisher's sign of life for a probe in its container.
 
 The file is touched while the publisher is alive (``liveness.py``), from its first connection on. It
-contains the seconds within which the next touch is due, so that a reader needs no configuration,
-and what the publisher waits for, without texts of a receiver. It exists only while a publisher
-runs.
+contains the number of seconds within which the next touch is due, so that a reader needs no
+configuration. It also contains what the publisher waits for, without texts of a receiver. It exists
+only while a publisher runs.
 
 A probe runs every few seconds, so this module loads no database driver.
 """
@@ -49,8 +49,8 @@ class HealthFile:
         os.utime(self._path, (0, 0), follow_symlinks=False)
 
     def touch(self, waits: JsonObject | None = None) -> None:
-        """Touch the file. ``waits`` is what the publisher waits for, as data for JSON. If that
-        fails, log a warning once; publishing continues.
+        """Touch the file. ``waits`` is what the publisher waits for, as data for JSON. If the file
+        cannot be updated, log an error once; publishing continues.
         """
         try:
             try:
@@ -82,8 +82,8 @@ class HealthFile:
 
 @contextmanager
 def health_file(path: Path) -> Iterator[HealthFile]:
-    """Yield the file while the block runs, and remove it at its end. Raises ConfigError if it
-    cannot be written at the start.
+    """Create the file, yield it, and remove it at the end of the block. Raises ConfigError if the
+    file cannot be created.
     """
     file = HealthFile(path)
     try:
@@ -108,8 +108,8 @@ class FileState(NamedTuple):
     """The reason, for people."""
     age: float | None = None
     due: float | None = None
-    """The age of the last sign of life, and the time within which one is due, in seconds, None if
-    unknown.
+    """The age of the last sign of life, and the time within which the next one is due. Both are in
+    seconds; None = unknown.
     """
     waits: JsonObject | None = None
     """What the publisher waits for, as ``HealthFile.touch`` got it; None = nothing."""

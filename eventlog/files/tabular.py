@@ -2,8 +2,8 @@
 lines, Parquet.
 
 In CSV, NULL is an empty field without quotes, and the empty text is ``""``, as PostgreSQL's COPY
-writes it. Otherwise the files follow RFC 4180: written with LF, read with LF or CR LF, and with the
-names of the columns in the first line. Python's ``csv`` cannot distinguish NULL from the empty
+writes it. Otherwise the files follow RFC 4180. They are written with LF, and read with LF or CR LF.
+The first line has the names of the columns. Python's ``csv`` cannot distinguish NULL from the empty
 text. Reading a record takes time in proportion to its length, whatever it contains.
 """
 
@@ -63,8 +63,8 @@ class CutOff(FormatError):
 
 
 def format_of(path: Path) -> str | None:
-    """Return ``csv``, ``json`` or ``parquet`` by a file's name, also of compressed CSV and JSON;
-    None for other files.
+    """Return ``csv``, ``json`` or ``parquet`` by a file's name; None for other files. Files of CSV
+    and JSON may be compressed.
     """
     if path.name.endswith(compression.SUFFIXES):
         file_format = FORMATS.get(Path(path.stem).suffix.lower())
@@ -102,8 +102,9 @@ def read_rows(path: Path) -> tuple[Names, Rows]:
     """Return the names of the columns and the rows of a file: texts in CSV, typed values in JSON
     and Parquet.
 
-    A file of JSON lines is read twice, since a row may lack members. Both the call and the rows
-    raise FormatError and ConfigError for a file that cannot be read further, and FileNotFoundError.
+    A file of JSON lines is read twice, since a row may lack members. Both the call and the
+    iteration over the rows raise FormatError or ConfigError for a file that cannot be read further,
+    and FileNotFoundError.
     """
     match format_of(path):
         case "csv":
@@ -148,9 +149,9 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def read_csv(path: Path) -> tuple[Names, Rows]:
-    """Return the names in the first line of a file, and the records after it.
+    """Return the names in the first line of a CSV file, and the records after this line.
 
-    Raises as ``read_rows``.
+    Raises as ``read_rows`` does.
     """
     records = _csv_file(path)
     _, first = next(records, (1, []))
@@ -240,7 +241,7 @@ def read_json_objects(path: Path) -> Iterator[tuple[int, JsonDict | FormatError]
     """Yield the objects of JSON lines with the numbers of their lines; numbers with a point are
     Decimal.
 
-    Raises as ``read_rows``, also for pretty-printed JSON, whose values span several lines.
+    Raises as ``read_rows`` does, also for pretty-printed JSON, whose values span several lines.
     """
     with open_bytes(path) as content:
         for number, line in numbered_lines(content, path):
@@ -262,7 +263,7 @@ def json_object(line: str | bytes) -> JsonDict:
 
 
 def first_names(path: Path) -> Names:
-    """Return the member names of the first object of JSON lines. Raises as ``read_rows``."""
+    """Return the member names of the first object of JSON lines. Raises as ``read_rows`` does."""
     return next(
         (tuple(value) for _, value in read_json_objects(path) if isinstance(value, dict)), ()
     )
@@ -315,7 +316,7 @@ def pyarrow() -> Any:
 
 
 def read_parquet(path: Path) -> tuple[Names, Rows]:
-    """Return the names of the columns of a file, and its rows. Raises as ``read_rows``."""
+    """Return the names of a file's columns, and its rows. Raises as ``read_rows`` does."""
     with _reading_parquet(path, [0]):
         names = tuple(pyarrow().parquet.read_schema(path).names)
     return names, _parquet_rows(path)
@@ -345,8 +346,8 @@ def _reading_parquet(path: Path, read: Sequence[int]) -> Iterator[None]:
 
 
 def batch_rows(batch: Any, place: object, before: int = 0) -> Iterator[Row]:
-    """Yield the rows of an Arrow batch; ``place`` is for messages, ``before`` is the number of rows
-    before it there.
+    """Yield the rows of an Arrow batch; ``place`` is the batch's source, for messages; ``before``
+    is the number of rows before the batch in this source.
     """
     try:
         columns = [column.to_pylist() for column in batch.columns]
@@ -404,8 +405,8 @@ def json_line(names: Sequence[str], values: Sequence[Any]) -> str:
 
 @contextmanager
 def open_parquet(path: Path, names: Sequence[str], types: Sequence[Any]) -> Iterator[WriteRow]:
-    """Create a Parquet file with columns of these Arrow types, complete at the end of the block,
-    and yield the function that writes a row.
+    """Create a Parquet file with columns of these Arrow types, and yield the function that writes a
+    row. The file is complete at the end of the block.
 
     Raises ConfigError if pyarrow is not installed; the function raises NotExpressible for a
     value that its column cannot hold.

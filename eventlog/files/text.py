@@ -28,8 +28,8 @@ The limit keeps recursive functions within Python's stack.
 def numbered_lines(
     file: BinaryIO, name: object, longest: int = LONGEST
 ) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of ``file`` with their numbers from 1 on, blank ones left out; ``name`` is
-    for messages.
+    """Yield the lines of ``file`` that are not blank, with their numbers from 1 on; ``name`` is for
+    messages.
 
     Raises FormatError for a line of more than ``longest`` bytes, OSError with the name.
     """
@@ -63,7 +63,7 @@ def text_of(line: bytes) -> str:
 
 
 def parsed_json(text: str | bytes) -> Any:
-    """Return the value of JSON from outside; numbers with a point or an exponent, and those with
+    """Return the value of JSON from outside; numbers with a point or an exponent, and numbers with
     more digits than Python converts to an int, are Decimal.
 
     Raises FormatError.
@@ -153,8 +153,8 @@ T = TypeVar("T")
 
 
 def source_files(source: Path, what: str, suffixes: Collection[str] | None = None) -> list[Path]:
-    """Return the file that a source is, or the files of its directory as ``files_in`` does: at
-    least one.
+    """Return the files of a source, at least one: the source itself if it is a file, or the files
+    of the directory as ``files_in`` returns them.
 
     ``what`` is the expected content, for messages. Raises FormatError for an empty directory,
     ConfigError for a directory without a file of these suffixes; OSError.
@@ -169,17 +169,17 @@ def source_files(source: Path, what: str, suffixes: Collection[str] | None = Non
 
 
 Refuse: TypeAlias = Callable[[FormatError], None]
-"""A function that takes note of input that cannot be read. It may raise the error."""
+"""A function that records the error of input that cannot be read. It may raise the error."""
 
 
 def parsed_lines(
     source: Path, what: str, parse: Callable[[bytes], T], refuse: Refuse
 ) -> Iterator[tuple[str, T]]:
-    """Yield the results of ``parse`` for the lines of a file, or of the files of a directory, each
-    with its place.
+    """Yield the result of ``parse`` for each line of a file, or of a directory's files, with the
+    place of the line.
 
     A FormatError of ``parse`` goes to ``refuse`` with the place of the line; the error of a
-    pretty-printed file also goes to ``refuse``. ``what`` is that of ``source_files``. Raises
+    pretty-printed file also goes to ``refuse``. ``what`` is as in ``source_files``. Raises
     FormatError for a file that cannot be read.
     """
     try:
@@ -211,8 +211,8 @@ def spooled(things: Iterable[T]) -> Iterator[Callable[[], Iterator[T]]]:
     """Read all items at the start of the block, and yield a function that returns them again, from
     the first item on.
 
-    Memory is bounded: further items go to a file. Only one caller may read them at a time. They
-    must be picklable.
+    Memory is bounded: further items go to a file. Only one caller may read the items at a time. The
+    items must be picklable.
     """
     # Few callers need these modules, and the configuration loads this one.
     import pickle

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 def changes_of_sorted(
     rows: Iterable[LogRow], source: str, options: GivenOptions, report: Report
 ) -> Iterator[Change]:
-    """Yield the changes of rows that were read from files, in the order of record_id.
+    """Yield the changes of rows that were read from files. The rows are in the order of record_id.
 
     Raises FormatError, ConfigError, DatabaseError.
     """
@@ -82,7 +82,7 @@ def _live(url: str, schema: str | None) -> AbstractContextManager[LiveDatabase]:
 
 
 def _tables(options: LogReaderOptions, database: LiveDatabase | None) -> Database | None:
-    """Return the tables of the option ``catalog``, otherwise of the database; None without both."""
+    """Return the tables of the option ``catalog``, or else of the database; None without either."""
     tables = database_of(options.catalog)
     return database.tables() if tables is None and database is not None else tables
 
@@ -166,8 +166,8 @@ class EventLogFormat(Format):
     def write_changes(
         self, changes: Iterable[Change], target: str, options: LogWriterOptions, report: Report
     ) -> None:
-        """Write changes as rows of a file, whole or not at all, or append them to the live table of
-        a database URL in one transaction.
+        """Write changes as rows to a file, completely or not at all; or append the rows, in one
+        transaction, to the live table of a database URL.
         """
         catalog = catalog_of(options.catalog)
         options = replace(
@@ -213,7 +213,7 @@ def change_to_rows(
     Their record_id is 0: the file writer or the database numbers them. A change that still has to
     be queried back keeps its types 5 to 8, whatever the style. If the schema of the log is known,
     changes of another schema are refused. ``options.existing_keys`` is a function of the table
-    here. ``now`` is aware and serves as event_time if the commit time is unknown. Raises
+    here. ``now`` has a zone, and is the event_time if the commit time is unknown. Raises
     NotExpressible, FormatError.
     """
     _refuse_other_schema(change, options.schema)
@@ -250,7 +250,7 @@ def change_to_rows(
 
 
 def _refuse_other_schema(change: Change, schema: str | None) -> None:
-    """Raise NotExpressible for a change of a schema that is not the log's."""
+    """Raise NotExpressible for a change whose schema is not the schema of the log."""
     if schema is not None and change.schema not in (None, schema):
         raise NotExpressible(
             f"{change.op} of {change.schema}.{change.table} at {change.position}: the log is for "
@@ -259,7 +259,9 @@ def _refuse_other_schema(change: Change, schema: str | None) -> None:
 
 
 class _RowWriter(NamedTuple):
-    """A writer of the rows of a change: the values they share, and the style's event types."""
+    """A writer of the rows of a change. It has the values that these rows share, and the event
+    types of the style.
+    """
 
     change: Change
     object_class: ObjectClass | None
@@ -304,7 +306,7 @@ class _RowWriter(NamedTuple):
         return [row for name in columns for row in self._updated(kind, key, name, after[name])]
 
     def _updated(self, kind: int, key: Key, name: str, new: Value) -> list[LogRow]:
-        """Return the rows of one column; type 3 if its old value is unknown."""
+        """Return the rows of one column. If its old value is unknown, the first row has type 3."""
         before = self.change.before or {}
         is_known = name in before and name not in (self.change.extras.get("changed_unknown") or ())
         old_texts = self._texts(name, before.get(name)) if is_known else []
@@ -330,8 +332,8 @@ class _RowWriter(NamedTuple):
         ]
 
     def query_back(self, key: Key) -> list[LogRow]:
-        """Return the rows of a change whose row was not read: rows of types 5 and 6, or the values
-        that are known and rows of types 7 and 8.
+        """Return the rows of a change whose object was not read back: a row of type 5 or 6, or rows
+        with the known values and rows of type 7 or 8.
         """
         extras = self.change.extras
         is_insert = self.change.op is not ChangeOp.UPDATE

@@ -31,8 +31,8 @@ _BATCH: Final = 10_000
 
 @contextmanager
 def live(url: str, schema: str | None) -> Iterator[LiveDatabase]:
-    """Connect to the database of a URL for the length of the block; writes are rolled back unless
-    committed.
+    """Connect to the database of a URL while the block runs. Writes that the block does not commit
+    are rolled back.
 
     Raises ConfigError, DatabaseError, DatabaseUnavailable.
     """
@@ -48,7 +48,7 @@ def live(url: str, schema: str | None) -> Iterator[LiveDatabase]:
 @dataclass(frozen=True, slots=True)
 class LiveDatabase:
     """A connection to a database with the tables of the classes and perhaps a log; ``schema`` None
-    = the current one.
+    = the current schema.
     """
 
     connection: Connection
@@ -128,7 +128,9 @@ class LiveDatabase:
 
 
 def _with_user(row: LogRow, storable: Callable[[str], str]) -> LogRow:
-    """Return a row whose perpetrator, who comes from another system, can be stored."""
+    """Return the row with a perpetrator that the database can store. The row may come from another
+    system.
+    """
     user = row.perpetrator
     return row if user is None or user.isascii() else row._replace(perpetrator=storable(user))
 

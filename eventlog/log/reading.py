@@ -6,8 +6,8 @@ column, while a Change contains only the net effect (``changes.net_effect``).
 
 Reading is a hot path: rows and changes are tuples unpacked by position, a Change is made by
 ``tuple.__new__`` without its checks, and everything that follows from a class or an attribute is
-looked up once (``lru_cache``). The price: each unpacking repeats the order of the fields, and
-``for a, b in (row,)`` replaces an assignment inside a comprehension.
+looked up once (``lru_cache``). In return each unpacking repeats the order of the fields, and ``for
+a, b in (row,)`` replaces an assignment inside a comprehension.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def rows_to_changes(
     report: Report,
     source: str,
 ) -> Iterator[Change]:
-    """Yield the changes of rows in ascending order of record_id, in the order of their groups'
-    first rows (spec/event-log.md 6, 8.3).
+    """Yield the changes of rows, in the order of the first rows of the groups (spec/event-log.md 6,
+    8.3). The rows are in ascending order of record_id.
 
     Without a connection (``query_back`` None) changes of types 5 to 8 have no row. Invalid rows
     are reported and skipped. ``source`` names the origin of the rows in messages. Raises
@@ -200,7 +200,8 @@ _ReadGroup: TypeAlias = Callable[
     [Group, Decision | None, CurrentRow | None, _LogRows], Change | None
 ]
 """A function that returns the change of a group. Its arguments: the group, the decision of
-precedence on it, its current row (None = deleted), and its log rows by record_id.
+precedence on the group, the current row of its object (None = deleted), and its log rows by
+record_id.
 """
 
 
@@ -216,15 +217,15 @@ def group_reader(
 
     ``schema`` is the schema of the log. ``time_zone`` applies to times without a zone,
     ``char_padding`` to the blanks of CHAR (spec/xds.md 6). ``truncated`` is called with each column
-    (``schema.table.column``) whose fraction has more than the six digits kept. ``epoch`` is the
-    log's (spec/event-log.md 1.5). Raises ConfigError.
+    (``schema.table.column``) that has a fraction of more than six digits; six digits are kept.
+    ``epoch`` is the log's epoch (spec/event-log.md 1.5). Raises ConfigError.
 
     The function returns None if the object is gone and no row of the group is left, or if its rows
-    change nothing. The current row is the row that was read back, as ``build_event`` takes it, if
-    precedence asks for one. It is ``UNREAD`` without a connection: then ``after`` is None,
-    ``extras["columns"]`` names the columns to read, and ``extras["known"]`` holds the values of the
-    log. Time and user come from the group's first row, the transaction from its last. The function
-    raises FormatError naming the first row.
+    change nothing. If precedence asks for a row, the current row is the row that was read back, as
+    ``build_event`` takes it. The current row is ``UNREAD`` without a connection: then ``after`` is
+    None, ``extras["columns"]`` names the columns to read, and ``extras["known"]`` holds the values
+    of the log. Time and user come from the group's first row, the transaction comes from its last
+    row. The function raises FormatError, which names the first row.
     """
     read_moment = moment_reader(time_zone)
 
@@ -297,8 +298,9 @@ def _of_condition(
     group: Group, current: CurrentRow | None
 ) -> tuple[Sequence[CheckedRow], Sequence[Attribute] | None, CurrentRow | None] | None:
     """Return the row that replaces the rows of a group whose object may be absent for the reader,
-    with what was read back for it. The row has type 4 if the object exists, but not for the reader.
-    It has type 5, with the whole row, if the object may have begun to exist for the reader
+    and what was read back for this object. The row has type 4 if the object exists, but not for the
+    reader. If the object may have begun to exist for the reader, the row means the whole current
+    row: its type is 5 if the group inserts the object, otherwise the type of a refresh
     (spec/event-log.md 15.2, 15.4). None = nothing replaces the rows of the group.
 
     Raises RowError if the condition fails.
@@ -320,7 +322,7 @@ _ValueOf: TypeAlias = Callable[[Attribute], ReadValue]
 _Images: TypeAlias = tuple[
     ChangeOp, RowDict | None, RowDict | None, frozenset[str] | None, Mapping[str, Any]
 ]
-"""Operation, row before, row after, changed columns, extras."""
+"""The operation, the row before the change, the row after it, the changed columns, the extras."""
 
 
 def _images(
@@ -358,8 +360,8 @@ def _queried_back(
     current: CurrentRow,
     value_of: _ValueOf,
 ) -> tuple[RowDict | None, Mapping[str, Any]]:
-    """Return the row after a change that has columns to query back, and the extras that list what
-    to read. The row is None if it is not read yet (spec/change-model.md 3.1).
+    """Return the new row of a change that has columns to query back, and the extras that list what
+    to read. The row is None if it was not read yet (spec/change-model.md 3.1).
     """
     is_row = kind in READS_ROW or kind == REFRESHED
     extras = {"query_back": "row" if is_row else "field"}
@@ -377,8 +379,8 @@ def _queried_back(
 
 
 def _is_no_content(attribute: Attribute) -> bool:
-    """Return True for a column whose rows are no content: a key column, or one that is logged for
-    conditions only.
+    """Return True for a column whose rows are no content: a key column, or a column that is logged
+    only for conditions.
     """
     return attribute.is_key or not attribute.is_written
 
@@ -429,8 +431,8 @@ def _read_back(attribute: Attribute, current: CurrentRow, value_of: _ValueOf) ->
 
 
 def with_rows(change: Change, group: Group, log_rows: _LogRows) -> Change:
-    """Return the change of a group with the record_ids, types and statuses of the group's rows,
-    and the number of its transaction if it is known, added to its ``extras``.
+    """Return the change of a group with more ``extras``: the record_ids, types and statuses of the
+    group's rows, and the number of the transaction if it is known.
     """
     rows: dict[str, Any] = {
         "record_ids": ids_of(group),
@@ -449,8 +451,8 @@ _TEXT = ColumnType(Kind.CHARACTER)
 
 
 def inferred_database(rows: Iterable[LogRow], schema: str | None) -> Database:
-    """Return the tables by table_name, with the key columns of the first readable table_key and
-    columns by column_name.
+    """Return the tables that rows name in table_name. The key columns of a table come from its
+    first readable table_key, the other columns come from column_name.
 
     ``child.column`` is read as the value of a child table, which is multi-valued (spec/xds.md 5).
     """
@@ -488,8 +490,8 @@ def _key_columns(text: str | None) -> Names | None:
 def _inferred_tables(
     name: str, key: Names, columns: Mapping[str, str], classes: Collection[str]
 ) -> Iterator[Table]:
-    """Yield the table of a class and its child tables. ``columns`` are the names that its rows
-    have in column_name, by their names without case.
+    """Yield the table of a class and its child tables. ``columns`` are the names that its rows have
+    in column_name, by the same names in casefold form.
     """
     of_key = {column.casefold() for column in key}
     others = [column for folded, column in columns.items() if folded not in of_key]

@@ -1,10 +1,11 @@
 """The storage of event log rows in files of JSON lines, CSV or Parquet, and the options of reader
 and writer under the names of spec/event-log.md 9. ``live`` has the live table of a database.
 
-The columns of a file are found by their standard names, without case, otherwise by ``column_map``
-or by position (``layout``), as in a table (spec/event-log.md 1.3). In CSV an empty field without
-quotes is NULL and ``""`` the empty text, as PostgreSQL's COPY writes it; the first line holds the
-names. A source may be a directory of such files, which are read in the order of their names.
+The columns of a file are found by ``column_map``, otherwise by their standard names, without case,
+otherwise by position (``layout``), as in a table (spec/event-log.md 1.3). In CSV an empty field
+without quotes is NULL and ``""`` the empty text, as PostgreSQL's COPY writes it; the first line
+holds the names. A source may be a directory of such files, which are read in the order of their
+names.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class LogOptions(CheckedOptions):
 class LogReaderOptions(LogOptions):
     """Options of the reader.
 
-    The tables come from ``catalog``, otherwise from the database. Without both, every column is
+    The tables come from ``catalog``, otherwise from the database. Without either, every column is
     text.
     """
 
@@ -134,8 +135,8 @@ _NAMES: Final = {"csv": "csv", "json": "jsonl", "parquet": "parquet"}
 
 
 def file_format_of(path: str, option: str | None) -> str:
-    """Return one of ``FILE_FORMATS``: the option, otherwise the format by the file's name. Raises
-    ConfigError if the name shows none.
+    """Return one of ``FILE_FORMATS``: the option if it is set, otherwise the format that the file's
+    name shows. Raises ConfigError if the name shows no format.
     """
     if option is not None:
         return option
@@ -177,7 +178,7 @@ def _records(path: Path, options: LogOptions) -> Iterator[tuple[str, tabular.Row
 
 
 def _records_of_objects(path: Path, options: LogOptions) -> Iterator[tuple[str, tabular.Row]]:
-    """Yield the records of a file of JSON objects; the first one names the columns."""
+    """Yield the records of a file of JSON objects. The first object names the columns."""
     columns: Sequence[str] = ()
     for number, record in tabular.read_json_objects(path):
         if isinstance(record, FormatError):
@@ -298,8 +299,8 @@ def write_rows(rows: Iterable[LogRow], target: str, file_format: str) -> None:
 
 
 def _csv_line(values: Sequence[object]) -> bytes:
-    """Return a line in which every text is quoted, as PostgreSQL's COPY reads it with FORCE_NULL or
-    without.
+    """Return a line in which every text is quoted. PostgreSQL's COPY reads the same values from it
+    with and without FORCE_NULL.
     """
     fields = (
         "" if v is None else str(v) if isinstance(v, int) else tabular.quoted(str(v))

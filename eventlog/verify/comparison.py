@@ -38,23 +38,26 @@ UNKNOWN: Final = False
 """The entry of an attribute whose value is unknown."""
 
 SEVERAL: Final = True
-"""The only entry of an object of which the target has several rows."""
+"""The only entry of an object that has several rows in the target."""
 
 SEVERAL_ROWS: Final[TargetRow] = MappingProxyType({})
-"""The row of an object of which the target has several rows. It is compared by identity."""
+"""The row of an object that has several rows in the target. Compare this row by identity."""
 
 Entry: TypeAlias = str | list[str | None] | bool | None
-"""The value of an attribute in a row that is a tuple: its text, None for NULL, a list of several
-values, ``UNKNOWN`` or ``SEVERAL``.
+"""The value of an attribute in a sequence of an object's values: its text, None for NULL, a list of
+several values, ``UNKNOWN`` or ``SEVERAL``.
 """
 
 
 RangeRow: TypeAlias = tuple[Any, ...]
-"""An object as ``ReadRange`` returns it: the values of its key, then its entries."""
+"""An object as ``ReadRange`` returns it: the values of its key, then the entries of its attributes.
+"""
 
 
 def row_of_entries(names: Iterable[str], entries: Sequence[Entry]) -> TargetRow:
-    """Return the values of an object by attribute, from its entries in the same order."""
+    """Return the values of an object by attribute. ``entries`` has the values in the order of
+    ``names``.
+    """
     if len(entries) == 1 and entries[0] is SEVERAL:
         return SEVERAL_ROWS
     return {
@@ -87,7 +90,7 @@ class Comparison:
     """The comparison of the objects of a class with the rows of a target.
 
     ``stored_as`` has a function for each attribute whose values the target may store in another
-    form. ``losses`` are the columns with values that a target changes by design.
+    form. ``losses`` collects the columns in which the target has changed values by design.
     """
 
     attributes: Sequence[Attribute]

@@ -33,8 +33,9 @@ _IN_MOTION: Final = (
 
 
 class Motion:
-    """The rows of a log that are not done, with the objects that they name; the objects of a
-    consumer's snapshot in flight, which have no row; and the objects that wait for a later round.
+    """Three sets: the rows of a log that are not done, with the objects that they name; the objects
+    of a consumer's snapshot that are in flight, without a row; the objects that wait for a later
+    round.
     """
 
     def __init__(self) -> None:
@@ -55,7 +56,7 @@ class Motion:
         )
 
     def keep_rows(self, undone: RecordSet) -> None:
-        """Forget the rows that are not in a set."""
+        """Forget the rows that are not in ``undone``."""
         if self.has_rows:
             write_rows(
                 self._database,
@@ -64,7 +65,7 @@ class Motion:
             )
 
     def keep_objects(self, objects: Sequence[ObjectName]) -> None:
-        """Let these objects, and no others, be in motion although no row names them."""
+        """Replace the objects that are in motion although no row names them."""
         self._database.execute("DELETE FROM undone WHERE record_id < 0")
         self.add_rows((-number, *name) for number, name in enumerate(objects, 1))
 
@@ -74,7 +75,7 @@ class Motion:
         return self._any("SELECT 1 FROM undone LIMIT 1")
 
     def moving(self, class_name: str, keys: Iterable[str]) -> set[str]:
-        """Return the given keys of a class whose objects are in motion."""
+        """Return the keys, among these keys of a class, of objects in motion."""
         return self._among("undone", class_name, keys) if self.has_rows else set()
 
     def rows_of(self, name: ObjectName, most: int) -> list[int]:
@@ -89,7 +90,7 @@ class Motion:
     # --- objects that wait for a later round ---
 
     def wait_for(self, class_name: str, keys: Iterable[str]) -> None:
-        """Let objects wait."""
+        """Add objects that wait for a later round."""
         write_rows(
             self._database,
             "INSERT OR IGNORE INTO waiting VALUES (?, ?)",
@@ -110,23 +111,25 @@ class Motion:
         return self._any("SELECT 1 FROM waiting LIMIT 1")
 
     def waiting(self, class_name: str, keys: Iterable[str]) -> set[str]:
-        """Return the given keys of a class whose objects wait."""
+        """Return the keys, among these keys of a class, of objects that wait."""
         return self._among("waiting", class_name, keys) if self.has_waiting else set()
 
     def all_waiting(self) -> Iterator[ObjectName]:
-        """Yield the objects that wait, by class and key. None may be added or decided meanwhile."""
+        """Yield the objects that wait, sorted by class and key. Do not add or decide objects
+        meanwhile.
+        """
         for class_name, key in self._database.execute(
             "SELECT class, object_key FROM waiting ORDER BY class, object_key"
         ):
             yield class_name, _text(key)
 
     def count_waiting(self) -> dict[str, int]:
-        """Return the number of objects of each class that wait."""
+        """Return, for each class, the number of objects that wait."""
         return dict(self._database.execute("SELECT class, count(*) FROM waiting GROUP BY class"))
 
     def to_compare(self, after: ObjectName, size: int) -> tuple[str, list[str]] | None:
         """Return the next objects after ``after`` that wait and are no longer in motion: a class
-        and at most ``size`` keys. None if there is none.
+        and at most ``size`` keys. None if there is no such object.
         """
         class_name, key = after[0], _blob(after[1])
         for condition, binds in (

@@ -34,7 +34,7 @@ class OrderedKeys:
         """The text before the value in a key of one integer column."""
 
     def text_of(self, values: KeyValues) -> str:
-        """Return the canonical key of values, which may be followed by others."""
+        """Return the canonical key of the first values; more values may follow the key's values."""
         if self._only is not None:
             return f"{self._only}{values[0]}"
         return "+".join(
@@ -58,7 +58,7 @@ class OrderedKeys:
         )
 
     def place_of(self, values: KeyValues) -> Any:
-        """Return an integer or a text that is sorted like the values by ``orders``."""
+        """Return an integer or a text that sorts as ``orders`` sort the values."""
         if self.width == 1:
             return values[0]
         return "".join(
@@ -72,7 +72,7 @@ class OrderedKeys:
 
 
 def ordered_keys(cls: ObjectClass) -> OrderedKeys | None:
-    """Return the keys of a class; None if ranges of them are not supported."""
+    """Return the keys of a class; None if ranges of its keys are not supported."""
     orders = tuple(order for column in cls.key if (order := _order(column)) is not None)
     return OrderedKeys(cls, orders) if len(orders) == len(cls.key) else None
 

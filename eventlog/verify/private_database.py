@@ -8,9 +8,9 @@ from typing import Any
 
 
 def private_database(kilobytes: int, *tables: str) -> sqlite3.Connection:
-    """Return a database, in which the statements ``tables`` have run. When the database no longer
-    fits into a cache of this size, the system writes it to disk. The database has no name, so it
-    vanishes with the process.
+    """Return a database in which the statements ``tables`` have run. When the database no longer
+    fits into its cache of ``kilobytes``, the system writes it to disk. The database has no name, so
+    it vanishes with the process.
     """
     database = sqlite3.connect("", isolation_level=None)
     for setting in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{kilobytes}"):

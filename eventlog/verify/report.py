@@ -25,7 +25,7 @@ class Kind(StrEnum):
     MISSING = "missing"
     """The target does not have the object."""
     SURPLUS = "surplus"
-    """Only the target has the object, or it has several rows of the object."""
+    """Only the target has the object, or the target has several rows of the object."""
     VERSIONS = "versions"
     """The versions of the object in a history overlap, or one of them is missing."""
 
@@ -36,12 +36,12 @@ class Result(StrEnum):
     EQUAL = "equal"
     DIFFERENT = "different"
     UNDECIDED = "undecided"
-    """No object differs, but some could not be compared in time, or not with certainty."""
+    """No object differs, but some objects could not be compared in time, or not with certainty."""
 
 
 @dataclass(slots=True)
 class Difference:
-    """An object that differs. ``record_ids`` are the newest rows of the log that name it."""
+    """An object that differs. ``record_ids`` are the newest rows of the log about the object."""
 
     class_name: str
     key: str
@@ -87,32 +87,32 @@ def _hashed(value: Shown) -> str | None:
 
 @dataclass(slots=True)
 class _OfClass:
-    """A part of a report about a class."""
+    """A part of a report. It has the name of its class."""
 
     class_name: str
 
     def as_data(self) -> dict[str, Any]:
-        """Return it as data for JSON."""
+        """Return the part as data for JSON."""
         data = asdict(self)
         return {"class": data.pop("class_name"), **data}
 
 
 @dataclass(slots=True)
 class InMotion(_OfClass):
-    """An object that could not be compared in time, because its reader has not processed some rows
+    """An object that could not be compared in time, because the reader has not processed some rows
     of the log. ``record_ids`` are the first of these rows.
     """
 
     key: str
     record_ids: Sequence[int]
     age: float | None = None
-    """The seconds since the event_time of the first of these rows, None = unknown."""
+    """The seconds since the event_time of the first row in ``record_ids``, None = unknown."""
 
 
 @dataclass(slots=True)
 class Unproven(_OfClass):
-    """A range of keys that could not be compared: each database snapshot that read it was older
-    than a table, so that it may not have shown all rows.
+    """A range of keys that could not be compared: each database snapshot in which it was read was
+    older than a table, so that the snapshot may not have shown all rows.
     """
 
     after: str | None
@@ -172,15 +172,17 @@ class VerifyReport:
     """
     unproven: list[Unproven] = field(default_factory=list)
     """The ranges of keys that could not be compared, because their table was altered each time they
-    were read: class, the key ``after`` which the range begins, ``through``, its last key (null = no
-    bound), and the ``reason``.
+    were read: class, ``after`` (the key before the range), ``through`` (the last key of the range),
+    and the ``reason``. A bound that is null does not limit the range.
     """
     foreign: list[str] = field(default_factory=list)
     """The foreign tables that were read. They have no database snapshot, so their objects may have
     changed since the rows of the log were read.
     """
     losses: dict[str, str] = field(default_factory=dict)
-    """Why the target leaves out or changes values of a column by design, by ``class.column``."""
+    """The columns that the target by design leaves out or stores with other values: the reason for
+    each ``class.column``.
+    """
     unlisted: int = 0
     """The number of differences that are counted but not listed."""
     unconfirmed: int = 0
@@ -189,7 +191,7 @@ class VerifyReport:
     """The number of rows that were written to the log to repair the target."""
     seconds: float = 0.0
     shows_values: bool = True
-    """False if values are the beginnings of their SHA-256 in JSON."""
+    """False if JSON has the beginning of a value's SHA-256 in place of the value."""
 
     def class_report(self, name: str) -> ClassReport:
         """Return the numbers of a class."""

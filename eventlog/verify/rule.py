@@ -43,9 +43,8 @@ class UndoneRows:
     objects that they name are in ``motion``.
 
     ``begin``, ``read_new`` and ``read_done`` are called within ``DatabaseSnapshots.read``, which
-    may call them again. A database snapshot that does not show all rows of the log still shows none
-    that does not exist, so rows are added immediately, but forgotten only when the snapshot is
-    proven.
+    may call them again. A database snapshot may not show all rows of the log, but each row that it
+    shows exists. So rows are added immediately, but forgotten only when the snapshot is proven.
     """
 
     log: OpenLog
@@ -54,7 +53,7 @@ class UndoneRows:
     consumer: str = ""
     """The reader; empty = the publisher."""
     skipped_user: str | None = None
-    """The perpetrator whose rows the publisher ignores, None = nobody's."""
+    """The perpetrator whose rows the publisher ignores, None = it ignores no rows."""
     done_in_target: Callable[[], RecordSet | None] = lambda: None
     """A function that returns the done rows, if the target itself records them; then ``consumer``
     and ``skipped_user`` have no effect.
@@ -71,8 +70,8 @@ class UndoneRows:
     _forget_at: float = 0.0
 
     def begin(self) -> datetime:
-        """Read which rows are done, and return the time of the snapshot by the database's clock,
-        UTC.
+        """Read which rows are done, and return the time of the database snapshot: the UTC time of
+        the database's clock.
 
         Raises ConfigError for a consumer that does not exist, or whose snapshot is not complete.
         """
@@ -91,9 +90,9 @@ class UndoneRows:
         return self.log.db.utc_now()
 
     def read_new(self) -> None:
-        """Read the rows that this database snapshot is the first to show.
+        """Read the rows that no earlier database snapshot has shown.
 
-        Raises DatabaseError if rows may have been removed that were never seen.
+        Raises DatabaseError if rows that were never seen may have been removed.
         """
         if not self.is_protected and (removed := read_removed(self.log)) != self._removed:
             if self.seen.done.gaps(removed, self._first - 1):

@@ -66,7 +66,7 @@ def open_target(
 
     ``map`` is the content of a file of ``--options``: names of tables and columns in a database, or
     the options of the reader of files. ``format`` is the format of the files; None = the configured
-    one. Raises ConfigError, DatabaseError.
+    format. Raises ConfigError, DatabaseError.
     """
     sink = config.sink.options
     scheme, is_url, _ = (target or "").partition("://")
@@ -329,8 +329,8 @@ def _encoded(content: Any) -> bytes:
 
 
 def _resume(state: Path, work: Verification) -> tuple[str, str | None] | None:
-    """Continue from the progress in a file, and return the class and the key; None if there is no
-    such file. Raises ConfigError for the progress of another verification.
+    """Take over the progress in a file, and return the class and the key after which to continue;
+    None if there is no such file. Raises ConfigError for the progress of another verification.
     """
     try:
         content = json.loads(state.read_bytes())
@@ -358,8 +358,8 @@ def _resume(state: Path, work: Verification) -> tuple[str, str | None] | None:
 
 
 def repair(config: Config, report: VerifyReport, *, surplus: bool = False) -> int:
-    """Write rows for the objects that differ to the log, so that every reader of the log sends them
-    again, and return the number of rows (spec/verify.md 6).
+    """Write rows to the log for the objects that differ, so that every reader of the log sends
+    these objects again. Return the number of rows (spec/verify.md 6).
 
     With ``surplus``, objects that only the target has get a row of type 4 (delete). An object that
     the source has is left as it is if the target has several rows of it: no event removes one of

@@ -3,7 +3,7 @@
 
 A round reads the rows of some objects in the target. Then, on one database snapshot of the source,
 it reads the rows of the same objects, and the rows of the log that the reader had not done before
-the target was read. Objects without such a row are decided.
+the target was read. An object is decided if none of these rows of the log names it.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ _SEVERAL: Final = "the target has several rows of this key"
 _BEFORE_ALL: Final[ObjectName] = ("", "")
 
 _Read: TypeAlias = tuple[str, Mapping[str, Texts] | None, TargetRow | None]
-"""An object as it was read: its key, its values in the source, and its values in the target; None =
-it does not exist there.
+"""An object as it was read: its key, its values in the source, and its values in the target. None
+in place of values = the object does not exist there.
 """
 
 
@@ -177,7 +177,7 @@ class Verification:
     save: Callable[[Progress], None] = lambda progress: None
     differed: dict[ObjectName, Difference | None] = field(default_factory=dict)
     """The objects that differed in an earlier check and wait, with the difference that the last
-    check found; None = it found none.
+    check found; None = the last check found no difference.
     """
     _sources: dict[str, _ClassSource] = field(default_factory=dict)
     _begun: float = field(default_factory=monotonic)
@@ -245,9 +245,9 @@ class Verification:
     # --- the first round ---
 
     def _walk_ranges(self, source: _ClassSource, ranges: _Ranges, reached: str | None) -> None:
-        """Compare all objects of a class that the target has, after a key, and without ``lookups``
-        also the objects that only the source has. Only the databases compare keys, since a
-        collation may define their order.
+        """Compare the objects of a class after a key: all objects that the target has and, without
+        ``lookups``, also the objects that only the source has. Only the databases compare keys,
+        since a collation may define their order.
         """
         log, size, width = self.context.log, self.options.batch, ranges.keys.width
         behind = None if reached is None else ranges.keys.values_of(reached)
@@ -328,7 +328,9 @@ class Verification:
     def _not_waiting(
         self, source: _ClassSource, ranges: _Ranges, rows: _Rows
     ) -> list[tuple[str, RangeRow]]:
-        """Return the given rows, with their keys, that no later round compares."""
+        """Return the given rows, each with its key, except rows of objects that a later round
+        compares.
+        """
         named = [(ranges.keys.text_of(row), row) for row in rows]
         waiting = self.motion.waiting(source.cls.name, [key for key, _ in named])
         return [(key, row) for key, row in named if key not in waiting]
@@ -374,7 +376,7 @@ class Verification:
         return list(others.values())
 
     def walk(self, source: _ClassSource, reached: str | None) -> None:
-        """Compare all objects of a class that the source has, after a key."""
+        """Compare the objects of a class after a key: all objects that the source has."""
         log, size, is_last = self.context.log, self.options.batch, False
         while not is_last:
             page = partial(log.keys_after, source.walk, reached, size)
@@ -420,7 +422,8 @@ class Verification:
         self, source: _ClassSource, after: str | None, read: Callable[[], list[K]]
     ) -> list[K]:
         """Return the next keys of the source; none if there is no further key, or if the database
-        snapshot was not proven. In the second case the keys ``after`` a key are not compared.
+        snapshot was not proven. In the second case the keys after the key ``after`` are not
+        compared.
         """
         try:
             return self.snapshots.read(read)
@@ -436,9 +439,9 @@ class Verification:
         is_whole: Callable[[R], bool] = _always,
     ) -> tuple[R, Forget] | None:
         """Read objects of the source, and the log rows that the reader had not done, on one
-        database snapshot. Return the objects, and a function that forgets the rows that are done by
-        then. Return None if the snapshot was not proven. Then the keys after the first of the
-        ``bounds``, up to and including the second, are not compared.
+        database snapshot. Return the objects, and a function that forgets the rows that the reader
+        has done at that time. Return None if the snapshot was not proven. Then the keys after the
+        first of the ``bounds``, up to and including the second, are not compared.
 
         ``is_whole`` returns True if all objects that were read from the target at the same time
         have now been read from the source. Otherwise no row is forgotten: the remaining objects
@@ -463,7 +466,7 @@ class Verification:
     def _judge(self, source: _ClassSource, objects: Sequence[_Read]) -> None:
         """Decide objects that can be decided. A difference counts only when a second check finds
         it, too: a receiver may answer a little before its tables show what it was sent. For the
-        same reason an object that differed is equal only when two checks find it so.
+        same reason an object that differed counts as equal only when two checks find it equal.
         """
         class_name, keys = source.cls.name, [key for key, _, _ in objects]
         moving = self._held(class_name, keys)
@@ -563,7 +566,7 @@ class Verification:
             self.undone.close_gaps()
 
     def _compare_waiting(self, classes: Sequence[ObjectClass], until: float) -> None:
-        """Compare the objects that wait and are not in motion, as far as the time suffices. Objects
+        """Compare the objects that wait and are not in motion, until the time has run out. Objects
         that have differed, and some other objects, are compared even after the time has run out.
         """
 
@@ -642,9 +645,9 @@ class Verification:
         return found
 
     def _explain(self) -> None:
-        """Add to each difference the newest rows that name its object and, if the newest one shows
-        why the object must differ, the reason (spec/verify.md 3.2). The log is read once, in parts,
-        so that no database snapshot stays open for long.
+        """Add to each difference the newest rows that name its object. If the newest row shows why
+        the object must differ, also add the reason (spec/verify.md 3.2). The log is read once, in
+        parts, so that no database snapshot stays open for long.
         """
         log, catalog = self.context.log, self.context.catalog
         wanted = {one.name: one for one in self.report.differences}

@@ -1,6 +1,6 @@
 # ruff: noqa: B027 - what most targets leave empty
-"""What the source is compared with: a port, and a module for each kind of target (spec/verify.md
-4).
+"""The targets that the source is compared with: a port, and a module for each kind of target
+(spec/verify.md 4).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Target(ABC):
     """
 
     names_done: ClassVar[bool] = False
-    """True if the target itself records the rows of the log that it contains (``done``). Then
-    neither the statuses in the log nor its records of refused rows show what was applied.
+    """True if the target itself records the rows of the log that it contains (``done``). Then the
+    statuses in the log and its records of refused rows do not show what was applied.
     """
 
     @abstractmethod
@@ -43,7 +43,7 @@ class Target(ABC):
         """
 
     def stored_as(self, cls: ObjectClass) -> Mapping[str, StoredAs]:
-        """Return, by attribute, how the target changes values by design."""
+        """Return the functions by which the target changes values by design, by attribute."""
         return {}
 
     def not_stored(self, cls: ObjectClass) -> Sequence[str]:
@@ -52,8 +52,9 @@ class Target(ABC):
         return [one.name for one in cls.attributes if not one.is_key and one.name not in known]
 
     def done(self) -> RecordSet | None:
-        """Choose the state of the target that ``pin`` reads next, and return the rows of the log
-        that this state contains, if the target records them; None = the reader's done rows count.
+        """Choose the state of the target that ``pin`` reads next. Return the rows of the log that
+        this state contains; None if the target does not record them, so that the reader's done rows
+        count.
         """
         return None
 
@@ -62,20 +63,20 @@ class Target(ABC):
 
     @abstractmethod
     def rows(self, cls: ObjectClass, keys: Sequence[str]) -> Mapping[str, TargetRow]:
-        """Return the rows of these objects by canonical key of the class; those that the target
+        """Return the rows of these objects by canonical key of the class; objects that the target
         does not have are left out.
         """
 
     @abstractmethod
     def other_keys(self, cls: ObjectClass, size: int) -> KeyLists:
-        """Yield keys of the class's objects in the target, at least the keys for which ``rows`` was
-        never called, in lists of at most ``size``. A key that is not a valid key of the class is
-        returned as its text.
+        """Yield keys of the class's objects in the target, in lists of at most ``size``. They
+        include all keys for which ``rows`` was never called. A key that is not a valid key of the
+        class is returned as its text.
         """
 
     def faults(self, cls: ObjectClass) -> Mapping[str, str]:
-        """Return the faults of objects in the pinned state of the target that do not depend on the
-        source: a sentence by key.
+        """Return the faults that objects have in the pinned state of the target, whatever the
+        source has: a sentence for each key with a fault.
         """
         return {}
 

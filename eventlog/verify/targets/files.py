@@ -34,7 +34,7 @@ class _RowText(NamedTuple):
 
 
 class _Class(NamedTuple):
-    """A class, and its attributes that documents hold, with their places in a state."""
+    """A class, and those of its attributes that documents hold, each with its place in a state."""
 
     cls: ObjectClass
     attributes: Mapping[str, tuple[int, Attribute]]
@@ -137,7 +137,7 @@ class FilesTarget(StatesTarget):
             self._apply_all(waiting)
 
     def _put_all(self, of: _Class, change: RowTexts) -> None:
-        """Set the states of objects by rows that have all values."""
+        """Set the states of objects from rows that have all values."""
         names, rows = tuple(of.attributes), change.rows
         if names != tuple(change.names):
             places = [change.names.index(name) for name in names]
@@ -183,8 +183,8 @@ class FilesTarget(StatesTarget):
 
 
 class _Named(NamedTuple):
-    """A change with the canonical keys of its object before and after it, which are empty for
-    TRUNCATE.
+    """A change, and the canonical keys of its object before and after the change. The keys are
+    empty for TRUNCATE.
     """
 
     of: _Class
@@ -236,7 +236,7 @@ def _is_whole(of: _Class, change: Change) -> bool:
 
 def _entry(entry: Entry, attribute: Attribute, value: Value, before: Row | None) -> Entry:
     """Return the new entry of an attribute; a multi-valued attribute gets the added values and
-    loses the removed ones (spec/change-model.md 3.1).
+    loses the removed values (spec/change-model.md 3.1).
     """
     if not attribute.multi_valued:
         if value is None or isinstance(value, str):

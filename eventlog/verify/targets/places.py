@@ -44,7 +44,9 @@ def _unpacked_name(name: str) -> str:
 
 @contextmanager
 def _unpacked(path: Path) -> Iterator[Path]:
-    """Yield the path of a temporary file with the decompressed content of a file."""
+    """Yield the path of a file or, if it is compressed, of a temporary file with its decompressed
+    content.
+    """
     if not path.name.endswith(SUFFIXES):
         yield path
         return
@@ -67,8 +69,8 @@ class Directory:
     def files(self, suffixes: Collection[str] | None) -> list[PlacedFile]:
         """Return the files in this place. ``suffixes`` selects them; None = all.
 
-        Names that begin with ``_`` or ``.`` are left out, and folders of such names. Raises
-        ConfigError if the place cannot be read.
+        Files and folders whose names begin with ``_`` or ``.`` are left out. Raises ConfigError if
+        the place cannot be read.
         """
         if self.path.is_file():
             return [_stamped("", self.path)]
@@ -83,8 +85,9 @@ class Directory:
 
     @contextmanager
     def opened(self, name: str) -> Iterator[Path]:
-        """Yield the path of a file with this content. The content is decompressed if the name has
-        the suffix of a compressed file. Raises FormatError if it cannot be decompressed.
+        """Yield the path of a file with the content of the file ``name``. The content is
+        decompressed if the name has the suffix of a compressed file. Raises FormatError if it
+        cannot be decompressed.
         """
         with _unpacked(self.path / name if name else self.path) as path:
             yield path
@@ -114,7 +117,7 @@ class Objects:
 
     @contextmanager
     def opened(self, name: str) -> Iterator[Path]:
-        """Yield the path of a file with this content, as ``Directory.opened`` does."""
+        """Yield the path of a file with the object's content, as ``Directory.opened`` does."""
         with tempfile.TemporaryDirectory(prefix="eventlog-verify-") as directory:
             path = Path(directory) / name.rpartition("/")[2]
             path.write_bytes(self._store.content(name))

@@ -22,7 +22,7 @@ from eventlog.verify.targets import KeyLists, Target
 KEPT: Final = 20_000
 """The maximum number of states that are kept in memory before they are written."""
 FEW: Final = 50
-"""Fewer rows are not worth a separate write."""
+"""The minimum number of rows that are written separately."""
 _ASKED: Final = 500
 """The maximum number of keys in one statement."""
 _TABLE: Final = (
@@ -45,7 +45,9 @@ State: TypeAlias = list[Entry]
 
 
 class _Form(NamedTuple):
-    """How the states of a class are stored. ``ordered`` is None if its keys have no order."""
+    """How the states of a class are stored. ``ordered`` is None if the keys of the class have no
+    order.
+    """
 
     number: int
     names: Sequence[str]
@@ -57,13 +59,13 @@ class _Form(NamedTuple):
         return 0 if self.ordered is None else self.ordered.width
 
     def place_of(self, key: str) -> Any:
-        """Return the value by which the database sorts objects."""
+        """Return the value by which the database sorts the object with this key."""
         return key if self.ordered is None else self.ordered.place_of(self.ordered.values_of(key))
 
 
 class States:
     """The states of objects by class and canonical key. ``attributes`` are the names of the
-    attributes of each class. ``seen`` marks the objects that ``rows`` was called with.
+    attributes of each class. The column ``seen`` marks the objects that ``rows`` was called with.
     """
 
     def __init__(self, attributes: Mapping[ObjectClass, Sequence[str]]) -> None:
@@ -134,8 +136,8 @@ class States:
             self._write_rows()
 
     def add_all(self, class_name: str, rows: Iterable[tuple[str, State]]) -> None:
-        """Add rows of a table, each a key and a state. An object with several rows gets the entry
-        ``SEVERAL`` alone.
+        """Add rows of a table. Each row is a key and a state. An object with several rows gets
+        ``SEVERAL`` as its only entry.
         """
         self.write()
         number, _, ordered = self._forms[class_name]
@@ -156,8 +158,8 @@ class States:
         self._database.execute("DELETE FROM state WHERE class = ?", (number,))
 
     def write(self) -> None:
-        """Write the changed states to the database; ``rows``, ``other_keys`` and ``range`` need
-        this.
+        """Write the changed states to the database. Call this before ``rows``, ``other_keys`` and
+        ``range``.
         """
         self._write_rows()
         gone: list[tuple[int, Any]] = []
@@ -217,8 +219,8 @@ class States:
     def range(
         self, class_name: str, behind: KeyValues | None, last: KeyValues | None, limit: int
     ) -> list[RangeRow]:
-        """Return the first objects of a class after a key and up to another one, as a
-        ``RangeReader`` does; each text is an ``Entry``.
+        """Return the first objects of a class whose keys are after ``behind`` and not after
+        ``last``, as a ``RangeReader`` does, but with an ``Entry`` in place of each text.
         """
         number, _, ordered = self._forms[class_name]
         assert ordered is not None
@@ -259,7 +261,7 @@ class States:
             )
 
     def _stored(self, class_name: str, keys: Sequence[str]) -> dict[str, State]:
-        """Return the states in the database of the given objects that have a state there."""
+        """Return the states that the database has for these keys, by key."""
         form = self._forms[class_name]
         names = {form.place_of(key): key for key in keys}
         return {
@@ -302,5 +304,7 @@ class StatesTarget(Target):
 
 
 def _among(places: Sequence[Any]) -> str:
-    """Return the condition that selects objects of a class, with marks for its binds."""
+    """Return the condition that selects these objects of a class, with a question mark for each
+    value.
+    """
     return f"class = ? AND key IN ({', '.join('?' * len(places))})"

@@ -1,5 +1,5 @@
 """Tables of a database as a target (spec/verify.md 4.1): one table per class, in any database that
-eventlog supports. Their values are read as the texts that a log would have, like the values of the
+eventlog supports. The values are read as the texts that a log would have, like the values of the
 source.
 """
 
@@ -31,7 +31,7 @@ from eventlog.verify.targets import KeyLists, Target
 
 _VALUES: Final = ValueOptions("full", characters="unicode")
 _NO_LOG: Final = LogTable(None, "eventlog", LOG_COLUMNS)
-"""The name of a log for walks over tables: the target's database has none."""
+"""The name of a log for walks over tables: the target's database has no log."""
 
 
 @dataclass(frozen=True, slots=True)
