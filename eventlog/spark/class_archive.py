@@ -1,5 +1,5 @@
 """Create Java's class data archive, which holds the classes of Spark in Java's memory format.
-Without it, Java loads them from jars each time.
+Without the archive, Java loads these classes from jars each time.
 
 ``python -m eventlog.spark.class_archive`` creates it from a small job, once for an environment and
 its Java. Every later job of the environment starts with it. Java itself ignores an archive that was

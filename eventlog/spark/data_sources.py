@@ -39,7 +39,7 @@ def check_python(command: str, path: str) -> None:
     """Raise ConfigError if the Python of workers cannot import the sources.
 
     ``path`` is the list of directories that Spark puts before its PYTHONPATH. Nothing is checked if
-    it is this Python, or if this machine does not have it.
+    the workers run this Python, or a Python that this machine does not have.
     """
     found = shutil.which(command)
     if found is None or found == sys.executable:

@@ -427,8 +427,8 @@ class JobDirectory:
         """Verify that every file or folder exists, write the manifest, and then ``_SUCCESS``.
         Raises ConfigError.
 
-        ``files`` has their names, with the known sizes. ``before_success`` is called with the
-        SHA-256 of the manifest when only ``_SUCCESS`` is missing.
+        ``files`` has the names of the files and folders, with the known sizes. ``before_success``
+        is called with the SHA-256 of the manifest when only ``_SUCCESS`` is missing.
         """
         directory, self.is_begun = self.directory, False
         there = directory.sizes(files)
@@ -467,9 +467,9 @@ def job_directory(
 ) -> Iterator[JobDirectory]:
     """Yield the directory for a job, which may ``begin`` and ``finish`` in it while the block runs.
 
-    If the job fails, its temporary files are deleted, which may be as large as the output. If it
-    fails for its options, a new directory is emptied, so that another job may use it. Raises
-    ConfigError as ``resume`` does.
+    If the job fails, its temporary files, which may be as large as the output, are deleted. If it
+    fails with ConfigError, a new directory is emptied, so that another job may use the directory.
+    Raises ConfigError as ``resume`` does.
     """
     opened = JobDirectory(directory, owner, resume(directory, owner, outputs))
     try:

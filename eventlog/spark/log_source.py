@@ -1,7 +1,7 @@
 """The event log as a Spark data source: ``spark.read.format("eventlog")``.
 
 Partitions are ranges of record_ids with about equal numbers of rows; one database session reads
-each partition as Arrow batches, in record_id order. With ``snapshot`` all of them read the same
+each partition as Arrow batches, in record_id order. With ``snapshot`` all sessions read the same
 database snapshot.
 """
 

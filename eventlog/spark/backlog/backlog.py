@@ -109,7 +109,9 @@ _MIN_FILE_BYTES = 128 * 1024
 _NAMES = re.compile(
     rf"{IDS}|{MARKED}|{re.escape(STATE_FILE)}|part-\d{{6,}}-\d{{5,}}(?:-[0-9a-f]{{12}})?\.(?:xmll|xml|parquet|jsonl)(?:\.gz|\.zst)?"
 )
-"""The names of the files and folders in an output directory, except those of change tables."""
+"""The names of the files and folders in an output directory, except the files and folders of change
+tables.
+"""
 _NUMBERS = 10**19
 """The number of possible change numbers (formats/qlik.md 3)."""
 
@@ -124,9 +126,9 @@ class Request:
     """Spark's master, None = the master of spark-submit."""
     mark: bool = False
     no_claim: bool = False
-    """True if the job claims no rows, so that none can be marked."""
+    """True if the job claims no rows, so that no rows can be marked."""
     acknowledge: str | None = None
-    """``mark`` or ``delete``, which replaces ``delete_from_log``."""
+    """``mark`` or ``delete``, in place of the setting ``delete_from_log``."""
     conf: Mapping[str, str] = field(default_factory=dict)
     """The settings of the Spark session that the job starts."""
     format: str = "xds"
@@ -144,19 +146,20 @@ class Request:
     """The most rows that a task reads."""
     connections: int = 0
     """The most connections that tasks have open at the same time, 0 = one per running task. The
-    driver opens two more.
+    driver opens two more connections.
     """
     quiet: bool = False
     progress: Progress = no_progress
-    """The function that receives the progress of the job, such as the monitor's."""
+    """The function that receives the progress of the job, such as the function of the monitor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of a job. ``resumed``: the documents existed already. ``marked``: the number of
-    rows that this run marked, None = marking was not requested.
+    """The result of a job. ``resumed`` is True if the documents existed already. ``marked`` is the
+    number of rows that this run marked, None = marking was not requested.
 
-    The times are in seconds: of the whole job, from reading to ``_SUCCESS``, and of marking.
+    The times are in seconds: the time of the whole job, the time from reading to ``_SUCCESS``, and
+    the time of marking.
     """
 
     manifest: Manifest
@@ -223,8 +226,8 @@ def mark_finished(
     quiet: bool = False,
     progress: Progress | None = None,
 ) -> Report:
-    """Mark the rows that the finished directory ``out`` claims. If it is called again, it marks
-    those that are not marked yet.
+    """Mark the rows that the finished directory ``out`` claims. If it is called again, it marks the
+    rows that are not marked yet.
 
     ``acknowledge``, ``connections`` and ``progress`` are as in ``Request``; the directory records
     what was converted, and how. Raises ConfigError if there is no such directory, if it claims no
@@ -246,8 +249,8 @@ def mark_finished(
 def count_to_mark(
     config: Config, out: str, acknowledge: str | None = None, connections: int = 0
 ) -> int:
-    """Return the number of rows that ``mark_finished`` would handle. Nothing is changed. Raises its
-    errors.
+    """Return the number of rows that ``mark_finished`` would handle. Nothing is changed. Raises the
+    errors of ``mark_finished``.
     """
     config = _acknowledging(config, acknowledge)
     with open_context(config, Counters(), purpose=Purpose.BACKLOG, lock_wait=LOCK_WAIT) as context:
@@ -464,8 +467,8 @@ def _open(
     stack: ExitStack, request: Request, context: Context, directory: Directory
 ) -> tuple[Callable[[], SparkSession], LogLocation, int]:
     """Start Spark in another thread, since that takes seconds. Wait only for a cluster, in order to
-    check its executors. Returns a function that waits for the session, the log's location for
-    workers, and the number of tasks that run at the same time.
+    check its executors. Returns three values: a function that waits for the session and returns it,
+    the log's location for workers, and the number of tasks that run at the same time.
     """
     running = running_session()
     threads = stack.enter_context(executor(2, "eventlog-spark"))

@@ -1,12 +1,12 @@
 """The claim and the marks of a finished directory (spec/event-log.md 8.6).
 
 The rows of a directory are marked only with the settings with which the directory was written, and
-only if its files are unchanged. Until they are marked, a claim in the log prevents a publisher from
-sending them as well.
+only if its files are unchanged. Until the rows are marked, a claim in the log prevents a publisher
+from sending them as well.
 
 Exactly the rows that were read get their status (spec/event-log.md 8.4, 10); the files in ``_ids``
-list them. Marks are written in bounded transactions, and a run may end after each one: the next run
-continues, and changes only rows that still have status N.
+list them. Marks are written in bounded transactions, and a run may end after each transaction: the
+next run continues, and changes only rows that still have status N.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Manifest:
     started: str
     finished: str
     totals: Mapping[str, int]
-    """The counters of spec/event-log.md 11, and events by operation."""
+    """The counters of spec/event-log.md 11, and the number of events by operation."""
     in_flight: tuple[DeliveryReport, ...]
     in_flight_files: tuple[OutputFile, ...]
     parts: tuple[PartReport, ...]
@@ -132,7 +132,7 @@ _INERT: Final = frozenset({
 })  # fmt: skip
 """Settings that do not affect documents and marks.
 
-All others do, including settings of later versions.
+All other settings affect them, including settings of later versions.
 """
 
 
@@ -171,8 +171,8 @@ def refuse_other_settings(
     settings: Settings,
     acknowledge: str | None = None,
 ) -> None:
-    """Raise ConfigError if settings differ from the directory's, except the one that
-    ``acknowledge`` has replaced.
+    """Raise ConfigError if settings differ from the settings of the directory, except the setting
+    that ``acknowledge`` has replaced.
     """
     then = manifest.settings
     if acknowledge is not None:
@@ -200,8 +200,8 @@ def _committed(context: Context) -> Iterator[Connection]:
 
 
 Extent = tuple[int, Writers]
-"""The extent of a job's database snapshot: the last record_id with status N (0 = no row has it),
-and the open transactions that have written to the log.
+"""The extent of a job's database snapshot: the last record_id with status N (0 = no row has status
+N), and the open transactions that have written to the log.
 """
 
 
@@ -283,10 +283,10 @@ def _write_claim(context: Context, claim: BacklogClaim) -> None:
 
 def release(config: Config, out: str, *, force: bool = False, dry: bool = False) -> BacklogClaim:
     """Give the rows that a directory claims back to the publisher; its documents are then obsolete.
-    With ``dry`` they stay claimed.
+    With ``dry`` the rows stay claimed.
 
-    Raises ConfigError if it claims none, and, unless ``force``, if marking has begun: rows that are
-    marked already are not sent again.
+    Raises ConfigError if the directory claims no rows. Without ``force``, also raises it if marking
+    has begun, since rows that are marked already are not sent again.
     """
     directory = Directory(out)
     with open_context(config, Counters(), purpose=Purpose.BACKLOG) as context:
@@ -372,8 +372,8 @@ def mark(
 def rows_to_mark(
     context: Context, directory: Directory, manifest: Manifest, connections: int
 ) -> int:
-    """Return the number of rows that ``mark`` would still handle. Nothing is changed. Raises its
-    errors.
+    """Return the number of rows that ``mark`` would still handle. Nothing is changed. Raises the
+    errors of ``mark``.
     """
     threads = connections or min(4, os.cpu_count() or 1)
     if _claim_of(context, directory, manifest, threads) is None:
@@ -386,8 +386,8 @@ def rows_to_mark(
 def _claim_of(
     context: Context, directory: Directory, manifest: Manifest, threads: int
 ) -> BacklogClaim | None:
-    """Return the claim of a finished directory whose files are as they were written, None if its
-    rows are marked already. Raises ConfigError.
+    """Return the claim of a finished directory; None if its rows are marked already. Raises
+    ConfigError, also if a file has changed since it was written.
     """
     claim = _claimed_rows(context)
     if claim is None or claim.job != manifest.job:
@@ -403,7 +403,7 @@ def _claim_of(
 
 
 def _verify(directory: Directory, manifest: Manifest, claim: BacklogClaim, threads: int) -> None:
-    """Raise ConfigError if the manifest or a file in it has changed since the job wrote it."""
+    """Raise ConfigError if the manifest or a file listed in it is no longer as it was written."""
     expected = {MANIFEST: claim.manifest, **manifest.checksums}
 
     def is_damaged(name: str) -> str | None:
@@ -496,7 +496,9 @@ def _mark_deliveries(context: Context, directory: Directory, manifest: Manifest)
 
 
 def _batches(directory: Directory, ids: str) -> Iterator[tuple[list[Range], list[RowFailure], int]]:
-    """Yield the rows of a file in batches: ranges that get S, invalid rows, and their number."""
+    """Yield the rows of a file in batches: the ranges that get S, the invalid rows, and the number
+    of all these rows.
+    """
     good: list[Range] = []
     failures: list[RowFailure] = []
     rows = 0
@@ -540,10 +542,10 @@ def write_marks(
 
 
 def _keep_loopback(log: OpenLog, options: PublisherOptions, good: Ranges) -> int:
-    """Take the loopback rows from the rows to delete, so that they are kept
-    (spec/event-log.md 8.3).
+    """Mark the loopback rows among the rows to delete, so that they are kept (spec/event-log.md
+    8.3).
 
-    Returns their number.
+    Returns the number of loopback rows.
     """
     if (
         not options.delete_from_log

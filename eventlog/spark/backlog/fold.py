@@ -6,8 +6,8 @@ of the part. These few rows go to the bucket of their object, and the second sta
 
 Spark passes on only the numbers of parts, and the workers read the rows themselves: Spark would
 convert every row of a data source to its own form and back, which takes as long as reading it. For
-the same reason the events wait in a file for the third stage, which merges the events of the second
-stage with them.
+the same reason the events wait in a file for the third stage, which merges these events with the
+events of the second stage.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def read_parts(job: Job, batches: Batches) -> Batches:
 
 
 def _read_part(job: Job, number: int) -> list[Blob]:
-    """Return the blobs of one part: its rows near the ends by bucket, and the file with the other
+    """Return the blobs of one part: the rows near its ends, by bucket, and the file with the other
     rows.
     """
     distances = job.options.fold_distance, job.options.fold_span
@@ -121,9 +121,9 @@ def _built(part: _Part, boundary: Boundary, builder: Builder, folder: RowFolder)
 
 
 class _Part:
-    """A part of the log and its read rows: record_ids, invalid rows, the number of loopback rows,
-    and the counters of valid rows. For formats that need them it also has the rows as they are in
-    the log.
+    """A part of the log, and the rows read from it: the record_ids, the invalid rows, the number of
+    loopback rows, and the counters of valid rows. For formats that need it, the part also has the
+    rows as they are in the log.
     """
 
     def __init__(self, job: Job, number: int) -> None:
@@ -168,8 +168,8 @@ class _Part:
 def read_batches(
     session: SnapshotSession, part: LogPart, fields: Sequence[str]
 ) -> Iterator[list[tuple[Any, ...]]]:
-    """Yield these fields of the rows N of a part's range, in lists. The first field is record_id.
-    Between two batches the log is not locked.
+    """Yield lists of the rows of status N in a part's range, each row with these fields. The first
+    field is record_id. Between two batches the log is not locked.
     """
     last: int | None = part.first - 1
     while last is not None:
@@ -367,8 +367,8 @@ class _Folding:
         return blobs
 
     def before_parts(self) -> Iterator[Blob]:
-        """Yield, for each part, how many numbers the parts before it use: the sum of what this task
-        has seen of them, which ``write.py`` adds up over the tasks. Call it after all blobs.
+        """Yield, for each part, how many numbers the parts before it use: the sum that this task
+        has seen. ``write.py`` adds up the sums of all tasks. Call this after all blobs.
         """
         by_part = dict(self._builder.numbered)
         for part, numbered in self._numbered_by_parts:

@@ -166,8 +166,7 @@ class SnapshotSession:
 
     @contextmanager
     def batch(self) -> Iterator[Context]:
-        """Give a context that reads the database snapshot, in a transaction that ends with the
-        block
+        """Yield a context that reads the database snapshot. Its transaction ends with the block
         (spec/event-log.md 8.6).
 
         Raises SnapshotOutdated, DatabaseError as ``OpenDatabase.in_snapshot`` does.
@@ -178,7 +177,7 @@ class SnapshotSession:
 
 @contextmanager
 def snapshot_session(job: Job) -> Iterator[SnapshotSession]:
-    """Open a session for the job's database snapshot, which ends with the block.
+    """Open a session for the job's database snapshot. The session ends with the block.
 
     Raises DatabaseError, also for errors of the block.
     """
@@ -233,7 +232,7 @@ access to the storage.
 class Blob(NamedTuple):
     """A row of the frames between stages.
 
-    ``first_id`` is the record_id of the first row in it, if the order matters.
+    ``first_id`` is the record_id of the blob's first row, if the order matters.
     """
 
     kind: int
@@ -259,8 +258,8 @@ def blobs_of_batch(batch: pa.RecordBatch) -> list[Blob]:
 class PartOutcomes(NamedTuple):
     """The outcomes of rows: the rows that get E, and the number of rows by outcome.
 
-    If the task has read the rows, also the ``ranges`` of all their record_ids, and the number of
-    ``loopback`` rows.
+    If the task has read the rows, the outcomes also have the ``ranges`` of all record_ids and the
+    number of ``loopback`` rows.
     """
 
     failures: list[RowFailure]
@@ -315,8 +314,8 @@ reading: it removes seven of eight bytes of the events in ``bench/backlog.py``.
 
 _IN_THIS_THREAD: Final = pa.ipc.IpcReadOptions(use_threads=False)
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression=COMPRESSION, use_threads=False)
-"""The options of Arrow streams. Other tasks use the other cores, and passing small buffers to
-Arrow's threads makes a task of the first stage a tenth slower.
+"""The options of Arrow streams, without Arrow's threads: other tasks use the other cores, and
+passing small buffers to Arrow's threads makes a task of the first stage a tenth slower.
 """
 
 
@@ -329,7 +328,7 @@ def arrow_bytes(batch: pa.RecordBatch) -> bytes:
 
 
 def read_arrow(content: bytes) -> pa.Table:
-    """Return the table of ``arrow_bytes``."""
+    """Return the table that is in the bytes of ``arrow_bytes``."""
     return pa.ipc.open_stream(content, options=_IN_THIS_THREAD).read_all()
 
 
@@ -382,7 +381,9 @@ class OutputFile:
     """The number of documents, records of a topic, or rows that contain the events."""
     first_id: int
     last_id: int
-    """The first row of the file's last event; ``first_id`` is the first row of its first event."""
+    """The first row of the file's last event; ``first_id`` is the first row of the file's first
+    event.
+    """
     sha256: str
     """The SHA-256 of the content."""
 

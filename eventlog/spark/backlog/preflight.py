@@ -40,8 +40,8 @@ START_SECONDS = 8.0
 CORE_SECONDS_PER_ROW = 10.9e-6
 MARK_SECONDS_PER_ROW = 4.2e-6
 DELETE_SECONDS_PER_ROW = 0.56e-6
-"""Measured, like the numbers above, on the machine of docs/operate/deploy.md. The seconds per row
-are those of one core; for marking and deleting, they are those of the server.
+"""This number and the numbers above were measured on the machine of docs/operate/deploy.md. The
+seconds per row are seconds of one core; for marking and deleting, they are seconds of the server.
 """
 
 
@@ -49,7 +49,8 @@ def waiting_parts(
     context: Context, connection: Connection, partition_rows: int, cores: int
 ) -> list[LogPart]:
     """Return the parts into which a job divides the rows N, with at most ``partition_rows`` rows
-    each. Their number is a multiple of twice the number of cores, unless the backlog is small.
+    each. The number of parts is a multiple of twice the number of cores, unless the backlog is
+    small.
     """
     return context.log.on(connection).log_parts(Status.NEW, 1, LAST_ID, partition_rows, 2 * cores)
 
@@ -118,8 +119,8 @@ def estimate(config: Config, master: str | None, partition_rows: int) -> Estimat
 # --- the cluster ----------------------------------------------------------------------------------
 
 _GUESS: Final = 8
-"""The number of tasks that are assumed to run at the same time if Spark does not report it (Spark
-Connect).
+"""The number of tasks that are assumed to run at the same time if Spark does not report the number
+(Spark Connect).
 """
 _POLLS: Final = 4
 """The number of successive polls that must return the same number."""
@@ -166,7 +167,7 @@ def preflight(spark: SparkSession, place: LogLocation, directory: Directory) -> 
     """Let an executor check everything that a task needs: packages, their version, the directory,
     the database.
 
-    Raises SparkFailed with one line about what is missing there.
+    Raises SparkFailed with one line about what the executor lacks.
     """
     nonce = random_hex(16)
     asked, answered = f"{TEMPORARY}-{nonce}-driver", f"{TEMPORARY}-{nonce}-executor"

@@ -176,7 +176,7 @@ def _write_ids(
 
 
 def _without(ranges: Ranges, ids: Sequence[int]) -> Iterator[Range]:
-    """Yield ranges without some of their ids; both are ascending."""
+    """Yield ranges without these ids. Ranges and ids are ascending."""
     at = 0
     for first, last in ranges:
         while at < len(ids) and ids[at] < first:
@@ -200,7 +200,7 @@ def write_recorded(
     job: Job, directory: Directory, deliveries: Sequence[Delivery]
 ) -> tuple[Recorded, Numbered]:
     """Write the events of recorded deliveries, rebuilt from the rows that still have status N. Rows
-    that now fail the checks become E.
+    that now fail the checks get E.
 
     Returns the result, and the numbers used up to here.
     """

@@ -91,13 +91,13 @@ _BEGINS: Final = {
     LATEST_OF_EPOCH: consumers.LATEST,
 }
 _FLAGS: Final = {"format.type": DEFAULT_FORMAT}
-"""The options with which events are folded and shown: those of the default format, whatever format
-a publisher sends.
+"""The options with which events are folded and shown: the options of the default format, whatever
+format a publisher sends.
 """
 
 
 class RowsRemoved(DatabaseError):
-    """Rows of the log that a stream has not read were removed from it."""
+    """Rows that a stream has not read were removed from the log."""
 
     code = "rows_removed"
 
@@ -121,8 +121,8 @@ def read_config(file: str | None) -> Config:
 
 
 def values_of(config: Config, *, with_document: bool) -> ValueOptions:
-    """Return the options for converting values to texts: as in XDS for its documents, otherwise in
-    full.
+    """Return the options for converting values to texts. Documents have the texts of XDS; otherwise
+    values are converted in full.
 
     Only XDS drops the fraction of a second, and only XML lacks some characters.
     """
@@ -195,7 +195,7 @@ class RowReader:
     """A reader of the valid rows of a batch. ``rows`` are the batch's ranges of record_ids.
 
     ``counted`` is the number of rows read within the task's part, including invalid rows.
-    ``origins`` are those of the rows read; None = they are not needed.
+    ``origins`` are the origins of the rows read; None = the origins are not needed.
     """
 
     def __init__(
@@ -313,17 +313,15 @@ class ChangeLog:
     start_from: str = EARLIEST
     with_document: bool = False
     history: WriterHistory = field(default_factory=WriterHistory)
-    """The checks for open transactions, which show up to which record_id no further row can appear.
-    They are discarded with the connection.
+    """The checks for open transactions. They show up to which record_id no further row can appear,
+    and are discarded with the connection.
     """
     unused: RecordSet = field(default_factory=RecordSet)
     """The record_ids that were never used, up to the record_id that the checks for open
     transactions show.
     """
     recorded: RecordSet | None = None
-    """The consumer's entry in the log, which records the rows that are done; None without a
-    consumer.
-    """
+    """The done rows that the consumer's entries in the log record; None without a consumer."""
     begun: str = ""
     """The time when the consumer was registered, empty without a consumer."""
     entries: tuple[int, ...] = ()
@@ -338,8 +336,8 @@ class ChangeLog:
 
     @contextmanager
     def _session(self) -> Iterator[OpenLog]:
-        """Yield the open log, and commit at the end of the block. It is opened if it is closed, and
-        closed if the block fails.
+        """Yield the open log, and commit at the end of the block. The log is opened if it is
+        closed, and closed if the block fails.
         """
         if self._open is None:
             self._connect()
@@ -511,8 +509,8 @@ class ChangeLog:
         """Return the end of the next batch; ``start`` itself if there is nothing to read, or if the
         consumer is paused (spec/event-log.md 8.8).
 
-        ``max_rows`` limits the rows of the batch; groups still open at its end are held back then.
-        The stream ends at ``target``. Raises RowsRemoved, OtherEpoch.
+        ``max_rows`` limits the rows of the batch; then groups that are still open at the end of the
+        batch are held back. The stream ends at ``target``. Raises RowsRemoved, OtherEpoch.
         """
         try:
             return self._latest(start, max_rows, target)
@@ -560,8 +558,8 @@ class ChangeLog:
                 return Offset(self.epoch, done, number, absent, self.begun, self._filters())
 
     def _decided(self, log: OpenLog, done: RecordSet) -> RecordSet | None:
-        """Return ``done`` with all record_ids up to which no further row can appear; None if all
-        rows are in ``done``.
+        """Return ``done`` and, in addition, all record_ids up to which no further row can appear;
+        None if all rows are in ``done``.
         """
         top = consumers.highest_row(log) or 0
         if not done.ranges and top <= done.floor:
@@ -604,8 +602,8 @@ class ChangeLog:
         return [*within(rows, 1, stored.first - 1), *((one, one) for one in stored.ids)]
 
     def _begins_again(self, offset: Offset) -> bool:
-        """Return True if the query has passed an offset of another epoch, and loads its class again
-        in this one (spec/spark-changes.md 6).
+        """Return True if the offset is of another epoch, and the query loads its class again in the
+        present epoch (spec/spark-changes.md 6).
         """
         is_of_another = offset.epoch != self.epoch and offset.filters == self._filters()
         return is_of_another and self.start_from == LATEST_OF_EPOCH
@@ -631,7 +629,7 @@ class ChangeLog:
         return digest_of(filters_of(self._config))
 
     def _check_removed(self, log: OpenLog, start: Offset) -> None:
-        """Raise RowsRemoved if unread rows were removed that no consumer protected."""
+        """Raise RowsRemoved if unread rows that no consumer protected were removed."""
         removed = read_removed(log)
         bare = minus(minus(start.done.gaps(removed), start.absent), self.unused)
         # A consumer registered after the checkpoint does not protect the rows the checkpoint still

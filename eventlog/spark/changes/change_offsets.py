@@ -24,12 +24,12 @@ class Offset(NamedTuple):
     batch ends here.
     """
     absent: RecordSet
-    """The record_ids, up to the highest removed one, that were missing in the log when the query
-    began.
+    """The record_ids that were missing in the log when the query began, up to the highest removed
+    record_id.
     """
     begun: str
-    """The time when the consumer was registered that protects the unread rows from a purge; empty
-    without a consumer.
+    """The time when the consumer was registered; empty without a consumer. The consumer protects
+    the unread rows from a purge.
     """
     filters: str = ""
     """The digest of the filters of the query, empty without filters."""

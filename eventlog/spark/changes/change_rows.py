@@ -129,7 +129,7 @@ class Rows:
     def batches(self, events: Sequence[Outgoing], origins: Origins) -> Batches:
         """Yield the events in batches. Every event must have an operation.
 
-        ``origins`` has at least the first row of each event.
+        ``origins`` has at least the origin of the first row of each event.
         """
         for start in range(0, len(events), AT_ONCE):
             yield self._batch(events[start : start + AT_ONCE], origins)

@@ -184,7 +184,7 @@ def read_options(given: SparkOptions) -> ChangeOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The input of a task: a range of record_ids of a batch, and the number of rows in it.
+    """The input of a task: a range of record_ids of a batch, and the number of rows in this range.
 
     ``rows`` has the ranges of the whole batch, since a part reads beyond its ends.
     """

@@ -48,11 +48,12 @@ from eventlog.spark.session.in_tasks import Batches
 Target: TypeAlias = DeltaCopy | IcebergCopy
 """A table that a live copy can be written to.
 
-A commit contains the rows of a batch and its number. If two writers commit, one of them fails.
+A commit contains the rows of a batch and the number of the batch. If two writers commit, one of
+them fails.
 """
 
 SUFFIX: Final = "_history"
-"""The end of the name of a history, which begins with that of its copy."""
+"""The end of the name of a history. The name begins with the name of the copy."""
 LOAD: Final = "_load"
 BATCH: Final = "_batch"
 POSITION: Final = "_position"
@@ -68,10 +69,10 @@ _OWN: Final = [
 """The columns that every history has in addition to the columns of the class."""
 
 TRUNCATE: Final = "truncate"
-"""The operation in the row that begins a load: it empties the table."""
+"""The operation in the row that begins a load: this row empties the table."""
 _BEFORE_ALL: Final = 0
 """The position in the row that begins a load. No change has this position, so the statistics of
-files show which files contain such rows.
+files show which files contain rows that begin a load.
 """
 LOADED: Final = "load"
 
@@ -282,9 +283,9 @@ def history(
     """Return the versions that the objects of a live copy have had, from its history as it is now.
 
     A version is a row of the class with the ``_operation`` and ``_position`` of the change that
-    made it. The columns that ``valid_from`` and ``valid_to`` name have the times of its validity;
-    NULL = it is still valid. Raises ConfigError if the copy has no history, or if the class has a
-    column with one of these names.
+    made it. The columns that ``valid_from`` and ``valid_to`` name have the times at which its
+    validity begins and ends; NULL = the version is still valid. Raises ConfigError if the copy has
+    no history, or if the class has a column with one of these names.
     """
     check_pandas()
     check_arguments("history", spark=(spark, SESSION), copy=(copy, COPY))
@@ -351,7 +352,7 @@ class _Reading:
     def versions(self, spark: SparkSession) -> DataFrame:
         """Return the versions, each with the times of its validity (spec/spark-changes.md 7). A
         version begins at the greatest commit_time of the object's rows up to its own row, since a
-        clock may go back. Its times are within those of its load.
+        clock may go back. The times of a version are within the times of its load.
         """
         rows = self._rows(spark).where(F.col(OPERATION) != TRUNCATE)
         ends = [one.begins for one in self.loads[1:]]

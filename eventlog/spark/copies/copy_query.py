@@ -2,12 +2,12 @@
 changes.
 
 The first batch is the first load: the class as it is now. It contains all changes committed before
-the load. Later changes come in the batches after it, so that the copy is correct as soon as it has
+the load. Later changes come in later batches, so that the copy is correct as soon as the copy has
 caught up.
 
-A batch is repeated if the query was killed before Spark recorded it as done. The table then has its
-number already, and the batch changes nothing. A query with a new checkpoint has another name, and
-the table has no batch of that name: the query loads the class again.
+A batch is repeated if the query was killed before Spark recorded it as done. The table then has the
+number of the batch already, and the batch changes nothing. A query with a new checkpoint has
+another name, and the table has no batch of that name: the query loads the class again.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class Cost:
     merged: int = 0
 
     def written(self, put: Callable[[ReadRows], bool], frame: DataFrame) -> bool:
-        """Run a batch, and remove files that no reader needs any more; return True if it was
+        """Run a batch, and remove files that no reader needs any more; return True if the batch was
         merged.
         """
         self.began, reading = monotonic(), 0.0
@@ -178,7 +178,7 @@ class Cost:
         return is_merged
 
     def _maintain(self) -> None:
-        """Remove files that no reader needs, or compact small files, if it is time to."""
+        """Remove files that no reader needs, or compact small files, if one of these is due."""
         if (
             self.cleared is None
             or monotonic() - self.cleared >= self.keep.total_seconds() / _CLEARED_WITHIN
@@ -203,8 +203,8 @@ _POLL_SECONDS: Final = 0.2
 
 
 def _end_of(spark: SparkSession, checkpoint: str | Path, number: int) -> Offset | None:
-    """Return where the stream is at the end of a batch, from the checkpoint, which Spark writes
-    before the batch (spec/verify.md 4.3); None if it cannot be read.
+    """Return the offset of the stream at the end of a batch. Spark writes it to the checkpoint
+    before the batch (spec/verify.md 4.3). None if the checkpoint cannot be read.
     """
     from py4j.protocol import Py4JError  # the client of Spark Connect cannot read it
 
@@ -281,14 +281,15 @@ def live_copy(
 ) -> StreamingQuery:
     """Start a query that keeps ``copy`` equal to the table of a class, and return it.
 
-    ``config`` is the file, as in the option of ``format("eventlog-changes")``. ``options`` are its
-    other options, such as ``consumer`` and ``maxRowsPerBatch``, by default 100,000, since the
-    driver has the rows of a batch in memory. ``checkpoint`` is the directory in which Spark records
-    the progress of the query. ``trigger`` is as in ``DataStreamWriter.trigger``; by default a batch
-    begins each second, or later if writing would take more than a tenth of the time. The query
-    removes files that no reader of the last ``keep`` needs; Delta counts whole hours, and
-    ``timedelta(0)`` is for a table that nobody reads meanwhile. With ``history`` each change also
-    appends a row to a second table, for the functions ``history`` and ``as_of``.
+    ``config`` is the configuration file, as in the option of ``format("eventlog-changes")``.
+    ``options`` are the other options of this format, such as ``consumer`` and ``maxRowsPerBatch``.
+    The default of ``maxRowsPerBatch`` is 100,000, since the driver has the rows of a batch in
+    memory. ``checkpoint`` is the directory in which Spark records the progress of the query.
+    ``trigger`` is as in ``DataStreamWriter.trigger``; by default a batch begins each second, or
+    later if writing would take more than a tenth of the time. The query removes files that no
+    reader of the last ``keep`` needs; Delta counts whole hours, and ``timedelta(0)`` is for a table
+    that nobody reads meanwhile. With ``history`` each change also appends a row to a second table,
+    for the functions ``history`` and ``as_of``.
 
     A column whose type has changed keeps its values under the new type if none of them changes. For
     any other change of a type, the query fails with CopyError if ``on_type_change`` is ``"error"``,

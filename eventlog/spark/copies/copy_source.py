@@ -103,9 +103,9 @@ class ClassSource:
 
     @contextmanager
     def _reading(self) -> Iterator[tuple[Context, ObjectClass]]:
-        """Open a context that reads rows of the class as they are now, and the class. What the
-        block has read is durable afterwards: a crash of the server must not undo changes that the
-        copy has.
+        """Yield a context that reads rows of the class as they are now, and yield the class. What
+        the block has read is durable afterwards: a crash of the server must not undo changes that
+        the copy has.
         """
         with open_unlocked(self.config, Counters(), Purpose.STREAM) as context:
             context.log.db.begin_publishing()

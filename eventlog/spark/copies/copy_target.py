@@ -50,7 +50,7 @@ class KeyedChange(NamedTuple):
 
 
 def latest_changes(changes: Iterable[tuple[Key, LatestChange]]) -> dict[Key, LatestChange]:
-    """Return, by key, the result of changes in queue order for each object.
+    """Return the result that changes have for each object, by key. The changes are in queue order.
 
     An update of an object that the batch has deleted creates it again. Rows of one INSERT that are
     far apart are several adds, in one batch or in several (spec/event-log.md 6): each add sets its
@@ -115,11 +115,11 @@ class LastBatch(NamedTuple):
 
 _DAY: Final = 86_400.0
 _SEARCHED: Final[dict[str, float]] = {}
-"""When this process last searched for files that killed writers left, by table."""
+"""The times at which this process last searched for files that killed writers left, by table."""
 
 
 def may_search(table: str) -> bool:
-    """Return True, once a day for each table, if files that killed writers left may be searched."""
+    """Return True if files that killed writers left may be searched: once a day for each table."""
     last = _SEARCHED.get(table)
     if last is not None and monotonic() - last < _DAY:
         return False

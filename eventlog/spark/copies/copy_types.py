@@ -1,5 +1,5 @@
-"""The columns of a live copy, and the rules for which changes of their types the copy takes over
-(spec/spark-changes.md 6).
+"""The columns of a live copy, and the rules that decide which changes of their types the copy takes
+over (spec/spark-changes.md 6).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Note(NamedTuple):
     loaded: RecordSet
     """The rows of the log whose effect the last load contains."""
     load: int = 0
-    """The number of the last load, which a history counts."""
+    """The number of the last load. A history counts the loads."""
 
     def as_text(self) -> str:
         """Return the note as the copy stores it."""
@@ -111,8 +111,8 @@ def note_of(text: str | None) -> Note:
 
 
 def claimed_rows(done: str, note: str | None) -> RecordSet:
-    """Return the rows of the log whose effect a copy contains: those that the stream had read at
-    its last batch, and those that the last load contains (spec/verify.md 4.3).
+    """Return the rows of the log whose effect a copy contains: the rows that the stream had read at
+    the last batch, and the rows that the last load contains (spec/verify.md 4.3).
     """
     rows = decode(done)
     rows.add(note_of(note).loaded.spans)
@@ -159,7 +159,8 @@ def takes_over(old: ColumnType, new: ColumnType) -> bool:
 def refused_changes(
     note: Note, key: tuple[str, ...], declared: Mapping[str, ColumnType]
 ) -> list[str]:
-    """Return descriptions of the changes since a table was written that it cannot apply.
+    """Return descriptions of the changes of key and columns, since a table was written, that the
+    table cannot apply.
 
     ``key`` is the present key of the class, ``declared`` has the types of its columns.
     """
@@ -207,4 +208,6 @@ FIX: Final = (
 FIX_WITH_HISTORY: Final = (
     "give live_copy another table and a new checkpoint; the old table and its history do not change"
 )
-"""The same for a copy with a history, whose existing rows have no values of the new type."""
+"""What to do if a copy with a history cannot apply a change. The existing rows of the history have
+no values of the new type.
+"""

@@ -186,11 +186,11 @@ def verify(
     options: VerifyOptions = VerifyOptions(),  # noqa: B008 - frozen
     repairs: bool = False,
 ) -> VerifyReport:
-    """Compare a live copy with its class while the query writes and the application too, and return
-    the report (spec/verify.md).
+    """Compare a live copy with its class while the query and the application write, and return the
+    report (spec/verify.md).
 
-    ``config`` is the file, as for ``live_copy``. With ``repairs`` different and missing objects are
-    written to the log again. No Spark is needed. Raises ConfigError and DatabaseError.
+    ``config`` is the file, as for ``live_copy``. With ``repairs``, different and missing objects
+    are written to the log again. No Spark is needed. Raises ConfigError and DatabaseError.
     """
     _check_arguments("verify", config, class_name, copy, options)
     loaded = load(Path(config), os.environ)
@@ -208,8 +208,8 @@ def verify_history(
     *,
     options: VerifyOptions = VerifyOptions(),  # noqa: B008 - frozen
 ) -> VerifyReport:
-    """Compare the history of a live copy with the class while the query writes and the application
-    too, and return the report (spec/verify.md 4.4).
+    """Compare the history of a live copy with the class while the query and the application write,
+    and return the report (spec/verify.md 4.4).
 
     ``copy`` is the copy, not the table of its history. The other arguments are those of ``verify``.
     Raises ConfigError and DatabaseError.

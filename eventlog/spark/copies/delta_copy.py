@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 NEWEST: Final = "newest_commit_time"
 """The key in a commit's metadata for the newest commit time of its batch, so that the history of
-the table shows its lag.
+the table shows the lag of the copy.
 """
 DONE: Final = "done"
 """The key in a commit's metadata for the rows of the log that the table contains (spec/verify.md
@@ -60,14 +60,16 @@ _QUERY: Final = "query"
 version of the table.
 """
 COMMITS: Final = (10, 1_000, None)
-"""How many of the newest commits are read, in turn, until one names the rows of the log. Reading a
-day's commits may take longer than the time between two.
+"""The numbers of newest commits that are read, one after the other, until a commit names the rows
+of the log; None = all. Reading a day's commits may take longer than the time between two commits.
 """
 _PROPERTIES: Final = {
     "delta.logRetentionDuration": "interval 1 day",
     "delta.deletedFileRetentionDuration": "interval 1 day",
 }
-"""The properties of a new table: its log goes back one day, so that it does not grow forever."""
+"""The properties of a new table: the table's log goes back one day, so that this log does not grow
+forever.
+"""
 _COMPACT_BYTES: Final = 64 * 2**20
 """The size in bytes; smaller files are compacted."""
 _NOTE: Final = "eventlog"
@@ -114,7 +116,8 @@ class DeltaCopy:
         return DeltaCopy(self.uri.rstrip("/") + suffix, self.storage)
 
     def number_done(self, query: str, content: str) -> LastBatch | None:
-        """Return the last batch of a query that the table holds; None if it holds none.
+        """Return the last batch of a query that the table holds; None if it holds no batch of the
+        query.
 
         ``content`` describes the source of the copy. Raises CopyError for a table with other
         content.
@@ -282,8 +285,8 @@ class DeltaCopy:
         )
 
     def clear(self, keep: timedelta) -> None:
-        """Remove the files that no reader of the last ``keep`` needs, in whole hours; compact many
-        small files.
+        """Remove the files that no reader of the last ``keep`` needs; ``keep`` is rounded up to
+        whole hours. If there are many small files, compact them.
 
         Files that a killed writer left are removed after a day: a younger file may belong to a
         commit that is not finished.

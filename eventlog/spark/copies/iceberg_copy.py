@@ -1,9 +1,9 @@
 """An Iceberg table as the target of a live copy, by ``pyiceberg`` and any of its catalogues.
 
-The number of a query's last batch is a property of the table, set by the transaction that writes
-the rows and compared with the table that this transaction begins from. The catalogue accepts the
-transaction only if the table has not changed: the property that lets ``pyiceberg`` retry a stale
-commit is set to 0.
+The number of a query's last batch is a property of the table. The transaction that writes the rows
+sets this property, and compares it with the table from which the transaction begins. The catalogue
+accepts the transaction only if the table has not changed: the property that lets ``pyiceberg``
+retry a stale commit is set to 0.
 
 A merge reads the rows whose first key column has one of the batch's values, and rewrites their
 files. This module does not need Java.
@@ -111,7 +111,8 @@ class IcebergCopy:
         return IcebergCopy(self.catalog, self.name + suffix)
 
     def number_done(self, query: str, content: str) -> LastBatch | None:
-        """Return the last batch of a query that the table holds; None if it holds none.
+        """Return the last batch of a query that the table holds; None if it holds no batch of the
+        query.
 
         ``content`` describes the source of the copy. Raises CopyError for a table with other
         content.
@@ -229,8 +230,8 @@ class IcebergCopy:
         )
 
     def clear(self, keep: timedelta) -> None:
-        """Remove the snapshots and files that no reader of the last ``keep`` needs, after those
-        that a killed removal left over; if there are many small files, compact them.
+        """Remove what a killed removal left over, then the snapshots and files that no reader of
+        the last ``keep`` needs. If there are many small files, compact them.
 
         Files that a killed writer left are removed after a day: a younger file may belong to a
         commit that is not finished.
@@ -261,7 +262,7 @@ class IcebergCopy:
 
     def with_new_columns(self, schema: pa.Schema, note: Note) -> tuple[Table, pa.Schema, pa.Schema]:
         """Give the table's columns the types of a schema. Return the table, its columns, and the
-        columns of the schema that it does not have yet.
+        columns of the schema that the table does not have yet.
         """
         table = self._table()
         own = _arrow_schema(table)
@@ -276,7 +277,7 @@ class IcebergCopy:
         return table, target, pa.schema([one for one in schema if one.name not in own.names])
 
     def _table(self) -> Table:
-        """Reload the table; it rejects commits based on an older snapshot."""
+        """Reload the table. Then the table rejects commits that are based on an older snapshot."""
         table = self.catalog.load_table(self.name)
         if table.properties.get("commit.retry.num-retries") != "0":
             with table.transaction() as transaction:
@@ -337,8 +338,8 @@ def _replace(transaction: Transaction, table: Table, schema: pa.Schema, rows: Ba
 
 
 def _among(column: str | None, values: Collection[Any]) -> Any:
-    """Return the condition that selects rows whose column has one of the values; all rows without
-    a column.
+    """Return the condition that selects rows whose column has one of the values. Without a column
+    it selects all rows.
     """
     from pyiceberg import expressions
 
@@ -379,5 +380,5 @@ def _put(
 
 
 def _quiet() -> warnings.catch_warnings[None]:
-    """Return a block without pyiceberg's warning about a delete that finds no row."""
+    """Return a context without pyiceberg's warning about a delete that finds no row."""
     return warnings.catch_warnings(action="ignore", category=UserWarning)

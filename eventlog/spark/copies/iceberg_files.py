@@ -63,7 +63,7 @@ def expire(table: Table, before: datetime) -> bool:
 
 
 def remove_expired(table: Table) -> None:
-    """Remove the files of the expired snapshots that the table has recorded, except those that a
+    """Remove the files of the expired snapshots that the table has recorded, except files that a
     snapshot of the table needs. Missing files were already removed.
     """
     lists = json.loads(table.properties[_REMOVING])

@@ -370,7 +370,9 @@ def _letter(rows: DataFrame, layout: TableLayout) -> Column:
 
 
 def _deletes(rows: DataFrame, layout: TableLayout, options: ReadOptions) -> Iterator[ChangeRow]:
-    """Yield the deletes, whose masks mark the key columns, in change_seq order, without times."""
+    """Yield the deletes in the order of change_seq, without times. Their masks mark the key
+    columns.
+    """
     read = row_reader(
         layout, byteorder=options.byteorder, counters=Report().counters, what="a change table"
     )
@@ -417,8 +419,8 @@ def live_view(
     key: Sequence[str] | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """Return the state of a table after the rows of its change table up to and including ``as_of``
-    (with a zone; None = all), applied to ``base``. The result equals that of
+    """Apply to ``base`` the rows of its change table up to and including ``as_of`` (with a zone;
+    None = all), and return the resulting state of the table. The result equals that of
     ``eventlog.qlik.tables.change_tables``; columns that a row lacks are NULL.
 
     ``changes`` are rows from ``read_rows``. ``base`` is the table. The data columns have the names
@@ -427,7 +429,8 @@ def live_view(
     ``byteorder`` of the reader.
 
     Objects that an update of a key connects are brought up to date in one task. The driver keeps
-    two hashes in memory for each such update. Raises FormatError if the key cannot be determined.
+    two hashes in memory for each update of a key. Raises FormatError if the key cannot be
+    determined.
     """
     check_pandas()
     check_arguments(
@@ -530,8 +533,8 @@ def _together(
 
 
 def _groups(moved: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """Map the hash of each key that an update changed to the hash of its group (union-find with
-    path halving).
+    """Return, by the hash of each key before or after an update of a key, the hash of the key's
+    group (union-find with path halving).
     """
     parent: dict[int, int] = {}
 

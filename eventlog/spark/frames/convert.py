@@ -74,8 +74,8 @@ class InputReport:
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """A finished conversion, with its ``inputs`` by name. ``resumed``: the conversion was already
-    finished, and nothing was done.
+    """A finished conversion, with its ``inputs`` by name. ``resumed`` is True if the conversion was
+    already finished, and nothing was done.
     """
 
     inputs: tuple[InputReport, ...]
@@ -131,11 +131,11 @@ def convert(
     """Convert all inputs of ``source`` to files in the directory ``target``, both reachable by
     driver and workers.
 
-    ``map`` and ``strict`` are as in ``eventlog.convert``. ``spark`` is the session, by default one
-    on ``master``. An input that cannot be converted has no output. In a finished target only failed
-    inputs are tried again; the remains of an unfinished run are discarded. Raises ConfigError,
-    SparkFailed and, with ``strict`` or if no input could be converted, InputFailed for the first by
-    name; the target has no ``_SUCCESS`` then.
+    ``map`` and ``strict`` are as in ``eventlog.convert``. ``spark`` is the session, by default a
+    session on ``master``. An input that cannot be converted has no output. In a finished target
+    only failed inputs are tried again; the remains of an unfinished run are discarded. Raises
+    ConfigError and SparkFailed. With ``strict``, or if no input could be converted, raises
+    InputFailed for the first failed input by name; then the target has no ``_SUCCESS``.
     """
     check_pandas()
     check_arguments(

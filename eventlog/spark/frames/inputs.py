@@ -85,7 +85,8 @@ def inputs(format: str, source: str, options: Options) -> list[Input]:
     """Return the inputs of a file or directory, by name. ``options`` are the options of the
     format's reader.
 
-    Raises ConfigError if there is none, if two have one name, or for a source that is not a file.
+    Raises ConfigError if there is no input, if two inputs have the same name, or if the source is
+    neither a file nor a directory.
     """
     place = Path(source)
     if "://" in source:
@@ -145,9 +146,10 @@ def _is_file(entry: Path) -> bool:
 
 
 def _has_suffix(file: Path, known: frozenset[str] | None) -> bool:
-    """Return True if a file is of its format.
+    """Return True if a file's name has one of the known suffixes.
 
-    A compressed file counts as one, so that it is refused instead of ignored.
+    The suffix of a compression is left out, so that a compressed file is refused instead of
+    ignored.
     """
     if known is not None and file.suffix.lower() in _COMPRESSED:
         file = file.with_suffix("")
@@ -238,8 +240,8 @@ def readable() -> Iterator[None]:
 
 @contextmanager
 def _side_by_side(input: Input, report: Report) -> Iterator[str]:
-    """Yield a temporary directory that contains only the input's files, with names in their
-    order.
+    """Yield a temporary directory that contains only the input's files, with names that sort in the
+    order of the files.
 
     Errors and problems name the original files.
     """

@@ -60,7 +60,8 @@ Read = Callable[[Report], Iterator[Change]]
 """A function that reads an input, once. It raises the errors of the format's reader."""
 
 Inputs = Iterator[tuple[Input, Read]]
-"""The inputs in the batches of a task. Read each to its end before taking the next one."""
+"""The inputs in the batches of a task. Read each input to its end before you take the next input.
+"""
 
 InputsOf = Callable[[Batches], Inputs]
 """A function that yields the inputs in the batches of a task."""
@@ -120,7 +121,7 @@ KeyedRows = Iterator[tuple[bytes, Any]]
 class _SortedFormat(NamedTuple):
     """The functions for a format whose inputs must be sorted.
 
-    All raise and count errors exactly like the format's reader.
+    All functions raise and count errors exactly like the format's reader.
     """
 
     fragments: Callable[[Input, Options], Sequence[Any]]
@@ -134,7 +135,7 @@ class _SortedFormat(NamedTuple):
 _SCHEMA: Final = "input int, key binary, row binary"
 _BATCH: Final = 1_000
 _RESULT, _ROW = b"\0", b"\1"
-"""The first byte of the key of a fragment's result, which sorts first, and of the key of a row."""
+"""The first bytes of keys: for the result of a fragment, which sorts first, and for a row."""
 
 
 def _sorted_rows(
@@ -212,7 +213,7 @@ def _sorted(
     options: Options,
     batches: Batches,
 ) -> Inputs:
-    """Yield the inputs in the frame of ``_sorted_rows``: an ``InputsOf``."""
+    """Yield the inputs in the frame of ``_sorted_rows``. This is an ``InputsOf``."""
     rows = (row for batch in batches for row in rows_of_batch(batch))
     for place, of_input in groupby(rows, key=itemgetter(0)):
         keyed = ((key, row) for _, key, row in of_input)
@@ -258,7 +259,9 @@ def sorted_format(format: str, options: Options) -> _SortedFormat | None:
 
 
 _PLACE: Final = struct.Struct(">IQ")
-"""The place of a row, by file and within it, so that rows with equal keys stay in their order."""
+"""The place of a row: the number of the file, and the place within the file. It keeps rows with
+equal keys in their order.
+"""
 
 
 def _ordered(number: int) -> bytes:
@@ -309,7 +312,7 @@ _LINTER: Final = _SortedFormat(_queue_files, _dispatch_rows, _queue_changes)
 
 class _TablePart(NamedTuple):
     """A file of a change table. ``place`` has the number of the table and the number of the file in
-    it; ``table`` does not include the files.
+    the table; ``table`` does not include the files.
     """
 
     place: tuple[int, int]

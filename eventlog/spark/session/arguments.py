@@ -56,7 +56,7 @@ _TRIGGERS: Final[Mapping[str, Kind]] = {
 
 def check_trigger(trigger: object) -> None:
     """Raise ConfigError for a trigger of ``live_copy`` that ``DataStreamWriter.trigger`` would
-    refuse; None is the default one.
+    refuse; None is the default trigger.
     """
     if trigger is None:
         return

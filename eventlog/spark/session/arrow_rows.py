@@ -81,7 +81,7 @@ def _array(values: Sequence[Value], kind: t.DataType, arrow_kind: pa.DataType) -
 
 
 def _without_special(value: Value, kind: t.DataType, nulled: Counter | None) -> Value:
-    """Return the value. If the Spark type has no such value, count it and return NULL."""
+    """Return the value. If the Spark type cannot hold the value, count it and return NULL."""
     if value is not None and isinstance(kind, t.ArrayType):
         return tuple(_without_special(one, kind.elementType, nulled) for one in values_of(value))
     is_time = isinstance(kind, t.DateType | t.TimestampType | t.TimestampNTZType)

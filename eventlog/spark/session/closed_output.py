@@ -10,8 +10,8 @@ _REASONS: Final = ("BrokenPipeError", "ConnectionResetError")
 
 
 class _WithoutReport:
-    """A text file that leaves out PySpark's report, with a traceback, that the output of a worker
-    was closed before its end.
+    """A text file that leaves out PySpark's report about a worker's output that was closed early.
+    The report has a traceback.
     """
 
     def __init__(self, file: TextIO) -> None:

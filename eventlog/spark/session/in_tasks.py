@@ -46,7 +46,8 @@ class _WithoutPandas(MetaPathFinder):
 
 
 def _use_arrow_without_pandas() -> None:
-    """Create Arrow's first array without pandas; otherwise Arrow imports it to test for a Series.
+    """Create Arrow's first array without pandas; otherwise Arrow imports pandas to test for a
+    Series.
 
     The import costs a worker 0.2 to 0.3 s of CPU (``bench/spark_hooks.py``). A function that uses
     pandas still imports it.
@@ -76,8 +77,8 @@ _ONLY_IN_WORKERS: Final = "pyspark.worker_util"
 
 @contextmanager
 def without_frames() -> Iterator[None]:
-    """Let Spark show an error of ours in the block, or in the function, as its message alone:
-    without the frames of the worker, which say nothing about a wrong option.
+    """Let Spark show only the message of an error of eventlog in the block, or in the function. The
+    frames of the worker are left out, since they do not explain a wrong option.
 
     This function sets the environment variable SPARK_HIDE_TRACEBACK. PySpark reads the variable
     when it writes the error, and then ends the worker. No other error loses its frames.

@@ -480,7 +480,7 @@ def shown(
     """Show progress on standard error until the end of the block: a bar on a terminal, otherwise a
     line every ten seconds.
 
-    ``progress`` receives it, too.
+    The function ``progress`` also receives the progress.
     """
     if quiet:
         with progress(what, done):

@@ -44,13 +44,14 @@ Written = tuple[list[OutputFile], Numbered]
 """The files of a part, and the numbers used at its end."""
 
 Write = Callable[[Job, Directory, int, Sequence[Columns], Numbered, Mapping[int, str]], Written]
-"""A function that writes the blobs of a part (its number, from 1; 0 = the recorded deliveries) in
-queue order as files, numbered from the numbers used before. The mapping has, by place, the change
-sequences of messages that were already sent; these messages keep them.
+"""A function that writes the blobs of a part to files, in queue order. Parts are counted from 1; 0
+= the recorded deliveries. The changes are numbered after the numbers used before. The mapping has,
+by place, the change sequences of messages that were already sent; these messages keep their
+sequences.
 """
 
 RenderedSent = tuple[Columns | None, list[RowFailure], Counts]
-"""The output for events that keep their event-ids: as ``Rendered``, without numbers."""
+"""The output for events that keep their event-ids: ``Rendered`` without the numbers used."""
 
 RenderSent = Callable[[Sequence[Outgoing], Sequence[int], LogRows, QueryBack], RenderedSent]
 """A function that renders events that keep their event-ids. It takes their places, their rows in
@@ -84,8 +85,8 @@ class OutputFormat:
     that the format cannot hold.
     """
     finish: Callable[[Job, Directory, Sequence[OutputFile], WriterState], list[str]] = lambda *_: []
-    """A function that writes the files that a directory has only once, from all files and the last
-    state of the numbering, and returns their names.
+    """A function that writes the files that a directory has only once, and returns their names. It
+    takes all other files, and the last state of the numbering.
     """
 
 
@@ -110,8 +111,8 @@ def output_format(name: str, file_layout: str | None = None) -> OutputFormat:
 
 
 def counts_of(events: Sequence[Outgoing]) -> tuple[Counter[str], list[RowFailure]]:
-    """Return the number of events by operation and of rows by outcome (spec/event-log.md 11), and
-    the rows for which the value that was read back cannot be written.
+    """Return the number of events by operation and the number of rows by outcome (spec/event-log.md
+    11), and the rows whose value was read back but cannot be written.
     """
     counts: Counter[str] = Counter(
         [event.operation for event in events if event.operation is not None]
@@ -132,7 +133,7 @@ def counts_of(events: Sequence[Outgoing]) -> tuple[Counter[str], list[RowFailure
 
 
 def refuse(event: Outgoing, message: str, counts: Counts, failures: list[RowFailure]) -> None:
-    """Remove an event that the format cannot hold from the counters: its rows are invalid."""
+    """Subtract an event that the format cannot hold from the counters: its rows are invalid."""
     assert event.operation is not None
     failures += [(record_id, RECEIVER, message) for record_id in event.contributed]
     counts[event.operation] -= 1

@@ -44,8 +44,8 @@ from eventlog.spark.directory import Directory
 
 _COLUMNS: Final = ("place", "table", "key", "body", "headers", "prefix", "numbers")
 """The columns of a blob of messages without change sequences: the place of the event in the queue,
-the class, the record's key, body and headers of the message, the headers as JSON, the prefix of its
-time and the count of numbers that it uses.
+the class, the key of the record, the body of the message, its headers as JSON, the prefix of its
+time, and the count of numbers that it uses.
 """
 
 
@@ -116,7 +116,7 @@ def _message_renderer(job: Job) -> Render:
 
 
 def _message_writer(job: Job) -> tuple[MessageWriter, EventMessages]:
-    """Return a message writer, and the drafter of its messages, which has the columns of the
+    """Return a message writer, and the drafter of its messages. The drafter has the columns of the
     classes.
     """
     options: WriteOptions = job.output.options

@@ -176,7 +176,7 @@ def _fixed_columns(options: WriteOptions) -> list[tuple[str, pa.DataType]]:
 
 
 _NUMBERS, _PREFIX = 1, 2
-"""The indexes of these two fixed columns."""
+"""The indexes of the fixed columns ``numbers`` and ``prefix``."""
 
 
 def _renderer(job: Job) -> Render:
@@ -319,8 +319,8 @@ class _NotStorable(Exception):
 
 
 class _TableWriter:
-    """A writer of the changes of a table. ``rows`` returns the rows of a change, ``stream`` their
-    content for files, column by column.
+    """A writer of the changes of a table. ``rows`` returns the rows of a change, ``stream`` returns
+    the content of rows for files, column by column.
     """
 
     def __init__(self, table: _Table, options: WriteOptions) -> None:
@@ -432,7 +432,9 @@ def _write(
     before: Numbered,
     sequences: Mapping[int, str],
 ) -> Written:
-    """Write the rows of a part to files of their tables, in queue order, numbered after before."""
+    """Write the rows of a part to files of their tables. The rows are in queue order, and are
+    numbered after ``before``.
+    """
     table_of = _tables(job)
     streams = [dict(zip(blob["class"], blob["rows"], strict=True)) for blob in blobs]
     rows_by_class = {}
@@ -457,8 +459,8 @@ def _sorted(rows: pa.Table) -> pa.Table:
 
 
 def _sequences(tables: Sequence[pa.Table], before: Numbered) -> Iterator[pa.Array]:
-    """Yield the change_seq of each table's rows, one sequence over all tables (formats/qlik.md
-    3).
+    """Yield, for each table, the change_seq of its rows. All tables have one common sequence
+    (formats/qlik.md 3).
     """
     every = pa.concat_tables(
         rows.select(["place", "numbers", "prefix"]).append_column(
@@ -513,7 +515,7 @@ def _stored(
     sequences: pa.Array,
     partitions: pa.Array | None,
 ) -> pa.Table:
-    """Return the rows with all columns of the change table, in its order."""
+    """Return the rows with all columns of the change table, in the order of the change table."""
     is_text = options.file_format != "parquet"
     time = rows["time"].fill_null(0)
     letters = rows["letter"].combine_chunks().dictionary_encode()
