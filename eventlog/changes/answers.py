@@ -11,7 +11,7 @@ from eventlog.model import Answer
 ReadAnswer: TypeAlias = Callable[[bytes, Collection[str], int, Callable[[str], str]], Answer]
 """A function that returns the answer in a body. Its arguments: the body, the event-ids of the
 document, the greatest size of the body in bytes, and a function that removes the characters that
-logs and tables cannot store. If the body is not an answer, it raises ReceiverUnavailable.
+logs and tables cannot store. If the body is not an answer, the function raises ReceiverUnavailable.
 """
 
 
@@ -27,6 +27,6 @@ class AnswerForm:
     """
     status_refuses: bool
     """True if the statuses 400, 409, 413 and 422 refuse the document, and 410 ends the publisher.
-    False if a receiver refuses documents only in the bodies of its answers: then one of these
-    statuses comes from another program, such as a proxy.
+    False if a receiver refuses documents only in the bodies of its answers: then a status that
+    refuses comes from another program, such as a proxy.
     """

@@ -1,5 +1,5 @@
-"""The base of writers that make their pieces from a ``Change`` only. It is the shortest way to
-write a new format.
+"""The base of writers that make their pieces from a ``Change`` only. With this base the writer of a
+new format needs the least code.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from eventlog.model import EventResult, Level
 
 class ChangeWriter(EventWriter[P], Generic[P]):
     """A writer that converts each event to a ``Change`` and writes the change. A format's writer
-    extends it with ``piece_of`` and ``body``.
+    extends this class with ``piece_of`` and ``body``.
 
     If ``piece_of`` raises FormatError or RowError, only that event is refused.
     """

@@ -60,7 +60,7 @@ def event_to_change(
 
 @lru_cache(maxsize=16)
 def _event_reader(catalog: Catalog | None, values: ValueOptions) -> Callable[[Event], Change]:
-    """Return the function that ``event_to_change`` calls. It looks up each class once."""
+    """Return the function that ``event_to_change`` calls. The function looks up each class once."""
     reader_of = lru_cache(maxsize=_MAX_CLASSES)(
         lambda name: _ClassReader(class_of(catalog, name), values)
     )
@@ -304,7 +304,7 @@ def attribute_reader(
 ) -> ReadValue:
     """Return the function that reads the texts of an attribute of this XDS type.
 
-    ``attribute`` is None if it is unknown.
+    ``attribute`` is None if the attribute is unknown.
     """
     if attribute is None:
         return xds_value_reader(value_type, None, values)

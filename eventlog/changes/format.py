@@ -78,8 +78,8 @@ class Report:
         self.count_with_message(f"{error.code} {error.column}", f"{error} [{error.code}]")
 
     def pass_over(self, reason: str, message: str = "") -> None:
-        """Skip input that holds no change of this format, even if ``strict``, and add it to the
-        counter of the reason.
+        """Skip input that holds no change of this format, even if ``strict``, and add the input to
+        the counter of the reason.
         """
         self.passed_over += 1
         self.count_with_message(reason, message)
@@ -153,7 +153,7 @@ PARTICIPLES: Final = {
 
 class RowTexts(NamedTuple):
     """Successive inserts or updates of rows of one table, with the texts that a log has for the
-    values. They need less memory than one ``Change`` per row, and much less time.
+    values. RowTexts need less memory than one ``Change`` per row, and much less time.
     """
 
     table: str
@@ -179,7 +179,7 @@ class Format:
     and overrides what differs.
 
     The methods ``read_changes``, ``write_changes``, ``publish`` and ``tables`` are optional: a
-    format overrides those that it supports.
+    format overrides the methods that it supports.
     """
 
     name: ClassVar[str]
@@ -210,13 +210,15 @@ class Format:
     receiver is.
     """
     answer_form: ClassVar[AnswerForm | None] = None
-    """The form of answers that the format defines. It applies if ``sink.response_format`` is the
-    name of the format.
+    """The form of answers that the format defines. This form applies if ``sink.response_format`` is
+    the name of the format.
     """
     is_of_rows: ClassVar[bool] = False
     """True if an event is one row of one table, without values of child tables."""
     is_numbered: ClassVar[bool] = False
-    """True if messages have consecutive numbers. A backlog job assigns them in its last step."""
+    """True if messages have consecutive numbers. A backlog job assigns the numbers in its last
+    step.
+    """
     suffixes: ClassVar[frozenset[str] | None] = None
     """The suffixes of the names of files to read; None = any."""
     has_single_files: ClassVar[bool] = False
@@ -229,7 +231,7 @@ class Format:
     """True if a change may be written, or skipped, only after later changes were read."""
     loses: ClassVar[frozenset[Loss]] = frozenset()
     """The parts of a change that the format has no place for, or leaves out by design. A conversion
-    counts and reports them.
+    counts and reports these parts.
     """
 
     # --- optional methods: a format overrides some of these ---
@@ -257,7 +259,7 @@ class Format:
 
     def tables(self) -> None:
         """Override this method if a backlog job can write tables of the format;
-        ``eventlog.spark.backlog.output.tables`` makes their rows.
+        ``eventlog.spark.backlog.output.tables`` makes the rows of the tables.
         """
         raise self.lacks("tables")
 
@@ -299,7 +301,7 @@ class Format:
 
     def options_of_catalog(self, side: str, database: Database) -> GivenOptions | None:
         """Return the options of a ``side`` (reader or writer) that replace the option ``catalog``.
-        They hold an entry for each table. None = the format has the option ``catalog``.
+        These options hold an entry for each table. None = the format has the option ``catalog``.
         """
         return None
 
@@ -340,7 +342,7 @@ class Format:
     def output_place(self, name: str, options: GivenOptions) -> str:
         """Return the path of the output for a source of this name, within a directory of such
         outputs: a file, a file in a directory, or a directory for several files. Raises ConfigError
-        for an option that names one place.
+        for an option that names a single path.
         """
         return name if self.is_several_files else f"{name}{self.endings['lines']}"
 

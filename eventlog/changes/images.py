@@ -67,7 +67,7 @@ def with_zones(change: Change, object_class: ObjectClass | None) -> Change:
     (spec/change-model.md 5.1).
 
     ``object_class`` is the class of the change's table, None = unknown. Formats without zones write
-    such times in UTC.
+    times with a zone in UTC.
     """
     types = {} if object_class is None else _columns_with_zone(object_class)
     return with_types(change, types, reads_texts=False) if types else change
@@ -214,8 +214,8 @@ def _completed(
 
 
 def transactions(changes: Iterable[Change]) -> Iterator[Iterator[Change]]:
-    """Yield one iterator per transaction, over the changes of the transaction. Read each iterator
-    to its end before you take the next iterator.
+    """Yield one iterator per transaction, which yields the changes of the transaction. Read each
+    iterator to its end before you take the next iterator.
 
     A change without a transaction id is a separate transaction. The end of any other transaction is
     detected only by the next change, since a TRUNCATE without a number may follow the last numbered

@@ -1,7 +1,8 @@
 """The JSON forms of changes and catalogues.
 
 Test vectors, logs and the format ``jsonl`` contain changes (spec/change-model.md 1.1). A catalogue
-contains the tables of a schema (spec/xds.md 9). It is an option of formats, sources and commands.
+contains the tables of a schema (spec/xds.md 9). A catalogue is an option of formats, sources and
+commands.
 """
 
 from __future__ import annotations
@@ -182,8 +183,8 @@ def value_from_json(value: Any) -> Value:
 
 
 def member(value: JsonObject, name: str, kind: type[Of]) -> Of | None:
-    """Return the member, None if it is missing or null. Raises TypeError if it has another type
-    than ``kind``.
+    """Return the member, None if it is missing or null. Raises TypeError if the member has another
+    type than ``kind``.
     """
     part = value.get(name)
     if part is None or (isinstance(part, kind) and (kind is bool or not isinstance(part, bool))):

@@ -1,5 +1,5 @@
-"""The class and the key of a change: how readers type a key, and how writers write it
-(spec/change-model.md 1, 4).
+"""The class and the key of a change: how readers determine the types of a key, and how writers
+write a key (spec/change-model.md 1, 4).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def class_of_change(catalog: Catalog | None, change: Change) -> ObjectClass | No
 def typed_key(text: str, object_class: ObjectClass | None) -> Key:
     """Return the key of a table_key: typed and in key order, or with texts if the class is unknown.
 
-    Raises BadTableKey if it is not a key of the class.
+    Raises BadTableKey if the text is not a key of the class.
     """
     if object_class is None:
         return tuple((part.name, part.value) for part in table_key.parse(text))
@@ -47,7 +47,9 @@ def typed_key(text: str, object_class: ObjectClass | None) -> Key:
 
 @lru_cache(maxsize=1024)
 def key_reader(object_class: ObjectClass) -> Callable[[str], Key]:
-    """Return the function that makes typed keys of canonical table_keys; it raises BadValue."""
+    """Return the function that makes typed keys of canonical table_keys. The function raises
+    BadValue.
+    """
     columns = [
         (column.name, len(column.name) + 1, value_reader(column.type))
         for column in object_class.key
@@ -142,7 +144,7 @@ EXISTING_KEYS: Final = Option(
 
 
 ExistingKeys: TypeAlias = Callable[[str], Iterable[Key] | None]
-"""A function that returns the keys of a table's rows, None if they are unknown."""
+"""A function that returns the keys of a table's rows, None if the keys are unknown."""
 
 
 def keys_of(option: Any, catalog: Catalog | None) -> ExistingKeys | None:
@@ -191,7 +193,7 @@ def _key(table: str, key: Any, catalog: Catalog | None) -> Key:
 
 
 def existing_keys(change: Change, keys_of: ExistingKeys | None) -> Iterable[Key]:
-    """Return the keys that a TRUNCATE deletes. Raises NotExpressible if they are unknown
+    """Return the keys that a TRUNCATE deletes. Raises NotExpressible if the keys are unknown
     (spec/change-model.md 4).
     """
     keys = None if keys_of is None else keys_of(change.table)

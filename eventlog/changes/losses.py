@@ -1,5 +1,5 @@
-"""The parts of changes that a format loses by design: they are counted while changes are written,
-and reported at the end (spec/change-model.md 5.2).
+"""The parts of changes that a format loses by design. These losses are counted while changes are
+written, and reported at the end (spec/change-model.md 5.2).
 
 A format declares its losses as the attribute ``loses``. The actual losses of a conversion depend on
 its changes: if the source has no commit times, no commit time is lost. A writer counts by itself
@@ -46,14 +46,14 @@ NO_LOSS: Final = frozenset({
     *("metadata_messages", "tombstones", "other_events"),
     *("open_transactions", "log_order", "datetime_lenient", "mask_contradictions"),
 })  # fmt: skip
-"""The counters of a report that do not count losses. They count input that holds no change to
-convert, and values that were read in spite of an irregularity (spec/change-model.md 5.2).
+"""The counters of a report that do not count losses. These counters count input that holds no
+change to convert, and values that were read in spite of an irregularity (spec/change-model.md 5.2).
 """
 
 
 def loss_counter(loses: frozenset[Loss], lost: Counter[str]) -> Callable[[Change], None]:
     """Return a function that counts, in ``lost``, the parts of a change that a format with the
-    losses ``loses`` has no place for. Call it with every change that is converted.
+    losses ``loses`` has no place for. Call the function with every change that is converted.
     """
     fields = [(loss.value, is_lost) for loss, is_lost in _COUNTS.items() if loss in loses]
     counts_columns = not _OF_COLUMNS.isdisjoint(loses)

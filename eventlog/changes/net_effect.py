@@ -1,10 +1,10 @@
 """The net effect of the rows of a log on one column (spec/change-model.md 3.1): the one rule by
 which rows become the values of a ``Change``.
 
-It is applied to the checked rows of published events and, in ``log.reading``, to rows that hold the
-texts of the log. This is a hot path: nearly all columns have one row of one value, so a
-single-valued column is read from the first and the last row, without steps, in 0.4 us per column
-instead of 1.8 us (bench/RESULTS.md, "One path to JSON").
+The rule is applied to the checked rows of published events and, in ``log.reading``, to rows that
+hold the texts of the log. The functions here are a hot path: nearly all columns have one row of one
+value, so a single-valued column is read from the first and the last row, without steps, in 0.4 us
+per column instead of 1.8 us (bench/RESULTS.md, "One path to JSON").
 """
 
 from __future__ import annotations

@@ -110,8 +110,8 @@ P = TypeVar("P")
 
 
 class EventWriter(ABC, Generic[P]):
-    """A writer of events as documents. A format's writer extends it with ``write``, ``body`` and
-    ``piece_of``, and overrides the defaults that differ.
+    """A writer of events as documents. A format's writer extends this class with ``write``,
+    ``body`` and ``piece_of``, and overrides the defaults that differ.
     """
 
     media_type: str = "application/octet-stream"
@@ -148,7 +148,7 @@ class EventWriter(ABC, Generic[P]):
         """Return the body that holds these pieces. There is at least one piece."""
 
     def body_of(self, pieces: Sequence[P]) -> bytes:
-        """Return ``body`` of these pieces. Raises WrongResult if it is not bytes."""
+        """Return ``body`` of these pieces. Raises WrongResult if the body is not bytes."""
         body = self.body(pieces)
         check_result(self.body, body, bytes, "bytes")
         return body
@@ -272,8 +272,8 @@ class EventWriter(ABC, Generic[P]):
         return ()
 
     def preview(self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]) -> str:
-        """Return the document of these events as a preview for people. It equals the document that
-        will be sent, except that a delivery that is not recorded yet has no number.
+        """Return the document of these events as a preview for people. The preview equals the
+        document that will be sent, except that a delivery that is not recorded yet has no number.
         """
         return "".join(
             f"# {one.message}\n"

@@ -156,8 +156,8 @@ def _check_written(change: Change, what: str, text: str) -> None:
 def _insert(
     change: Change, object_class: ObjectClass | None, options: EventWriting, key: Key, event_id: str
 ) -> Event:
-    """Return the add of an inserted row. If the row was read back, ``insert_query_back`` may be
-    ``modify``: then return a modify, unless the row has no columns to write (spec/xds.md 4.1, 4.3).
+    """Return the add of an inserted row. If the row was read back and ``insert_query_back`` is
+    ``modify``, return a modify, unless the row has no columns to write (spec/xds.md 4.1, 4.3).
     """
     write = partial(_attribute, change, object_class, options)
     of_key = dict(key)

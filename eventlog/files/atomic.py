@@ -42,8 +42,8 @@ def remove_file(path: Path) -> None:
 
 @contextmanager
 def whole_file(target: str) -> Iterator[BinaryIO]:
-    """Open a file for writing. It becomes ``target`` if the block ends without an error; otherwise
-    it is removed.
+    """Open a file for writing. The file becomes ``target`` if the block ends without an error;
+    otherwise the file is removed.
 
     An existing file is replaced. A special file (``/dev/null``, a pipe) is written to directly.
     Raises ConfigError as ``whole_path`` does.

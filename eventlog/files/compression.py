@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 class Compression(NamedTuple):
     """A compression: the suffix of a file's name, and a function of the content. Blocks may be
-    compressed one by one: written one after another, they are one compressed file.
+    compressed separately: compressed blocks that follow one another are one compressed file.
     """
 
     suffix: str

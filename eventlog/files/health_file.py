@@ -1,9 +1,9 @@
 """The health file: a publisher's sign of life for a probe in its container.
 
-The file is touched while the publisher is alive (``liveness.py``), from its first connection on. It
-contains the number of seconds within which the next touch is due, so that a reader needs no
-configuration. It also contains what the publisher waits for, without texts of a receiver. It exists
-only while a publisher runs.
+The file is touched while the publisher is alive (``liveness.py``), from its first connection on.
+The file contains the number of seconds within which the next touch is due, so that a reader needs
+no configuration. The file also contains what the publisher waits for, without texts of a receiver.
+The file exists only while a publisher runs.
 
 A probe runs every few seconds, so this module loads no database driver.
 """
@@ -108,7 +108,7 @@ class FileState(NamedTuple):
     """The reason, for people."""
     age: float | None = None
     due: float | None = None
-    """The age of the last sign of life, and the time within which the next one is due. Both are in
+    """The age of the last sign of life, and the time within which the next sign is due. Both are in
     seconds; None = unknown.
     """
     waits: JsonObject | None = None

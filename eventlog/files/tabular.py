@@ -2,9 +2,9 @@
 lines, Parquet.
 
 In CSV, NULL is an empty field without quotes, and the empty text is ``""``, as PostgreSQL's COPY
-writes it. Otherwise the files follow RFC 4180. They are written with LF, and read with LF or CR LF.
-The first line has the names of the columns. Python's ``csv`` cannot distinguish NULL from the empty
-text. Reading a record takes time in proportion to its length, whatever it contains.
+writes it. Otherwise the files follow RFC 4180. Files are written with LF, and read with LF or CR
+LF. The first line has the names of the columns. Python's ``csv`` cannot distinguish NULL from the
+empty text. Reading a record takes time in proportion to its length, whatever it contains.
 """
 
 from __future__ import annotations
@@ -302,7 +302,7 @@ day after the year 9999.
 def pyarrow() -> Any:
     """Return the package pyarrow with ``pyarrow.parquet``.
 
-    Raises ConfigError if it is not installed.
+    Raises ConfigError if pyarrow is not installed.
     """
     try:
         import pyarrow

@@ -134,7 +134,7 @@ def order_of(name: str) -> tuple[tuple[str | int, ...], str]:
 
 def files_in(directory: Path, suffixes: Collection[str] | None = None) -> list[Path]:
     """Return the files of a directory in their order; ``suffixes`` (lower-case, None = all) selects
-    them.
+    the files.
 
     Files whose names begin with ``_`` or ``.`` are left out: they belong to the program that wrote
     the directory. Raises OSError.
@@ -169,7 +169,9 @@ def source_files(source: Path, what: str, suffixes: Collection[str] | None = Non
 
 
 Refuse: TypeAlias = Callable[[FormatError], None]
-"""A function that records the error of input that cannot be read. It may raise the error."""
+"""A function that records the error of input that cannot be read. The function may raise this
+error.
+"""
 
 
 def parsed_lines(

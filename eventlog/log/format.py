@@ -208,12 +208,13 @@ FORMAT: Final = EventLogFormat()
 def change_to_rows(
     change: Change, catalog: Catalog | None, options: LogWriterOptions, now: datetime
 ) -> list[LogRow]:
-    """Return the rows that describe a change, none if it changes nothing (spec/change-model.md 4).
+    """Return the rows that describe a change, no rows if the change has no effect
+    (spec/change-model.md 4).
 
-    Their record_id is 0: the file writer or the database numbers them. A change that still has to
-    be queried back keeps its types 5 to 8, whatever the style. If the schema of the log is known,
-    changes of another schema are refused. ``options.existing_keys`` is a function of the table
-    here. ``now`` has a zone, and is the event_time if the commit time is unknown. Raises
+    The record_id of the rows is 0: the file writer or the database numbers the rows. A change that
+    still has to be queried back keeps its types 5 to 8, whatever the style. If the schema of the
+    log is known, changes of another schema are refused. ``options.existing_keys`` is a function of
+    the table here. ``now`` has a zone, and is the event_time if the commit time is unknown. Raises
     NotExpressible, FormatError.
     """
     _refuse_other_schema(change, options.schema)
@@ -259,8 +260,8 @@ def _refuse_other_schema(change: Change, schema: str | None) -> None:
 
 
 class _RowWriter(NamedTuple):
-    """A writer of the rows of a change. It has the values that these rows share, and the event
-    types of the style.
+    """A writer of the rows of a change. The writer has the values that these rows share, and the
+    event types of the style.
     """
 
     change: Change

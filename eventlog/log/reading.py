@@ -212,8 +212,8 @@ def group_reader(
     truncated: Count | None = None,
     epoch: str = "",
 ) -> _ReadGroup:
-    """Return the function that makes the changes of groups; it looks up once everything that
-    depends only on the class.
+    """Return the function that makes the changes of groups; this function looks up once everything
+    that depends only on the class.
 
     ``schema`` is the schema of the log. ``time_zone`` applies to times without a zone,
     ``char_padding`` to the blanks of CHAR (spec/xds.md 6). ``truncated`` is called with each column
@@ -479,7 +479,7 @@ def inferred_database(rows: Iterable[LogRow], schema: str | None) -> Database:
 
 
 def _key_columns(text: str | None) -> Names | None:
-    """Return the names of the columns of a table_key, None if it is not readable."""
+    """Return the names of the columns of a table_key, None if the table_key is not readable."""
     try:
         names = tuple(part.name for part in table_key.parse(text))
     except BadTableKey:

@@ -4,8 +4,7 @@ and writer under the names of spec/event-log.md 9. ``live`` has the live table o
 The columns of a file are found by ``column_map``, otherwise by their standard names, without case,
 otherwise by position (``layout``), as in a table (spec/event-log.md 1.3). In CSV an empty field
 without quotes is NULL and ``""`` the empty text, as PostgreSQL's COPY writes it; the first line
-holds the names. A source may be a directory of such files, which are read in the order of their
-names.
+holds the names. A source may be a directory of files, which are read in the order of their names.
 """
 
 from __future__ import annotations
@@ -299,8 +298,8 @@ def write_rows(rows: Iterable[LogRow], target: str, file_format: str) -> None:
 
 
 def _csv_line(values: Sequence[object]) -> bytes:
-    """Return a line in which every text is quoted. PostgreSQL's COPY reads the same values from it
-    with and without FORCE_NULL.
+    """Return a line in which every text is quoted. PostgreSQL's COPY reads the same values from the
+    line with and without FORCE_NULL.
     """
     fields = (
         "" if v is None else str(v) if isinstance(v, int) else tabular.quoted(str(v))

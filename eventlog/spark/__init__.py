@@ -1,8 +1,8 @@
 """eventlog on Spark: backlogs, inputs, changes and change tables as DataFrames.
 
-The names in ``__all__`` are public (docs/reference/api.md). They are imported at their first use,
-so that ``import eventlog.spark`` does not need PySpark. No public name may equal the name of a
-module of this package, since Python would replace it by the module.
+The names in ``__all__`` are public (docs/reference/api.md). These names are imported at their first
+use, so that ``import eventlog.spark`` does not need PySpark. No public name may equal the name of a
+module of this package, since Python would replace the public name by the module.
 """
 
 from __future__ import annotations

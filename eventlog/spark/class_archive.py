@@ -1,9 +1,10 @@
 """Create Java's class data archive, which holds the classes of Spark in Java's memory format.
 Without the archive, Java loads these classes from jars each time.
 
-``python -m eventlog.spark.class_archive`` creates it from a small job, once for an environment and
-its Java. Every later job of the environment starts with it. Java itself ignores an archive that was
-made by another Java or with other jars, and then loads classes as usual.
+``python -m eventlog.spark.class_archive`` creates the archive from a small job, once for an
+environment and its Java. Every later job of the environment starts with the archive. Java itself
+ignores an archive that was made by another Java or with other jars, and then loads classes as
+usual.
 """
 
 from __future__ import annotations

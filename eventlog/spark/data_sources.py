@@ -22,9 +22,9 @@ def register(spark: SparkSession) -> None:
     changing a setting.
 
     The database applies the conditions of ``where`` on status and record_id of ``eventlog`` if
-    ``spark.sql.python.filterPushdown.enabled`` is true now. If it is false, Spark refuses a source
-    that takes filters. Raises ConfigError if the workers of the session run a Python that cannot
-    import eventlog.
+    ``spark.sql.python.filterPushdown.enabled`` is true now. If this setting is false, Spark refuses
+    a source that takes filters. Raises ConfigError if the workers of the session run a Python that
+    cannot import eventlog.
     """
     check_arguments("register", spark=(spark, SESSION))
     workers = worker_python(spark)

@@ -28,8 +28,8 @@ from eventlog.errors import ConfigError, EventlogError
 from eventlog.files.atomic import sync_path
 
 TEMPORARY: Final = "_temporary"
-"""The folder of incomplete files. Spark and Hadoop ignore it because its name begins with an
-underscore.
+"""The folder of incomplete files. Spark and Hadoop ignore this folder because its name begins with
+an underscore.
 """
 
 _STARTED: Final = "_STARTED"
@@ -187,7 +187,7 @@ class Directory:
     def make_writable(self) -> None:
         """Create the directory, and try to write to it.
 
-        Raises ConfigError if no file can be created there.
+        Raises ConfigError if no file can be created in the directory.
         """
         attempt = f"{TEMPORARY}-{random_hex(16)}"
         try:
@@ -207,7 +207,7 @@ class Directory:
             return bytes(stream.read())
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a small file, whole or not at all. When this returns, the file is durable."""
+        """Write a small file, whole or not at all. When ``write`` returns, the file is durable."""
         with self.new_file(name, f"{TEMPORARY}-") as stream:
             stream.write(content)
 
@@ -222,8 +222,8 @@ class Directory:
         self.settle(temporary, name)
 
     def until_settled(self, name: str, temporary: str = f"{TEMPORARY}/") -> str:
-        """Return the name that a file has while it is written. On an object store this is its final
-        name, since the file appears only when it is closed.
+        """Return the name that a file has while it is written. On an object store this name is its
+        final name, since the file appears only when it is closed.
         """
         return name if self._is_object_store else f"{temporary}{random_hex(16)}"
 
@@ -244,7 +244,7 @@ class Directory:
     def settle(self, temporary: str, name: str) -> None:
         """Rename a finished file to its final name.
 
-        On a local disk this makes the content durable; ``sync`` makes the name durable.
+        On a local disk this function makes the content durable; ``sync`` makes the name durable.
         """
         with _refuse_full(self.location):
             if self.is_local:
@@ -339,8 +339,8 @@ class Owner:
 
 
 def resume(directory: Directory, owner: Owner, outputs: Collection[str] = ()) -> JobRecord | None:
-    """Return the manifest of a finished directory, None if a run may begin there. ``outputs`` are
-    the files that the run would write.
+    """Return the manifest of a finished directory, None if a run may begin in the directory.
+    ``outputs`` are the files that the run would write.
 
     Raises ConfigError for a directory of another owner or another job.
     """
@@ -389,7 +389,7 @@ def resume(directory: Directory, owner: Owner, outputs: Collection[str] = ()) ->
 
 @dataclass(slots=True)
 class JobDirectory:
-    """A directory in which a job works. ``job_directory`` opens it."""
+    """A directory in which a job works. ``job_directory`` opens the directory."""
 
     directory: Directory
     owner: Owner
@@ -467,9 +467,9 @@ def job_directory(
 ) -> Iterator[JobDirectory]:
     """Yield the directory for a job, which may ``begin`` and ``finish`` in it while the block runs.
 
-    If the job fails, its temporary files, which may be as large as the output, are deleted. If it
-    fails with ConfigError, a new directory is emptied, so that another job may use the directory.
-    Raises ConfigError as ``resume`` does.
+    If the job fails, its temporary files, which may be as large as the output, are deleted. If the
+    job fails with ConfigError, a new directory is emptied, so that another job may use the
+    directory. Raises ConfigError as ``resume`` does.
     """
     opened = JobDirectory(directory, owner, resume(directory, owner, outputs))
     try:

@@ -51,11 +51,11 @@ class LogLocation:
 
 @contextmanager
 def place_for(url: URL, log: LogTable, *, on_this_machine: bool) -> Iterator[LogLocation]:
-    """Yield the location of a log that this process reaches with ``url``. It is valid until the end
-    of the block.
+    """Yield the location of a log that this process reaches with ``url``. The location is valid
+    until the end of the block.
 
     On this machine the workers read the whole URL from a nameless file in memory. Only the user of
-    this process can open it, and it never outlives this process.
+    this process can open this file, and the file never outlives the process.
     """
     shown = without_secrets(url)
     if not on_this_machine:
@@ -110,9 +110,9 @@ def without_secrets(url: URL) -> str:
 def worker_url(url: str, url_file: str | None) -> URL:
     """Return the URL with which this process connects.
 
-    It comes from ``url_file``. If ``url_file`` is None, the URL comes from EVENTLOG_DATABASE_URL or
-    EVENTLOG_DATABASE_URL_FILE, or else it is ``url``; EVENTLOG_DATABASE_PASSWORD then adds the
-    password. Raises ConfigError.
+    The URL comes from ``url_file``. If ``url_file`` is None, the URL comes from
+    EVENTLOG_DATABASE_URL or EVENTLOG_DATABASE_URL_FILE, or else it is ``url``;
+    EVENTLOG_DATABASE_PASSWORD then adds the password. Raises ConfigError.
     """
     if url_file is not None:
         return parse_url(read_secret(Path(url_file), "the option url_file").strip())
@@ -167,7 +167,7 @@ def without_spark_options(options: SparkOptions) -> dict[str, str]:
 
 def for_catalogue(schema: StructType, options: SparkOptions) -> StructType:
     """Return the schema, with the options added if it belongs to a table of Spark's catalogue.
-    Spark passes the schema to the reader of such a table, but not the options.
+    Spark passes the schema to the reader of a table of its catalogue, but not the options.
     """
     if "provider" not in {name.lower() for name in options}:
         return schema
@@ -188,7 +188,9 @@ def options_for(schema: StructType, options: SparkOptions) -> dict[str, str]:
 
 
 def log_source(spark: SparkSession) -> type[DataSource]:
-    """Return the source for a session: it accepts filters if the session pushes them down."""
+    """Return the source for a session. The source accepts filters if the session pushes filters
+    down.
+    """
     takes_filters = spark.conf.get(_PUSHDOWN, "false") == "true"
     return FilteredLogDataSource if takes_filters else EventLogDataSource
 

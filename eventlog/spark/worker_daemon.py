@@ -1,7 +1,7 @@
 """The module that starts the Python workers of a job: PySpark's daemon, with a faster start.
 
 Spark puts its zips and its jar at the front of Python's path. So each daemon would compile PySpark
-again, and each worker would read the directories of all these archives. If the same PySpark is
+again, and each worker would read the directories of all zips and of the jar. If the same PySpark is
 installed, this module uses the installed package, which is compiled. Modules that start no thread
 at import, such as pyarrow, are imported once, before the workers are forked.
 """

@@ -1,8 +1,8 @@
 """The objects of a verification that wait: objects in motion, and objects to compare again
 (spec/verify.md 1.1).
 
-There may be millions of them while a publisher is down, so they are in a temporary SQLite database,
-which the system writes to disk when it no longer fits into its cache.
+Millions of objects may wait while a publisher is down, so these objects are in a temporary SQLite
+database. The system writes the database to disk when it no longer fits into its cache.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from eventlog.verify.comparison import ColumnDifference, Shown
 from eventlog.verify.motion import ObjectName
 
 MAX_LISTED: Final = 10_000
-"""The maximum number of differences that a report lists; it only counts further differences."""
+"""The maximum number of differences that a report lists; further differences are only counted."""
 
 
 class Kind(StrEnum):
@@ -27,7 +27,7 @@ class Kind(StrEnum):
     SURPLUS = "surplus"
     """Only the target has the object, or the target has several rows of the object."""
     VERSIONS = "versions"
-    """The versions of the object in a history overlap, or one of them is missing."""
+    """The versions of the object in a history overlap, or a version is missing."""
 
 
 class Result(StrEnum):
@@ -87,7 +87,7 @@ def _hashed(value: Shown) -> str | None:
 
 @dataclass(slots=True)
 class _OfClass:
-    """A part of a report. It has the name of its class."""
+    """A part of a report, for one class."""
 
     class_name: str
 
@@ -100,7 +100,7 @@ class _OfClass:
 @dataclass(slots=True)
 class InMotion(_OfClass):
     """An object that could not be compared in time, because the reader has not processed some rows
-    of the log. ``record_ids`` are the first of these rows.
+    of the log. ``record_ids`` are the first rows that the reader has not processed.
     """
 
     key: str
@@ -116,11 +116,11 @@ class Unproven(_OfClass):
     """
 
     after: str | None
-    """The key before the range; None = it begins with the first object."""
+    """The key before the range; None = the range begins with the first object."""
     through: str | None
-    """The last key of the range; None = it ends with the last object."""
+    """The last key of the range; None = the range ends with the last object."""
     reason: str
-    """The tables, and what has happened to them."""
+    """The tables, and what has happened to these tables."""
 
 
 @dataclass(slots=True)
@@ -176,8 +176,8 @@ class VerifyReport:
     and the ``reason``. A bound that is null does not limit the range.
     """
     foreign: list[str] = field(default_factory=list)
-    """The foreign tables that were read. They have no database snapshot, so their objects may have
-    changed since the rows of the log were read.
+    """The foreign tables that were read. Foreign tables have no database snapshot, so their objects
+    may have changed since the rows of the log were read.
     """
     losses: dict[str, str] = field(default_factory=dict)
     """The columns that the target by design leaves out or stores with other values: the reason for

@@ -1,4 +1,4 @@
-"""The rows of a log that a reader has not processed yet. They determine which objects can be
+"""The rows of a log that a reader has not processed yet. These rows determine which objects can be
 compared now (spec/verify.md 1).
 
 New rows are found by the set of record_ids that were seen, never by comparing with the highest
@@ -31,16 +31,17 @@ Forget: TypeAlias = Callable[[], None]
 
 _FIELDS: Final = ("record_id", "table_name", "table_key")
 _MANY_GAPS: Final = 1_000
-"""If there are more gaps than this, neighbouring gaps are read as one."""
+"""If there are more gaps than this number, neighbouring gaps are read as one gap."""
 _NEAR: Final = 300
 _SHARE: Final = 10.0
-"""The pause between two searches for done rows is at least this many times as long as a search."""
+"""The pause between two searches for done rows lasts at least as long as this number of searches.
+"""
 
 
 @dataclass(slots=True)
 class UndoneRows:
     """The rows of a log that its publisher, or a consumer, has not done (spec/verify.md 1.2). The
-    objects that they name are in ``motion``.
+    objects that these rows name are in ``motion``.
 
     ``begin``, ``read_new`` and ``read_done`` are called within ``DatabaseSnapshots.read``, which
     may call them again. A database snapshot may not show all rows of the log, but each row that it
@@ -113,8 +114,8 @@ class UndoneRows:
         self.seen.add(to_ranges(found))
 
     def read_done(self, *, at_once: bool = False) -> Forget:
-        """Read which rows the reader has done by now, and the rows that were queued for it again.
-        Return a function that forgets the done rows.
+        """Read which rows the reader has done by now, and the rows that were queued again for the
+        reader. Return a function that forgets the done rows.
 
         The set of undone rows may be older than the database snapshot: it may then still contain
         rows that are done by now, which does no harm. So a long search is not repeated soon, unless
@@ -141,8 +142,8 @@ class UndoneRows:
         return partial(self._keep, RecordSet(0, undone), self._objects_in_flight())
 
     def close_gaps(self) -> None:
-        """Stop searching for rows in gaps that will never be filled. Call it between two database
-        snapshots. It only saves time: otherwise each snapshot searches these gaps again.
+        """Stop searching for rows in gaps that will never be filled. Call this function between two
+        database snapshots. It only saves time: otherwise each snapshot searches the gaps again.
         """
         if consumers.is_followable(self.log):
             self.seen.poll(self.log)
@@ -174,8 +175,8 @@ class UndoneRows:
         return entry.done
 
     def _objects_in_flight(self) -> Sequence[ObjectName]:
-        """Return the objects of a consumer's snapshot that have no answer yet. Their rows count as
-        done, but the receiver may not have applied them.
+        """Return the objects of a consumer's snapshot that have no answer yet. The rows of these
+        objects count as done, but the receiver may not have applied them.
         """
         if not self.consumer or self.done_in_target() is not None:
             return ()
@@ -212,7 +213,7 @@ def _nothing() -> None:
 def object_named(
     catalog: Catalog, table_name: str | None, table_key: str | None
 ) -> ObjectName | None:
-    """Return the object that a row of the log names, None if it names no object of a class."""
+    """Return the object that a row of the log names, None if the row names no object of a class."""
     meant = None if table_name is None else catalog.log_name(table_name)
     if meant is None:
         return None

@@ -248,7 +248,7 @@ def _kept_rows(config: Config, log: OpenLog) -> Iterator[bool]:
     database snapshot has shown it. Yields False if the log does not support consumers.
 
     Raises ConfigError if the log does not support consumers, and the publisher deletes rows from
-    it.
+    the log.
     """
     try:
         consumers.check_possible(log)

@@ -412,8 +412,8 @@ class Verification:
     def _reader_of(
         self, source: _ClassSource, keys: Sequence[str], attributes: Sequence[Attribute]
     ) -> Callable[[], Mapping[str, Mapping[str, Texts]]]:
-        """Return the function that reads objects of the source by their keys, and returns them by
-        key.
+        """Return the function that reads objects of the source by their keys, and returns the
+        objects by key.
         """
         valid = [key for key in keys if source.cls.has_key(key)]
         return partial(self.context.existing, source.cls, valid, attributes)
@@ -465,8 +465,8 @@ class Verification:
 
     def _judge(self, source: _ClassSource, objects: Sequence[_Read]) -> None:
         """Decide objects that can be decided. A difference counts only when a second check finds
-        it, too: a receiver may answer a little before its tables show what it was sent. For the
-        same reason an object that differed counts as equal only when two checks find it equal.
+        it, too: a receiver may answer a little before its tables show the changes. For the same
+        reason an object that differed counts as equal only when two checks find it equal.
         """
         class_name, keys = source.cls.name, [key for key, _, _ in objects]
         moving = self._held(class_name, keys)

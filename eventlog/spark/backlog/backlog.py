@@ -177,8 +177,8 @@ def run(config: Config, request: Request) -> Report:
     """Convert the log's rows of status N to files in ``request.out``, and mark them if
     ``request.mark`` is set.
 
-    Nothing is marked before all documents are complete. If the same command is run again, it
-    completes the marks or starts over. Raises ConfigError for an impossible request,
+    Nothing is marked before all documents are complete. If the same command is run again, the
+    command completes the marks or starts over. Raises ConfigError for an impossible request,
     PublisherAlreadyRunning if a publisher runs on the log, DatabaseError, SparkFailed, and
     FormatError for classes or a sequence that the format cannot hold.
     """
@@ -226,8 +226,8 @@ def mark_finished(
     quiet: bool = False,
     progress: Progress | None = None,
 ) -> Report:
-    """Mark the rows that the finished directory ``out`` claims. If it is called again, it marks the
-    rows that are not marked yet.
+    """Mark the rows that the finished directory ``out`` claims. A repeated call marks the rows that
+    are not marked yet.
 
     ``acknowledge``, ``connections`` and ``progress`` are as in ``Request``; the directory records
     what was converted, and how. Raises ConfigError if there is no such directory, if it claims no
@@ -261,8 +261,8 @@ def count_to_mark(
 def _to_mark(
     config: Config, context: Context, out: str, acknowledge: str | None
 ) -> tuple[Directory, Manifest]:
-    """Return a finished directory and its manifest. Raises ConfigError if it is not finished, or
-    if settings that determine the marks have changed.
+    """Return a finished directory and its manifest. Raises ConfigError if the directory is not
+    finished, or if settings that determine the marks have changed.
     """
     directory = Directory(str(out))
     known = resume(directory, _owner(context))
@@ -298,7 +298,9 @@ def _warn_of_loopback(context: Context, manifest: Manifest, marked: int | None) 
 
 @contextmanager
 def _with_note(note: str) -> Iterator[None]:
-    """Add a note to any exception of the block: the command line shows it after the message."""
+    """Add a note to any exception of the block. The command line shows this note after the
+    exception's message.
+    """
     try:
         yield
     except BaseException as error:
@@ -446,9 +448,9 @@ def _convert(
 
 
 def _before(request: Request, output: Output, rows: int, epoch: str) -> Numbered:
-    """Return the change number that precedes the first number of the output. If it was used before
-    the log's epoch began, it is raised to the time of the epoch, and by 10^12 (formats/qlik.md 3).
-    Raises FormatError.
+    """Return the change number that precedes the first number of the output. If this number was
+    used before the log's epoch began, it is raised to the time of the epoch, and by 10^12
+    (formats/qlik.md 3). Raises FormatError.
     """
     last = request.last_sequence
     if last is None:

@@ -132,7 +132,7 @@ _INERT: Final = frozenset({
 })  # fmt: skip
 """Settings that do not affect documents and marks.
 
-All other settings affect them, including settings of later versions.
+All other settings affect documents and marks, including settings of later versions.
 """
 
 
@@ -285,8 +285,8 @@ def release(config: Config, out: str, *, force: bool = False, dry: bool = False)
     """Give the rows that a directory claims back to the publisher; its documents are then obsolete.
     With ``dry`` the rows stay claimed.
 
-    Raises ConfigError if the directory claims no rows. Without ``force``, also raises it if marking
-    has begun, since rows that are marked already are not sent again.
+    Raises ConfigError if the directory claims no rows. Without ``force``, also raises ConfigError
+    if marking has begun, since rows that are marked already are not sent again.
     """
     directory = Directory(out)
     with open_context(config, Counters(), purpose=Purpose.BACKLOG) as context:

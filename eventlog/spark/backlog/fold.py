@@ -1,8 +1,9 @@
 """The first and second stage of a backlog job: rows of the log are read, checked, folded and built
 into events.
 
-Each task of the first stage does this with one part of the log, except for the rows near the ends
-of the part. These few rows go to the bucket of their object, and the second stage folds them.
+Each task of the first stage does this work for one part of the log, except for the rows near the
+ends of the part. The few rows near the ends go to the bucket of their object, and the second stage
+folds them.
 
 Spark passes on only the numbers of parts, and the workers read the rows themselves: Spark would
 convert every row of a data source to its own form and back, which takes as long as reading it. For
@@ -190,8 +191,8 @@ class Boundary:
     usually few, must be folded with the rows of other parts.
 
     The ``rows`` of all parts, folded together, give exactly the missing groups: ``rows`` begin and
-    end at the bounds of groups. If rows of an object are left out between two of its ``rows``,
-    these two are too far apart to fold.
+    end at the bounds of groups. If rows of an object are left out between two of its ``rows``, the
+    two rows are too far apart to fold.
     """
 
     def __init__(self, part: LogPart, fold_distance: int, fold_span: int) -> None:
@@ -221,8 +222,8 @@ class Boundary:
         return self.final([group for index, group in enumerate(groups) if index not in still_open])
 
     def _may_begin_before(self, group: Group) -> bool:
-        """Return True if the group may continue a run of rows that began in an earlier part. Such
-        groups are built in the second stage, which has the whole run.
+        """Return True if the group may continue a run of rows that began in an earlier part. Groups
+        that may continue an earlier run are built in the second stage, which has the whole run.
 
         In a run each row is close enough to the next to fold, and the content of the run determines
         how it is cut into groups.
@@ -368,7 +369,7 @@ class _Folding:
 
     def before_parts(self) -> Iterator[Blob]:
         """Yield, for each part, how many numbers the parts before it use: the sum that this task
-        has seen. ``write.py`` adds up the sums of all tasks. Call this after all blobs.
+        has seen. ``write.py`` adds up the sums of all tasks. Call this function after all blobs.
         """
         by_part = dict(self._builder.numbered)
         for part, numbered in self._numbered_by_parts:
@@ -397,7 +398,7 @@ class Builder:
 
     @property
     def session(self) -> SnapshotSession:
-        """A session that reads the database snapshot. It is opened at first use."""
+        """A session that reads the database snapshot. The session is opened at first use."""
         if self._session is None:
             self._session = self._stack.enter_context(snapshot_session(self._job))
         return self._session

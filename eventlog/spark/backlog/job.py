@@ -166,8 +166,8 @@ class SnapshotSession:
 
     @contextmanager
     def batch(self) -> Iterator[Context]:
-        """Yield a context that reads the database snapshot. Its transaction ends with the block
-        (spec/event-log.md 8.6).
+        """Yield a context that reads the database snapshot. The context's transaction ends with the
+        block (spec/event-log.md 8.6).
 
         Raises SnapshotOutdated, DatabaseError as ``OpenDatabase.in_snapshot`` does.
         """
@@ -224,8 +224,8 @@ Counts = dict[str, int]
 
 Columns = Mapping[str, Sequence[Any]]
 """The data to write, as columns of equal length with numbers, texts and bytes. Until the third
-stage it is stored as an Arrow stream, from which nothing can be executed, since others may have
-access to the storage.
+stage this data is stored as an Arrow stream, from which nothing can be executed, since other users
+may have access to the storage.
 """
 
 
@@ -307,8 +307,8 @@ def unpack_columns(content: bytes) -> Columns:
 
 
 COMPRESSION: Final = "lz4"
-"""The compression of data between stages. It costs less than it saves in writing, checksums and
-reading: it removes seven of eight bytes of the events in ``bench/backlog.py``.
+"""The compression of data between stages. Compression costs less time than it saves in writing,
+checksums and reading: it removes seven of eight bytes of the events in ``bench/backlog.py``.
 """
 
 

@@ -135,7 +135,7 @@ def counting_cores(spark: SparkSession) -> Iterator[Callable[[], int]]:
 
     Yields a function that waits for the number. Executors register one after the other, so the
     number is used when it no longer changes. After ``preflight`` there is at least one executor.
-    Spark Connect does not report the number, so it is a guess there.
+    Spark Connect does not report the number, so the number is a guess with Spark Connect.
     """
     context = context_of(spark)
     if context is None:
@@ -195,9 +195,9 @@ def preflight(spark: SparkSession, place: LogLocation, directory: Directory) -> 
 def _checker(
     place: LogLocation, uri: str, asked: str, answered: str, nonce: str
 ) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Return the function that an executor runs. Spark sends its whole code, since the package may
-    be missing there. Spark itself refuses a Python of another version than the driver's, and a
-    Python without Arrow.
+    """Return the function that an executor runs. Spark sends the whole code of this function, since
+    the executor may lack the package. Spark itself refuses a Python of another version than the
+    driver's, and a Python without Arrow.
     """
     version, ship, url, url_file = eventlog.__version__, _SHIP, place.url, place.url_file
 

@@ -1,8 +1,8 @@
 """The third stage of a backlog job: it writes the events of a part to files, in queue order, and
 lists the status of each of its rows.
 
-Before that, the events of recorded deliveries are written to part 0 of the output, exactly as they
-were recorded: with the same rows, event-ids and documents, the oldest delivery first.
+Before the parts, the events of recorded deliveries are written to part 0 of the output, exactly as
+they were recorded: with the same rows, event-ids and documents, the oldest delivery first.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def _write_ids(
 
 
 def _without(ranges: Ranges, ids: Sequence[int]) -> Iterator[Range]:
-    """Yield ranges without these ids. Ranges and ids are ascending."""
+    """Yield ``ranges`` without ``ids``. Both are in ascending order."""
     at = 0
     for first, last in ranges:
         while at < len(ids) and ids[at] < first:

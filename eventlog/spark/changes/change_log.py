@@ -82,8 +82,8 @@ EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 LATEST_OF_EPOCH: Final = "latest_of_epoch"
 """The beginning of the query of a live copy, if the copy loads its class again in each epoch of the
-log. No other stream may begin there: it would pass over the rows between its position and the new
-beginning.
+log. No other stream may have this beginning: the stream would pass over the rows between its
+position and the new beginning.
 """
 _BEGINS: Final = {
     EARLIEST: consumers.EARLIEST,
@@ -277,7 +277,8 @@ _cache: list[_Cached] = []
 
 @contextmanager
 def cached_connection(file: str | None) -> Iterator[OpenDatabase]:
-    """Yield the connection that this process keeps open. It is closed if the block fails.
+    """Yield the connection that this process keeps open. The connection is closed if the block
+    fails.
 
     Raises DatabaseError, also for errors of the block.
     """
@@ -313,8 +314,8 @@ class ChangeLog:
     start_from: str = EARLIEST
     with_document: bool = False
     history: WriterHistory = field(default_factory=WriterHistory)
-    """The checks for open transactions. They show up to which record_id no further row can appear,
-    and are discarded with the connection.
+    """The checks for open transactions. The checks show up to which record_id no further row can
+    appear. They are discarded with the connection.
     """
     unused: RecordSet = field(default_factory=RecordSet)
     """The record_ids that were never used, up to the record_id that the checks for open

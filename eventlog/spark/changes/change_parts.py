@@ -1,10 +1,11 @@
 """Find the groups of a part of a batch, exactly and without a shuffle (spec/spark-changes.md 2).
 
-A batch is folded as a window is (spec/event-log.md 6, 8.2). A part of it is a range of record_ids,
-and has the groups whose first row is in the range. To find these groups, a task reads rows beyond
-the ends of the part: before its first row, back to the beginning of the runs of its objects, and
-after its last row, until none of its groups is open. Usually these are few rows, since a run ends
-at a delete, between adds and modifies, and where rows of its object are too far apart to fold.
+A batch is folded as a window is (spec/event-log.md 6, 8.2). A part of a batch is a range of
+record_ids, and has the groups whose first row is in the range. To find these groups, a task reads
+rows beyond the ends of the part: before its first row, back to the beginning of the runs of its
+objects, and after its last row, until none of its groups is open. Usually few rows beyond the ends
+are read, since a run ends at a delete, between adds and modifies, and where rows of its object are
+too far apart to fold.
 """
 
 from __future__ import annotations

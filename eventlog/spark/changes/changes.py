@@ -1,8 +1,8 @@
 """``format("eventlog-changes")``: the events of a log as a DataFrame or a stream with one row per
 event (spec/spark-changes.md).
 
-The publisher's functions fold the events. The driver plans ranges of record_ids, and tasks read
-them.
+The publisher's functions fold the events. The driver plans ranges of record_ids, and tasks read the
+rows in these ranges.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def _struct_of(schema: t.StructType, options: ChangeOptions) -> t.StructType | N
 def _check_columns(schema: t.StructType, options: ChangeOptions, catalog: Catalog) -> None:
     """Raise ColumnsChanged if a column of the requested class has another type than in the struct.
 
-    A new column is not in the struct, and a dropped column is NULL there.
+    A new column is not in the struct, and a dropped column is NULL in the struct.
     """
     struct = _struct_of(schema, options)
     now = next((one for one in catalog.classes if one.name == options.class_name), None)

@@ -1,5 +1,5 @@
 """The history of a live copy: a second table, to which each change appends a row. The versions of
-objects, and the table as of a time, are read from it (spec/spark-changes.md 7).
+objects, and the table as of a time, are read from the second table (spec/spark-changes.md 7).
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ class History:
 
     def begin(self, query: str) -> None:
         """Bring the history to the state of the copy, as ``keep_step`` does, if the copy already
-        has a batch of the query. The next batch would also do this, but it comes only with new
-        changes. Raises CopyError.
+        has a batch of the query. The next batch would also bring the history to this state, but the
+        batch comes only with new changes. Raises CopyError.
         """
         copy = self.copy.number_done(query, self.source.content)
         if copy is not None:
@@ -335,7 +335,7 @@ class _Reading:
 
     @classmethod
     def of(cls, copy: Target) -> _Reading:
-        """Return the history of a copy. Raises ConfigError if it has none."""
+        """Return the history of a copy. Raises ConfigError if the copy has no history."""
         table = copy.sibling(SUFFIX)
         files = table.files()
         loads = [] if files is None else loads_of(table)

@@ -1,9 +1,9 @@
 """``live_copy``: a table of a lake that follows a class, with one commit per batch of the stream of
 changes.
 
-The first batch is the first load: the class as it is now. It contains all changes committed before
-the load. Later changes come in later batches, so that the copy is correct as soon as the copy has
-caught up.
+The first batch is the first load: the class as it is now. The first load contains all changes that
+were committed before it. Later changes come in later batches, so that the copy is correct as soon
+as the copy has caught up.
 
 A batch is repeated if the query was killed before Spark recorded it as done. The table then has the
 number of the batch already, and the batch changes nothing. A query with a new checkpoint has
@@ -59,7 +59,8 @@ ERROR: Final = "error"
 RELOAD: Final = "reload"
 
 _BATCH_ROWS: Final = "100000"
-"""The maximum number of rows in a batch by default: the driver has them in memory."""
+"""The maximum number of rows in a batch by default: the driver has the rows of a batch in memory.
+"""
 
 
 def put_batch(
@@ -72,7 +73,7 @@ def put_batch(
     *,
     begins_epoch: bool = False,
 ) -> bool:
-    """Bring the copy to the state after a batch: load it, merge the batch, or leave the copy
+    """Bring the copy to the state after a batch: load the copy, merge the batch, or leave the copy
     unchanged. If the copy has a history, the history comes first.
 
     Return True if the batch was merged. ``rows`` returns the changes of the class.
@@ -203,8 +204,8 @@ _POLL_SECONDS: Final = 0.2
 
 
 def _end_of(spark: SparkSession, checkpoint: str | Path, number: int) -> Offset | None:
-    """Return the offset of the stream at the end of a batch. Spark writes it to the checkpoint
-    before the batch (spec/verify.md 4.3). None if the checkpoint cannot be read.
+    """Return the offset of the stream at the end of a batch. Spark writes this offset to the
+    checkpoint before the batch (spec/verify.md 4.3). None if the checkpoint cannot be read.
     """
     from py4j.protocol import Py4JError  # the client of Spark Connect cannot read it
 
@@ -228,7 +229,7 @@ def _begins_epoch(
     spark: SparkSession, checkpoint: str | Path, batch: int, end: Offset | None
 ) -> bool:
     """Return True if the batch before this one, which ends at ``end``, is of another epoch of the
-    log. Raises CopyError if the checkpoint does not show it.
+    log. Raises CopyError if the checkpoint does not show the epochs.
     """
     if batch == 0:
         return False
@@ -279,7 +280,7 @@ def live_copy(
     history: bool = False,
     **options: str,
 ) -> StreamingQuery:
-    """Start a query that keeps ``copy`` equal to the table of a class, and return it.
+    """Start a query that keeps ``copy`` equal to the table of a class, and return the query.
 
     ``config`` is the configuration file, as in the option of ``format("eventlog-changes")``.
     ``options`` are the other options of this format, such as ``consumer`` and ``maxRowsPerBatch``.

@@ -175,8 +175,8 @@ class ClassSource:
     def changes(self, batch: pa.Table, loaded: RecordSet) -> Iterator[KeyedChange]:
         """Yield the changes of a batch in queue order.
 
-        ``loaded`` has the rows of the log whose effect the copy has already; they are left out.
-        Raises CopyError for an object with other key columns.
+        ``loaded`` has the rows of the log whose effect the copy has already; these log rows are
+        left out. Raises CopyError for an object with other key columns.
         """
         rows = batch.select(_READ).sort_by(_READ[0]).to_pylist()
         new = [[one not in loaded for one in row["record_ids"]] for row in rows]
@@ -245,8 +245,8 @@ def _canonical(object_class: ObjectClass, texts: Mapping[str, str]) -> str:
 
 
 def _class_named(context: Context, name: str) -> ObjectClass:
-    """Return the class of this name. Raises ConfigError if there is none, or if it is not a
-    table.
+    """Return the class of this name. Raises ConfigError if there is no such class, or if the class
+    is not a table.
     """
     classes = {one.name: one for one in context.catalog.classes}
     if name not in classes:

@@ -71,7 +71,7 @@ def latest_changes(changes: Iterable[tuple[Key, LatestChange]]) -> dict[Key, Lat
 
 
 class CopyBatch(NamedTuple):
-    """A batch of a query: the query's name, and the batch's number in it.
+    """A batch of a query: the query's name, and the number of the batch in the query.
 
     ``done`` is the set of the log's rows that the stream has read at the end of the batch, as text;
     empty if the set is unknown.

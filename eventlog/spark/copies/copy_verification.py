@@ -211,8 +211,8 @@ def verify_history(
     """Compare the history of a live copy with the class while the query and the application write,
     and return the report (spec/verify.md 4.4).
 
-    ``copy`` is the copy, not the table of its history. The other arguments are those of ``verify``.
-    Raises ConfigError and DatabaseError.
+    ``copy`` is the copy, not the table of its history. The other arguments are the arguments of
+    ``verify``. Raises ConfigError and DatabaseError.
     """
     _check_arguments("verify_history", config, class_name, copy, options)
     loaded = load(Path(config), os.environ)

@@ -56,7 +56,7 @@ DONE: Final = "done"
 """
 _BATCH: Final = "batch"
 _QUERY: Final = "query"
-"""The keys in a commit's metadata for its batch. They show whether the commit is newer than a
+"""The keys in a commit's metadata for its batch. The batch shows whether the commit is newer than a
 version of the table.
 """
 COMMITS: Final = (10, 1_000, None)
@@ -78,7 +78,7 @@ _NOTE: Final = "eventlog"
 
 @dataclass(frozen=True, slots=True)
 class DeltaFiles:
-    """The files of a version of a table. Spark sends the object to the tasks that read them.
+    """The files of a version of a table. Spark sends this object to the tasks that read the files.
 
     ``count`` is the number of files, ``names`` are the columns, ``note`` is the text of the note,
     None = the table has no commit yet.
@@ -159,7 +159,7 @@ class DeltaCopy:
         ``source``, as a batch.
 
         ``held`` is the note that the table has. ``newest`` is the commit time of the batch's last
-        change, if the log has it.
+        change, if the log has this time.
         """
         table = self._with_columns(columns.schema, stored.after(columns))
         if not source.rows.num_rows:
@@ -390,8 +390,8 @@ class DeltaCopy:
 
 
 def delta(uri: str | Path, **storage: str) -> DeltaCopy:
-    """Return the Delta table at a path or URI, for ``live_copy``. The first load creates it. The
-    methods of the result are internal.
+    """Return the Delta table at a path or URI, for ``live_copy``. The first load creates the table.
+    The methods of the result are internal.
 
     ``storage`` has the options of the object store, as ``deltalake`` takes them. Raises ConfigError
     without ``deltalake``.

@@ -1,6 +1,6 @@
 """The rows of a history in the order of the versions, and the faults of the versions
 (spec/verify.md 4.4). The rows are kept in a temporary SQLite database, so that memory does not grow
-with their number.
+with the number of rows.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ class IcebergCopy:
         ``source``, as a batch.
 
         ``held`` is the note that the table has. ``newest`` is the commit time of the batch's last
-        change, if the log has it.
+        change, if the log has this time.
         """
         note = stored.after(columns)
         table, own, new = self.with_new_columns(columns.schema, note)
@@ -293,10 +293,10 @@ _CATALOG: Final = Kind(
 
 def iceberg(catalog: Catalog | str, table: str, **properties: str) -> IcebergCopy:
     """Return the Iceberg table with this name and namespace, for ``live_copy``. The first load
-    creates it. The methods of the result are internal.
+    creates the table. The methods of the result are internal.
 
-    ``catalog`` is a catalogue of ``pyiceberg``, or the name of one, which ``pyiceberg`` loads with
-    ``properties``. Raises ConfigError without ``pyiceberg``.
+    ``catalog`` is a catalogue of ``pyiceberg``, or the name of a catalogue, which ``pyiceberg``
+    loads with ``properties``. Raises ConfigError without ``pyiceberg``.
     """
     check_arguments("iceberg", catalog=(catalog, _CATALOG), table=(table, NAME))
     try:

@@ -38,8 +38,8 @@ def is_removing(table: Table) -> bool:
 
 
 def expire(table: Table, before: datetime) -> bool:
-    """Expire the snapshots that were replaced before a time, and record them; return False if
-    there are none. A snapshot with a tag or a branch stays.
+    """Expire the snapshots that were replaced before a time, and record them; return False if there
+    are no such snapshots. A snapshot with a tag or a branch stays.
     """
     from pyiceberg.table.update.snapshot import ExpireSnapshots
 
@@ -156,7 +156,7 @@ def _ends(table: Table) -> list[Snapshot]:
     child may be expired.
 
     A snapshot inherits its files from its parent. So if any snapshot has a file of an expired
-    snapshot, one of the returned snapshots has it.
+    snapshot, one of the returned snapshots has this file.
     """
     there = {one.snapshot_id for one in table.snapshots()}
     named = {ref.snapshot_id for ref in table.metadata.refs.values()}

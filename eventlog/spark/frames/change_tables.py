@@ -4,7 +4,7 @@
 The tables are in a directory as ``eventlog.qlik.tables.file_tables`` describes it, written by
 ``eventlog backlog``, by ``eventlog convert`` or by Qlik, in Parquet, CSV or JSON lines. Spark reads
 the files; the functions of the row-by-row reader interpret the rows. Masks stay binary or text,
-since no integer of Spark holds one.
+since no integer of Spark can hold a mask.
 """
 
 from __future__ import annotations
@@ -370,8 +370,8 @@ def _letter(rows: DataFrame, layout: TableLayout) -> Column:
 
 
 def _deletes(rows: DataFrame, layout: TableLayout, options: ReadOptions) -> Iterator[ChangeRow]:
-    """Yield the deletes in the order of change_seq, without times. Their masks mark the key
-    columns.
+    """Yield the deletes in the order of change_seq, without times. The masks of deletes mark the
+    key columns.
     """
     read = row_reader(
         layout, byteorder=options.byteorder, counters=Report().counters, what="a change table"

@@ -49,7 +49,7 @@ from eventlog.spark.session.session import Measure, as_spark_failed, open_sessio
 
 
 class InputFailed(EventlogError):
-    """An input that cannot be converted; the message names it and the reason."""
+    """An input that cannot be converted. The message names the input and the reason."""
 
     code = "capture_failed"
 
@@ -326,8 +326,8 @@ def _followed(changes: Iterable[Change], job: _Job, input: Input) -> Iterator[Ch
 def _progress_of(job: _Job, waiting: Sequence[Input]) -> Measure:
     """Return a function that returns the progress of the conversion of these inputs.
 
-    Progress is the share of the inputs' bytes that has been read. For an input that is being
-    read it is estimated from its changes, as soon as a finished input has shown how many bytes a
+    Progress is the share of the inputs' bytes that has been read. For an input that is being read,
+    the share is estimated from its changes, as soon as a finished input has shown how many bytes a
     change takes.
     """
     sizes: list[int] = []

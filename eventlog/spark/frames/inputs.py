@@ -1,4 +1,4 @@
-"""Find the inputs in a directory that a conversion reads; one task converts each of them.
+"""Find the inputs in a directory that a conversion reads; one task converts each input.
 
 An input is what a format's reader reads as one source: its changes have one order, and a
 transaction may begin in one file and end in another. In a directory

@@ -182,9 +182,9 @@ def to_records(changes: DataFrame, options: Mapping[str, Any] | None = None) -> 
     key, value.
 
     ``options`` are the options of the writer of ``qlik-messages``. Changes whose position is a
-    change sequence keep it, and are written in parallel if the option ``columns`` lists the columns
-    of their tables; one task numbers all others. Every task describes its tables before their first
-    message. Raises ConfigError; a query fails with FormatError.
+    change sequence keep this sequence, and are written in parallel if the option ``columns`` lists
+    the columns of their tables. One task numbers all other changes. Every task describes its tables
+    before their first message. Raises ConfigError; a query fails with FormatError.
     """
     chosen = parse_options(WriteOptions, options or {}, "the writer of Qlik messages")
     registry_of_writer(chosen)  # raises here, before any task

@@ -57,7 +57,7 @@ def numbered_tasks(spark: SparkSession, number: int) -> DataFrame:
 
 
 Read = Callable[[Report], Iterator[Change]]
-"""A function that reads an input, once. It raises the errors of the format's reader."""
+"""A function that reads an input, once. The function raises the errors of the format's reader."""
 
 Inputs = Iterator[tuple[Input, Read]]
 """The inputs in the batches of a task. Read each input to its end before you take the next input.
@@ -76,8 +76,8 @@ def work_on(
     strict: bool,
     catalog: CatalogOption = None,
 ) -> tuple[DataFrame, InputsOf]:
-    """Return the frame for the tasks, and the function with which a task takes inputs from it:
-    one input per task, unless there are very many.
+    """Return the frame for the tasks, and the function with which a task takes inputs from it: one
+    input per task, unless there are very many inputs.
 
     ``options`` are the options of the format's reader. ``strict`` must be as in the reports with
     which the inputs are read. ``catalog`` determines the zones of times, as in
@@ -213,7 +213,7 @@ def _sorted(
     options: Options,
     batches: Batches,
 ) -> Inputs:
-    """Yield the inputs in the frame of ``_sorted_rows``. This is an ``InputsOf``."""
+    """Yield the inputs in the frame of ``_sorted_rows``, as an ``InputsOf`` does."""
     rows = (row for batch in batches for row in rows_of_batch(batch))
     for place, of_input in groupby(rows, key=itemgetter(0)):
         keyed = ((key, row) for _, key, row in of_input)
@@ -259,8 +259,8 @@ def sorted_format(format: str, options: Options) -> _SortedFormat | None:
 
 
 _PLACE: Final = struct.Struct(">IQ")
-"""The place of a row: the number of the file, and the place within the file. It keeps rows with
-equal keys in their order.
+"""The place of a row: the number of the file, and the place within the file. The place keeps rows
+with equal keys in their order.
 """
 
 

@@ -93,7 +93,7 @@ _MIN_PANDAS: Final = (2, 2)
 
 def check_pandas() -> None:
     """Raise ConfigError without the pandas that PySpark needs to hand Arrow batches to Python. Only
-    the driver needs it.
+    the driver needs pandas.
     """
     try:
         found = version("pandas")

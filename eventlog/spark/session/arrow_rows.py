@@ -1,6 +1,6 @@
 """Rows of tables as Arrow columns with Spark types.
 
-Each task that reads the log imports this module, so it contains only what such a task needs.
+Each task that reads the log imports this module, so it contains only what these tasks need.
 """
 
 from __future__ import annotations

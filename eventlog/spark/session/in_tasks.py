@@ -17,7 +17,7 @@ import pyarrow as pa
 from eventlog.errors import EventlogError
 
 Batches: TypeAlias = Iterator[pa.RecordBatch]
-"""Rows as Arrow passes them, such as what a task reads or yields."""
+"""Rows in the form in which Arrow passes them, such as the rows that a task reads or yields."""
 
 _SELDOM: Final = (1_000_000, 20, 100)
 
@@ -50,7 +50,7 @@ def _use_arrow_without_pandas() -> None:
     Series.
 
     The import costs a worker 0.2 to 0.3 s of CPU (``bench/spark_hooks.py``). A function that uses
-    pandas still imports it.
+    pandas still imports pandas.
     """
     finder = _WithoutPandas()
     sys.meta_path.insert(0, finder)

@@ -51,7 +51,7 @@ READS_TIMES: Final = hasattr(t, "TimeType")
 def new_session(running: SparkSession) -> SparkSession:
     """Return a second session in the running Spark, with its own settings.
 
-    Spark Connect supports this from 4.3 on.
+    Spark Connect supports second sessions from 4.3 on.
     """
     if hasattr(running, "newSession"):
         return running.newSession()
@@ -105,7 +105,7 @@ _OWN_SETTINGS: Final = {
 
 
 def running_session() -> SparkSession | None:
-    """Return the session that this program already has, None if it has none."""
+    """Return the session that this program already has, None if it has no session."""
     running: SparkSession | None = (
         SparkSession.getActiveSession() or SparkSession._instantiatedSession
     )
@@ -440,8 +440,8 @@ Measure = Callable[[], JobProgress]
 """A function that returns the progress of some work now."""
 
 Progress = Callable[[str, Measure], AbstractContextManager[None]]
-"""A function that reports progress during a block. It takes a name for the work, and a function
-that returns the progress.
+"""A function that reports progress during a block. Its arguments: a name for the work, and a
+function that returns the progress.
 """
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def context_of(spark: SparkSession) -> SparkContext | None:
-    """Return the context of a session; None if it has none (Spark Connect)."""
+    """Return the context of a session; None if the session has no context (Spark Connect)."""
     try:
         return spark.sparkContext
     except (PySparkException, AttributeError):
@@ -22,8 +22,8 @@ def context_of(spark: SparkSession) -> SparkContext | None:
 
 
 def worker_python(spark: SparkSession) -> tuple[str, str] | None:
-    """Return the Python that the workers of a session run, and what Spark puts on its path; None
-    if they are not known (Spark Connect).
+    """Return the Python that the workers of a session run, and what Spark puts on its path; None if
+    Python and path are not known (Spark Connect).
     """
     context: Any = context_of(spark)
     if context is None:

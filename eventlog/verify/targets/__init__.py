@@ -69,7 +69,7 @@ class Target(ABC):
 
     @abstractmethod
     def other_keys(self, cls: ObjectClass, size: int) -> KeyLists:
-        """Yield keys of the class's objects in the target, in lists of at most ``size``. They
+        """Yield keys of the class's objects in the target, in lists of at most ``size``. The lists
         include all keys for which ``rows`` was never called. A key that is not a valid key of the
         class is returned as its text.
         """
@@ -81,9 +81,9 @@ class Target(ABC):
         return {}
 
     def range_reader(self, cls: ObjectClass) -> RangeReader | None:
-        """Return the reader of the objects of a class by ranges of keys. It reads each object with
-        the key of the source and the texts of ``attributes``. None if the target cannot be read
-        this way.
+        """Return the reader of the objects of a class by ranges of keys. The reader reads each
+        object with the key of the source and the texts of ``attributes``. None if the target cannot
+        be read by ranges of keys.
         """
         return None
 

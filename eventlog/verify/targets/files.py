@@ -85,7 +85,7 @@ class FilesTarget(StatesTarget):
 
     def pin(self, classes: Collection[ObjectClass]) -> None:
         """Apply the documents that were not applied yet; apply all of them again if an applied
-        document has changed or is missing, or if a new one comes before it.
+        document has changed or is missing, or if a new document comes before an applied document.
         """
         files = sorted(self._place.files(self._format.suffixes), key=lambda one: one.order)
         if not files and not self._applied:
@@ -145,7 +145,7 @@ class FilesTarget(StatesTarget):
         self.kept.put_all(of.cls.name, change.keys, rows)
 
     def _apply_all(self, changes: Sequence[_Named]) -> None:
-        """Apply changes one after the other. The states that they need are read first."""
+        """Apply changes one after the other. The states that the changes need are read first."""
         self.kept.read((one.of.cls.name, one.before) for one in changes if one.needs_state)
         for one in changes:
             self._apply(one)

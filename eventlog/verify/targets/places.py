@@ -67,7 +67,7 @@ class Directory:
         return str(self.path)
 
     def files(self, suffixes: Collection[str] | None) -> list[PlacedFile]:
-        """Return the files in this place. ``suffixes`` selects them; None = all.
+        """Return the files in this place. ``suffixes`` selects the files; None = all.
 
         Files and folders whose names begin with ``_`` or ``.`` are left out. Raises ConfigError if
         the place cannot be read.
@@ -86,8 +86,8 @@ class Directory:
     @contextmanager
     def opened(self, name: str) -> Iterator[Path]:
         """Yield the path of a file with the content of the file ``name``. The content is
-        decompressed if the name has the suffix of a compressed file. Raises FormatError if it
-        cannot be decompressed.
+        decompressed if the name has the suffix of a compressed file. Raises FormatError if the
+        content cannot be decompressed.
         """
         with _unpacked(self.path / name if name else self.path) as path:
             yield path

@@ -1,5 +1,5 @@
-"""Keep the states of objects in a temporary SQLite database, so that memory does not grow with
-their number (spec/verify.md 4.2).
+"""Keep the states of objects in a temporary SQLite database, so that memory does not grow with the
+number of objects (spec/verify.md 4.2).
 
 Every object of a target passes through this database, so a state is a tuple in Python's own binary
 form (``marshal``): JSON would take three times as long. The objects of a class whose keys are
@@ -20,7 +20,7 @@ from eventlog.verify.private_database import private_database, write_rows
 from eventlog.verify.targets import KeyLists, Target
 
 KEPT: Final = 20_000
-"""The maximum number of states that are kept in memory before they are written."""
+"""The maximum number of states in memory. More states are written to the database."""
 FEW: Final = 50
 """The minimum number of rows that are written separately."""
 _ASKED: Final = 500
@@ -95,7 +95,7 @@ class States:
             self._read |= {(class_name, key): found.get(key) for key in keys}
 
     def get(self, class_name: str, key: str) -> State | None:
-        """Return the state of an object, None if it has none."""
+        """Return the state of an object, None if the object has no state."""
         name = class_name, key
         if name in self._changed:
             return self._changed[name]
@@ -158,8 +158,8 @@ class States:
         self._database.execute("DELETE FROM state WHERE class = ?", (number,))
 
     def write(self) -> None:
-        """Write the changed states to the database. Call this before ``rows``, ``other_keys`` and
-        ``range``.
+        """Write the changed states to the database. Call this function before ``rows``,
+        ``other_keys`` and ``range``.
         """
         self._write_rows()
         gone: list[tuple[int, Any]] = []

@@ -35,27 +35,27 @@ LogRows = Mapping[int, LogRow]
 """Rows as they are in the log, by record_id."""
 
 Render = Callable[[Sequence[Decided], Sequence[int], LogRows, QueryBack], Rendered]
-"""A function that renders groups in queue order. It takes their places in the queue, their rows as
-they are in the log (only for formats that need them), and a function that reads rows of objects
-from the database snapshot.
+"""A function that renders groups in queue order. Its arguments: the groups, their places in the
+queue, their rows as they are in the log (only for formats that need these rows), and a function
+that reads rows of objects from the database snapshot.
 """
 
 Written = tuple[list[OutputFile], Numbered]
 """The files of a part, and the numbers used at its end."""
 
 Write = Callable[[Job, Directory, int, Sequence[Columns], Numbered, Mapping[int, str]], Written]
-"""A function that writes the blobs of a part to files, in queue order. Parts are counted from 1; 0
-= the recorded deliveries. The changes are numbered after the numbers used before. The mapping has,
-by place, the change sequences of messages that were already sent; these messages keep their
-sequences.
+"""A function that writes the blobs of a part to files, in queue order. Parts are numbered from 1;
+part 0 has the recorded deliveries. The changes are numbered after the numbers used before. The
+mapping has, by place, the change sequences of messages that were already sent; these messages keep
+their sequences.
 """
 
 RenderedSent = tuple[Columns | None, list[RowFailure], Counts]
 """The output for events that keep their event-ids: ``Rendered`` without the numbers used."""
 
 RenderSent = Callable[[Sequence[Outgoing], Sequence[int], LogRows, QueryBack], RenderedSent]
-"""A function that renders events that keep their event-ids. It takes their places, their rows in
-the log, and a function that reads rows of objects.
+"""A function that renders events that keep their event-ids. Its arguments: the events, their
+places, their rows in the log, and a function that reads rows of objects.
 """
 
 WriteSent = Callable[[Job, Directory, Sequence[Columns]], list[OutputFile]]
@@ -70,7 +70,7 @@ class OutputFormat:
     """The possible layouts, the default first."""
     read_options: Callable[[Config, Mapping[str, Any], str], Any]
     """A function that returns the writer's options, from the configuration, the request and the
-    file layout. It raises ConfigError.
+    file layout. The function raises ConfigError.
     """
     renderer: Callable[[Job], Render]
     """A function that returns the ``Render`` function, which the stages that fold groups call."""
@@ -81,18 +81,18 @@ class OutputFormat:
     needs_log_rows: Callable[[Job], bool] = lambda _: True
     """A function that returns True if whole rows of the log are needed."""
     folders: Callable[[Job], list[str]] = lambda _: []
-    """A function that returns the possible folders of the output. It raises FormatError for classes
-    that the format cannot hold.
+    """A function that returns the possible folders of the output. The function raises FormatError
+    for classes that the format cannot hold.
     """
     finish: Callable[[Job, Directory, Sequence[OutputFile], WriterState], list[str]] = lambda *_: []
-    """A function that writes the files that a directory has only once, and returns their names. It
-    takes all other files, and the last state of the numbering.
+    """A function that writes the files that a directory has only once, and returns their names. The
+    function's arguments include all other files and the last state of the numbering.
     """
 
 
 def output_format(name: str, file_layout: str | None = None) -> OutputFormat:
     """Return the functions of the format with this name. Raises ConfigError if a backlog cannot be
-    written in it, or if it has no such file layout.
+    written in the format, or if the format does not have the file layout.
     """
     format = format_named(name)
     if format.can("tables"):
@@ -133,7 +133,9 @@ def counts_of(events: Sequence[Outgoing]) -> tuple[Counter[str], list[RowFailure
 
 
 def refuse(event: Outgoing, message: str, counts: Counts, failures: list[RowFailure]) -> None:
-    """Subtract an event that the format cannot hold from the counters: its rows are invalid."""
+    """Subtract a refused event from the counters. Its rows are invalid, since the format cannot
+    hold the event.
+    """
     assert event.operation is not None
     failures += [(record_id, RECEIVER, message) for record_id in event.contributed]
     counts[event.operation] -= 1

@@ -201,7 +201,7 @@ def _write(
     before: Numbered,
     sequences: Mapping[int, str],
 ) -> Written:
-    """Write the events of a part to files, as documents in queue order. This is a ``Write``."""
+    """Write the events of a part to files, as documents in queue order, as a ``Write`` does."""
     places = [place for blob in blobs for place in blob["place"]]
     order = sorted(range(len(places)), key=places.__getitem__)
     size = job.output.batch_size
@@ -210,7 +210,7 @@ def _write(
 
 
 def _write_sent(job: Job, directory: Directory, blobs: Sequence[Columns]) -> list[OutputFile]:
-    """Write each blob to files as one document. This is a ``WriteSent``."""
+    """Write each blob to files as one document, as a ``WriteSent`` does."""
     documents, end = [], 0
     for blob in blobs:
         first, end = end, end + len(blob["place"])

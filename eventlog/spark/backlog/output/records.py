@@ -1,8 +1,8 @@
 """Events as numbered Qlik messages, one per line.
 
-The publisher's own functions write them. The first stages make each message without its change
-sequence. The third stage, in which the order of all events is known, numbers the messages and makes
-the bytes of the records.
+The publisher's own functions write the messages. The first stages make each message without its
+change sequence. The third stage, in which the order of all events is known, numbers the messages
+and makes the bytes of the records.
 """
 
 from __future__ import annotations

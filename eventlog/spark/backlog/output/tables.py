@@ -290,8 +290,8 @@ def _counts_of(done: Sequence[_Done]) -> Counter[str]:
 
 
 def _row_writer(table: _Table, options: WriteOptions) -> Callable[[Change, int], Sequence[_Stored]]:
-    """Return the function that makes the rows of a change, given the change and its place. It
-    raises NotExpressible.
+    """Return the function that makes the rows of a change, given the change and its place. The
+    function raises NotExpressible.
     """
     names = table.layout.names
     mask_form: Literal["binary", "text"] = "binary" if options.file_format == "parquet" else "text"
