@@ -1,4 +1,4 @@
-"""The base of writers that make their pieces from a ``Change`` only. With this base the writer of a
+"""The base of writers that need only a ``Change`` to make a piece. With this base the writer of a
 new format needs the least code.
 """
 

@@ -321,7 +321,8 @@ def _net_of_one(steps: Sequence[Step], read: ReadValue) -> Net:
     that was removed without having been added, and the value at the end.
 
     A document from another program may add a value before it removes the old one, so its steps are
-    applied one by one (spec/change-model.md 3.2). ``net_of_rows`` does this for the rows of a log.
+    applied one by one (spec/change-model.md 3.2). For the rows of a log, ``net_of_rows`` returns
+    the net effect.
     """
     is_known, old, current = False, None, None
     added: list[Value] = []

@@ -49,12 +49,12 @@ class Report:
     passed_over: int = 0
     """The number of skipped inputs, which could not be read or written."""
     lost: Counter[str] = field(default_factory=Counter)
-    """How often the target had no place for a part of a written change, by
+    """The number of times that the target had no place for a part of a written change, by
     ``eventlog.changes.losses.Loss``.
     """
 
     def count(self, reason: str, number: int = 1) -> None:
-        """Add an input that is skipped, incomplete or unusual to the counter of its reason."""
+        """Increase the counter of the reason why an input is skipped, incomplete or unusual."""
         self.counters[reason] += number
 
     def skip(self, error: EventlogError) -> None:
@@ -95,9 +95,9 @@ class Report:
     def refuse_nothing(self, written: int | None = None) -> None:
         """Raise NothingWritten if input was skipped and no change was written.
 
-        A writer calls this before it commits its target, so that a wrong format does not empty the
-        file (spec/change-model.md 4). ``written`` is the number of changes that are written but
-        not counted yet; None = all are counted.
+        A writer calls this method before it commits its target, so that a wrong format does not
+        empty the file (spec/change-model.md 4). ``written`` is the number of changes that are
+        written but not counted yet; None = all are counted.
         """
         if self.passed_over and not (self.written if written is None else written):
             raise NothingWritten(self)
@@ -269,8 +269,8 @@ class Format:
         """Return the options by which values become texts in this format. ``options`` are the
         format's options for a publisher, ``shared`` are the options that all formats share.
 
-        By default times are written in full, with all characters of Unicode. Only XDS has types of
-        times without fractions, and only XML cannot hold some characters.
+        By default times are written in full, and texts with all characters of Unicode. Only XDS has
+        types of times without fractions, and only XML cannot hold some characters.
         """
         return replace(shared, time_syntax="full", characters="unicode")
 
@@ -325,7 +325,7 @@ class Format:
 
     def is_one_source(self, place: Path, options: GivenOptions) -> bool | None:
         """Return True if a directory is one source with all files and directories in it, False if
-        each file or directory in it is a source, None if it has no file of the format.
+        each file or directory in it is a source, None if the directory has no file of the format.
         """
         return False
 
@@ -340,9 +340,9 @@ class Format:
         return False
 
     def output_place(self, name: str, options: GivenOptions) -> str:
-        """Return the path of the output for a source of this name, within a directory of such
-        outputs: a file, a file in a directory, or a directory for several files. Raises ConfigError
-        for an option that names a single path.
+        """Return the path of the output for a source of this name, within a directory of outputs: a
+        file, a file in a directory, or a directory for several files. Raises ConfigError for an
+        option that names a single path.
         """
         return name if self.is_several_files else f"{name}{self.endings['lines']}"
 

@@ -102,7 +102,7 @@ def refused_column(change: Change, column: str, error: RowError) -> NotExpressib
 
 
 def written_columns(change: Change) -> list[str]:
-    """Return the non-key columns that an UPDATE is written with, in the order of ``after``
+    """Return the non-key columns with which an UPDATE is written, in the order of ``after``
     (spec/change-model.md 4).
 
     These are the changed columns. If the changed columns are unknown, they are the columns that
@@ -122,7 +122,7 @@ def written_columns(change: Change) -> list[str]:
 
 
 Complete: TypeAlias = Callable[[str | None, str, Key | None], Row | None]
-"""A function that returns the whole row of (schema, table, key), None if there is none
+"""A function that returns the whole row of (schema, table, key), None if there is no such row
 (spec/change-model.md 4).
 """
 

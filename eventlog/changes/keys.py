@@ -102,7 +102,7 @@ def key_in(row: Row, names: Iterable[str]) -> Key | None:
 def old_and_new_key(change: Change) -> tuple[Key, Key]:
     """Return the key before and after a change that has a key.
 
-    The two are equal if the key did not change.
+    The two keys are equal if the key did not change.
     """
     assert change.key is not None
     old = old_key(change) if change.op is ChangeOp.UPDATE else change.key

@@ -34,9 +34,9 @@ def net_of_rows(attribute: Attribute, rows: Sequence[CheckedRow], read: ReadValu
     row, and the rows are in queue order.
 
     The old value of a single-valued attribute is the old value of the first row, and its new value
-    is the new value of the last row. A row between them may be missing, because it is a loopback
-    row, invalid or purged, so a row's old value may differ from the previous row's new value.
-    ``read`` turns a text into a value. Raises the errors of ``read``.
+    is the new value of the last row. A row between the first and the last row may be missing,
+    because it is a loopback row, invalid or purged. So a row's old value may differ from the
+    previous row's new value. ``read`` turns a text into a value. Raises the errors of ``read``.
     """
     if attribute.multi_valued:
         return net_of_many(

@@ -117,7 +117,8 @@ class EventWriter(ABC, Generic[P]):
     media_type: str = "application/octet-stream"
     """The media type of bodies."""
     heartbeat: bytes = b""
-    """The body that is sent if there were no events for a long time; empty if the format has none.
+    """The body that is sent if there were no events for a long time; empty if the format has no
+    such body.
     """
     needs: frozenset[Need] = frozenset()
     is_framed: ClassVar[bool] = False
@@ -148,7 +149,9 @@ class EventWriter(ABC, Generic[P]):
         """Return the body that holds these pieces. There is at least one piece."""
 
     def body_of(self, pieces: Sequence[P]) -> bytes:
-        """Return ``body`` of these pieces. Raises WrongResult if the body is not bytes."""
+        """Return the result of ``body`` for these pieces. Raises WrongResult if the body is not
+        bytes.
+        """
         body = self.body(pieces)
         check_result(self.body, body, bytes, "bytes")
         return body

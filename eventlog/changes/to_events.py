@@ -65,7 +65,7 @@ class EventWriting:
     """
     null_unchanged: Count | None = None
     """A function that is called with each column that is marked as changed but is NULL before and
-    after, which a modify cannot express.
+    after the change. A modify cannot express this.
     """
     old_unreadable: Count | None = None
     """A function that is called with each column whose old value XML cannot hold, so that it was

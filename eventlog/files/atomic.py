@@ -135,7 +135,7 @@ def _is_special(path: Path) -> bool:
 
 
 def _temporary_path(path: Path) -> Path:
-    """Return a temporary name in the same directory, for the unfinished output.
+    """Return a temporary path for the unfinished output, in the directory of the output.
 
     Raises ConfigError if its directory does not exist.
     """
@@ -145,8 +145,8 @@ def _temporary_path(path: Path) -> Path:
 
 @contextmanager
 def _named(target: Path, written: Path) -> Iterator[None]:
-    """Make errors of writing name the target: replace the name of the unfinished output, or a
-    missing name.
+    """Put the name of the target into errors of writing: in place of the name of the unfinished
+    output, or of a missing name.
     """
     try:
         yield
@@ -165,7 +165,7 @@ def sync_file(file: BinaryIO) -> None:
 
 
 def sync_path(path: Path | str) -> None:
-    """Make the content of a closed file durable, or the names in a directory. Raises OSError."""
+    """Make the content of a closed file, or the names in a directory, durable. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

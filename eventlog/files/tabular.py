@@ -99,8 +99,8 @@ def bare_name(path: Path) -> str:
 
 
 def read_rows(path: Path) -> tuple[Names, Rows]:
-    """Return the names of the columns and the rows of a file: texts in CSV, typed values in JSON
-    and Parquet.
+    """Return the column names of a file, and its rows: texts in CSV, typed values in JSON and
+    Parquet.
 
     A file of JSON lines is read twice, since a row may lack members. Both the call and the
     iteration over the rows raise FormatError or ConfigError for a file that cannot be read further,

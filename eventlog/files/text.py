@@ -31,7 +31,7 @@ def numbered_lines(
     """Yield the lines of ``file`` that are not blank, with their numbers from 1 on; ``name`` is for
     messages.
 
-    Raises FormatError for a line of more than ``longest`` bytes, OSError with the name.
+    Raises FormatError for a line of more than ``longest`` bytes, and OSError, which names the file.
     """
     number = 0
     try:

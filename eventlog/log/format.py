@@ -364,8 +364,8 @@ class _RowWriter(NamedTuple):
             raise refused_column(self.change, name, error) from error
 
     def _first_column(self) -> str | None:
-        """Return the first non-key column of the class; None if there is none, or if the class is
-        unknown.
+        """Return the first non-key column of the class; None if there is no such column, or if the
+        class is unknown.
         """
         attributes = () if self.object_class is None else self.object_class.attributes
         return next(

@@ -216,9 +216,9 @@ def group_reader(
     that depends only on the class.
 
     ``schema`` is the schema of the log. ``time_zone`` applies to times without a zone,
-    ``char_padding`` to the blanks of CHAR (spec/xds.md 6). ``truncated`` is called with each column
-    (``schema.table.column``) that has a fraction of more than six digits; six digits are kept.
-    ``epoch`` is the log's epoch (spec/event-log.md 1.5). Raises ConfigError.
+    ``char_padding`` applies to the blanks of CHAR (spec/xds.md 6). ``truncated`` is called with
+    each column (``schema.table.column``) that has a fraction of more than six digits; six digits
+    are kept. ``epoch`` is the log's epoch (spec/event-log.md 1.5). Raises ConfigError.
 
     The function returns None if the object is gone and no row of the group is left, or if its rows
     change nothing. If precedence asks for a row, the current row is the row that was read back, as

@@ -3,7 +3,7 @@ and writer under the names of spec/event-log.md 9. ``live`` has the live table o
 
 The columns of a file are found by ``column_map``, otherwise by their standard names, without case,
 otherwise by position (``layout``), as in a table (spec/event-log.md 1.3). In CSV an empty field
-without quotes is NULL and ``""`` the empty text, as PostgreSQL's COPY writes it; the first line
+without quotes is NULL, and ``""`` is the empty text, as PostgreSQL's COPY writes it. The first line
 holds the names. A source may be a directory of files, which are read in the order of their names.
 """
 

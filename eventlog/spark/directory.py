@@ -118,8 +118,8 @@ def _refuse_full(location: str) -> Iterator[None]:
 
 
 class Directory:
-    """The files of a local path or a URI (``s3://``, ``gs://``, ``abfss://``, ``hdfs://``), the
-    same for driver and workers. Raises ConfigError if the location cannot be used.
+    """The files of a local path or a URI (``s3://``, ``gs://``, ``abfss://``, ``hdfs://``). The
+    location is the same for driver and workers. Raises ConfigError if the location cannot be used.
     """
 
     def __init__(self, location: str) -> None:
@@ -213,8 +213,8 @@ class Directory:
 
     @contextmanager
     def new_file(self, name: str, temporary: str = f"{TEMPORARY}/") -> Iterator[FileStream]:
-        """Yield a stream to a file that gets the name ``name`` when the block ends. Until then its
-        name begins with ``temporary``.
+        """Yield a stream to a file that gets the name ``name`` when the block ends. Until the block
+        ends, the name of the file begins with ``temporary``.
         """
         temporary = self.until_settled(name, temporary)
         with self.open(temporary) as stream:
@@ -222,8 +222,8 @@ class Directory:
         self.settle(temporary, name)
 
     def until_settled(self, name: str, temporary: str = f"{TEMPORARY}/") -> str:
-        """Return the name that a file has while it is written. On an object store this name is its
-        final name, since the file appears only when it is closed.
+        """Return the name that a file has while it is written. On an object store this name is the
+        file's final name, since the file appears only when it is closed.
         """
         return name if self._is_object_store else f"{temporary}{random_hex(16)}"
 

@@ -166,8 +166,8 @@ def without_spark_options(options: SparkOptions) -> dict[str, str]:
 
 
 def for_catalogue(schema: StructType, options: SparkOptions) -> StructType:
-    """Return the schema, with the options added if it belongs to a table of Spark's catalogue.
-    Spark passes the schema to the reader of a table of its catalogue, but not the options.
+    """Return the schema. If the schema belongs to a table of Spark's catalogue, the options are
+    added. Spark passes the schema to the reader of a table of its catalogue, but not the options.
     """
     if "provider" not in {name.lower() for name in options}:
         return schema

@@ -75,7 +75,7 @@ class Motion:
         return self._any("SELECT 1 FROM undone LIMIT 1")
 
     def moving(self, class_name: str, keys: Iterable[str]) -> set[str]:
-        """Return the keys, among these keys of a class, of objects in motion."""
+        """Return the keys in ``keys`` whose objects are in motion."""
         return self._among("undone", class_name, keys) if self.has_rows else set()
 
     def rows_of(self, name: ObjectName, most: int) -> list[int]:
@@ -111,7 +111,7 @@ class Motion:
         return self._any("SELECT 1 FROM waiting LIMIT 1")
 
     def waiting(self, class_name: str, keys: Iterable[str]) -> set[str]:
-        """Return the keys, among these keys of a class, of objects that wait."""
+        """Return the keys in ``keys`` whose objects wait."""
         return self._among("waiting", class_name, keys) if self.has_waiting else set()
 
     def all_waiting(self) -> Iterator[ObjectName]:

@@ -34,7 +34,7 @@ class OrderedKeys:
         """The text before the value in a key of one integer column."""
 
     def text_of(self, values: KeyValues) -> str:
-        """Return the canonical key of the first values; more values may follow the key's values."""
+        """Return the canonical key of the values with which ``values`` begins."""
         if self._only is not None:
             return f"{self._only}{values[0]}"
         return "+".join(

@@ -52,7 +52,7 @@ class Difference:
     """Why the object is expected to differ; empty = it should be equal."""
     fault: str = ""
     """A fault of the object's rows in the target that other values would not repair: several rows
-    have one key, or the versions in a history are wrong. Empty if there is none.
+    have one key, or the versions in a history are wrong. Empty if there is no fault.
     """
 
     @property

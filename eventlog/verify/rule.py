@@ -143,7 +143,8 @@ class UndoneRows:
 
     def close_gaps(self) -> None:
         """Stop searching for rows in gaps that will never be filled. Call this function between two
-        database snapshots. It only saves time: otherwise each snapshot searches the gaps again.
+        database snapshots. The call only saves time: without it each snapshot searches the gaps
+        again.
         """
         if consumers.is_followable(self.log):
             self.seen.poll(self.log)

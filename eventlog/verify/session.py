@@ -116,8 +116,8 @@ def verify(
     ``config`` is the path of an ``eventlog.toml``, or its content as nested dicts. ``target`` and
     ``format`` are as for ``eventlog verify``; None = what the configured sink writes, in the
     configured format. ``map`` is the content of a file of ``--options``. ``classes`` are the
-    classes to compare; empty = all that the reader sends. ``consumer`` is the reader that writes
-    the target; None = the configured reader. Raises ConfigError and DatabaseError.
+    classes to compare; empty = all classes that the reader sends. ``consumer`` is the reader that
+    writes the target; None = the configured reader. Raises ConfigError and DatabaseError.
     """
     document = config if isinstance(config, Mapping) else Path(config)
     flags = {} if consumer is None else {"source.consumer": consumer}
@@ -137,9 +137,9 @@ def run_verification(
 ) -> VerifyReport:
     """Compare an open target with the source, and return the report.
 
-    ``state`` is a file with the progress: a verification that was stopped continues from there.
-    ``started`` is called with the expected number of objects, and returns a function that is called
-    with the number of objects of each part. Raises ConfigError and DatabaseError.
+    ``state`` is a file with the progress: a verification that was stopped continues from this
+    progress. ``started`` is called with the expected number of objects, and returns a function that
+    is called with the number of objects of each part. Raises ConfigError and DatabaseError.
     """
     with ExitStack() as resources:
         context = resources.enter_context(open_unlocked(config, Counters(), Purpose.VERIFY))

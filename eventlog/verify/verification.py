@@ -445,7 +445,7 @@ class Verification:
 
         ``is_whole`` returns True if all objects that were read from the target at the same time
         have now been read from the source. Otherwise no row is forgotten: the remaining objects
-        need the rows that were done when the target was read.
+        need the rows that were not done when the target was read.
         """
         try:
             return self.snapshots.read(partial(self._read_with_rows, read, is_whole))

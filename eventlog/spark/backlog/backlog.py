@@ -468,9 +468,9 @@ def _before(request: Request, output: Output, rows: int, epoch: str) -> Numbered
 def _open(
     stack: ExitStack, request: Request, context: Context, directory: Directory
 ) -> tuple[Callable[[], SparkSession], LogLocation, int]:
-    """Start Spark in another thread, since that takes seconds. Wait only for a cluster, in order to
-    check its executors. Returns three values: a function that waits for the session and returns it,
-    the log's location for workers, and the number of tasks that run at the same time.
+    """Start Spark in another thread, since the start takes seconds. Wait only for a cluster, in
+    order to check its executors. Returns three values: a function that waits for the session and
+    returns it, the log's location for workers, and the number of tasks that run at the same time.
     """
     running = running_session()
     threads = stack.enter_context(executor(2, "eventlog-spark"))

@@ -220,8 +220,8 @@ def claim_rows(
 ) -> None:
     """Claim the rows of a directory that is about to be finished.
 
-    Raises DatabaseUnavailable if the lock of the log was lost, since a publisher may have sent the
-    rows since then.
+    Raises DatabaseUnavailable if the lock of the log was lost, because a publisher may have sent
+    the rows meanwhile.
     """
     last, writers = extent
     deliveries = tuple(report.delivery_no for report in manifest.in_flight)
@@ -249,7 +249,7 @@ def _name_of(directory: Directory) -> str:
 
 
 def _claimed_rows(context: Context) -> BacklogClaim | None:
-    """Return the claim on rows of the log, None if there is none."""
+    """Return the claim on rows of the log, None if there is no claim."""
     with _committed(context):
         _, claim = read_recorded(context.log)
     return claim
@@ -282,8 +282,8 @@ def _write_claim(context: Context, claim: BacklogClaim) -> None:
 
 
 def release(config: Config, out: str, *, force: bool = False, dry: bool = False) -> BacklogClaim:
-    """Give the rows that a directory claims back to the publisher; its documents are then obsolete.
-    With ``dry`` the rows stay claimed.
+    """Give the rows that a directory claims back to the publisher; the documents in the directory
+    are then obsolete. With ``dry`` the rows stay claimed.
 
     Raises ConfigError if the directory claims no rows. Without ``force``, also raises ConfigError
     if marking has begun, since rows that are marked already are not sent again.

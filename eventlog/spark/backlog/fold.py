@@ -204,7 +204,7 @@ class Boundary:
 
     def final(self, groups: Sequence[Group]) -> list[Group]:
         """Return the groups that are final. The caller passes all groups of the part in queue
-        order, each when no later row of the part can join it.
+        order, each group when no later row of the part can join it.
         """
         final: list[Group] = []
         for index, group in enumerate(groups):

@@ -1,9 +1,9 @@
 """The messages between driver and workers of a backlog job: the job, the data between its stages,
 the reports.
 
-Spark moves a few large values much faster than many small ones, and needs only the destination of
-each: stages exchange rows of (kind, target, blob). The files that wait in the output directory are
-Arrow and JSON, from which nothing can be executed.
+Spark moves a few large values much faster than many small values, and needs only the destination of
+each value: stages exchange rows of (kind, target, blob). The files that wait in the output
+directory are Arrow and JSON, from which nothing can be executed.
 """
 
 from __future__ import annotations

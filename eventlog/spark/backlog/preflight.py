@@ -48,9 +48,9 @@ seconds per row are seconds of one core; for marking and deleting, they are seco
 def waiting_parts(
     context: Context, connection: Connection, partition_rows: int, cores: int
 ) -> list[LogPart]:
-    """Return the parts into which a job divides the rows N, with at most ``partition_rows`` rows
-    each. The number of parts is a multiple of twice the number of cores, unless the backlog is
-    small.
+    """Return the parts into which a job divides the rows of status N, with at most
+    ``partition_rows`` rows each. The number of parts is a multiple of twice the number of cores,
+    unless the backlog is small.
     """
     return context.log.on(connection).log_parts(Status.NEW, 1, LAST_ID, partition_rows, 2 * cores)
 

@@ -202,7 +202,7 @@ def write_recorded(
     """Write the events of recorded deliveries, rebuilt from the rows that still have status N. Rows
     that now fail the checks get E.
 
-    Returns the result, and the numbers used up to here.
+    Returns the result, and the numbers used up to the end of these deliveries.
     """
     output = output_format(job.output.format)
     part: _RenderedEvents | _SentDocuments
@@ -255,7 +255,7 @@ class _SentDocuments:
         return failures, counted
 
     def write(self, job: Job, directory: Directory) -> Written:
-        """Return the files of all deliveries, and the numbers used up to here."""
+        """Return the files of all deliveries, and the numbers used up to the last of them."""
         return self._write(job, directory, self._blobs), job.before
 
 
@@ -298,7 +298,7 @@ class _RenderedEvents:
         return sorted({*failed, *unwritten}), counted
 
     def write(self, job: Job, directory: Directory) -> Written:
-        """Return the files of all deliveries, and the numbers used up to here."""
+        """Return the files of all deliveries, and the numbers used up to the last of them."""
         files, numbered = self._format.write(
             job, directory, 0, self._blobs, job.before, self._sequences
         )

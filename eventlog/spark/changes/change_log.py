@@ -136,8 +136,8 @@ def values_of(config: Config, *, with_document: bool) -> ValueOptions:
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """The information that tasks need to read rows, in the form in which it is sent to them:
-    without secrets.
+    """The information that tasks need to read rows, in the form that is sent to tasks: without
+    secrets.
     """
 
     declared: DeclaredTables
@@ -155,7 +155,7 @@ class Classes:
 class Packed(NamedTuple):
     """Classes as bytes with their digest.
 
-    A task unpacks them only if its worker has not unpacked the classes of this digest yet.
+    A task unpacks the classes only if its worker has not unpacked classes with this digest yet.
     """
 
     digest: str
@@ -315,7 +315,7 @@ class ChangeLog:
     with_document: bool = False
     history: WriterHistory = field(default_factory=WriterHistory)
     """The checks for open transactions. The checks show up to which record_id no further row can
-    appear. They are discarded with the connection.
+    appear. The checks are discarded with the connection.
     """
     unused: RecordSet = field(default_factory=RecordSet)
     """The record_ids that were never used, up to the record_id that the checks for open
@@ -586,7 +586,7 @@ class ChangeLog:
 
     def without_open(self, log: OpenLog, rows: Sequence[Range], last: int) -> list[Range]:
         """Return the rows of a full window that ends at ``last``, without the groups that are still
-        open there and the groups that begin after the first open group.
+        open at this end, and without the groups that begin after the first open group.
         """
         if self._classes is None:
             self._read_classes(log)

@@ -1,6 +1,6 @@
 """Find the groups of a part of a batch, exactly and without a shuffle (spec/spark-changes.md 2).
 
-A batch is folded as a window is (spec/event-log.md 6, 8.2). A part of a batch is a range of
+A batch is folded like a window (spec/event-log.md 6, 8.2). A part of a batch is a range of
 record_ids, and has the groups whose first row is in the range. To find these groups, a task reads
 rows beyond the ends of the part: before its first row, back to the beginning of the runs of its
 objects, and after its last row, until none of its groups is open. Usually few rows beyond the ends
@@ -52,7 +52,7 @@ class Folding(NamedTuple):
 def rows_before(
     read: Read, rows: Sequence[CheckedRow], first: int, how: Folding
 ) -> list[CheckedRow]:
-    """Return the rows before ``first`` that affect how ``rows`` fold, in queue order.
+    """Return, in queue order, the rows before ``first`` that affect how ``rows`` fold.
 
     ``rows`` are the rows of the batch from ``first`` on, at least as far as ``how.reach``. The
     returned rows and ``rows`` together fold into the same groups as in the whole batch.

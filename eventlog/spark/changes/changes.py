@@ -359,7 +359,7 @@ class ChangesDataSource(DataSource):
 
 
 class _Reader:
-    """A reader of batches of the log, whose tasks read parts."""
+    """A reader of batches of the log. Its tasks read the parts of batches."""
 
     def __init__(self, schema: t.StructType, options: ChangeOptions) -> None:
         self._schema, self._options = schema, options

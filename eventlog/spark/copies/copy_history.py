@@ -46,7 +46,7 @@ from eventlog.spark.session.arrow_types import arrow_schema
 from eventlog.spark.session.in_tasks import Batches
 
 Target: TypeAlias = DeltaCopy | IcebergCopy
-"""A table that a live copy can be written to.
+"""A table to which a live copy can be written.
 
 A commit contains the rows of a batch and the number of the batch. If two writers commit, one of
 them fails.

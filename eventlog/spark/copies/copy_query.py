@@ -139,7 +139,7 @@ _SHARE: Final = 10
 _CLEARED_WITHIN: Final = 10
 """Old files are removed whenever this fraction (1/10) of ``keep`` has passed."""
 _COUNTED_AT: Final = 10
-"""The number of commits after which small files are compacted, if there are many."""
+"""The number of commits after which small files are compacted, if there are many small files."""
 
 
 @dataclass(slots=True)
@@ -288,18 +288,18 @@ def live_copy(
     memory. ``checkpoint`` is the directory in which Spark records the progress of the query.
     ``trigger`` is as in ``DataStreamWriter.trigger``; by default a batch begins each second, or
     later if writing would take more than a tenth of the time. The query removes files that no
-    reader of the last ``keep`` needs; Delta counts whole hours, and ``timedelta(0)`` is for a table
-    that nobody reads meanwhile. With ``history`` each change also appends a row to a second table,
-    for the functions ``history`` and ``as_of``.
+    reader of the last ``keep`` needs. Delta rounds ``keep`` up to whole hours. ``timedelta(0)`` is
+    for a table that nobody reads meanwhile. With ``history`` each change also appends a row to a
+    second table, for the functions ``history`` and ``as_of``.
 
-    A column whose type has changed keeps its values under the new type if none of them changes. For
-    any other change of a type, the query fails with CopyError if ``on_type_change`` is ``"error"``,
-    and loads the class again into the same table if it is ``"reload"``; with ``history`` it always
-    fails. After a failover or a restore, when the log has a new epoch, the query fails with
-    OtherEpoch if ``on_epoch`` is ``"error"``; with ``"reload"`` it loads the class again into the
-    same table, and a history keeps its versions. The query also fails with CopyError if the table
-    is not a live copy of this class. Raises DatabaseError and ConfigError (also in a session of
-    Spark Connect).
+    A column whose type has changed keeps its values under the new type if the new type changes no
+    value. For any other change of a type, the query fails with CopyError if ``on_type_change`` is
+    ``"error"``, and loads the class again into the same table if it is ``"reload"``; with
+    ``history`` it always fails. After a failover or a restore, when the log has a new epoch, the
+    query fails with OtherEpoch if ``on_epoch`` is ``"error"``; with ``"reload"`` it loads the class
+    again into the same table, and a history keeps its versions. The query also fails with CopyError
+    if the table is not a live copy of this class. Raises DatabaseError and ConfigError (also in a
+    session of Spark Connect).
     """
     check_arguments(
         "live_copy",

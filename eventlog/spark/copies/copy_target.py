@@ -52,9 +52,9 @@ class KeyedChange(NamedTuple):
 def latest_changes(changes: Iterable[tuple[Key, LatestChange]]) -> dict[Key, LatestChange]:
     """Return the result that changes have for each object, by key. The changes are in queue order.
 
-    An update of an object that the batch has deleted creates it again. Rows of one INSERT that are
-    far apart are several adds, in one batch or in several (spec/event-log.md 6): each add sets its
-    own columns, as an update does.
+    An update of an object that the batch has deleted creates the object again. Rows of one INSERT
+    that are far apart are several adds, in one batch or in several (spec/event-log.md 6): each add
+    sets its own columns, as an update does.
     """
     latest: dict[Key, LatestChange] = {}
     for key, change in changes:
@@ -135,7 +135,7 @@ adds a file.
 
 def plain_column(columns: Columns) -> str | None:
     """Return a key column of numbers or texts, whose statistics show which files to read; None if
-    there is none.
+    there is no such column.
     """
     return next(
         (

@@ -26,7 +26,7 @@ ReadText = Callable[[str], Any]
 
 
 class CopyError(ConfigError):
-    """A table that a live copy cannot be written to."""
+    """A table to which a live copy cannot be written."""
 
     code = "copy_refused"
 
@@ -35,7 +35,7 @@ class CopyError(ConfigError):
 class Columns:
     """The columns of a class's own table, and the readers of their texts.
 
-    ``declared`` has the types of the database's catalogue, ``types`` the Spark types.
+    ``declared`` has the types of the database's catalogue, ``types`` has the Spark types.
     """
 
     types: t.StructType
@@ -159,8 +159,8 @@ def takes_over(old: ColumnType, new: ColumnType) -> bool:
 def refused_changes(
     note: Note, key: tuple[str, ...], declared: Mapping[str, ColumnType]
 ) -> list[str]:
-    """Return descriptions of the changes of key and columns, since a table was written, that the
-    table cannot apply.
+    """Return descriptions of the changes that a table cannot apply, in the key and in the columns,
+    since the table was written.
 
     ``key`` is the present key of the class, ``declared`` has the types of its columns.
     """

@@ -6,7 +6,7 @@ protocol). A query with a new checkpoint has another name, and the table has no 
 The note of the copy is in the metadata of the table's first column: the commit that replaces the
 rows can write this metadata, but not a property of the table.
 
-This module needs ``deltalake`` (the extra ``delta``); the Java of Spark needs nothing.
+This module needs ``deltalake`` (the extra ``delta``); Spark's Java needs no package.
 """
 
 from __future__ import annotations
@@ -60,8 +60,9 @@ _QUERY: Final = "query"
 version of the table.
 """
 COMMITS: Final = (10, 1_000, None)
-"""The numbers of newest commits that are read, one after the other, until a commit names the rows
-of the log; None = all. Reading a day's commits may take longer than the time between two commits.
+"""The numbers of newest commits to read. The next number is used only if no commit so far names the
+rows of the log; None = all commits. Reading a day's commits may take longer than the time between
+two commits.
 """
 _PROPERTIES: Final = {
     "delta.logRetentionDuration": "interval 1 day",
@@ -71,7 +72,7 @@ _PROPERTIES: Final = {
 forever.
 """
 _COMPACT_BYTES: Final = 64 * 2**20
-"""The size in bytes; smaller files are compacted."""
+"""The size in bytes below which a file is compacted."""
 _NOTE: Final = "eventlog"
 """The key of the note in the metadata of the first column."""
 
@@ -229,7 +230,7 @@ class DeltaCopy:
         )
 
     def rows(self, column: str | None = None, values: Collection[Any] = ()) -> Batches:
-        """Yield the rows whose column has one of the values; without a column all rows."""
+        """Yield the rows whose column has one of the values; without a column, yield all rows."""
         table = self._table()
         dataset, schema = table.to_pyarrow_dataset(), pa.schema(table.schema().to_arrow())
         # The table stays open from here on, because no table can be opened while a writer of this
@@ -300,7 +301,7 @@ class DeltaCopy:
             )
 
     def compact(self) -> None:
-        """Compact small files in one commit, if there are many."""
+        """Compact small files in one commit, if there are many small files."""
         table = self._table()
         if len(table.file_uris()) >= MANY_FILES:
             table.optimize.compact(target_size=_COMPACT_BYTES)

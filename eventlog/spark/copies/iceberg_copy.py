@@ -196,7 +196,7 @@ class IcebergCopy:
             transaction.set_properties({**_done(batch), _NOTE: note.as_text()})
 
     def rows(self, column: str | None = None, values: Collection[Any] = ()) -> Batches:
-        """Yield the rows whose column has one of the values; without a column all rows."""
+        """Yield the rows whose column has one of the values; without a column, yield all rows."""
         table = self._table()
         schema = _arrow_schema(table)
         for part in table.scan(row_filter=_among(column, values)).to_arrow_batch_reader():
@@ -247,7 +247,7 @@ class IcebergCopy:
             remove_abandoned(self._table(), utc_now() - max(keep, _DAY))
 
     def compact(self) -> None:
-        """Compact small files in one commit, if there are many."""
+        """Compact small files in one commit, if there are many small files."""
         table = self._table()
         compact(table, _arrow_schema(table))
 
@@ -339,7 +339,7 @@ def _replace(transaction: Transaction, table: Table, schema: pa.Schema, rows: Ba
 
 def _among(column: str | None, values: Collection[Any]) -> Any:
     """Return the condition that selects rows whose column has one of the values. Without a column
-    it selects all rows.
+    the condition selects all rows.
     """
     from pyiceberg import expressions
 

@@ -3,9 +3,9 @@ any more, and the compaction of small files.
 
 A commit that expires snapshots records their manifest lists in a property of the table. After that
 commit the files of the snapshots are removed, the manifest lists last, and a further commit removes
-the property. If the driver is killed in between, the next removal finds the property and continues.
-No property records the files of a killed commit: they are found in the folders of the table, after
-a day.
+the property. If the driver is killed before the property is removed, the next removal finds the
+property and continues. No property records the files of a killed commit: these files are found in
+the folders of the table, after a day.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _REMOVING: Final = "eventlog.removing"
 """The property with the manifest lists of expired snapshots whose files may still exist."""
 SMALL_BYTES: Final = 16 * 2**20
-"""The size in bytes; smaller files are compacted."""
+"""The size in bytes below which a file is compacted."""
 
 
 def is_removing(table: Table) -> bool:
@@ -102,7 +102,7 @@ def remove_abandoned(table: Table, before: datetime) -> None:
 
 
 def _files_before(table: Table, moment: datetime) -> dict[str, str]:
-    """Return the data files and manifests in the folders of a table that are older than a time.
+    """Return the data files and manifests that are older than a time, in the folders of a table.
 
     The keys are the file names, which are unique: other writers may spell the location of a file in
     another way (``s3a://``).

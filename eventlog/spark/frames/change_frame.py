@@ -55,8 +55,8 @@ _IMAGES: Final = ("before", "after")
 
 def _schema_with(columns: t.StructType | None) -> t.StructType:
     """Return the columns of changes. With columns of the table, ``before`` and ``after`` are
-    structs of them, and ``before_present`` and ``after_present`` list the columns that the image
-    has.
+    structs of these columns, and ``before_present`` and ``after_present`` list the columns that the
+    image has.
     """
     if columns is None:
         return SCHEMA

@@ -198,7 +198,7 @@ _NAMES: Final = {
 def _with_time(spark: SparkSession) -> SparkSession:
     """Return a session that reads columns of type TIME, which Spark refuses by default.
 
-    The settings of the given session do not change; the returned session has them, too.
+    The settings of the given session do not change; the returned session has these settings, too.
     """
     if spark.conf.get("spark.sql.timeType.enabled", "false") == "true":
         return spark
@@ -420,13 +420,13 @@ def live_view(
     options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
     """Apply to ``base`` the rows of its change table up to and including ``as_of`` (with a zone;
-    None = all), and return the resulting state of the table. The result equals that of
+    None = all), and return the resulting state of the table. The result equals the result of
     ``eventlog.qlik.tables.change_tables``; columns that a row lacks are NULL.
 
     ``changes`` are rows from ``read_rows``. ``base`` is the table. The data columns have the names
-    of its columns, and are cast to its types. ``key`` has the key columns, by default the columns
-    in the mask of the first DELETE. ``options`` are ``header_prefix``, ``mask_offset`` and
-    ``byteorder`` of the reader.
+    of the table's columns, and are cast to the types of these columns. ``key`` has the key columns,
+    by default the columns in the mask of the first DELETE. ``options`` are ``header_prefix``,
+    ``mask_offset`` and ``byteorder`` of the reader.
 
     Objects that an update of a key connects are brought up to date in one task. The driver keeps
     two hashes in memory for each update of a key. Raises FormatError if the key cannot be
@@ -533,8 +533,8 @@ def _together(
 
 
 def _groups(moved: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """Return, by the hash of each key before or after an update of a key, the hash of the key's
-    group (union-find with path halving).
+    """Return, for each key that an update of a key connects, the hash of its group by the hash of
+    the key (union-find with path halving).
     """
     parent: dict[int, int] = {}
 

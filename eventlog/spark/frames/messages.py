@@ -54,12 +54,13 @@ def read_messages(
     spark: SparkSession, source: str | Path, options: Mapping[str, Any] | None = None
 ) -> DataFrame:
     """Return the changes of a file of messages, of the files of a directory in the order of their
-    names, or of the topics of ``kafka://host:port/topic,topic``, read to their present end
-    (spec/change-model.md 1.2).
+    names, or of the topics of ``kafka://host:port/topic,topic`` (spec/change-model.md 1.2). Topics
+    are read to their present end.
 
     ``options`` are the options of the reader of ``qlik-messages``. All tasks have the metadata
-    messages of all files, or of the metadata topic. The changes of a file or topic are in its
-    order. Raises ConfigError, FormatError; a query fails with FormatError, or KafkaUnavailable.
+    messages of all files, or of the metadata topic. The changes of a file or topic are in the order
+    of the file or topic. Raises ConfigError, FormatError; a query fails with FormatError, or
+    KafkaUnavailable.
     """
     check_pandas()
     check_arguments(

@@ -265,8 +265,8 @@ with equal keys in their order.
 
 
 def _ordered(number: int) -> bytes:
-    """Return an integer as bytes that sort as it does. An integer beyond 64 bits sorts as the
-    greatest or the least 64-bit integer.
+    """Return an integer as bytes that sort in the order of the integers. An integer beyond 64 bits
+    sorts as the greatest or the least 64-bit integer.
     """
     return (min(max(number, -(2**63)), 2**63 - 1) + 2**63).to_bytes(8)
 

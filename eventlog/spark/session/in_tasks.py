@@ -77,8 +77,8 @@ _ONLY_IN_WORKERS: Final = "pyspark.worker_util"
 
 @contextmanager
 def without_frames() -> Iterator[None]:
-    """Let Spark show only the message of an error of eventlog in the block, or in the function. The
-    frames of the worker are left out, since they do not explain a wrong option.
+    """Let Spark show only the message of an EventlogError that the block, or the function, raises.
+    The frames of the worker are left out, since they do not explain a wrong option.
 
     This function sets the environment variable SPARK_HIDE_TRACEBACK. PySpark reads the variable
     when it writes the error, and then ends the worker. No other error loses its frames.

@@ -1,5 +1,5 @@
-"""The context of a session, and the Python of its workers. A session of Spark Connect has neither.
-This module also works with only the client of Spark Connect, which has no Java.
+"""The context of a session, and the Python of its workers. A session of Spark Connect shows neither
+context nor Python. This module also works with only the client of Spark Connect, which has no Java.
 """
 
 from __future__ import annotations

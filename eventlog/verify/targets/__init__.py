@@ -37,7 +37,7 @@ class Target(ABC):
 
     @abstractmethod
     def attributes(self, cls: ObjectClass) -> Sequence[Attribute]:
-        """Return the attributes of a class that the target stores, without the key.
+        """Return the attributes that the target stores of a class, without the key.
 
         Raises ConfigError if the target does not have the class.
         """
@@ -47,7 +47,7 @@ class Target(ABC):
         return {}
 
     def not_stored(self, cls: ObjectClass) -> Sequence[str]:
-        """Return the attributes of a class that the target has no place for, by design."""
+        """Return the attributes of a class for which the target by design has no place."""
         known = {attribute.name for attribute in self.attributes(cls)}
         return [one.name for one in cls.attributes if not one.is_key and one.name not in known]
 

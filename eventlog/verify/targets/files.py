@@ -84,7 +84,7 @@ class FilesTarget(StatesTarget):
         return {one.name: _as_document(one, self._values) for one in self.attributes(cls)}
 
     def pin(self, classes: Collection[ObjectClass]) -> None:
-        """Apply the documents that were not applied yet; apply all of them again if an applied
+        """Apply the documents that were not applied yet; apply all documents again if an applied
         document has changed or is missing, or if a new document comes before an applied document.
         """
         files = sorted(self._place.files(self._format.suffixes), key=lambda one: one.order)

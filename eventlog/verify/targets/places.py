@@ -44,8 +44,8 @@ def _unpacked_name(name: str) -> str:
 
 @contextmanager
 def _unpacked(path: Path) -> Iterator[Path]:
-    """Yield the path of a file or, if it is compressed, of a temporary file with its decompressed
-    content.
+    """Yield the path of a file. If the file is compressed, it is the path of a temporary file with
+    the decompressed content.
     """
     if not path.name.endswith(SUFFIXES):
         yield path

@@ -114,7 +114,7 @@ class States:
     def put_all(
         self, class_name: str, keys: Sequence[str], rows: Sequence[Sequence[Entry]]
     ) -> None:
-        """Set the states of objects, which exist."""
+        """Set the states of objects that exist."""
         if len(keys) < FEW:
             for key, row in zip(keys, rows, strict=True):
                 self.put(class_name, key, list(row))

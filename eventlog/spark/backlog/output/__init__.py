@@ -151,7 +151,7 @@ PARQUET_FOOTER: Final = 64 * 1024
 
 
 class PartFiles:
-    """The files of a part. A new file begins when the next block would make the present one too
+    """The files of a part. A new file begins when the next block would make the present file too
     large.
 
     ``suffix`` is the suffix of the layout, ``folder`` is within the output. Every file of blocks
@@ -240,7 +240,7 @@ class PartFiles:
     def put_table(
         self, table: pa.Table, most: int, events: int, documents: int, first_id: int, last_id: int
     ) -> None:
-        """Add rows to a Parquet file. ``most`` is their maximum size in bytes."""
+        """Add rows to a Parquet file. ``most`` is the maximum size of these rows in bytes."""
         if (
             self._stream is not None
             and self._stream.tell() + most + PARQUET_FOOTER > self.max_bytes

@@ -1,9 +1,9 @@
 """Events as a format's own documents in files: the functions of the three stages for every
 published format.
 
-The stages that fold call the format's ``EventWriter`` to make a piece of each event, and the
-stage that writes calls it to make bodies of pieces. So the files contain the bytes that a
-publisher would send.
+The stages that fold groups call the format's ``EventWriter`` to make a piece of each event. The
+stage that writes files calls the ``EventWriter`` to make bodies of pieces. So the files contain the
+bytes that a publisher would send.
 """
 
 from __future__ import annotations

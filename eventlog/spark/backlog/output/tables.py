@@ -110,7 +110,7 @@ def _read_options(config: Config, options: Mapping[str, Any], file_layout: str) 
 @dataclass(frozen=True, slots=True)
 class _Table:
     """The change table of a class. ``folder`` is within the output; ``columns`` are its data
-    columns, ``types`` their Arrow types.
+    columns, ``types`` are the Arrow types of these columns.
     """
 
     schema: str | None
@@ -266,7 +266,9 @@ the change (None = nothing is written).
 
 
 def _counts_of(done: Sequence[_Done]) -> Counter[str]:
-    """Return the number of changes by operation, and of rows by outcome (spec/event-log.md 7.3)."""
+    """Return the number of changes by operation, and the number of rows by outcome
+    (spec/event-log.md 7.3).
+    """
     counts: Counter[str] = Counter([_OPERATIONS[op] for _, _, _, op in done if op is not None])
     published = 0
     for surviving, decision, current, op in done:
