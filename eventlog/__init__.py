@@ -1,9 +1,9 @@
 """eventlog: a database-trigger publisher emulator and event-log processor.
 
-Semantic versioning covers the names of ``__all__`` here, in ``eventlog.verify`` and in
-``eventlog.spark`` (docs/reference/api.md), and ``eventlog.alembic``. Everything else is private.
-The names here are resolved when they are first used: ``import eventlog`` loads no database driver
-and no parser.
+Semantic versioning covers the names in ``__all__`` of this package, of ``eventlog.verify`` and of
+``eventlog.spark`` (docs/reference/api.md), and the module ``eventlog.alembic``. Everything else is
+private. The names here are resolved when they are first used: ``import eventlog`` loads no database
+driver and no parser.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Alembic support for users' own migration trees, imported by an ``env.py``
 (docs/guides/change-a-schema.md).
 
-Importing it adds the operations ``op.create_event_log``, ``op.drop_event_log``, ``op.watch_table``
-and
-``op.unwatch_table``, and lets ``alembic revision --autogenerate`` and ``alembic check`` see the
-watches::
+Importing this module adds the operations ``op.create_event_log``, ``op.drop_event_log``,
+``op.watch_table`` and ``op.unwatch_table``, and lets ``alembic revision --autogenerate`` and
+``alembic check`` see the watches::
 
     import eventlog.alembic
 
@@ -45,11 +44,11 @@ def options(
     """Return keyword arguments for ``context.configure``: the watches, and an ``include_object``
     that hides the log.
 
-    ``config`` is an eventlog.toml, whose ``[[watch]]`` sections and names of log and schema apply.
-    With None, the watches come from the tables' ``info={"eventlog": ...}``; ``log_table`` is then
-    the name of the log, and ``schema`` the schema of the watched tables (None = the connection's
-    current schema). ``include_object`` is your own function; objects that it excludes stay
-    excluded. Raises ConfigError.
+    ``config`` is the path of an eventlog.toml. Its ``[[watch]]`` sections apply, and its names of
+    the log and the schema. With None, the watches come from the tables' ``info={"eventlog": ...}``;
+    ``log_table`` is then the name of the log, and ``schema`` the schema of the watched tables (None
+    = the connection's current schema). ``include_object`` is your own function; objects that it
+    excludes stay excluded. Raises ConfigError.
     """
     watches: tuple[WatchedTable, ...] = ()
     if config is not None:

@@ -1,6 +1,6 @@
 """Convert any change format to any other, by the formats' names: a reader makes ``Change`` objects
-and a writer writes them (spec/change-model.md); and the format ``jsonl``, which contains the
-changes as they are.
+and a writer writes them (spec/change-model.md). This module also defines the format ``jsonl``,
+which contains the changes as they are.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _check_place(format: str, place: str) -> None:
 
 def check_source(format: str, source: str) -> None:
     """Raise ConfigError for a URL that a format does not accept, and DatabaseError for a missing
-    SQLite file, which SQLite would create empty.
+    SQLite file: SQLite would create an empty one.
     """
     _check_place(format, source)
     scheme, _, path = source.partition(":///")
@@ -80,9 +80,9 @@ def check_source(format: str, source: str) -> None:
 def _check_target(format: str, target: str, source_format: str, source: str) -> None:
     """Raise ConfigError for a target that cannot or must not be written.
 
-    It is raised for a URL that the format does not accept, and for a path into a missing directory.
-    It is also raised for the source, and for a target inside the source, where the next run would
-    read it. If both formats are the same, it is raised for the directory that contains the source.
+    A URL must be one that the format accepts. A path must be in a directory that exists. The target
+    must not be the source, nor a file inside the source, where the next run would read it. If both
+    formats are the same, the target must not be the directory that contains the source.
     """
     _check_place(format, target)
     if "://" in target:
@@ -115,8 +115,8 @@ def convert(
     With ``report`` the counters of single columns stay separate (spec/change-model.md 5.1);
     otherwise they are added up by reason. ``progress`` is called with the report so far after every
     change. Raises FormatError, ConfigError, DatabaseError, OSError; the target is then unchanged.
-    NothingWritten is the FormatError that is raised if nothing could be read or written; its
-    ``report`` gives the reasons.
+    If nothing could be read or written, the FormatError is a NothingWritten, whose ``report`` gives
+    the reasons.
     """
     check_arguments(
         "convert",
@@ -144,14 +144,14 @@ def convert(
 def read_changes(
     format: str, source: str | Path, *, report: Report | None = None, **options: Any
 ) -> Iterator[Change]:
-    """Return an iterator over the changes of ``source``, a path or a URL, which reads them one by
-    one.
+    """Return an iterator over the changes of ``source``, a path or a URL. It reads the changes one
+    by one.
 
     ``format`` is one of ``eventlog convert --from``. ``options`` are the reader's, as in
     ``--options``; ``catalog`` is a path or the content of a catalogue. ``report`` receives the
-    counters. Changes that cannot be read are skipped unless it is ``Report(strict=True)``. Raises
-    ConfigError for the format and its options immediately, and FormatError, DatabaseError or
-    OSError while iterating; the messages contain the place.
+    counters. Changes that cannot be read are skipped unless ``report`` is ``Report(strict=True)``.
+    Raises ConfigError for the format and its options immediately, and FormatError, DatabaseError or
+    OSError while iterating. The messages give the place in the source.
     """
     check_arguments(
         "read_changes",
@@ -166,8 +166,8 @@ def read_changes(
 
 
 def _read(format: Format, source: str, options: GivenOptions, report: Report) -> Iterator[Change]:
-    """Return the changes of a source, ``zoned`` by the catalogue among the options. Raises
-    ConfigError immediately.
+    """Return the changes of a source, passed through ``zoned`` with the catalogue in the options.
+    Raises ConfigError immediately.
     """
     catalog = catalog_of(options.get("catalog"))
     changes = format.read(source, in_own_options(format.name, "reader", options), report)
@@ -177,7 +177,9 @@ def _read(format: Format, source: str, options: GivenOptions, report: Report) ->
 def read_texts(
     format: Format, source: Path, report: Report, options: GivenOptions
 ) -> Iterator[Change | RowTexts]:
-    """Return the changes of a file, as ``read_changes`` does; some of them may be texts only."""
+    """Return the changes of a file, as ``read_changes`` does. For some changes it may return
+    ``RowTexts`` instead.
+    """
     catalog = catalog_of(options.get("catalog"))
     own = in_own_options(format.name, "reader", options)
     for change in format.texts(str(source), own, report):
@@ -188,9 +190,9 @@ def read_texts(
 
 
 def zoned(changes: Iterator[Change], catalog: Catalog | None) -> Iterator[Change]:
-    """Return changes whose times have zones where the column in the catalogue has one, for a format
-    that cannot hold zones (spec/change-model.md 5.1). None = there is no catalogue, and changes
-    stay unchanged.
+    """Return the changes of a format that cannot hold zones, with zones added to the times of
+    columns that have a zone in the catalogue (spec/change-model.md 5.1). Without a catalogue
+    (None), changes stay unchanged.
     """
     if catalog is None:
         return changes
@@ -205,8 +207,8 @@ def write_changes(
     report: Report | None = None,
     **options: Any,
 ) -> Report:
-    """Write changes to ``target``, a path or a URL, and return the report of changes written, lost
-    and skipped. A file appears complete or not at all.
+    """Write changes to ``target``, a path or a URL, and return the report of the changes that were
+    written, lost and skipped. A file appears complete or not at all.
 
     ``format`` is one of ``eventlog convert --to``. ``options`` are the writer's, as in
     ``--options``. ``report`` and the errors are as in ``read_changes``.
@@ -228,7 +230,7 @@ def write_changes(
 
 
 def _checked(changes: Iterable[Change]) -> Iterator[Change]:
-    """Yield changes. Raises ConfigError for anything else."""
+    """Yield the changes. Raises ConfigError for an object that is not a change."""
     for number, change in enumerate(changes, 1):
         if not isinstance(change, Change):
             raise ConfigError(
@@ -248,7 +250,7 @@ def write(
     """Write changes to a target by the format's ``write``.
 
     For a format that can only be published, the file gets the documents that a publisher would
-    send; ``options`` are then the options of publishing, and ``catalog``.
+    send. ``options`` then has the options of publishing, and ``catalog``.
     """
     if format.can("write_changes"):
         format.write(changes, target, options, report)
@@ -294,7 +296,9 @@ def _followed(
 
 
 def read_map(path: Path) -> GivenOptions:
-    """Return the content of a file of options, TOML or JSON by its name. Raises ConfigError."""
+    """Return the content of a file of options. Its name shows whether it is TOML or JSON. Raises
+    ConfigError.
+    """
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -317,9 +321,9 @@ def read_options(map: GivenOptions) -> dict[str, GivenOptions]:
     """Return the options of ``reader`` and ``writer`` from a map: ``{"reader": {...}, "writer":
     {...}, "catalog": PATH}``, or the reader's options at the top level.
 
-    ``catalog`` at the top level goes to both sides unless they have their own; every format gets
-    the content of the file. Raises ConfigError, also if there are other members next to ``reader``
-    and ``writer``.
+    ``catalog`` at the top level applies to each side that has no ``catalog`` of its own; every
+    format gets the content of the file. Raises ConfigError, also for any other member next to
+    ``reader`` and ``writer``.
     """
     of_both = {"catalog": map["catalog"]} if "catalog" in map else {}
     if "reader" not in map and "writer" not in map:
@@ -354,8 +358,9 @@ def _with_catalog(options: GivenOptions) -> GivenOptions:
 
 
 def in_own_options(format: str, side: str, options: GivenOptions) -> GivenOptions:
-    """Return the options of a side (``reader`` or ``writer``) with ``catalog`` translated for a
-    format that has no such option: into the columns of Qlik messages, or the keys of a CDC stream.
+    """Return the options of a side (``reader`` or ``writer``). For a format without the option
+    ``catalog``, this option is translated: into the columns of Qlik messages, or the keys of a CDC
+    stream.
     """
     database = database_of(options.get("catalog"))
     own = None if database is None else format_named(format).options_of_catalog(side, database)

@@ -1,12 +1,12 @@
 """Convert changes, and the events of a log, to CloudEvents (formats/cloudevents.md 3, 4, 5;
-CloudEvents 1.0.2, JSON format 1.0.2). The result are dicts, which ``json_bytes`` writes.
+CloudEvents 1.0.2, JSON format 1.0.2). The results are dicts, which ``json_bytes`` writes.
 
 This is a hot path: an event of a log is made from its steps without a Change in between
 (``data_reader``); types, converters and readers are looked up once for each class; tuples are made
 by ``tuple.__new__``, in less than half the time; members of enumerations are read from names of the
-module. The price: the rules of data are written twice, for changes and for steps
-(test_steps_make_the_data_that_their_changes_make checks that they agree), and a CloudEvent is made
-from its fields by position.
+module. The price: a CloudEvent is made from its fields by position, and the rules of data are
+written twice, for changes and for steps; test_steps_make_the_data_that_their_changes_make checks
+that the two agree.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ _UPDATE, _TRUNCATE = ChangeOp.UPDATE, ChangeOp.TRUNCATE
 
 
 class CloudEvent(NamedTuple):
-    """A CloudEvent: its attributes ("Context Attributes"), where None = left out, and its data."""
+    """A CloudEvent: its attributes ("Context Attributes") and its data. An attribute that is None
+    is left out.
+    """
 
     id: str
     source: str
@@ -63,7 +65,8 @@ class CloudEvent(NamedTuple):
     dataschema: str | None = None
 
     def attributes(self) -> dict[str, str]:
-        """Return all attributes except ``datacontenttype``, in the order of writing."""
+        """Return all attributes except ``datacontenttype``, in the order in which events have them.
+        """
         event_id, source, event_type, subject, time, _, dataschema = self
         written = {
             "specversion": SPECVERSION,
@@ -105,8 +108,8 @@ def event_writer(
     encoding: JsonEncoding = DEFAULT_ENCODING,
     dataschema: str | None = None,
 ) -> Callable[[Change, str, str | None, ObjectClass | None], CloudEvent]:
-    """Return the function that makes a CloudEvent of a change. Its arguments: the change, the
-    event's id and subject (None = no subject), and the class (None = unknown).
+    """Return the function that makes a CloudEvent of a change. The arguments of the function are
+    the change, the event's id and subject (None = no subject), and the class (None = unknown).
 
     ``attribute_writer`` sets the other attributes. The function raises FormatError
     for a change without its row.
@@ -180,9 +183,9 @@ def type_writer(template: str) -> Callable[[str, str | None, str], str]:
 
 
 class _Converters(dict[str, InJson]):
-    """The converters of a class's columns to JSON, by the names that events have for them.
+    """The converters of a class's columns to JSON, by the names of the columns in events.
 
-    A column that is unknown has the converter of values without a type.
+    An unknown column has the converter of values without a type.
     """
 
     def __init__(self, types: ColumnTypes, encoding: JsonEncoding) -> None:
@@ -199,8 +202,8 @@ def _converters_of(object_class: ObjectClass | None, encoding: JsonEncoding) -> 
 
 
 def types_of(object_class: ObjectClass | None) -> ColumnTypes:
-    """Return the types of a class's columns by the names that events have for them, empty for an
-    unknown class.
+    """Return the types of a class's columns by the names of the columns in events. The result is
+    empty for an unknown class.
     """
     if object_class is None:
         return {}
@@ -322,7 +325,7 @@ def data_reader(
     catalog: Catalog, values: ValueOptions, encoding: JsonEncoding
 ) -> Callable[[Outgoing, str | None, str | None], Any]:
     """Return the function that makes the data of a log's event from the event, its user and its
-    transaction. They equal the data of the event's change.
+    transaction. These data equal the data of the event's change.
 
     The function makes them directly from the steps. By way of a Change, its images and their
     differences, an event would take a third more CPU from its rows to its bytes (bench/RESULTS.md,
@@ -372,8 +375,8 @@ class _ClassReader:
             return tuple((part.name, part.value) for part in table_key.parse(text))
 
     def columns(self, event: Outgoing, key: Key) -> dict[str, JsonDict]:
-        """Return old and new values of the columns that an event changes; of the key's columns only
-        those whose value changes.
+        """Return the old and new values of the columns that an event changes. A key column is
+        included only if its value changes.
         """
         columns: dict[str, JsonDict] = {}
         is_add, of_key = event.operation == Operation.ADD, dict(key)
@@ -418,7 +421,7 @@ def _text_reader(values: ValueOptions, attribute: Attribute) -> ReadValue:
 
 
 def referenced_key(association: str) -> str:
-    """Return the text of the key value in a reference, which replaces the column's value
+    """Return the text of the key value in a reference. This text replaces the column's value
     (spec/xds.md 6.4).
     """
     return parse_association(association)[0][0].value
@@ -450,8 +453,8 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
 
 
 def _named(change: Change, catalog: Catalog | None) -> tuple[Change, str | None]:
-    """Return the change, with the key that the catalogue gives its class, and the association of
-    the change's object, or None if no association can be given.
+    """Return the change with the key columns that the catalogue has for its class, and the
+    association of its object. The association is None if the object has none.
     """
     object_class = class_of_change(catalog, change)
     if change.op is ChangeOp.TRUNCATE:

@@ -46,7 +46,7 @@ def _parse_source(value: Any) -> str:
 
 
 def _template(value: Any) -> tuple[str, list[tuple[str, str | None, str | None, str | None]]]:
-    """Return the text ``value``, and those of its parts that are names in braces."""
+    """Return the text ``value``, and the names in braces that it contains."""
     text: str = TEXT.parse(value)
     try:
         return text, [part for part in Formatter().parse(text) if part[1] is not None]
@@ -143,7 +143,7 @@ class WriteOptions(CheckedOptions):
 
 @dataclass(frozen=True, slots=True)
 class FileOptions(CheckedOptions):
-    """Options of a backlog's events, which are structured. Raises ConfigError."""
+    """Options of the events of a backlog; these events are structured. Raises ConfigError."""
 
     source: str | None = shared(SOURCE)
     event_type: str = shared(EVENT_TYPE)
@@ -160,7 +160,9 @@ class PublishOptions(FileOptions):
 
 
 def mode_of(chosen: str | None, publishing: Publishing) -> str:
-    """Return the mode of events: the option ``chosen``, or if None the usual mode of the sink."""
+    """Return the mode of events: the option ``chosen``, or the usual mode of the sink if it is
+    None.
+    """
     if publishing.in_records:
         return chosen or (BINARY if publishing.has_headers else STRUCTURED)
     return chosen or (

@@ -51,15 +51,17 @@ _CONTENT_TYPE: Final = "content-type"
 
 
 def source_of(publishing: Publishing) -> str:
-    """Return the source of a log's events: database, schema and log (formats/cloudevents.md 3)."""
+    """Return the attribute ``source`` of a log's events: database, schema and log
+    (formats/cloudevents.md 3).
+    """
     database = re.split(r"[/\\]", publishing.database)[-1]
     parts = database, publishing.schema, publishing.log
     return "".join(f"/{quote(part, safe='')}" for part in parts if part)
 
 
 class CloudEventWriter(EventWriter[CloudEvent]):
-    """A writer of events as CloudEvents, in the chosen mode or otherwise the usual mode of the sink
-    (formats/cloudevents.md 2).
+    """A writer of events as CloudEvents, in the chosen mode or, if none is chosen, in the usual
+    mode of the sink (formats/cloudevents.md 2).
     """
 
     needs = frozenset({Need.TIMES})
@@ -112,8 +114,8 @@ class CloudEventWriter(EventWriter[CloudEvent]):
         return tuple((f"ce-{name}", _in_header(value)) for name, value in attributes.items())
 
     def records(self, key: bytes, piece: CloudEvent) -> KafkaRecords:
-        """Return a record of Kafka protocol binding 1.0.2: binary content mode (3.2), or structured
-        (3.3).
+        """Return a record of Kafka protocol binding 1.0.2, in binary content mode (3.2) or in
+        structured content mode (3.3).
         """
         if self.mode != BINARY:
             headers = ((_CONTENT_TYPE, STRUCTURED_TYPE.encode()),)
@@ -136,7 +138,7 @@ class CloudEventWriter(EventWriter[CloudEvent]):
         return piece.whole_bytes().decode()
 
     def preview(self, catalog: Catalog, delivery: DeliveryState, events: Sequence[Outgoing]) -> str:
-        """Return the events as lines, in whatever mode they are sent."""
+        """Return the events as lines of structured JSON, also if they are sent in another mode."""
         written = self.write(catalog, delivery, events)
         return _lines([event for event in written if isinstance(event, CloudEvent)]).decode()
 
@@ -149,8 +151,8 @@ _TO_BE_ENCODED: Final = re.compile(r'[^!-~]|["%]')
 
 
 def _in_header(value: str) -> str:
-    """Percent-encode a value by HTTP protocol binding 1.0.2, 3.1.3.2: blank, quote, percent and
-    characters beyond ASCII.
+    """Percent-encode blanks, quotes, percent signs and characters beyond ASCII of a value, as HTTP
+    protocol binding 1.0.2, 3.1.3.2, requires.
     """
     return _TO_BE_ENCODED.sub(
         lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), value

@@ -30,11 +30,11 @@ _OPS: Final = {op.lower(): op for op in ChangeOp}
 def change_of(
     event: Any, catalog: Catalog | None = None, encoding: JsonEncoding = DEFAULT_ENCODING
 ) -> Change | None:
-    """Return the change of an event in the JSON format, or of the event that a router has wrapped
-    in it; None if eventlog did not write the data.
+    """Return the change of an event in the JSON format, or of the event that it contains if a
+    router has wrapped it. Return None if eventlog did not write the data.
 
     Text stays text; JSON and arrays become the text of the database if the catalogue has their
-    columns. Raises FormatError for a value that is not a CloudEvent, or whose data violate
+    columns. Raises FormatError for a value that is not a CloudEvent, and for data that violate
     formats/cloudevents.md 4.
     """
     while True:
@@ -77,8 +77,8 @@ def _data_of(event: JsonObject) -> Any:
     """Return the data of an event, None if they are not JSON (JSON format 3.1.2).
 
     A text that holds JSON is read as this JSON, since no data of eventlog are a text. Raises
-    FormatError for ``data_base64`` that is not base64, or not the JSON that ``datacontenttype``
-    declares.
+    FormatError for ``data_base64`` that is not base64, and for ``data_base64`` without JSON if
+    ``datacontenttype`` declares JSON.
     """
     data, encoded = event.get("data"), event.get("data_base64")
     if encoded is None:
@@ -105,7 +105,7 @@ def _json_of(text: str | bytes) -> Any:
 
 
 def _declares_json(content_type: object) -> bool:
-    """Return True for a ``datacontenttype`` that is missing, or of JSON."""
+    """Return True for a ``datacontenttype`` that is missing or that declares JSON."""
     if not isinstance(content_type, str):
         return True
     subtype = content_type.partition(";")[0].strip().lower().rpartition("/")[2]
@@ -165,8 +165,8 @@ def _operation(data: JsonObject) -> tuple[ChangeOp, str]:
 
 
 def _images(op: ChangeOp, key: Row | None, olds: Row, news: Row) -> tuple[Row | None, Row | None]:
-    """Return the rows before and after an operation from the key, the old and the new values.
-    ``key`` is the new key; for a DELETE it is the only one.
+    """Return the row before and the row after an operation, made from the key, the old values and
+    the new values. ``key`` is the new key; a DELETE has only one key.
     """
     of_key = key or {}
     match op:
@@ -207,8 +207,8 @@ def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
     """Yield the changes of the events of a file, or of the files of a directory in the order of
     their names.
 
-    An event that cannot be read is reported and skipped. So is an event without a change of
-    eventlog, which is counted as ``unknown_events``.
+    An event that cannot be read is reported and skipped. An event that eventlog did not write is
+    reported and skipped, too, and counted as ``unknown_events``.
     """
     catalog = catalog_of(options.catalog)
     encoding = JsonEncoding(nested_values=options.nested_values)
@@ -233,8 +233,8 @@ def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
 
 
 def _values(file: BinaryIO, path: Path, report: Report) -> Iterator[tuple[str, Any]]:
-    """Yield the values of a file with their places: one for each line, or one for the file if its
-    first value spans lines.
+    """Yield the values of a file with their places: one value for each line, or one value for the
+    whole file if its first value spans several lines.
     """
     is_first = True
     for number, line in numbered_lines(file, path):

@@ -24,8 +24,8 @@ def schema_of(
 ) -> JsonObject:
     """Return the schema of the data of every event of a class.
 
-    ``schema`` is the schema of its table, None = there is none. ``dataschema`` is the option of
-    this name.
+    ``schema`` is the name of the table's database schema, None = there is none. ``dataschema`` is
+    the option of this name.
     """
     key = {column.name: value_schema(column.type, encoding) for column in object_class.key}
     columns = {name: _old_and_new(_or_null(one)) for name, one in key.items()}

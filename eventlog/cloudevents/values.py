@@ -45,7 +45,7 @@ class JsonEncoding(NamedTuple):
 
 
 DEFAULT_ENCODING: Final = JsonEncoding()
-"""The encoding by the default options."""
+"""The encoding under the default options."""
 
 _EXACT_DIGITS: Final = 15
 """The number of digits of an integer that every JSON reader preserves (RFC 8259 6)."""
@@ -76,8 +76,8 @@ name may belong to a user-defined type, such as ``number``.
 
 
 def element_type(type: ColumnType) -> ColumnType | None:
-    """Return the type of the elements of a PostgreSQL array; None for a column of another type. An
-    element is ``Kind.OTHER`` unless it is a number or a boolean in JSON.
+    """Return the type of the elements of a PostgreSQL array; None for a column of another type. The
+    type is ``Kind.OTHER`` unless the elements are numbers or booleans in JSON.
     """
     # the elements of box[] are separated by semicolons
     if not type.sql.endswith("[]") or type.sql.startswith("box["):
@@ -121,8 +121,8 @@ _convert_plain: Final = value_converter(None, DEFAULT_ENCODING)
 def as_in_key(value: Value, converted: Any) -> Any:
     """Return the JSON of a value of a key column.
 
-    A decimal becomes the text of the canonical key (spec/event-log.md 4.3), so that it is equal in
-    the key and in the subject.
+    A decimal becomes the text of the canonical key (spec/event-log.md 4.3), so that the key in the
+    data and the key in the subject are equal.
     """
     return (
         converted.rstrip("0").rstrip(".")
@@ -174,7 +174,9 @@ def _integer(text: str) -> Any:
 
 
 def _document(text: str) -> Any:
-    """Return the JSON of a column unchanged, on one line; text that is not JSON stays text."""
+    """Return the JSON that a column holds, unchanged and on one line. Text that is not JSON stays
+    text.
+    """
     try:
         json.loads(text, parse_constant=_refuse, parse_int=len, parse_float=len)
     except (ValueError, RecursionError):
@@ -214,8 +216,8 @@ _DEEPEST: Final = 6  # the greatest number of dimensions in PostgreSQL
 
 
 def array_of(text: str) -> list[Any]:
-    """Return the elements of an array as PostgreSQL writes it: texts and None, nested by
-    dimensions, without the bounds.
+    """Return the elements of an array that PostgreSQL has written as text. The elements are texts
+    and None, nested by dimensions, without the bounds.
 
     Raises ValueError.
     """
@@ -302,11 +304,11 @@ def _plain_text(value: Any) -> str:
 
 
 def read_json(value: Any, type: ColumnType | None, encoding: JsonEncoding) -> Value:
-    """Return the value of a column from JSON, as ``parsed_json`` returns it. Text stays text; JSON
+    """Return the value of a column from JSON that ``parsed_json`` has read. Text stays text; JSON
     and arrays become text.
 
-    Without a type an array of plain values becomes the values of a multi-valued attribute; an
-    object, or an array with objects or arrays in it, becomes JSON.
+    Without a type, an array of plain values becomes the values of a multi-valued attribute. An
+    object becomes JSON, and so does an array that contains objects or arrays.
     """
     if value is None:
         return None
@@ -328,7 +330,7 @@ def read_json(value: Any, type: ColumnType | None, encoding: JsonEncoding) -> Va
 
 
 def document_text(value: Any) -> str:
-    """Return JSON on one line, numbers with all their digits."""
+    """Return JSON as text on one line, in which numbers have all their digits."""
     if isinstance(value, dict):
         return (
             "{"

@@ -3,7 +3,7 @@
 All other modules use this one, and ``ruff`` refuses another source (``pyproject.toml``), so that a
 simulation can replace the machine: ``simulated`` sends all calls to another ``Machine`` while its
 block runs (``tests/simulation``). A session that waits for a signal waits for the ``Stop`` that it
-was given, which can be replaced separately.
+was given; a test can replace this object separately.
 """
 
 from __future__ import annotations

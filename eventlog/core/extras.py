@@ -1,4 +1,6 @@
-"""The command that installs an extra of the package, where the package came from (PEP 610)."""
+"""The command that installs an extra of the package from where the package itself was installed
+(PEP 610).
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,8 @@ DISTRIBUTION: Final = "eventlog-publisher"
 
 
 def install_command(*extras: str) -> str:
-    """Return the command that installs extras of this package, or without extras the package
-    itself: from the clone, the archive or the repository that it was installed from, or from the
-    index.
+    """Return the command that installs this package with these extras, if any. It installs from the
+    clone, the archive or the repository that the package came from, or from the index.
     """
     named = f"[{','.join(extras)}]" if any(extras) else ""
     origin = _origin()
@@ -36,8 +37,8 @@ def install_command(*extras: str) -> str:
 
 
 def _origin() -> JsonDict:
-    """Return the content of ``direct_url.json``; empty for a package from an index. A tree that is
-    not installed counts as a directory.
+    """Return the content of ``direct_url.json``; empty for a package from an index. A source tree
+    that is not installed is treated as a package that was installed from a directory.
     """
     try:
         text = Distribution.from_name(DISTRIBUTION).read_text("direct_url.json")

@@ -2,7 +2,7 @@
 writers, and the options that several of them share.
 
 An option is a field of a frozen dataclass, made by ``option``. Its kind, default, help text and
-example, if any, are declared there once. ``parse_options``, ``eventlog.config.load``,
+example, if any, are declared once, in this field. ``parse_options``, ``eventlog.config.load``,
 ``eventlog config``, ``eventlog init`` and the documentation read this declaration.
 """
 
@@ -35,8 +35,9 @@ class OptionKind:
     """A kind of value."""
 
     parse: Callable[[Any], Any]
-    """A function that parses a value of TOML, JSON or Python, and returns its own results
-    unchanged. It raises ConfigError, or ValueError whose text, if any, is the reason.
+    """A function that parses a value of TOML, JSON or Python. A result of the function, given to it
+    again, is returned unchanged. It raises ConfigError, or ValueError whose text, if any, is the
+    reason.
     """
     legal: str
     """The legal values in words."""
@@ -51,10 +52,10 @@ class OptionKind:
 
 
 GivenOptions: TypeAlias = Mapping[str, Any]
-"""Options, or the settings of another library, by their names, as they are given."""
+"""Options, or the settings of another library, by their names, before they are parsed."""
 
 REQUIRED: Final = object()
-"""The default of an option that must be set if any option of its class is used."""
+"""Marks, in place of a default, an option that must be set if any option of its class is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +67,21 @@ class Option:
     kind: OptionKind
     about: str
     idm: Any = None
-    """The default in profile ``idm``, None if the profile does not differ."""
+    """The default in profile ``idm``; None if it is the same as ``default``."""
     example: Any = ""
-    """The value that ``init`` writes for an option without a default."""
+    """The value that `eventlog init` writes for an option without a default."""
     secret: bool = False
     """True if the option comes from the environment or from a named file, and is never shown."""
 
 
 def option(default: Any, kind: OptionKind, about: str, **more: Any) -> Any:
-    """Declare an option as a dataclass field. ``more`` are the other fields of ``Option``."""
+    """Declare an option as a dataclass field. ``more`` has the other fields of ``Option``."""
     return shared(Option(default, kind, about, **more))
 
 
 def shared(declared: Option, **changed: Any) -> Any:
-    """Declare a dataclass field as an option that is already declared elsewhere. ``changed`` are
-    the fields of ``Option`` that differ here.
+    """Declare a dataclass field as an option that is already declared elsewhere. ``changed`` has
+    the fields of ``Option`` that differ in this declaration.
     """
     declared = replace(declared, **changed)
     default: Any = {"default": declared.default}
@@ -108,7 +109,8 @@ Options = TypeVar("Options")
 
 
 def parse_options(kind: type[Options], values: GivenOptions, whose: str) -> Options:
-    """Return ``CheckedOptions`` of this kind from values by name. Messages begin with ``whose``.
+    """Return the ``CheckedOptions`` of class ``kind``, made from values by name. Messages begin
+    with ``whose``.
 
     Raises one ConfigError for all unknown names and all illegal values.
     """
@@ -118,8 +120,8 @@ def parse_options(kind: type[Options], values: GivenOptions, whose: str) -> Opti
 
 
 def parse_all_options(kinds: Sequence[type], values: GivenOptions, whose: str) -> list[Any]:
-    """Return an object of each class, as ``parse_options`` does. The classes' option names must
-    differ.
+    """Return an object of each class, as ``parse_options`` does. No two of the classes may have an
+    option of the same name.
     """
     known = {name: declared for kind in kinds for name, declared in options_of(kind).items()}
     errors: list[ConfigError] = [
@@ -139,7 +141,8 @@ def parse_all_options(kinds: Sequence[type], values: GivenOptions, whose: str) -
 
 
 class CheckedOptions:
-    """The base of options classes: it replaces every value by the result of its kind's ``parse``.
+    """The base class of options. It replaces each value by the result of ``parse`` of the option's
+    kind.
 
     Raises one ConfigError for all illegal values.
     """
@@ -158,7 +161,9 @@ class CheckedOptions:
 
 
 def parse_value(declared: Option, value: Any, name: str) -> Any:
-    """Parse a value by the kind of its option. Raises ConfigError, which begins with the name."""
+    """Parse a value by the kind of its option. Raises ConfigError with a message that begins with
+    ``name``.
+    """
     kind = declared.kind
     if value is REQUIRED:
         raise ConfigError(f"{name} is missing: {kind.legal}")
@@ -176,13 +181,13 @@ def parse_value(declared: Option, value: Any, name: str) -> Any:
 
 
 def unknown(name: str, hint: str) -> ConfigError:
-    """Return the error of an unknown name, with a hint as from ``nearest``."""
+    """Return the error for an unknown name. ``hint`` is a hint such as ``nearest`` returns."""
     return ConfigError(f"{name} is not known; {hint}")
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:
-    """Return the known name that is most similar to an unknown one, whatever its case; empty if
-    none is similar.
+    """Return the known name that is most similar to an unknown name, without regard to case. Return
+    an empty text if no known name is similar.
     """
     names = list(known)
     if near := difflib.get_close_matches(name, names, n=1):
@@ -192,8 +197,8 @@ def nearest_name(name: str, known: Iterable[str]) -> str:
 
 
 def names_hint(name: str, known: Iterable[str], kind: str) -> str:
-    """Return a hint for the unknown name of a class, a consumer or a schema: the most similar one,
-    or the first of all of them. ``kind`` is their noun in the plural.
+    """Return a hint for the unknown name of a class, a consumer or a schema: the most similar known
+    name, or the first known names. ``kind`` is the noun for the named things, in the plural.
     """
     names = sorted(known)
     if near := nearest_name(str(name), names):
@@ -202,8 +207,9 @@ def names_hint(name: str, known: Iterable[str], kind: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str], spelled: Callable[[str], str] = str) -> str:
-    """Return a hint for an unknown name: the most similar of the known names, or all of them if
-    none is similar, since an unrelated name would mislead. ``spelled`` makes the shown name.
+    """Return a hint for an unknown name: the most similar known name. If no name is similar, the
+    hint has all known names, since an unrelated name would mislead. ``spelled`` returns a name as
+    the hint shows it.
     """
     names = list(known)
     if near := nearest_name(str(name), names):
@@ -244,7 +250,9 @@ def parse_boolean(value: Any) -> bool:
 
 
 def integer(low: int | None = None, high: int | None = None) -> OptionKind:
-    """Return the kind of whole numbers from ``low`` to ``high``; None = no bound."""
+    """Return the kind of an option that is a whole number from ``low`` to ``high``; None = no
+    bound.
+    """
 
     def parse(value: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool):
@@ -260,8 +268,8 @@ def integer(low: int | None = None, high: int | None = None) -> OptionKind:
 
 
 def number(low: float, high: float | None = None) -> OptionKind:
-    """Return the kind of finite numbers from ``low`` to ``high``, with or without a fraction; None
-    = no bound.
+    """Return the kind of an option that is a finite number from ``low`` to ``high``, with or
+    without a fraction; None = no bound.
     """
 
     def parse(value: Any) -> float:
@@ -294,7 +302,7 @@ def choice(*values: str | int) -> OptionKind:
 
 
 def matching(pattern: str, legal: str, *, confidential: bool = False) -> OptionKind:
-    """Return the kind of an option that is a text of this form."""
+    """Return the kind of an option that is a text which matches ``pattern``."""
     matches = re.compile(pattern).fullmatch
 
     def parse(value: Any) -> str:
@@ -306,7 +314,9 @@ def matching(pattern: str, legal: str, *, confidential: bool = False) -> OptionK
 
 
 def instance_of(*types: type) -> Callable[[Any], Any]:
-    """Return a function that passes values of these types and raises ValueError for others."""
+    """Return a function that returns a value of one of these types unchanged. The function raises
+    ValueError for any other value.
+    """
 
     def parse(value: Any) -> Any:
         if not isinstance(value, types):
@@ -320,8 +330,8 @@ _parse_string: Final[Callable[[Any], str]] = instance_of(str)
 
 
 _BLANKS: Final = " \t\r\n\f\v"
-"""The characters that are stripped from both ends of a text. Unicode's other blanks, such as
-U+2028, are kept, since a name may end with one.
+"""The characters that are stripped from both ends of a text. Other blanks of Unicode, such as
+U+2028, are kept, since a name may end with such a blank.
 """
 
 
@@ -348,7 +358,8 @@ def _parse_path(value: Any) -> Path:
 
 
 def parse_names(value: Any) -> Names:
-    """Parse names in a list, or in text with separators: at least one, without duplicates.
+    """Parse names in a list, or in text with separators. There must be at least one name, and no
+    name twice.
 
     Raises ValueError.
     """
@@ -401,7 +412,7 @@ def _parse_charset(value: Any) -> str:
 
 
 def object_of(kind: OptionKind, legal: str) -> OptionKind:
-    """Return the kind of objects whose values all have this kind."""
+    """Return the kind of an option that is an object whose values all have the kind ``kind``."""
 
     def parse(value: Any) -> dict[Any, Any]:
         return {name: kind.parse(one) for name, one in OBJECT.parse(value).items()}
@@ -410,8 +421,9 @@ def object_of(kind: OptionKind, legal: str) -> OptionKind:
 
 
 def list_of(options: type, word: str) -> OptionKind:
-    """Return the kind of lists of objects whose members are the options of a class. ``word`` is
-    the noun for one object in messages, which identify it by its member ``name`` or its position.
+    """Return the kind of an option that is a list of objects; the members of each object are the
+    options of a class. ``word`` is the noun for an object in messages. A message identifies an
+    object by its member ``name`` or by its position.
     """
 
     def parse(value: Any) -> tuple[Any, ...]:
@@ -430,8 +442,8 @@ def list_of(options: type, word: str) -> OptionKind:
 
 
 def toml_or(plain: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return the ``from_text`` of a kind of lists or tables: it reads text in brackets or braces as
-    TOML, as a user writes it after ``--set``, and all other text by ``plain``.
+    """Return the ``from_text`` of a kind of lists or tables. It reads text in brackets or braces as
+    TOML, which users write after ``--set``, and all other text by ``plain``.
     """
 
     def read(text: str) -> Any:
@@ -470,11 +482,11 @@ def _without_secrets(url: str) -> str:
 
 
 WEB_URL: Final = OptionKind(TEXT.parse, TEXT.legal, shown=_without_secrets)
-"""URLs of HTTP servers. A password in one, and its query, are not shown."""
+"""URLs of HTTP servers. The password and the query of a URL are not shown."""
 
 
 def toml(value: Any) -> str:
-    """Return a value of any kind as TOML writes it, but None as JSON's null."""
+    """Return a value of any kind in the spelling of TOML. None becomes ``null``, as in JSON."""
     match value:
         case None:
             return "null"

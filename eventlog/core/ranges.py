@@ -1,5 +1,5 @@
-"""Ranges of record_ids, and a set of record_ids that grows from its lower end: with it a reader of
-a log records the rows that it has processed (spec/event-log.md 13.1).
+"""Ranges of record_ids, and a set of record_ids that grows from its lower end. In this set a reader
+of a log records the rows that it has processed (spec/event-log.md 13.1).
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def length(ranges: Iterable[Range]) -> int:
 
 
 def joined(ranges: Ranges, apart: int) -> Ranges:
-    """Return ascending ranges, merging a range into the previous one if it begins at most ``apart``
-    above that range's end.
+    """Return ascending ranges, in which a range is merged into the previous range if it begins at
+    most ``apart`` above the end of the previous range.
     """
     found: list[Range] = []
     for first, last in ranges:
@@ -88,8 +88,8 @@ def within(ranges: Ranges, first: int, last: int) -> list[Range]:
 
 
 class RecordSet:
-    """A set of record_ids: all up to ``floor``, and ``ranges`` above it, ascending. No range is
-    adjacent to another or to the floor.
+    """A set of record_ids: all record_ids up to ``floor``, and ascending ``ranges`` above the
+    floor. No range is adjacent to another or to the floor.
     """
 
     __slots__ = ("floor", "ranges")
@@ -106,7 +106,7 @@ class RecordSet:
 
     @property
     def spans(self) -> list[Range]:
-        """The whole set as ranges, including the one up to the floor."""
+        """The whole set as ranges, including the range up to the floor."""
         return [(1, self.floor), *self.ranges] if self.floor > 0 else self.ranges.copy()
 
     def __contains__(self, record_id: int) -> bool:
@@ -160,8 +160,8 @@ class RecordSet:
         self.ranges = kept
 
     def decide(self, last: int, shown: Sequence[int]) -> None:
-        """Add all record_ids up to ``last`` except those in ``shown``, which ascend and are not in
-        the set yet.
+        """Add all record_ids up to ``last`` except the record_ids in ``shown``. These are in
+        ascending order and not in the set yet.
         """
         if last <= self.floor:
             return
@@ -177,7 +177,9 @@ class RecordSet:
         self.ranges[:place] = decided
 
     def gaps(self, last: int, after: int = 0) -> list[Range]:
-        """Return the ranges above ``after`` and up to ``last`` that the set lacks, ascending."""
+        """Return the ranges above ``after`` and up to ``last`` that the set lacks, in ascending
+        order.
+        """
         after = max(after, self.floor)
         begin = bisect_left(self.ranges, after, key=_last)
         own = self.ranges[begin : bisect_right(self.ranges, last, lo=begin, key=_first)]
@@ -192,8 +194,8 @@ class RecordSet:
         return gaps
 
     def encode(self) -> str:
-        """Return the set as a JSON list: the floor, then for each range its distance from the
-        previous end and its length - 1.
+        """Return the set as a JSON list: the floor, then two numbers for each range: the distance
+        from the end before it, and its length - 1.
         """
         numbers, before = [self.floor], self.floor
         for first, last in self.ranges:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class Column:
     """A column of a table or view.
 
-    ``deterministic`` is False for text that ``=`` may find equal although its bytes differ.
+    ``deterministic`` is False if ``=`` may find two texts of the column equal although their bytes
+    differ.
     """
 
     name: str
@@ -92,7 +93,7 @@ class Database:
 
     @property
     def place(self) -> str:
-        """Where the tables are, for messages."""
+        """The place of the tables, as messages name it."""
         return "the database" if self.schema is None else f"schema {self.schema}"
 
 
@@ -138,13 +139,13 @@ class ChildTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MainTable:
-    """The base table of a view whose rows are the view's objects. For an object that is not in the
-    view, it shows whether the object's row exists (spec/event-log.md 15.4).
+    """The base table of a view: each object of the view is a row of this table. For an object that
+    is not in the view, the table shows whether the object's row exists (spec/event-log.md 15.4).
     """
 
     table: Table
     key: tuple[Column, ...]
-    """The columns that hold the key of the view, in its order."""
+    """The columns that hold the key of the view, in the order of that key."""
     membership: frozenset[str] = frozenset()
     """The columns, by their names in the log, by which an object enters or leaves the view."""
 
@@ -180,10 +181,10 @@ class ObjectClass:
     condition: Condition | None = None
     """The condition of the objects that exist for the reader; None = all exist."""
     captured: tuple[Attribute, ...] = ()
-    """Columns that are logged for conditions, and are in no document."""
+    """Columns that are logged for conditions only; no document contains them."""
     main_table: MainTable | None = None
-    """The main base table of a view, if it decides whether an object that is not in the view is
-    deleted.
+    """The main base table of a view, if this table decides whether an object that is not in the
+    view is deleted.
     """
 
     @property
@@ -205,8 +206,8 @@ class ObjectClass:
 
 
 def row_of(cls: ObjectClass) -> Table:
-    """Return the class as a table description: one column per single-valued attribute, with the
-    attribute's name.
+    """Return the class as the description of a table. It has one column per single-valued
+    attribute, with the name of the attribute.
 
     The columns are the key and the single-valued attributes of the class's own table, in the
     class's order. Values of child tables are left out.
@@ -227,7 +228,7 @@ def row_of(cls: ObjectClass) -> Table:
 
 
 def logged_only(table: str, column: Column) -> Attribute:
-    """Return the attribute of a column that is logged, and is in no document."""
+    """Return the attribute of a column that is logged, but that no document contains."""
     return Attribute(
         name=column.name,
         table=table,
@@ -253,7 +254,7 @@ class LogName:
     by_spelling: tuple[Mapping[str, Attribute], ...]
 
     def of_class(self, changed: ObjectClass) -> LogName:
-        """Return the same name of another class of the same table."""
+        """Return the meaning that the same name has in another class of the same table."""
         if changed is self.object_class:
             return self
         captured = {one.column.name: one for one in changed.captured}
@@ -281,12 +282,12 @@ class Catalog:
     classes.
     """
     unavailable: Mapping[str, EventlogError] = field(default_factory=dict)
-    """The configured classes that the database does not provide now, with the reason. Their rows
-    wait (spec/event-log.md 5.1).
+    """The configured classes that the database does not provide now, with the reason. The rows of
+    these classes wait (spec/event-log.md 5.1).
     """
     former: Mapping[str, str] = field(default_factory=dict)
-    """The classes in ``unavailable``, by the other names that their rows may have: earlier names,
-    and the known names of their child tables.
+    """The classes in ``unavailable``, by the other names that rows of these classes may have:
+    earlier names, and the known names of their child tables.
     """
     no_children: Mapping[str, str] = field(default_factory=dict)
     """The tables that have a foreign key to a class but are not its child tables, with the reason.
@@ -314,7 +315,8 @@ class Catalog:
 
     def with_classes(self, changed: Mapping[str, ObjectClass]) -> Catalog:
         """Return the catalogue in which the ``changed`` classes replace the classes with the same
-        names. Rows may also name columns that a changed class logs for conditions only.
+        names. In this catalogue, rows may also name columns that a changed class logs for
+        conditions only.
         """
         if not changed:
             return self
@@ -328,8 +330,8 @@ class Catalog:
         )
 
     def without(self, refused: Mapping[str, EventlogError]) -> Catalog:
-        """Return the catalogue in which the classes in ``refused`` are unavailable, with its errors
-        as the reason.
+        """Return the catalogue in which the classes in ``refused`` are unavailable. The errors in
+        ``refused`` are the reasons.
         """
         lost = {
             name: meant.object_class.name
@@ -362,8 +364,8 @@ class Catalog:
         return None if match is None else self.log_names[match]
 
     def unavailable_class(self, table_name: str) -> str | None:
-        """Return the unavailable class that a table_name of the log means, matched as in
-        ``log_name``; None if it means none.
+        """Return the unavailable class that a table_name of the log means, or None. The table_name
+        is matched as in ``log_name``.
         """
         if not self.unavailable:
             return None
@@ -385,8 +387,8 @@ class Catalog:
 
 
 def match_name(name: str, candidates: Collection[str]) -> str | None:
-    """Return the candidate that ``name`` means: the exact one, else the only one that matches
-    without case (spec/event-log.md 4.2).
+    """Return the candidate that ``name`` means: the candidate of exactly this name, otherwise the
+    only candidate that matches without case (spec/event-log.md 4.2).
     """
     if name in candidates:
         return name

@@ -41,7 +41,7 @@ from eventlog.core.values import (
 from eventlog.errors import ConfigError, EventlogError, RowError, together
 
 NamesByTable: TypeAlias = Mapping[str, Collection[str]]
-"""Names of columns, or former names of the table itself, by table."""
+"""For each table, names of its columns, or former names of the table itself."""
 
 
 def build_catalog(
@@ -65,20 +65,20 @@ def build_catalog(
     """Return the classes of a database (spec/xds.md 5). Tables that cannot be classes are
     ``unavailable``.
 
-    ``tables`` lists exactly the tables and views that are classes; None = all with a key. With
-    ``emit_keys`` key columns are written, so their values are checked like others. ``exclude``
-    holds, by table, column names that are not attributes (spec/triggers.md 1). ``ignore`` holds
-    tables to leave out, such as the log itself. ``refused`` holds names that must not become
-    classes, with the reason.
+    ``tables`` lists exactly the tables and views that are classes; None = all that have a key. With
+    ``emit_keys``, key columns are written, so their values are checked like the values of other
+    columns. ``exclude`` holds, by table, column names that are not attributes (spec/triggers.md 1).
+    ``ignore`` holds tables to leave out, such as the log itself. ``refused`` holds names that must
+    not become classes, with the reason.
 
-    A listed table that is missing or has no key is unavailable, too, and so is a table whose names
+    A listed table that is missing or has no key is unavailable, too. So is a table whose names
     clash. ``renamed_from`` holds, by class, the earlier names that rows of the log may have for its
     table or for its child tables, because they were logged before a rename (spec/event-log.md 5.2).
     ``previous_key`` holds, by class, the columns of its earlier key (5.4). ``masks`` are the masked
-    columns; a class with one that cannot be masked is unavailable. ``filters`` are the conditions
-    of classes; ``logged`` has the columns of views that are logged (15.2), and ``captured`` those
-    that are logged for conditions only. Raises ConfigError for a mask or a filter of a table that
-    does not exist.
+    columns; a class is unavailable if one of its masked columns cannot be masked. ``filters`` are
+    the conditions of classes; ``logged`` has the logged columns of views (15.2), and ``captured``
+    the columns that are logged for conditions only. Raises ConfigError for a mask or a filter of a
+    table that does not exist.
     """
     present = tuple(
         _typed(table, database.dialect, values)
@@ -148,11 +148,11 @@ def _former_names(
     classes: Sequence[ObjectClass],
     unavailable: dict[str, EventlogError],
 ) -> dict[str, str]:
-    """Return the class of each former name, and add classes to ``unavailable`` whose rows cannot
-    be distinguished.
+    """Return the class of each former name. Add the classes whose rows cannot be distinguished to
+    ``unavailable``.
 
-    If another class or child table has that name now, a row with it could belong to either, so both
-    classes wait.
+    If another class or child table has a former name now, a row with this name could belong to
+    either class, so both classes wait.
     """
     owners = {name: name for name in (*(cls.name for cls in classes), *unavailable)}
     owners |= {child.table.name: cls.name for cls in classes for child in cls.children}
@@ -175,8 +175,8 @@ def _former_names(
 
 
 def _former_attributes(cls: ObjectClass, names: Collection[str]) -> dict[str, Attribute]:
-    """Return the names that child attributes may have from before their table was renamed, if the
-    name is unique.
+    """Return the child attributes by the names that they had before the table of their class was
+    renamed. Attributes whose names are not unique are left out.
     """
     found: dict[str, Attribute] = {}
     for column in {child.attribute.column.name for child in cls.children}:
@@ -215,8 +215,8 @@ def _parents(
     tables: Sequence[str] | None,
     unavailable: dict[str, EventlogError],
 ) -> dict[str, Table]:
-    """Return the tables that are classes by their names, and add the others that are listed to
-    ``unavailable``.
+    """Return the tables that are classes, by their names. Add the listed tables that are no classes
+    to ``unavailable``.
     """
     by_name = {table.name: table for table in present if table.name not in unavailable}
     if tables is None:
@@ -265,7 +265,9 @@ def missing_table(database: Database, name: str) -> str:
 
 
 def key_columns(table: Table) -> tuple[Column, ...]:
-    """Return the key of a table or view (spec/xds.md 5), empty if it cannot be a class."""
+    """Return the key of a table or view (spec/xds.md 5). The key is empty if the table or view
+    cannot be a class.
+    """
     if table.kind == "view":
         return tuple(column for column in table.columns if column.name[:3].casefold() == "pk_")
     return tuple(table.column(name) for name in table.primary_key)
@@ -274,8 +276,8 @@ def key_columns(table: Table) -> tuple[Column, ...]:
 def _children(
     owner: Table, present: Sequence[Table], parents: Mapping[str, Table]
 ) -> list[tuple[Table, Column]]:
-    """Return the child tables of ``owner`` with their value columns, in code point order of their
-    names (spec/xds.md 4.2, 5).
+    """Return the child tables of ``owner`` with their value columns, in code point order of the
+    tables' names (spec/xds.md 4.2, 5).
     """
     if owner.kind == "view":
         return []
@@ -299,8 +301,8 @@ def value_column(table: Table, owner: Table) -> Column | None:
 
 
 def _no_child(table: Table, parents: Mapping[str, Table]) -> str | None:
-    """Return why a table is not a child table although its first foreign key suggests it; None if
-    the first foreign key does not suggest it.
+    """Return why a table is not a child table although its first foreign key suggests that it is
+    one. Return None if the foreign key suggests nothing of the kind.
     """
     first = table.foreign_keys[0] if table.foreign_keys else None
     owner = None if first is None else parents.get(first.table)
@@ -374,8 +376,8 @@ class _Builder:
         return replace(built, former=self._former(built))
 
     def _former(self, cls: ObjectClass) -> ObjectClass | None:
-        """Return the class with its former key, or None if that is unknown or equals the present
-        key.
+        """Return the class with its former key, or None if the former key is unknown or equals the
+        present key.
         """
         watch = match_name(cls.name, self.previous_key)
         present = {column.name: column for column in cls.table.columns}
@@ -508,8 +510,8 @@ def view_name(column_name: str) -> tuple[str, str, bool]:
 def _attributes_by_spelling(
     cls: ObjectClass, meta_identifiers: bool
 ) -> tuple[Mapping[str, Attribute], ...]:
-    """Return the attributes by each spelling under which a column_name is looked up, in this order
-    (spec/xds.md 5).
+    """Return one mapping to attributes for each spelling of a column_name, in the order in which a
+    column_name is looked up (spec/xds.md 5).
     """
     attributes = (*cls.attributes, *cls.captured)
     by_name = {attribute.name: attribute for attribute in attributes}

@@ -1,7 +1,7 @@
 """Filters: the objects of a class that exist for a reader (spec/event-log.md 15.2).
 
-The condition of a filter is SQL of the database, which evaluates it in the statement that reads an
-object back. Nothing here reads it.
+The condition of a filter is SQL. The database evaluates it in the statement that reads an object
+back; nothing in this module parses it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ MATCHES: Final = Attribute(
     convert=str,
     is_written=False,
 )
-"""The attribute that shows whether a row exists for the reader: 1; 0 if the condition of its class
-is not true for it; 2 if it is a row of a view's main table (spec/event-log.md 15.4).
+"""The attribute that shows whether a row exists for the reader: 1 if it does; 0 if the condition of
+the class is not true for the row; 2 for a row of a view's main table (spec/event-log.md 15.4).
 """
 
 
@@ -45,8 +45,8 @@ class Filter:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Condition:
-    """The condition of a class. ``columns`` are the columns that it may name: those whose changes
-    are logged, and the key.
+    """The condition of a class. ``columns`` are the columns that it may name: the key, and the
+    columns whose changes are logged.
     """
 
     where: str
@@ -79,8 +79,8 @@ def filtered_class(
 
 
 def refuse_unknown_filters(filters: Sequence[Filter], catalog: Catalog) -> None:
-    """Raise ConfigError for a filter whose table is no class: a table that was renamed would be
-    sent whole.
+    """Raise ConfigError for a filter whose table is no class: without this check, a renamed table
+    would be sent without its filter.
     """
     names = {cls.name for cls in catalog.classes} | catalog.unavailable.keys()
     for one in filters:
@@ -93,7 +93,7 @@ def refuse_unknown_filters(filters: Sequence[Filter], catalog: Catalog) -> None:
 
 
 def digest_of(filters: Iterable[Filter]) -> str:
-    """Return a text that differs for different filters, empty without filters."""
+    """Return a text that differs for different filters. It is empty if there are no filters."""
     parts = sorted((one.table, one.where, one.changes) for one in filters)
     if not parts:
         return ""

@@ -2,8 +2,8 @@
 
 A mask acts on the text of the log and returns the text that stands for it, or None for NULL. Values
 enter a reader in two places, with a row of the log (``rows.checks``) and with the current row of an
-object (``OpenDatabase.query_back``). Both mask them, so whatever reads these has masked texts only:
-no format, message or report needs a rule about masks.
+object (``OpenDatabase.query_back``). In both places they are masked, so all later code has masked
+texts only: no format, message or report needs a rule about masks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ REDACTED: Final = "***"
 """The text of ``redact``, and the beginning of the texts of ``last``."""
 _KEPT: Final = 4
 _SHORT: Final = 8
-"""``last`` keeps ``_KEPT`` characters of texts with more than ``_SHORT``."""
+"""``last`` keeps ``_KEPT`` characters of texts that have more than ``_SHORT`` characters."""
 _TEXT: Final = ColumnType(Kind.CHARACTER, 0, "text")
 """The type of a masked column, as formats see it."""
 
@@ -90,8 +90,8 @@ def _last(text: str) -> str:
 
 
 def masked_class(cls: ObjectClass, masks: Sequence[MaskedColumns]) -> ObjectClass:
-    """Return the class as formats see it: its masked attributes are texts. Raises ConfigError for
-    a column that does not exist or that cannot be masked.
+    """Return the class as formats see it, in which masked attributes are texts. Raises ConfigError
+    for a column that does not exist or that cannot be masked.
     """
     changed: dict[Attribute, Attribute] = {}
     for one in masks:
@@ -124,8 +124,9 @@ def refuse_impossible(
     masks: Sequence[MaskedColumns], catalog: Catalog, present: Sequence[str]
 ) -> None:
     """Raise ConfigError for a hash without a key, and for a mask whose table is neither a class nor
-    a child table: a table that was renamed would be sent without its mask. ``present`` are the
-    tables of the database; while a class is unavailable, any of them may be its child table.
+    a child table: without this check, a renamed table would be sent without its mask. ``present``
+    are the tables of the database. While a class is unavailable, any of these tables may be its
+    child table.
     """
     known = [*catalog.log_names, *catalog.unavailable]
     if catalog.unavailable:
@@ -208,8 +209,8 @@ def _with_texts(table: Table, columns: set[tuple[str, str]]) -> Table:
 
 
 def told_apart(removed: str | None) -> tuple[str] | Literal[All.ALL]:
-    """Return an old value for a change whose old and new value have the same masked text, so that
-    the change is not ignored. It is a tuple with this text, or ``ALL`` for NULL.
+    """Return what replaces the old value of a change if the masked texts of both values are equal,
+    so that the change is not ignored: a tuple with the masked text, or ``ALL`` for NULL.
     """
     return ALL if removed is None else (removed,)
 
@@ -217,7 +218,7 @@ def told_apart(removed: str | None) -> tuple[str] | Literal[All.ALL]:
 def masked_rows(
     rows: Mapping[str, Mapping[str, Sequence[str | None]]], attributes: Sequence[Attribute]
 ) -> dict[str, dict[str, Sequence[str | None]]]:
-    """Return current rows by key, with their masked attributes."""
+    """Return current rows by key, in which these attributes are masked."""
     masks = {one.name: one.mask for one in attributes if one.mask is not None}
     return {
         key: {

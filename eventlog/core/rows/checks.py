@@ -52,9 +52,9 @@ CheckedRow: TypeAlias = tuple[int, int, ObjectId, Attribute | None, Texts | Lite
 (the value that is added), both converted.
 
 (old, new) is (None, v) for type 1, (old, new) for type 2, and (ALL, v) for type 3. A row of type 2
-whose old value cannot be converted is (ALL, v), too (spec/xds.md 4.3). Rows of types 4 to 8 have no
-old and new value until their values are read back. A row of a column that is not written never has
-any. Rows with the same spelling of a key share one object_id.
+whose old value cannot be converted has (ALL, v), too (spec/xds.md 4.3). Rows of types 4 to 8 have
+no old and new value until their values are read back. A row of a column that is not written never
+has an old or new value. Rows with the same spelling of a key share one object_id.
 """
 
 
@@ -78,7 +78,7 @@ class Remark(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """The result of the checks, each list in queue order."""
+    """The result of the checks. Each list is in queue order."""
 
     valid: list[CheckedRow]
     invalid: list[InvalidRow]
@@ -93,8 +93,8 @@ class Checked(NamedTuple):
 def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | None) -> Checked:
     """Sort rows into valid, invalid, loopback and waiting rows.
 
-    Rows of the perpetrator ``loopback_user`` are loopback and are separated before any check; None
-    = no row is loopback.
+    Rows whose perpetrator is ``loopback_user`` are loopback rows; they are separated before any
+    check. With None, no row is a loopback row.
     """
     valid: list[CheckedRow] = []
     invalid: list[InvalidRow] = []
@@ -174,8 +174,8 @@ class _ClassUnavailable(Exception):
 
 
 def _former_object(table: _Table | None, text: str | None) -> ObjectId | None:
-    """Return the object whose key consists of the former key columns of its class, None if the text
-    is not such a key.
+    """Return the object whose key consists of the former key columns of its class. Return None if
+    the text is not a key of these columns.
     """
     former = None if table is None or table.is_child else table.former
     if former is None:
@@ -200,11 +200,11 @@ def _removed_instead(
     attribute: Attribute, new: str | None, unreadable: BadValue | BadXmlChar
 ) -> Literal[All.ALL] | None:
     """Return what a modify removes in place of an old value that cannot be written (spec/xds.md
-    4.3): all values of a single-valued attribute. A value that XML cannot hold was never sent, so
-    it is not removed from a multi-valued attribute, which keeps its other values.
+    4.3). For a single-valued attribute, it removes all values. A value that XML cannot hold was
+    never sent, so nothing is removed from a multi-valued attribute, which keeps its other values.
 
-    Raises the error of the row: that of a new value which cannot be written either, or of the old
-    value of a multi-valued attribute.
+    Raises the error of the row: the error of a new value that cannot be written either, or the
+    error of the old value of a multi-valued attribute.
     """
     if isinstance(unreadable, BadXmlChar):
         if new is not None:
@@ -223,7 +223,7 @@ def _removed_instead(
 def _truncated(
     record_id: int, attribute: Attribute, old: str | None, new: str | None
 ) -> list[Remark]:
-    """Return a remark if two different times are written alike because their fractions are cut
+    """Return a remark if the two times of a row are written alike because their fractions are cut
     off.
     """
     if attribute.column.type.kind not in TEMPORAL or fraction_of(old or "") == fraction_of(
@@ -241,11 +241,13 @@ def _truncated(
 
 
 _NONE: Final = object()
-"""A value that no row has."""
+"""A value that is in no row."""
 
 
 class _Table:
-    """The lookups that rows of a table_name share during a call: keys and columns repeat."""
+    """The lookups that rows with the same table_name share during a call, since their keys and
+    columns repeat.
+    """
 
     __slots__ = ("_log_name", "attributes", "is_child", "objects")
 

@@ -17,12 +17,12 @@ _SECOND: Final = "%Y%m%d%H%M%S"
 
 
 def new_epoch(now: datetime) -> str:
-    """Draw a new epoch: the second in UTC and 32 random bits. ``now`` is aware."""
+    """Return a new epoch: the second in UTC and 32 random bits. ``now`` has a zone."""
     return now.astimezone(UTC).strftime(_SECOND) + random_hex(4)
 
 
 def raised_at(epoch: str) -> datetime | None:
-    """Return when an epoch was drawn, None for the empty one.
+    """Return the time at which an epoch was made, None for the empty epoch.
 
     Raises ValueError for a text that is not an epoch.
     """
@@ -50,7 +50,8 @@ _SNAPSHOT: Final = "snapshot."
 
 
 _RESENT: Final = "r"
-"""What follows the time in the event-ids of a class that is sent again as a whole (15.3)."""
+"""The text that follows the time in the event-ids of a class that is sent again as a whole (15.3).
+"""
 
 
 def registered(begun: datetime) -> str:
@@ -61,8 +62,8 @@ def registered(begun: datetime) -> str:
 
 
 def resent(now: datetime) -> str:
-    """Return the time ``now``, in UTC, as it is in the event-ids of classes that are sent again as
-    a whole from then on.
+    """Return the time ``now``, in UTC, as the event-ids of a class spell it if the class is sent
+    again as a whole from that time on.
     """
     return f"{now.strftime(_SECOND)}{_RESENT}{now.microsecond:06}"
 
@@ -92,8 +93,9 @@ def is_of_snapshot(event_id: str) -> bool:
 
 
 def may_delete(event_id: str) -> bool:
-    """Return True if the event of a snapshot's object is a delete when the object does not exist
-    for the reader: its class is sent again as a whole, so the receiver may have it.
+    """Return True if the event of a snapshot is a delete when its object does not exist for the
+    reader. It is a delete if the class is sent again as a whole, since the receiver may have the
+    object.
     """
     return _RESENT in begun_of(event_id)
 
@@ -106,8 +108,8 @@ def object_text(event_id: str) -> str:
 
 
 def without_key(event_id: str) -> str:
-    """Return an event-id without key values: the event-id of a snapshot's object then ends with the
-    class.
+    """Return an event-id without key values. Without them, the event-id of an object in a snapshot
+    ends with the class.
     """
     return ".".join(event_id.split(".", 3)[:3]) if is_of_snapshot(event_id) else event_id
 
@@ -116,8 +118,9 @@ _NAMED: Final = re.compile(r"0*([1-9][0-9]{0,17})(\.e[0-9a-f]+)?(\.[0-9]+)?", re
 
 
 def row_or_object(text: str) -> int | str | None:
-    """Return the record_id in a text that is a record_id, or the event-id of a row. Return the text
-    itself if it is the event-id of an object in a consumer's snapshot, None for any other text.
+    """Return the record_id of a row, if the text is this record_id or the event-id of the row.
+    Return the text itself if it is the event-id of an object in a consumer's snapshot, and None for
+    any other text.
     """
     if is_of_snapshot(text):
         return text

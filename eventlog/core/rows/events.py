@@ -1,9 +1,9 @@
 """Build an event from a group of rows, and from the object's current row if values are read back
 (spec/event-log.md 7, spec/xds.md 4).
 
-This is a hot path: every event of a backlog passes through ``build_event``. Rows are tuples
-unpacked by position, an event is made by ``tuple.__new__``, a step is the checked row itself, and
-groups without query-back (most of them) skip precedence. The price: ``for a, b in (row,)``
+This is a hot path: every event of a backlog passes through ``build_event``. Rows are tuples that
+are unpacked by position, an event is made by ``tuple.__new__``, and a step is the checked row
+itself. Most groups have no query-back and skip precedence. The price: ``for a, b in (row,)``
 replaces an assignment inside a comprehension, and ``build_event`` repeats the order of the fields
 in ``Outgoing``.
 """
@@ -43,35 +43,36 @@ READS_FIELD: Final = (INSERT_FIELD_QUERY_BACK, UPDATE_FIELD_QUERY_BACK)
 """The types whose rows mean the current value of one attribute."""
 
 READS: Final = frozenset((*READS_ROW, *READS_FIELD))
-"""The types whose rows have no value, so that it is read back."""
+"""The types whose rows have no value. The value is read back."""
 
 _INSERTS: Final = (INSERT_ROW_QUERY_BACK, INSERT_FIELD_QUERY_BACK)
 REFRESHED: Final = 0
-"""The type of the steps of a refresh. No row has it."""
+"""The type of the steps of a refresh. No row has this type."""
 
 # Names of the module, since looking up an enumeration's members is slow.
 _ADD, _MODIFY, _DELETE = Operation
 
 CurrentRow = Mapping[str, Sequence[str | None]]
-"""The current values by attribute name as log text: one for a single-valued column of a table, else
-one for each row.
+"""The current values as log text, by attribute name: one value for a single-valued column of a
+table, otherwise one value for each row.
 """
 
 QueryBack: TypeAlias = Callable[
     [ObjectClass, Sequence[str], Sequence[Attribute]], Mapping[str, CurrentRow]
 ]
-"""A function of class, canonical keys and attributes that returns the current rows by key; deleted
-objects are missing. An object that does not match the condition of its class has ``OUTSIDE``. An
-object for which the condition fails has a ``FailedCondition``.
+"""A function that returns the current rows of a class by key; deleted objects are missing. Its
+arguments are the class, the canonical keys and the attributes. The row is ``OUTSIDE`` for an object
+that does not match the condition of its class, and a ``FailedCondition`` for an object for which
+the condition fails.
 """
 
 OUTSIDE: Final[CurrentRow] = MappingProxyType({})
-"""The current row of an object that exists, but not for the reader. It is compared by identity."""
+"""The current row of an object that exists, but not for the reader. Compare it by identity."""
 
 
 LEFT_VIEW: Final[CurrentRow] = MappingProxyType({})
-"""The current row of an object that is not in its view, while the view's main table has its row. It
-is compared by identity.
+"""The current row of an object that is not in its view while the view's main table has a row for
+it. Compare it by identity.
 """
 
 
@@ -86,7 +87,7 @@ class FailedCondition(dict[str, Sequence[str | None]]):
 
 
 def in_words(object_class: ObjectClass, failed: FailedCondition) -> str:
-    """Return a sentence on a condition that fails for an object."""
+    """Return a sentence which reports that a condition fails for an object."""
     return f"the condition of [[filter]] {object_class.name} fails: {failed.error}"
 
 
@@ -112,7 +113,8 @@ def is_removed(object_class: ObjectClass, row: CurrentRow | None) -> bool:
 class EventOptions:
     """The options of spec/event-log.md 9 that decide the content of an event.
 
-    ``id_suffix`` follows the record_id in new event-ids; it comes from the log's epoch (7.4).
+    ``id_suffix`` is the text that follows the record_id in new event-ids; it names the log's epoch
+    (7.4).
     """
 
     insert_query_back: str = "modify"
@@ -121,11 +123,11 @@ class EventOptions:
 
 
 NO_ATTEMPTS: Final[Mapping[int, int]] = MappingProxyType({})
-"""The default of ``attempts``: every new event is sent for the first time."""
+"""The default of ``attempts``, with which every new event is sent for the first time."""
 
 
 class Decision(NamedTuple):
-    """The result of precedence for a group that needs values (spec/event-log.md 7.1).
+    """The result of precedence for a group whose values must be read (spec/event-log.md 7.1).
 
     ``query_back`` holds the attributes to read from the object's current row. It is empty if only
     the existence of the row matters, and None if nothing is read.
@@ -144,7 +146,7 @@ The row is None if nothing is read, or if the object is deleted.
 
 
 class RowOutcomes(NamedTuple):
-    """The outcomes of a group's rows by record_id, if they do not all share one
+    """The outcomes of a group's rows by record_id, if the rows do not all have the same outcome
     (spec/event-log.md 7.3).
 
     Rows that are neither ``contributed`` nor ``invalid`` get S.
@@ -156,7 +158,7 @@ class RowOutcomes(NamedTuple):
     gone: Sequence[int] = ()
     noop: Sequence[int] = ()
     invalid: Sequence[InvalidRow] = ()
-    """The rows that get E."""
+    """The rows that get status E."""
     conflicts: int = 0
     """The number of single-valued view columns that had several values."""
 
@@ -165,7 +167,7 @@ class Outgoing(NamedTuple):
     """One event on its way from its rows to the answer (spec/event-log.md 7.4)."""
 
     event_id: str
-    """The event-id by spec/event-log.md 7.4."""
+    """The event-id, as spec/event-log.md 7.4 defines it."""
     ids: Sequence[int]
     """The record_ids of the event's group, in queue order."""
     object_id: ObjectId | None
@@ -185,13 +187,13 @@ class Outgoing(NamedTuple):
     """The event's number in a delivery, from 1, if the format numbers events."""
     rows: Sequence[CheckedRow] | None = None
     """The steps, together with the rows of the same attributes that are not written because they
-    change nothing. None = there are no such rows.
+    change nothing. None = every row is a step.
     """
 
     @property
     def is_refresh(self) -> bool:
-        """True if the steps are the whole current row of an object that the receiver may have or
-        not (spec/event-log.md 15.2): the change is a REFRESH.
+        """True if the change is a REFRESH: the steps are the whole current row of an object, and
+        the receiver may or may not have the object (spec/event-log.md 15.2).
         """
         if not self.steps:
             return False
@@ -205,8 +207,8 @@ class Outgoing(NamedTuple):
 
     @property
     def queues(self) -> tuple[Hashable, ...]:
-        """The object whose later events must wait for this event; an event without a valid row has
-        none, and stands for itself.
+        """The object whose later events must wait for this event. For an event without a valid row
+        it is the event itself, since there is no object.
         """
         return (self.event_id if self.object_id is None else self.object_id,)
 
@@ -225,7 +227,7 @@ class Outgoing(NamedTuple):
 
 
 def sent_ids(events: Iterable[Outgoing]) -> list[str]:
-    """Return the event-ids in the document of these events."""
+    """Return the event-ids that these events have in the document."""
     return [event.event_id if event.attempts == 1 else event.sent_id for event in events]
 
 
@@ -238,15 +240,15 @@ def ids_of(rows: Iterable[CheckedRow]) -> list[int]:
 
 
 def asks_for_values(rows: Iterable[CheckedRow]) -> bool:
-    """Return True if values are read back for any of these rows, so that precedence applies to
-    their group.
+    """Return True if values are read back for any of these rows. Precedence then applies to their
+    group.
     """
     return not READS.isdisjoint(map(_event_type, rows))
 
 
 def may_be_absent(group: Group) -> bool:
-    """Return True if the present state decides whether the group's object exists for the reader. A
-    row of type 4 needs no decision: the object is gone.
+    """Return True if the present state of the database decides whether the group's object exists
+    for the reader. A row of type 4 needs no decision: the object is deleted.
     """
     _, event_type, (object_class, _), _, _, _ = group[0]
     return object_class.may_lack_objects and event_type != DELETE_ROW
@@ -271,7 +273,7 @@ def has_whole_row(group: Group) -> bool:
 
 
 def _decision(group: Group, dropped_before: Collection[int] | None = None) -> Decision:
-    """Return what to read for a group: by precedence, and by the condition of its class."""
+    """Return what to read for a group. Precedence decides this, and the condition of its class."""
     if not may_be_absent(group):
         return apply_precedence(group, dropped_before)
     if has_whole_row(group):
@@ -283,10 +285,10 @@ def _decision(group: Group, dropped_before: Collection[int] | None = None) -> De
 
 
 def apply_precedence(group: Group, dropped_before: Collection[int] | None = None) -> Decision:
-    """Decide which rows of a group count, and which attributes are read back.
+    """Decide which rows of a group contribute to its event, and which attributes are read back.
 
-    ``dropped_before`` are the rows that precedence dropped when the event was first built; they are
-    given when the event is rebuilt from a recorded delivery. The first decision then applies,
+    ``dropped_before`` are the rows that precedence dropped when the event was first built. They are
+    given if the event is rebuilt from a recorded delivery. The first decision then still applies,
     whichever rows are left.
     """
     kinds = {event_type for _, event_type, _, _, _, _ in group}
@@ -324,11 +326,11 @@ def decide(
     query_back: QueryBack,
     dropped_before: Sequence[Collection[int] | None] | None = None,
 ) -> list[Decided]:
-    """Return groups with their decisions by precedence and the current rows that they need, read by
-    one statement per class.
+    """Return groups with their decisions by precedence and the current rows that they need. One
+    statement per class reads these rows.
 
-    If ``dropped_before`` is given, with an entry for each group as in ``apply_precedence``, every
-    non-empty group is decided; otherwise only groups that need values.
+    ``dropped_before`` has an entry for each group, as in ``apply_precedence``. If it is given,
+    every non-empty group is decided; otherwise only groups that need values are decided.
     """
     if dropped_before is not None:
         decisions = [
@@ -362,7 +364,7 @@ def needs_reading(groups: Iterable[Group]) -> bool:
 
 
 _Asked: TypeAlias = dict[ObjectClass, tuple[dict[str, None], dict[Attribute, None]]]
-"""The keys and attributes to read back for each class, both in the order of the groups."""
+"""The keys and the attributes to read back for each class, in the order of the groups."""
 
 
 def _asked_by_class(groups: Sequence[Group], decisions: Sequence[Decision | None]) -> _Asked:
@@ -377,7 +379,7 @@ def _asked_by_class(groups: Sequence[Group], decisions: Sequence[Decision | None
 
 
 def _read_current(asked: _Asked, query_back: QueryBack) -> dict[ObjectId, CurrentRow]:
-    """Return the current rows of the objects that exist, read by one statement per class."""
+    """Return the current rows of the objects that exist. One statement per class reads them."""
     current: dict[ObjectId, CurrentRow] = {}
     for object_class, (keys, attributes) in asked.items():
         known = [attribute for attribute in object_class.attributes if attribute in attributes]
@@ -408,9 +410,10 @@ def build_event(
 
     ``decision`` is the result of precedence, None if the group reads nothing back. ``current`` is
     the object's current row, None if the object is deleted or nothing was read. ``event_id`` is the
-    recorded id if the event is rebuilt; None = a new id by spec/event-log.md 7.4. ``attempts`` maps
-    the record_id of a new event's first row to the event's attempt number, if that is not 1: the
-    rows were rejected earlier, and the receiver may remember the earlier event-ids.
+    recorded event-id if the event is rebuilt; None = a new event-id by spec/event-log.md 7.4.
+    ``attempts`` maps the record_id of a new event's first row to the attempt number of the event,
+    if this number is not 1. It is not 1 if the rows were rejected earlier, since the receiver may
+    remember the earlier event-ids.
     """
     if decision is not None:
         return _build_decided(group, options, decision, current, event_id, attempts)
@@ -433,7 +436,9 @@ def _build_decided(
     event_id: str | None,
     attempts: Mapping[int, int],
 ) -> Outgoing:
-    """Build the event of a group that precedence has decided. Arguments as for ``build_event``."""
+    """Build the event of a group that precedence has decided. The arguments are as for
+    ``build_event``.
+    """
     rows, dropped_rows, query_back = decision
     values: Mapping[Attribute, Texts] | None = None
     gone: Sequence[int] = ()
@@ -500,8 +505,8 @@ def _whole_row(
     rows: Sequence[CheckedRow], values: Mapping[Attribute, Texts], options: EventOptions
 ) -> tuple[Operation, Sequence[CheckedRow]]:
     """Return the operation and the steps of an event with the whole current row, which is written
-    as for a row of type 5. Unless the rows insert the object, it may have existed for the reader
-    before: its steps then show that it is a refresh (spec/event-log.md 15.2).
+    as for a row of type 5. Unless the rows insert the object, the object may have existed for the
+    reader before; the steps then show that the event is a refresh (spec/event-log.md 15.2).
     """
     record_id, kind, object_id, _, _, _ = rows[0]
     is_insert = kind == INSERT_FIELD or kind in _INSERTS
@@ -519,9 +524,8 @@ def _whole_row(
 def _content(
     rows: Sequence[CheckedRow], values: Mapping[Attribute, Texts] | None, options: EventOptions
 ) -> tuple[Operation | None, Sequence[CheckedRow], Sequence[CheckedRow] | None]:
-    """Return the operation of an event with these rows (spec/xds.md 4.1), None if they have no
-    effect, its steps, and all rows of the steps' attributes if there are more rows than steps
-    (``Outgoing.rows``).
+    """Return the operation, the steps and ``Outgoing.rows`` of an event with these rows
+    (spec/xds.md 4.1). The operation is None if the rows have no effect.
 
     ``values`` are the values that were read back, None if nothing was read.
     """
@@ -544,10 +548,11 @@ def _content(
 def _all_rows(
     filled: Sequence[CheckedRow], steps: Sequence[CheckedRow]
 ) -> Sequence[CheckedRow] | None:
-    """Return all rows of the attributes that the steps write, None if the steps are all of them.
+    """Return all rows of the attributes that the steps write, None if there are no more rows than
+    steps.
 
-    Rows that change nothing are included: if an earlier row of the column was set apart, such a row
-    may be the only one with the column's value.
+    Rows that change nothing are included: if an earlier row of the column was set apart, a row that
+    changes nothing may be the only row with the column's value.
     """
     written = {attribute for _, _, _, attribute, _, _ in steps}
     rows = [row for row in filled for _, _, _, attribute, _, _ in (row,) if attribute in written]
@@ -568,9 +573,9 @@ def _steps_of(
 ) -> Sequence[CheckedRow]:
     """Return the rows that are written, in their order (spec/xds.md 4.2, 4.3).
 
-    The rows of a repeated attribute are moved to the place of its first row. In an add only
-    the last row of a single-valued attribute counts. Then rows that change nothing are dropped;
-    with ``noop_updates = emit`` only rows of two NULLs are.
+    The rows of a repeated attribute are moved to the place of its first row. In an add only the
+    last row of a single-valued attribute counts. Then rows that change nothing are dropped; with
+    ``noop_updates = emit``, only rows whose old and new values are NULL are dropped.
     """
     if len(rows) > 1 and len({attribute for _, _, _, attribute, _, _ in rows}) < len(rows):
         rows = _side_by_side(rows, is_add)
@@ -590,7 +595,9 @@ def _steps_of(
 
 
 def _side_by_side(rows: Sequence[CheckedRow], is_add: bool) -> list[CheckedRow]:
-    """Return rows with all rows of a repeated attribute at the place of its first row."""
+    """Return the rows in an order in which all rows of a repeated attribute are at the place of its
+    first row.
+    """
     by_attribute: dict[Attribute | None, list[CheckedRow]] = {}
     for row in rows:
         _, _, _, attribute, _, _ = row
@@ -614,8 +621,8 @@ def _with_values(
 ) -> list[CheckedRow]:
     """Return the rows with the values that were read back.
 
-    A row of types 5 and 6 is replaced by a row for every attribute. A row of types 7 and 8 gets its
-    attribute's value, unless an earlier row has written it.
+    A row of type 5 or 6 is replaced by one row for every attribute. A row of type 7 or 8 gets the
+    value of its attribute, unless an earlier row has written this value.
     """
     goes = None if is_add else ALL
     filled: list[CheckedRow] = []
@@ -641,7 +648,7 @@ def _read(
     """Convert the values that were read back.
 
     Returns the values, the errors of the attributes that cannot be written, and the number of
-    ``sv_conflicts``.
+    single-valued attributes that had several values (``sv_conflicts``).
     """
     values: dict[Attribute, Texts] = {}
     failed: dict[Attribute, RowError] = {}
@@ -720,7 +727,9 @@ def public_event(outgoing: Outgoing) -> Event:
 
 
 def by_attribute(rows: Iterable[CheckedRow]) -> Iterable[tuple[Attribute, Sequence[CheckedRow]]]:
-    """Return the attributes of rows, in the order of their first rows, with the rows of each."""
+    """Return the attributes of rows, in the order of their first rows. Each attribute comes with
+    its rows.
+    """
     grouped: dict[Attribute, list[CheckedRow]] = {}
     for row in rows:
         _, _, _, attribute, _, _ = row
@@ -733,7 +742,7 @@ def rows_by_attribute(
     outgoing: Outgoing,
 ) -> Iterable[tuple[Attribute, Sequence[CheckedRow]]]:
     """Return the attributes of a built event with all their rows, including rows that change
-    nothing. The net effect is computed from them (spec/change-model.md 3.1).
+    nothing. The net effect is computed from all of these rows (spec/change-model.md 3.1).
     """
     rows = outgoing.steps if outgoing.rows is None else outgoing.rows
     assert rows is not None

@@ -27,21 +27,21 @@ never folds.
 
 INSERT_DISTANCE: Final = 1000
 INSERT_SPAN: Final = 10_000
-"""The distance in record_ids at which rows of an add always fold, even if the options are smaller:
-an insert may have one row per column, and if they became two adds, the second would replace the
-object.
+"""The distance in record_ids up to which rows of an add always fold, even if the options are
+smaller. An insert may have one row per column; if these rows became two adds, the second add would
+replace the object.
 """
 
 Group: TypeAlias = list[CheckedRow]
 """The rows of one object that fold together, in queue order, at least one.
 
-It is complete when ``fold`` returns.
+The group is complete when ``fold`` returns.
 """
 
 
 class _Bounds(NamedTuple):
-    """The largest distances of record_ids, by family: to the last row and to the first row of a
-    group.
+    """The largest distances of record_ids by family: from a row to the last row of a group, and
+    from a row to the first row of a group.
     """
 
     distances: tuple[int, int, int]
@@ -87,7 +87,9 @@ def fold(rows: Iterable[CheckedRow], fold_distance: int, fold_span: int) -> list
 
 
 def is_rest_of_insert(group: Group, row: CheckedRow, fold_distance: int, fold_span: int) -> bool:
-    """Return True if a row folds into a group of its object as a further column of an insert."""
+    """Return True if a row is a further column of an insert and folds into this group of its
+    object.
+    """
     _, event_type, _, column, _, _ = row
     columns = {attribute for _, _, _, attribute, _, _ in group}
     return (
@@ -143,7 +145,7 @@ class RowFolder:
 
     A group is returned as soon as no later row can join it, so that a reader of a long log has few
     rows in memory at a time. ``rows`` are the rows whose groups have not been returned, in queue
-    order. ``add`` folds as soon as there are ``at_a_time`` of them.
+    order. ``add`` folds them as soon as there are ``at_a_time`` rows.
     """
 
     def __init__(self, fold_distance: int, fold_span: int, at_a_time: int = AT_A_TIME) -> None:
@@ -152,8 +154,8 @@ class RowFolder:
         self._at_a_time = self._enough = at_a_time
 
     def add(self, rows: Sequence[CheckedRow]) -> list[Group]:
-        """Add rows, and return the groups that no later row can join, once there are enough rows to
-        fold.
+        """Add rows. Once there are enough rows to fold, return the groups that no later row can
+        join.
         """
         self.rows += rows
         if len(self.rows) < self._enough:
@@ -165,8 +167,8 @@ class RowFolder:
         return groups
 
     def close(self, read_to: int | None) -> list[Group]:
-        """Return the groups, in queue order, that no row after record_id ``read_to`` can join;
-        None = all groups.
+        """Return the groups that no row after record_id ``read_to`` can join, in queue order; None
+        = all groups.
         """
         groups = fold(self.rows, *self._distances)
         closed = len(groups)

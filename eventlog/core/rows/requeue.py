@@ -39,8 +39,7 @@ _OUTDATES: Final = {
     RowState.REFUSED: (Way.COPY,),
     RowState.IGNORED: (),
 }
-"""By the state of a row: the ways on which an earlier row of the object would be sent later than
-this row.
+"""The ways on which an earlier row of the same object would be sent later than a row in this state.
 """
 
 
