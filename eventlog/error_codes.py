@@ -1,12 +1,13 @@
 """The codes of errors, with what happened and what to do for each. Programs act on codes, people on
 messages.
 
-This is the only place of these texts: ``eventlog explain CODE``, the site and
-docs/reference/codes.md show them. They are written for users: ``happened`` is a sentence
-in the present or past tense, ``fix`` begins with an imperative.
+This module is the only place of these texts: ``eventlog explain CODE``, the site and
+docs/reference/codes.md show them. The texts are written for users: ``happened`` is a sentence in
+the present or past tense, ``fix`` begins with an imperative.
 
-A code either has its own class, or is given to ``RowError`` or ``FormatError`` when they are
-raised. A code has its own class if code catches it, or if it carries more than a message.
+A code either has its own exception class, or is given to ``RowError`` or ``FormatError`` when they
+are raised. An error has its own class if code catches it by class, or if it carries more than a
+message.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ class ErrorText(NamedTuple):
 
 
 class ErrorGroup(NamedTuple):
-    """Errors that appear in the same places."""
+    """Errors that users find in the same places."""
 
     title: str
     where: str
     """Where a user finds the code."""
     commands: tuple[str, ...]
-    """The commands that report it."""
+    """The commands that report these codes."""
     exit_code: str
     page: str
     """The page of the documentation to read next, by its path in the tree."""
@@ -571,11 +572,11 @@ ERRORS: Final[tuple[ErrorGroup, ...]] = (
         },
     ),
 )
-"""All codes of errors. A code may stand in two groups, such as ``bad_value``."""
+"""All codes of errors. A code, such as ``bad_value``, may be in two groups."""
 
 
 def texts_of(code: str) -> list[tuple[ErrorGroup, ErrorText]]:
-    """Return the texts of a code, each with its group; none for a code of another package."""
+    """Return the texts of a code, each with its group. A code of another package has no texts."""
     return [(group, group.codes[code]) for group in ERRORS if code in group.codes]
 
 
@@ -584,4 +585,4 @@ FIXES: Final[Mapping[str, str]] = {
     for group in ERRORS
     for code in group.codes
 }
-"""What to do for each code; if it stands in two groups, for both."""
+"""What to do for each code. A code in two groups has the advice of both."""

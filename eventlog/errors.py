@@ -50,13 +50,13 @@ from eventlog.exit_codes import ExitCode
 
 
 class EventlogError(Exception):
-    """The base of all errors that eventlog raises on purpose; if it is raised itself, the message
-    alone describes the error.
+    """The base class of all errors that eventlog raises on purpose. If this class itself is raised,
+    the message alone describes the error.
 
     ``code`` is stable and meant for programs: the code of the class, or of the single error.
-    ``exit_code`` is that of a command that the error ends. ``fix`` is general advice for the code;
-    the reference lists both. ``refusals`` are the single messages if several things are refused
-    together.
+    ``exit_code`` is the exit code of a command that the error ends. ``fix`` is general advice for
+    the code. The reference lists both. ``refusals`` are the single messages if several things are
+    refused together.
     """
 
     code: str = "unspecified"
@@ -77,8 +77,8 @@ class ConfigError(EventlogError):
 
 
 def together(errors: Sequence[EventlogError]) -> EventlogError:
-    """Return one error with the messages of all errors, of the class of the first, so that one run
-    shows all of them. There must be at least one.
+    """Return one error with the messages of all errors, so that one run shows all messages. Its
+    class is the class of the first error. There must be at least one error.
     """
     messages = tuple(
         dict.fromkeys(message for error in errors for message in error.refusals or (str(error),))
@@ -101,8 +101,8 @@ class RowError(EventlogError):
 class BadTableKey(RowError):
     """A table_key that does not parse or does not fit its class (spec/event-log.md 4.2).
 
-    ``error`` is the code of 4.2 (``empty_part``, ``bad_value``, ...), ``offset`` the place of the
-    code point, from 0, and ``detail`` what the class expects there.
+    ``error`` is the code of 4.2 (``empty_part``, ``bad_value``, ...). ``offset`` is the offset of
+    the wrong code point, from 0. ``detail`` is what the class expects at this offset.
     """
 
     code = "bad_table_key"
@@ -134,7 +134,7 @@ class BadXmlChar(RowError):
 
 
 class XdsError(EventlogError):
-    """A document that is not well-formed, has a DOCTYPE, or leaves the XDS vocabulary."""
+    """A document that is not well-formed, has a DOCTYPE, or is not in the XDS vocabulary."""
 
     code = "xds"
 
@@ -146,8 +146,8 @@ class DatabaseError(EventlogError):
 
 
 class LogTableError(DatabaseError):
-    """A log table or internal table that is missing or has a column of the wrong type
-    (spec/event-log.md 1.4). ``commands`` help to correct it.
+    """A log or internal table that is missing or has a column of the wrong type (spec/event-log.md
+    1.4). ``commands`` are the commands that help to correct it.
     """
 
     code = "log_table"
@@ -173,7 +173,7 @@ class NoInternalTable(LogTableError):
 
 
 class PublisherAlreadyRunning(DatabaseError):
-    """Another publisher (or a Spark job that marks) that holds this log (spec/event-log.md 12)."""
+    """Another publisher, or a Spark job that marks rows, holds this log (spec/event-log.md 12)."""
 
     code = "another_publisher"
 
@@ -195,16 +195,16 @@ class SnapshotOutdated(DatabaseError):
 
 
 class ConsumerRuns(PublisherAlreadyRunning):
-    """Another process that works as this consumer (spec/event-log.md 13.4): a daemon waits until it
-    ends.
+    """Another process already runs as this consumer (spec/event-log.md 13.4). A daemon waits until
+    the other process ends.
     """
 
     code = "consumer_runs"
 
 
 class LostSession(PublisherAlreadyRunning):
-    """The session that this publisher has lost, which still holds its lock (spec/event-log.md
-    12.2): a daemon waits until the server ends the session.
+    """A session that this publisher has lost, and that still holds its lock (spec/event-log.md
+    12.2). A daemon waits until the server ends the session.
     """
 
 
@@ -215,8 +215,8 @@ class DatabaseUnavailable(DatabaseError):
 
 
 class ServerUnavailable(DatabaseUnavailable):
-    """A database server that cannot be reached or fails temporarily: a daemon waits for it even
-    when it starts.
+    """A database server that cannot be reached or fails temporarily. A daemon waits for the server,
+    even when the daemon starts.
     """
 
 
@@ -236,8 +236,8 @@ class FormatError(EventlogError):
     """Input that is not of its format, or a change that the format cannot hold.
 
     ``column`` is ``schema.table.column`` if the error concerns the value of a column
-    (spec/change-model.md 5.1). ``offset`` is where the record begins in a stream of bytes.
-    ``code`` is one of ``error_codes.FORMAT_CODES``, that of the class unless it is given.
+    (spec/change-model.md 5.1). ``offset`` is the offset at which the record begins in a stream of
+    bytes. ``code`` is one of ``error_codes.FORMAT_CODES``; by default it is the code of the class.
     """
 
     code = "invalid_format"
@@ -277,15 +277,15 @@ class Paused(EventlogError):
 
 
 class Reply(NamedTuple):
-    """What a receiver has replied to a document, for people. It is decoded when it is shown, since
-    most replies never are.
+    """What a receiver has replied to a document, for people. A reply is decoded when it is shown,
+    since most replies are never shown.
     """
 
     status: str = ""
     """The status in the protocol, such as ``503 Service Unavailable``."""
     beginning: bytes = b""
     show: Callable[[bytes], str] = lambda beginning: ""
-    """Returns the text of the beginning, without secrets and control characters."""
+    """Returns the beginning of the reply as text, without secrets and control characters."""
 
     @classmethod
     def in_words(cls, status: str, words: str) -> Reply:
@@ -308,12 +308,12 @@ def _decoded(beginning: bytes) -> str:
 class ReceiverUnavailable(EventlogError):
     """A receiver that gives no answer, or one that is not well-formed (spec/event-log.md 8.4).
 
-    ``in_short`` is the message without text from the receiver, which may quote values; empty if
-    there is no such text. ``is_suspicious`` is True if the receiver got the document, which may be
-    the cause. ``advice`` names the option to correct, as an imperative without text from the
-    receiver, and the code is then ``receiver_misconfigured``; empty if only the receiver can end
-    the failure. ``reply`` is what came in place of an answer, None = nothing. ``seconds`` is how
-    long the attempt took.
+    ``in_short`` is the message without the text of the receiver, since this text may quote values;
+    it is empty if the message has no text of the receiver. ``is_suspicious`` is True if the
+    receiver got the document, since the document may then be the cause. ``advice`` is an
+    imperative, without text of the receiver, that names the option to correct; the code is then
+    ``receiver_misconfigured``. It is empty if only the receiver can end the failure. ``reply`` is
+    what came in place of an answer, None = nothing. ``seconds`` is how long the attempt took.
     """
 
     code = "receiver_unavailable"
@@ -336,7 +336,7 @@ class ReceiverUnavailable(EventlogError):
 
 
 def receiver_code(advice: str) -> str:
-    """Return the code of a failure of the receiver: an ``advice`` means that an option is wrong."""
+    """Return the code of a failure of the receiver. If there is ``advice``, an option is wrong."""
     return "receiver_misconfigured" if advice else "receiver_unavailable"
 
 
@@ -354,10 +354,11 @@ class PluginError(EventlogError):
 
 
 class WrongResult(PluginError):
-    """A method of an installed package, or a function of the user, that breaks the interface: it
-    does not take the arguments, or returns a value of another type.
+    """A method of an installed package, or a function of the user, that violates the interface: it
+    does not accept the arguments, or returns a value of another type.
 
-    ``module`` and ``line`` are where the method is defined; ``eventlog.registry`` adds the package.
+    ``module`` and ``line`` are the place where the method is defined; ``eventlog.registry`` adds
+    the name of the package.
     """
 
     def __init__(self, method: Callable[..., Any], problem: str) -> None:
@@ -369,8 +370,8 @@ class WrongResult(PluginError):
 
 
 def called(method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """Call a method of a package and return its result. Raises WrongResult if it does not take
-    these arguments.
+    """Call a method of a package and return its result. Raises WrongResult if the method does not
+    accept these arguments.
     """
     try:
         return method(*arguments, **named)
@@ -381,8 +382,8 @@ def called(method: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
 
 
 def check_result(method: Callable[..., Any], found: object, kinds: Any, needed: str) -> None:
-    """Raise WrongResult unless the result of a method is of one of these types. ``needed`` names
-    them in words.
+    """Raise WrongResult unless the result of a method is of one of the types ``kinds``. ``needed``
+    describes these types in words.
     """
     if not isinstance(found, kinds):
         raise WrongResult(method, f"returned {kind_of(found)}; {needed} is needed")
@@ -397,8 +398,8 @@ Placed = TypeVar("Placed", bound=EventlogError)
 
 
 def with_location(error: Placed, where: object) -> Placed:
-    """Return the same error with the place in front of its message: a file, perhaps a line or an
-    offset in it.
+    """Return the same error with the place in front of its message. A place is a file, perhaps with
+    a line or an offset in the file.
     """
     error.refusals = tuple(f"{where}: {one}" for one in error.refusals)
     error.args = (f"{where}: {error}", *error.args[1:])
@@ -406,8 +407,8 @@ def with_location(error: Placed, where: object) -> Placed:
 
 
 def first_of(texts: Sequence[str], most: int, noun: str = "") -> str:
-    """Return the first of some texts and the number of the others: ``a, b and 1,203 more``, or
-    ``... more keys``.
+    """Return a text with the first of some texts and the number of the others: ``a, b and 1,203
+    more``, or ``... more keys`` if ``noun`` is ``key``.
     """
     first, left = ", ".join(texts[:most]), len(texts) - most
     if left <= 0:
@@ -416,7 +417,7 @@ def first_of(texts: Sequence[str], most: int, noun: str = "") -> str:
 
 
 def number_of(count: int, noun: str) -> str:
-    """Return a number with a noun of regular plural: ``1 row``, ``1,203 rows``."""
+    """Return a number with a noun that has a regular plural: ``1 row``, ``1,203 rows``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 

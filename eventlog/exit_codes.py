@@ -1,4 +1,4 @@
-"""The exit codes of the command line: the only place of their numbers and meanings.
+"""The exit codes of the command line. This module is the only place of their numbers and meanings.
 
 A script acts on these numbers, so each has one meaning, whatever the command. ``--help`` and
 docs/reference/command-line.md show the texts.
@@ -22,7 +22,7 @@ class ExitCode(IntEnum):
     """The command did its work, and the answer is no: what it checked is not as it should be."""
     UNDECIDED = 5
     STOPPED = 130
-    """What a shell shows for a command that Ctrl-C ended."""
+    """The exit code that a shell shows for a command that Ctrl-C ended."""
 
 
 MEANINGS: Final[Mapping[ExitCode, str]] = {

@@ -65,8 +65,7 @@ class CloudEvent(NamedTuple):
     dataschema: str | None = None
 
     def attributes(self) -> dict[str, str]:
-        """Return all attributes except ``datacontenttype``, in the order in which events have them.
-        """
+        """Return all attributes except ``datacontenttype``, in the order of the written event."""
         event_id, source, event_type, subject, time, _, dataschema = self
         written = {
             "specversion": SPECVERSION,

@@ -1,5 +1,5 @@
-"""Secrets that settings refer to: in an environment variable ``NAME``, or in a file that
-``NAME_FILE`` names, as orchestrators provide it.
+"""Secrets that settings refer to. A secret is in an environment variable ``NAME``, or in a file
+that ``NAME_FILE`` names, as orchestrators provide secrets.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def secret_variable(name: str) -> str | None:
 
 
 def referenced_secret(reference: str, source: str) -> str:
-    """Return the secret to which a ``REFERENCE`` refers; ``source`` names the setting that contains
-    it.
+    """Return the secret to which a ``REFERENCE`` refers. ``source`` names the setting that contains
+    the reference.
 
     Raises ConfigError.
     """

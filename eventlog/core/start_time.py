@@ -9,7 +9,7 @@ EXAMPLE: Final = "2026-11-20T08:00Z"
 
 
 def parse_start_time(value: Any) -> str:
-    """Return a time as it is recorded: in UTC, to the millisecond, fractions cut off.
+    """Return a time as it is recorded: in UTC, with the digits beyond milliseconds cut off.
 
     ``value`` is a text in ISO 8601 or a datetime. Raises ValueError for another value, and for a
     time without a zone.
@@ -26,7 +26,9 @@ def parse_start_time(value: Any) -> str:
 
 
 def start_time_of(begins: str) -> datetime | None:
-    """Return the time of a beginning, naive in UTC; None if it is a word or a record_id."""
+    """Return the time at which a reader begins, without a zone, in UTC. Return None if ``begins``
+    is a word or a record_id.
+    """
     if not begins.endswith("Z"):
         return None
     return datetime.fromisoformat(begins).replace(tzinfo=None)

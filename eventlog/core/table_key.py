@@ -1,11 +1,11 @@
 """The text of a table_key: its grammar, its errors with offsets, and its canonical text
 (spec/event-log.md 4).
 
-Canonicalizing keys is a hot path. Nearly every key of a log is canonical already, which one regular
-expression per class recognizes: this takes 0.3 us, the grammar 17 us (bench/RESULTS.md, "One path
-to JSON"). The price: the normal forms of the types are written twice, in ``_plain_normal_form`` and
-in ``values.key_normalizer``; test_the_fast_way_gives_what_the_grammar_gives_for_every_type checks
-that they are equal.
+Canonicalizing keys is a hot path. Nearly every key of a log is canonical already. One regular
+expression per class recognizes such a key in 0.3 us; the grammar takes 17 us (bench/RESULTS.md,
+"One path to JSON"). The price: the normal forms of the types are written twice, in
+``_plain_normal_form`` and in ``values.key_normalizer``;
+test_the_fast_way_gives_what_the_grammar_gives_for_every_type checks that both are equal.
 
 The grammar:
 
@@ -40,8 +40,8 @@ _PLAIN_PART = re.compile(f"({_PLAIN_PATTERN})=({_PLAIN_PATTERN})")
 
 
 class Part(NamedTuple):
-    """A column and its unquoted value, with the offsets of their first characters (a quote is
-    counted) in code points.
+    """A column and its unquoted value, with the offsets of the first characters of both in code
+    points. The first character of a quoted name or value is its quote.
     """
 
     name: str
@@ -95,8 +95,8 @@ def _after_blanks(text: str, at: int) -> int:
 
 
 def _name(text: str, at: int) -> tuple[str, int]:
-    """Return the column name that begins at ``at``, and the offset of what follows it: a blank,
-    ``=``, ``+`` or the end.
+    """Return the column name that begins at ``at``, and the offset at which it ends: at a blank,
+    ``=``, ``+`` or the end of the text.
     """
     if at == len(text) or text[at] == "+":
         raise BadTableKey("empty_part", at, text)
@@ -111,8 +111,8 @@ def _name(text: str, at: int) -> tuple[str, int]:
 
 
 def _value(text: str, at: int) -> tuple[str, int]:
-    """Return the value that begins at ``at``, and the offset of what follows it: a blank, ``+`` or
-    the end.
+    """Return the value that begins at ``at``, and the offset at which it ends: at a blank, ``+`` or
+    the end of the text.
     """
     if at == len(text) or text[at] == "+":
         raise BadTableKey("empty_value", at, text)
@@ -159,7 +159,7 @@ def _quoted(text: str, opening: int) -> tuple[str, int]:
 
 
 def quote(text: str) -> str:
-    """Return a column or value as canonical text has it: in quotes only if it needs them
+    """Return a column name or value as canonical text has it: in quotes only if it needs quotes
     (spec/event-log.md 4.3 rule 3).
     """
     if _PLAIN.fullmatch(text):
@@ -169,8 +169,8 @@ def quote(text: str) -> str:
 
 
 def key_text(columns: Iterable[tuple[str, str]]) -> str:
-    """Return the canonical text of pairs (column as the database spells it, value in normal form),
-    in the order given.
+    """Return the canonical text of pairs, in the order given. A pair is a column as the database
+    spells it, and its value in normal form.
     """
     return "+".join([f"{quote(name)}={quote(value)}" for name, value in columns])
 
@@ -191,8 +191,8 @@ def canonicalizer(columns: Sequence[tuple[str, ColumnType]]) -> Canonicalizer:
     4.3).
 
     ``columns`` are the key columns as the database spells them, with their types, in primary-key
-    order (views: order of the ``pk_`` columns). The function raises BadTableKey with the code and
-    the offset of spec/event-log.md 4.2.
+    order, for a view in the order of the ``pk_`` columns. The function raises BadTableKey with the
+    code and the offset of spec/event-log.md 4.2.
     """
     read = grammar_canonicalizer(columns)
     if not columns:
@@ -211,8 +211,8 @@ def canonicalizer(columns: Sequence[tuple[str, ColumnType]]) -> Canonicalizer:
 
 
 def grammar_canonicalizer(columns: Sequence[tuple[str, ColumnType]]) -> Canonicalizer:
-    """Return the function that parses, resolves and normalizes every text: its results equal the
-    results of ``canonicalizer``'s function, which is faster.
+    """Return the function that parses, resolves and normalizes every text. The function of
+    ``canonicalizer`` has the same results and is faster.
     """
     order = {name: position for position, (name, _) in enumerate(columns)}
     normalizers = {name: key_normalizer(type) for name, type in columns}
@@ -252,7 +252,7 @@ def grammar_canonicalizer(columns: Sequence[tuple[str, ColumnType]]) -> Canonica
 def _plain_normal_form(type: ColumnType) -> str:
     """Return a regular expression of values in normal form that need no quotes.
 
-    It may miss some of them, and matches no other text.
+    It may miss some of these values, and matches no other text.
     """
     if type.kind is Kind.INTEGER:
         return integer_pattern(type.bits)

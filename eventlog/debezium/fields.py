@@ -155,9 +155,9 @@ def _temporal(kind: Kind, mode: str, precision: int) -> Field:
 
 
 def decoder_of(schema: JsonObject, type: ColumnType | None = None) -> Decode:
-    """Return the function that reads the values of a field with this schema of Connect. It returns
-    them as a log has the values of a column of ``type`` (None = unknown). The schema's name takes
-    precedence over its type.
+    """Return the function that reads the values of a field with this schema of Connect. The
+    function returns values as a log has them for a column of ``type`` (None = unknown). The name of
+    the schema takes precedence over the type of the schema.
 
     Raises ValueError for an invalid schema.
     """
@@ -182,8 +182,8 @@ def decoder_of(schema: JsonObject, type: ColumnType | None = None) -> Decode:
 
 def column_decoder(type: ColumnType, decimals: str, times: str) -> Decode:
     """Return the function that reads the values of a column in events without schema, under
-    ``decimal.handling.mode`` and ``time.precision.mode``. The form of a value shows the modes that
-    write texts and structs for dates and times, and numbers for decimals.
+    ``decimal.handling.mode`` and ``time.precision.mode``. For other modes, the form of a value
+    suffices: a text or a struct for a date or time, and a number for a decimal.
     """
     decode = field_of(type, decimals, times).decode
     match type.kind:
@@ -200,8 +200,8 @@ def column_decoder(type: ColumnType, decimals: str, times: str) -> Decode:
 
 
 def _array_decoder(type: ColumnType, decimals: str, times: str) -> Decode:
-    """Return the reader of an array in an event without schema: its JSON, with elements as the
-    column's type has them.
+    """Return the reader of an array in an event without schema. It returns the JSON of the array,
+    whose elements are converted by the element type of the column.
     """
     try:
         element = parse_type(type.sql.rstrip("[]"), "postgresql")
@@ -218,8 +218,8 @@ def _array_decoder(type: ColumnType, decimals: str, times: str) -> Decode:
 
 
 def _name_of(schema: JsonObject) -> str:
-    """Return the logical name of a schema, empty if it has no name. From the name of a structured
-    time, the precision and the column that Debezium appends are cut off.
+    """Return the logical name of a schema, empty if it has no name. Debezium appends the precision
+    and the column to the name of a structured time; these are cut off.
     """
     name = schema.get("name")
     if not isinstance(name, str):
@@ -253,8 +253,8 @@ _IN_PARENTHESES: Final = re.compile(r"\([^)]*\)")
 
 
 def _of_column(type: ColumnType, name: str, parameters: JsonObject, decode: Decode) -> Decode:
-    """Return the function that reads values as a log has them for a column of this type:
-    ``decode``, or a changed one where the logical ``name`` does not suffice.
+    """Return the function that reads values as a log has them for a column of this type. It is
+    ``decode``, or a changed ``decode`` where the logical ``name`` does not suffice.
     """
     word = _word(type)
     if name == _STRUCTURED_DURATION and type.kind is Kind.TIME:
@@ -286,7 +286,7 @@ _KIND_OF_DURATION: Final = "io.debezium.time.duration.kind"
 
 
 def _bit_length(type: ColumnType, parameters: JsonObject) -> int:
-    """Return the number of bits of a column, 1 if neither type nor schema has it."""
+    """Return the number of bits of a column, 1 if neither its type nor its schema has a number."""
     if type.sizes:
         return type.sizes[0]
     text = parameters.get("length")
@@ -321,8 +321,8 @@ def _bits_decoder(length: int, *, is_fixed: bool) -> Decode:
 
 
 def _nested(schema: JsonObject) -> Callable[[Any], Any]:
-    """Return the function that turns a value into JSON as people read it: its decimals and floats
-    are numbers, its dates and times texts. Parts without a schema stay as they are.
+    """Return the function that turns a value into JSON as people read it: decimals and floats
+    become numbers, dates and times become texts. Parts without a schema stay as they are.
     """
     match schema.get("type"):
         case "array":
@@ -390,7 +390,7 @@ def _in_json(value: Value) -> Any:
 
 
 def _as_it_is(value: Any) -> Any:
-    """Return JSON without a schema as JSON; a number keeps its digits."""
+    """Return parsed JSON that has no schema in a form in which each number keeps its digits."""
     match value:
         case dict():
             return {name: _as_it_is(one) for name, one in value.items()}
@@ -409,7 +409,7 @@ def _json_text(value: Any) -> str:
 
 
 def plain(value: Any) -> Value:
-    """Return a JSON value whose type is unknown: objects and arrays become their JSON text."""
+    """Return a JSON value whose type is unknown. Objects and arrays become JSON text."""
     if isinstance(value, dict | list):
         return _json_text(_as_it_is(value))
     read: Value = value
@@ -449,7 +449,7 @@ def _decimal_decoder(scale: int, is_whole: bool) -> Decode:
 
 
 def _scaled(whole: int, scale: int) -> Decimal:
-    """Return the number exactly, whatever the context's precision is."""
+    """Return the number exactly, whatever precision the decimal context has."""
     digits = Decimal(whole).as_tuple()
     return Decimal((digits.sign, digits.digits, -scale))
 
@@ -472,7 +472,7 @@ def _read_variable_scale(value: Any) -> Decimal:
 
 
 _WORDS: Final = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NEGATIVE_INFINITY"}
-"""The words for NaN and the infinities in the mode ``string`` ("Decimal types"; those for the
+"""The words for NaN and the infinities in the mode ``string`` ("Decimal types"; the words for the
 infinities are from Debezium's code).
 """
 _DECIMALS: Final = {

@@ -33,7 +33,7 @@ from eventlog.model import Change, EventResult, KafkaRecords, Level, Row
 def write_options(options: PublishOptions, publishing: Publishing) -> WriteOptions:
     """Return the options of the writer of records.
 
-    For a backlog job the options already include the writer's options.
+    For a backlog job, ``options`` already includes the options of the writer.
     """
     named = same_fields(options, WriteOptions)
     for name, value in (("database", publishing.database), ("topic", publishing.topic)):
@@ -42,8 +42,8 @@ def write_options(options: PublishOptions, publishing: Publishing) -> WriteOptio
 
 
 class DebeziumWriter(EventWriter[KafkaRecords]):
-    """A writer of events as change events. A piece is the records of an event; a body has their
-    values, one on each line, without tombstones.
+    """A writer of events as change events. A piece is the records of an event. A body has the
+    values of records, one on each line, without tombstones.
     """
 
     pieces_are_records = True
@@ -93,8 +93,8 @@ class DebeziumWriter(EventWriter[KafkaRecords]):
 
 
 class EventRecords:
-    """A writer of events as records. For an event that the format cannot hold it returns a result
-    of level error.
+    """A writer of events as records. For an event that the format cannot hold, the writer returns a
+    result of level error.
     """
 
     def __init__(self, catalog: Catalog, options: WriteOptions, publishing: Publishing) -> None:

@@ -53,7 +53,9 @@ from eventlog.model import (
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions(ConnectorOptions):
-    """Options of the reader. The two modes apply to events without schema. Raises ConfigError."""
+    """Options of the reader. The two options for modes apply to events without schema. Raises
+    ConfigError.
+    """
 
     catalog: CatalogOption = shared(CATALOG)
     keys: Mapping[str, Sequence[str]] = option(
@@ -65,9 +67,9 @@ def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
     """Yield the changes of a file, or of the files of a directory in the order of their names
     (``ReadOptions``).
 
-    A line that cannot be read is reported and skipped. A value that cannot be read is also skipped,
-    and its column is not known in the change. Tombstones and events that are not a change of a row
-    are counted.
+    A line that cannot be read is reported and skipped. A value that cannot be read is also reported
+    and skipped, and its column is unknown in the change. Tombstones and events that are not a
+    change of a row are counted.
     """
     reader = _EnvelopeReader(options, catalog_of(options.catalog), report.pass_over)
 
@@ -122,8 +124,9 @@ class _EnvelopeReader:
         self._decoders = lru_cache(maxsize=None)(self._decoders_of)
 
     def change(self, key: Any, value: Any) -> tuple[Change | None, list[FormatError]]:
-        """Return the change of a record, None for a tombstone and for an event that is not a change
-        of a row; and the errors of the columns that it lacks because they cannot be read.
+        """Return the change of a record, and the errors of the columns that the change lacks
+        because they cannot be read. The change is None for a tombstone and for an event that is not
+        a change of a row.
 
         Raises FormatError.
         """
@@ -278,7 +281,7 @@ class _EnvelopeReader:
         """Return the key of the row: the record's key if it has one, otherwise the values of the
         key columns that the options or the catalogue name.
 
-        Raises FormatError if one of its columns is among the unreadable ones.
+        Raises FormatError if a column of the key cannot be read.
         """
         image = (before if after is None else after) or {}
         if key is not None:
@@ -305,8 +308,8 @@ def _refuse_in_key(names: Iterable[str], unreadable: Mapping[str, str]) -> None:
 
 
 def _is_of_no_row(payload: JsonObject) -> bool:
-    """Return True if an event of Debezium that has no operation is no change of a row: the begin or
-    end of a transaction, a change of the schema, a heartbeat, a notification.
+    """Return True if an event of Debezium that has no operation is not a change of a row. It is
+    then the begin or end of a transaction, a change of the schema, a heartbeat, or a notification.
     """
     return (
         "status" in payload
@@ -339,7 +342,9 @@ def _names_of(source: JsonObject) -> TableName:
 def _images_of(
     op: ChangeOp, before: Row | None, after: Row | None
 ) -> tuple[Row | None, Row | None]:
-    """Return the rows before and after that a change of this operation has."""
+    """Return the row before and the row after the change, each None if a change of this operation
+    does not have it.
+    """
     match op:
         case ChangeOp.INSERT | ChangeOp.REFRESH:
             return None, after
@@ -352,7 +357,7 @@ def _images_of(
 
 
 def _taken_apart(value: Any) -> tuple[Any, Any]:
-    """Return the payload of a key or value and its schema, None without a schema."""
+    """Return the payload and the schema of a key or value. The schema is None if there is none."""
     if isinstance(value, Mapping) and value.keys() == {"schema", "payload"}:
         return value["payload"], value["schema"]
     return value, None
@@ -369,7 +374,7 @@ def _field_named(schema: Any, name: str) -> Any:
 
 
 def _fields_of(schema: Any, object_class: ObjectClass | None) -> dict[str, Decode] | None:
-    """Return the decoders of a struct's fields, None without a schema.
+    """Return the decoders of a struct's fields, None if there is no schema.
 
     With ``decimal.handling.mode`` string or double, only the class shows that a text or a double is
     an exact number.
@@ -433,8 +438,8 @@ def _extras(source: JsonObject) -> dict[str, Any]:
 
 
 def _logged(extras: Mapping[str, Any]) -> Logged:
-    """Return the rows of a log that a change was made of. A member that is not a list of numbers,
-    or not a number, is ignored: the file may come from another program.
+    """Return the rows of a log that a change was made of. A member with a value of the wrong type
+    is ignored, since the file may come from another program.
     """
     ids, transaction = extras.get("record_ids"), extras.get("txId")
     is_list = isinstance(ids, list | tuple) and all(type(one) is int for one in ids)
@@ -504,8 +509,8 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
 
 
 def line_of(record: KafkaRecord, lines: str = "records") -> bytes:
-    """Return a record as a line with its line break. With ``lines`` = values, a tombstone has no
-    line.
+    """Return a record as a line with its line break. With ``lines`` = values, the line of a
+    tombstone is empty.
     """
     if lines == "values":
         return b"" if record.value is None else record.value + b"\n"

@@ -25,7 +25,7 @@ Decode = Callable[[Any], Value]
 It raises ValueError, ArithmeticError, RowError.
 """
 Decoders: TypeAlias = Mapping[str, Decode]
-"""Such functions by the names of columns or of types."""
+"""Functions from JSON to values, by the names of columns or of types."""
 
 
 def no(what: str) -> ValueError:

@@ -83,11 +83,11 @@ def time_writer(unit: int) -> Encode:
 
 _SIGNED_CLOCK: Final = re.compile(r"(-?)([0-9]{2,3}):([0-5][0-9]):([0-5][0-9])(?:\.([0-9]{1,6}))?")
 _LONGEST_TIME: Final = 839 * 3_600_000_000
-"""The number of microseconds that no TIME of MySQL reaches: the last one is 838:59:59."""
+"""The number of microseconds that no TIME of MySQL reaches: the greatest TIME is 838:59:59."""
 
 
 def _signed_microseconds(text: str) -> int:
-    """Return the microseconds of a TIME that is no time of a day, such as ``-01:00:00``."""
+    """Return the microseconds of a TIME that is not a time of day, such as ``-01:00:00``."""
     match = _SIGNED_CLOCK.fullmatch(text)
     if match is None:
         raise no("time of day")
@@ -98,7 +98,7 @@ def _signed_microseconds(text: str) -> int:
 
 
 def _time_of(microseconds: int) -> Value:
-    """Return a time of a day, or the text of a TIME of MySQL that is below 0 or from 24 h on."""
+    """Return a time of day, or the text of a TIME of MySQL that is below 0, or 24 h or more."""
     if 0 <= microseconds < _DAY:
         return (EPOCH + timedelta(microseconds=microseconds)).time()
     if abs(microseconds) >= _LONGEST_TIME:
@@ -129,7 +129,7 @@ def timestamp_writer(unit: int) -> Encode:
 
 
 def _infinities(unit: int) -> dict[str, int]:
-    """Return the infinite values in a unit that PostgreSQL's connector writes."""
+    """Return the numbers that PostgreSQL's connector writes in this unit for infinite values."""
     return (
         {}
         if unit == NANO
@@ -155,8 +155,8 @@ def timestamp_reader(unit: int) -> Decode:
 
 
 def _clock(of_day: int, rest: str, digits: int = 0) -> str:
-    """Return the text of a time of day in microseconds. Its fraction has at least ``digits``
-    digits, and more up to the last digit that is not zero.
+    """Return the text of a time of day that is given in microseconds. The fraction has at least
+    ``digits`` digits, and more digits up to the last digit that is not zero.
     """
     seconds, fraction = divmod(of_day, 1_000_000)
     minutes, second = divmod(seconds, 60)
@@ -258,7 +258,9 @@ def read_iso_time(value: Any) -> Value:
 
 
 def read_iso_timestamp(value: Any) -> Value:
-    """Return the timestamp of an IsoTimestamp: its column has no zone, although the text has."""
+    """Return the timestamp of an IsoTimestamp. The column has no zone; the zone of the text is
+    ignored.
+    """
     read = read_zoned_timestamp(value)
     if isinstance(read, str):
         return read.replace("Z", "")
@@ -306,7 +308,7 @@ def _fraction(value: JsonObject) -> int:
 
 
 def _of_day(value: JsonObject) -> int:
-    """Return the microseconds of a struct's time of a day. 24:00 is its end."""
+    """Return the microseconds of a struct's time of day. 24:00 is the end of the day."""
     parts = [_part(value, name) for name in ("hour", "minute", "second")]
     microseconds = ((parts[0] * 60 + parts[1]) * 60 + parts[2]) * 1_000_000 + _fraction(value)
     if not 0 <= microseconds <= _DAY:
@@ -315,7 +317,9 @@ def _of_day(value: JsonObject) -> int:
 
 
 def _date_of(year: int, month: int, day: int, rest: str = "") -> Value:
-    """Return a date; the text of a special one, and of a date of MySQL that has a zero in it."""
+    """Return a date. A special date, and a date of MySQL that has a zero in it, is returned as
+    text.
+    """
     if not (month and day):
         return f"{year:04}-{month:02}-{day:02}{rest}"
     return (
@@ -381,7 +385,9 @@ def read_structured_zoned_time(value: Any) -> str:
 
 
 def read_any_zoned_time(value: Any) -> str:
-    """Return a time with a zone in any form as PostgreSQL writes it; another text unchanged."""
+    """Return a time with a zone, in any form, as PostgreSQL writes it. Another text is returned
+    unchanged.
+    """
     if isinstance(value, Mapping):
         return read_structured_zoned_time(value)
     text = text_of(value)
@@ -452,8 +458,9 @@ def iso_interval_text(value: Any) -> str:
 
 
 def duration_reader(unit: int) -> Callable[[Any], str]:
-    """Return the reader of a number of microseconds or nanoseconds as PostgreSQL's text of an
-    interval. Debezium has counted its months as days, so the text has hours only.
+    """Return the reader of an interval that is a number of microseconds or nanoseconds. It returns
+    PostgreSQL's text of the interval. Debezium has counted months as days, so the text has hours
+    only.
     """
 
     def read(value: Any) -> str:
@@ -466,7 +473,7 @@ def duration_reader(unit: int) -> Callable[[Any], str]:
 
 
 def by_form(structured: Decode, iso: Decode, number: Decode) -> Decode:
-    """Return a function that reads a value in each of these forms: a struct, a text, a number."""
+    """Return a function that reads a value in any of three forms: a struct, a text, a number."""
 
     def read(value: Any) -> Value:
         if isinstance(value, Mapping):
@@ -477,4 +484,4 @@ def by_form(structured: Decode, iso: Decode, number: Decode) -> Decode:
 
 
 read_interval: Final = by_form(read_structured_duration, iso_interval_text, duration_reader(MICRO))
-"""Returns an interval in any form as PostgreSQL writes it; another text unchanged."""
+"""Returns an interval, in any form, as PostgreSQL writes it. Another text is returned unchanged."""

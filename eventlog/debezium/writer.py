@@ -2,7 +2,7 @@
 the options of writing them.
 
 The envelope is as in the PostgreSQL connector, "Data change events", with eventlog's source block.
-Options that Debezium also has carry Debezium's names, with _ in place of the dot.
+An option that Debezium also has carries Debezium's name, with _ in place of the dot.
 
 ``_TableRecords`` prepares everything that is the same in the records of a table: its fields, and
 the bytes of its schemas, which precede each payload. The price: key and value are concatenated from
@@ -65,7 +65,7 @@ _TOPIC: Final = matching(
 
 @dataclass(frozen=True, slots=True)
 class ConnectorOptions(CheckedOptions):
-    """Options that reader and writer share, under the connector's names."""
+    """Options that reader and writer share, under the names that the connector has for them."""
 
     decimal_handling_mode: str = option(
         "precise",
@@ -163,9 +163,9 @@ class EnvelopeWriter:
 
     ``utc_now`` returns the time of processing, ``ts_ms`` of an envelope. ``count`` is called, with
     a reason of a report, for each column that is filled with NULL although its value is unknown,
-    and for each whose old value cannot be written. The columns of a table come from its class in
-    ``catalog``. A table outside of it has the columns
-    of each change, typed by their values.
+    and for each column whose old value cannot be written. The columns of a table come from its
+    class in ``catalog``. For a table that is not in ``catalog``, the columns come from each change,
+    and their types from the values.
     """
 
     def __init__(
@@ -186,12 +186,12 @@ class EnvelopeWriter:
         whole_row: Callable[[], Row | None] | None = None,
         logged: Logged = NOT_LOGGED,
     ) -> list[KafkaRecord]:
-        """Return the records of a change: usually one. A delete has a second one, the tombstone; a
-        change of the key has both and then an insert.
+        """Return the records of a change, usually one. A delete has a second record, the tombstone.
+        A change of the key has a delete, its tombstone, and then an insert.
 
-        ``object_class`` is the class of its table, None = unknown. ``whole_row`` reads the present
-        row; it is called if columns of ``after`` are unknown. ``logged`` are the rows
-        of the log. Raises NotExpressible, FormatError.
+        ``object_class`` is the class of the table, None = unknown. ``whole_row`` reads the present
+        row; it is called if columns of ``after`` are unknown. ``logged`` are the rows of the log.
+        Raises NotExpressible, FormatError.
         """
         table = self._table(change, object_class)
         if change.op is ChangeOp.TRUNCATE:
@@ -319,7 +319,7 @@ class EnvelopeWriter:
 
 
 def _table_of(change: Change) -> Table:
-    """Return a table with the columns of a change. The values of both images give the types; a
+    """Return a table with the columns of a change. The types come from the values of both images; a
     column with only NULLs is text.
     """
     key = dict(change.key or ())
@@ -451,12 +451,13 @@ class _TableRecords:
         return self._bytes(self._value_head, {"before": old, "after": new, **rest})
 
     def _old_image(self, row: Row, unknown: frozenset[str], *, has_after: bool) -> JsonDict | None:
-        """Return what replaces the row before a change if it has values that cannot be written
-        (formats/debezium.md 2). It is None if the event has the row after the change, otherwise the
-        row without such values.
+        """Return the image that replaces the values before a change if some of them cannot be
+        written (formats/debezium.md 2). The image is None if the event has the row after the
+        change. Otherwise it lacks the values that cannot be written.
 
         The row was deleted or has another value by now, so nobody could fix a refused event. Each
-        such column is counted. Raises NotExpressible for a value of the key.
+        column whose value cannot be written is counted. Raises NotExpressible for a value of the
+        key.
         """
         image: JsonDict = {}
         for name, value in row.items():
@@ -498,8 +499,8 @@ class _TableRecords:
     def _unavailable(self, name: str) -> str:
         """Return the placeholder of a column.
 
-        With a schema only columns of text and bytes can hold it, as in Debezium ("Toasted values").
-        Raises NotExpressible for others.
+        With a schema, only columns of text and bytes can hold the placeholder, as in Debezium
+        ("Toasted values"). Raises NotExpressible for other columns.
         """
         type = self.fields[name].schema["type"]
         if type == "bytes" and "name" not in self.fields[name].schema:
@@ -514,7 +515,9 @@ class _TableRecords:
         return self._placeholder
 
     def _bytes(self, head: bytes, payload: JsonObject) -> bytes:
-        """Return a payload after its schema, which is the same in all records of the table."""
+        """Return the bytes of a payload, preceded by its schema. The schema is the same in all
+        records of the table.
+        """
         try:
             return head + json_bytes(payload) + (b"}" if head else b"")
         except UnicodeEncodeError as error:
@@ -524,8 +527,8 @@ class _TableRecords:
 
 
 def _typed_value(type: ColumnType, value: Value) -> Value:
-    """Return a value as the column's type has it. A format without types gives it as a text or
-    double. Raises BadValue.
+    """Return a value as the column's type has it, if a format without types has given it as a text
+    or a double. Raises BadValue.
     """
     if isinstance(value, float) and type.kind in (Kind.EXACT, Kind.INTEGER):
         value = float_text(value)

@@ -1,5 +1,5 @@
-"""The format ``gbase``: it reads files of concatenated records (``.cdc``) as Changes or lists them
-as text for people who inspect a dump, and writes Changes as one such file.
+"""The format ``gbase``. It reads files of concatenated records (``.cdc``) as Changes, lists these
+records as text for people who inspect a dump, and writes Changes as one file of records.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class _Stream:
             ) from error
 
     def with_location(self, error: FormatError) -> FormatError:
-        """Return the error with the file in which its record begins, and with the offset in that
-        file unless it is the first.
+        """Return the error with the file in which its record begins, and with the offset in this
+        file, unless the record is in the first file.
         """
         if error.offset is not None and error is not self._located:
             begin, file = next(begun for begun in reversed(self._begun) if begun[0] <= error.offset)
@@ -95,9 +95,9 @@ class GbaseFormat(Format):
     is_written_later = True
 
     def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
-        """Yield the changes of a stream; its last byte counts as the end of the stream.
+        """Yield the changes of a file or directory, whose last byte is the end of the stream.
 
-        ``report`` has the counters of the specification; rows that cannot be read are reported and
+        ``report`` gets the counters of the specification. Rows that cannot be read are reported and
         skipped. Raises FormatError, ConfigError.
         """
         stream = _Stream(source)
@@ -157,8 +157,8 @@ _COLUMN: Final = 2 * _HEX_SHOWN + 3
 
 
 def listing_of(source: str, options: GivenOptions, report: Report) -> Iterator[str]:
-    """Yield a stream as annotated text (see ``listing``). Each row that cannot be read is listed
-    as far as it is known, then reported and skipped.
+    """Yield a stream as annotated text (see ``listing``). A row that cannot be read is listed
+    without its values, then reported and skipped.
 
     Raises FormatError, ConfigError.
     """
@@ -175,12 +175,13 @@ def listing(
     options: ReadOptions | None = None,
     on_invalid_row: Callable[[ColumnError], None] | None = None,
 ) -> Iterator[str]:
-    """Yield the lines of a listing: every field of every record with its offset, its bytes and its
-    meaning.
+    """Yield the lines of a listing. They show each field of each record with its offset, its bytes
+    and its meaning.
 
     Transactions are identified by their BEGINTX sequence. If a record cannot be read, the listing
     ends with a line about the error, and FormatError is raised. ``on_invalid_row`` is called with
-    the error of a row that cannot be read; if it returns, the listing continues after the row.
+    the error of a row that cannot be read. If the function returns, the listing continues after the
+    row.
     """
     options = options or ReadOptions()
     framer, layouts = Framer(options.max_record), Layouts(options, Counter())
@@ -220,21 +221,21 @@ class Record(NamedTuple):
     data: bytes
     """The bytes of the record."""
     fields: Mapping[str, int]
-    """The values by the names of FIELD_NAMES, empty for an unknown record."""
+    """The values of the header fields by the names in FIELD_NAMES, empty for an unknown record."""
     layout: Layout | None = None
     """The layout of a TABSCHEM record or a row record, None for other records."""
     sizes: Sequence[int] = ()
     values: Sequence[Value] = ()
-    """The sizes and values of a row record, both in the order of ``layout.names``, empty for other
-    records.
+    """The values of a row record, in the order of ``layout.names``. ``sizes`` are the sizes of the
+    variable columns, in the same order. Both are empty for other records.
     """
 
 
 def read_record(frame: Frame, layouts: Layouts) -> Record:
     """Read a record with all its parts; a TABSCHEM record defines its layout in ``layouts``.
 
-    Raises FormatError for a row without TABSCHEM, and ColumnError, a FormatError, for a row that
-    cannot be read.
+    Raises FormatError for a row whose label has no TABSCHEM, and ColumnError, a FormatError, for a
+    row that cannot be read.
     """
     record = _read_head(frame)
     _, number, header_size, data = frame

@@ -1,10 +1,11 @@
 """The layout of a captured table: the columns in its TABSCHEM record, and the functions that read
 and write its rows (formats/gbase-cdc.md 3.1, 3.2).
 
-The row decoder is a hot path. It unpacks all fixed columns with one ``struct`` call, converts only
-the columns that need it, and takes the common size array (little-endian, payload used up exactly)
-without the checks of ``_sizes_reader``. The price: ``decode`` is a closure over many prepared
-lists, and the rules of size arrays are in ``_sizes_reader``, which it calls for every other array.
+The row decoder is a hot path. It unpacks all fixed columns with one ``struct`` call, and converts
+only the columns that need a conversion. It accepts the common size array (little-endian, sizes that
+add up to the payload exactly) without the checks of ``_sizes_reader``. The price: ``decode`` is a
+closure over many prepared lists, and calls ``_sizes_reader``, which has the rules of size arrays,
+for every other array.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def parse_columns(text: str, decimal_no_scale: str = "floating") -> tuple[Column
 
 
 def stream_order(columns: Iterable[Column]) -> tuple[Column, ...]:
-    """Return the columns in the order of a stream: fixed ones first, variable ones after them."""
+    """Return the columns in the order of a stream: fixed columns, then variable columns."""
     return tuple(sorted(columns, key=lambda column: column.type.variable))
 
 
@@ -110,7 +111,7 @@ _TYPE: Final = re.compile(
 
 
 def parse_type(text: str, column: str, decimal_no_scale: str = "floating") -> ColumnType:
-    """Parse the spelling of a type, in upper or lower case; ``column`` is named in messages.
+    """Parse the spelling of a type, in upper or lower case. Messages name ``column``.
 
     ``decimal_no_scale`` is the meaning of DECIMAL(p): ``floating`` or ``zero``. Raises FormatError.
     """
@@ -166,7 +167,7 @@ def _decimal(name: str, spelled: str, parameters: list[int], no_scale: str) -> C
 
 
 def tabschem(label: int, columns: Sequence[Column]) -> bytes:
-    """Return the TABSCHEM record of columns in stream order."""
+    """Return the TABSCHEM record of columns that are in stream order."""
     fixed = [column for column in columns if not column.type.variable]
     text = ", ".join(map(_spelled, columns))
     return tab_schem(
@@ -179,8 +180,8 @@ def tabschem(label: int, columns: Sequence[Column]) -> bytes:
 
 
 def _spelled(column: Column) -> str:
-    """Spell a column as servers do: the name quoted unless it is a plain word, the type in lower
-    case, VARCHAR with a reserved minimum of 0.
+    """Return a column in the spelling of servers: the name is quoted unless it is a plain word, the
+    type is in lower case, and VARCHAR has a reserved minimum of 0.
     """
     name, type = column.name, column.type
     quoted = name if re.fullmatch(r"[^\W\d]\w*", name) else '"' + name.replace('"', '""') + '"'
@@ -196,14 +197,14 @@ def _spelled(column: Column) -> str:
 class Layout:
     """The layout of the rows of one label.
 
-    ``columns`` and ``names`` are in stream order: fixed columns, then variable ones. ``qualified``
-    is ``schema.table``, or the table alone. ``header_size`` is the size of the smallest header that
-    holds the size array.
+    ``columns`` and ``names`` are in stream order: fixed columns, then variable columns.
+    ``qualified`` is ``schema.table``, or the table alone. ``header_size`` is the size of the
+    smallest header that holds the size array.
 
     ``sizes(record, header_size)`` returns the size array in its byte order. ``decode(record,
-    header_size)`` returns the values in the order of ``names``. Both raise a ColumnError with its
-    place. ``key_of(row)`` returns the key; ``key_of`` is None if the key is unknown. Raises
-    ConfigError for a key column that is not captured.
+    header_size)`` returns the values in the order of ``names``. Both raise a ColumnError that has
+    the place of the error. ``key_of(row)`` returns the key; ``key_of`` is None if the key is
+    unknown. Raises ConfigError for a key column that is not captured.
     """
 
     def __init__(
@@ -244,10 +245,10 @@ def _key_reader(names: Sequence[str]) -> Callable[[Row], Key]:
 
 
 class Layouts(dict[int, Layout]):
-    """The current layouts by label. ``define`` adds the layout in a TABSCHEM record, which replaces
-    an earlier layout with the same label.
+    """The current layouts by label. ``define`` adds the layout of a TABSCHEM record. The new layout
+    replaces an earlier layout with the same label.
 
-    ``size_order`` is the byte order of the stream's size arrays, as far as they have shown it.
+    ``size_order`` is the byte order of the stream's size arrays, once an array has shown it.
     ``defined`` counts the TABSCHEM records.
     """
 
@@ -270,7 +271,9 @@ class Layouts(dict[int, Layout]):
         return layout
 
     def _columns(self, label: int, fixed: int, variable: int, payload: bytes) -> tuple[Column, ...]:
-        """Return the columns of a TABSCHEM in stream order, checked against its counts."""
+        """Return the columns of a TABSCHEM in stream order, checked against the counts of the
+        record.
+        """
         try:
             text = payload.split(b"\0", 1)[0].decode("utf-8")
         except UnicodeDecodeError as error:
@@ -303,7 +306,8 @@ class Layouts(dict[int, Layout]):
 
 _SEQUENCE: Final = struct.Struct(">Q")
 _AMBIGUOUS_FROM: Final = 1 << 16
-"""Below this payload size only one byte order of a size array fits (formats/gbase-cdc.md 3.2)."""
+"""The payload size below which a size array fits in only one byte order (formats/gbase-cdc.md 3.2).
+"""
 
 
 def _sequence(record: bytes) -> int:
@@ -318,8 +322,8 @@ _SIGNS: Final = {"little": "<", "big": ">"}  # byte orders as ``struct`` spells 
 def _sizes_reader(
     table: str, columns: Sequence[Column], size_order: str, layouts: Layouts
 ) -> _SizesReader:
-    """Return the function that reads the size array of a row and checks the row's length by it.
-    The function raises ColumnError.
+    """Return the function that reads the size array of a row, and checks the length of the row
+    against the array. The function raises ColumnError.
     """
     variable = [column.name for column in columns if column.type.variable]
     fixed_bytes = sum(column.type.width for column in columns if not column.type.variable)
@@ -346,8 +350,9 @@ def _sizes_reader(
 def _array_reader(
     table: str, variable: Sequence[str], size_order: str, layouts: Layouts
 ) -> _SizesReader:
-    """Return the function that reads the size array of the variable columns. It takes the size of
-    the payload, and uses the byte order that fits it. The function raises ColumnError.
+    """Return the function that reads the size array of the variable columns. The function uses the
+    byte order that fits the size of the payload, its second argument. The function raises
+    ColumnError.
     """
     orders = _SIGNS if size_order == "auto" else (size_order,)
     readers = [
@@ -376,12 +381,12 @@ def _array_reader(
 
 
 class _Slots(NamedTuple):
-    """The columns of a table in the form that its decoder uses."""
+    """The columns of a table, in the form that the decoder of its rows uses."""
 
     fixed: struct.Struct
     """The fixed slots."""
     nulls: list[tuple[int, int]]
-    """The places of fixed slots without a converter, each with the number that means NULL."""
+    """The places of fixed slots that have no converter, each with the number that means NULL."""
     converters: list[tuple[int, Callable[..., Value]]]
     """The places of the other fixed slots, each with the function that converts its value."""
     variable: list[tuple[int, Callable[..., Value]]]
@@ -423,8 +428,8 @@ def _row_decoder(
     options: ReadOptions,
     layouts: Layouts,
 ) -> Callable[[bytes, int], list[Value]]:
-    """Return the function that decodes the rows of a table. It raises a ColumnError with its
-    place.
+    """Return the function that decodes the rows of a table. The function raises a ColumnError that
+    has the place of the error.
     """
     fixed, nulls, converters, variable = _slots(columns, options, layouts)
     unpack, fixed_bytes, fixed_count = fixed.unpack_from, fixed.size, len(columns) - len(variable)
@@ -464,8 +469,8 @@ def _row_decoder(
 
 
 RowWriter = Callable[[Row], tuple[list[int], bytes]]
-"""A function that returns the two parts of a row in its record: the sizes of the variable slots,
-and the bytes of all columns.
+"""A function that returns the two parts that a row has in its record: the sizes of the variable
+slots, and the bytes of all columns.
 """
 
 
@@ -476,11 +481,11 @@ def row_writer(
     varchar_prefix: int,
     on_cut: Count,
 ) -> RowWriter:
-    """Return the function that writes rows of a table; ``columns`` are in stream order, and a row
-    holds them all.
+    """Return the function that writes rows of a table. ``columns`` are in stream order; a row must
+    have all of them.
 
-    ``on_cut`` is called with the column whose value lost its end. The function raises
-    NotExpressible naming the column.
+    ``on_cut`` is called with the name of a column whose value is cut off. The function raises
+    NotExpressible, which names the column.
     """
     codecs = [(column, codec(column.type, charset, varchar_prefix)) for column in columns]
 

@@ -1,5 +1,5 @@
-"""The records of an open transaction, in memory or, above a limit, in a file, and the operations
-that remain when savepoints and update pairs are resolved (formats/gbase-cdc.md 4).
+"""The records of an open transaction, which are in memory or, above a limit, in a file; and the
+operations that remain when savepoints and update pairs are resolved (formats/gbase-cdc.md 4).
 
 Memory is bounded and the loop is fast: an UPDBEF is paired when its UPDAFT arrives, entries beyond
 the limit go to one file, and blocks of entries are read back together. The price: ``pair``,
@@ -35,14 +35,14 @@ class Entry(NamedTuple):
     offset: int
     """The place of the record in the stream."""
     before_at: int = -1
-    """For a paired UPDAFT, the place of its UPDBEF's entry."""
+    """For a paired UPDAFT, the place of the entry of its UPDBEF."""
     before: Entry | None = None
     """For a paired UPDAFT, its UPDBEF."""
 
 
 Operation = tuple[ChangeOp, Entry, Entry | None]
-"""The records of one change: the record with its position and row, and for an update the record
-with the old row.
+"""The records of one change: the record that has the position and the row of the change, and for an
+update the record with the old row.
 """
 
 _OPERATIONS: Final = {
@@ -53,7 +53,7 @@ _OPERATIONS: Final = {
 }
 
 ENTRY_OVERHEAD: Final = 240
-"""Bytes that an entry takes in memory in addition to its record."""
+"""The number of bytes that an entry takes in memory in addition to its record."""
 
 _BLOCK_ENTRIES: Final = 1000
 _BLOCK_BYTES: Final = 1 << 20
@@ -62,7 +62,7 @@ _ENTRY: Final = struct.Struct("<BQIiIIQq?")
 
 
 def weight(entry: Entry) -> int:
-    """Return the bytes that an entry takes in memory; the UPDBEF of a pair is included."""
+    """Return the number of bytes that an entry takes in memory, including the UPDBEF of a pair."""
     return (
         len(entry.record)
         + ENTRY_OVERHEAD
@@ -71,8 +71,8 @@ def weight(entry: Entry) -> int:
 
 
 class _Block(NamedTuple):
-    """Entries of the file that are read together: offset of the block, place of its first entry,
-    number of entries, and their highest sequence.
+    """Entries of the file that are read together. The fields are the offset of the block, the place
+    of its first entry, the number of its entries, and the highest sequence of its entries.
     """
 
     offset: int
@@ -82,7 +82,7 @@ class _Block(NamedTuple):
 
 
 class OpenTransaction:
-    """The records of an open transaction in order of arrival, each at a place that never changes.
+    """The records of an open transaction in order of arrival. The place of a record never changes.
 
     Callers that append to ``entries`` add the entry's ``weight`` to ``bytes_in_memory``.
     """
@@ -109,10 +109,9 @@ class OpenTransaction:
         self._highest = 0
 
     def pair(self, entry: Entry) -> Entry:
-        """Return the entry; if it is an UPDAFT, pair it with the nearest unpaired UPDBEF of its
-        label.
+        """Return the entry. An UPDAFT is paired with the nearest unpaired UPDBEF of its label.
 
-        An UPDBEF, which the caller appends next, is recorded as unpaired.
+        An UPDBEF is recorded as unpaired; the caller must append it next.
         """
         label = entry.label
         if entry.number == UPDBEF:
@@ -128,7 +127,7 @@ class OpenTransaction:
         return entry._replace(before_at=place, before=self._entry_at(place))
 
     def discard(self, seq: int) -> None:
-        """Drop the records from this sequence on, and the UPDBEFs whose UPDAFT is dropped."""
+        """Drop the records from the sequence ``seq`` on, and the UPDBEF of each dropped UPDAFT."""
         self._check_order()
         befores = self._drop_from(seq)
         end = self._in_file + len(self.entries)
@@ -141,8 +140,8 @@ class OpenTransaction:
         self._forget_unpaired(end)
 
     def _drop_from(self, seq: int) -> set[int]:
-        """Drop records from the end up to the first that stays (if they are out of order, check all
-        records), and return the places of the UPDBEFs whose UPDAFT is dropped.
+        """Drop records from the end, up to the first record that stays; if records are out of
+        order, check all of them. Return the places of the UPDBEF of each dropped UPDAFT.
         """
         befores: set[int] = set()
         while True:
@@ -159,8 +158,8 @@ class OpenTransaction:
             self._load_last_block()
 
     def _forget_unpaired(self, end: int) -> None:
-        """Forget the unpaired UPDBEFs that are dropped: those from the place ``end`` on, and, if
-        records are out of order, those dropped before that place.
+        """Forget each unpaired UPDBEF that is dropped: at the place ``end`` or after it and, if
+        records are out of order, also before this place.
         """
         for label, places in self._unpaired.items():
             while places and places[-1] >= end:
@@ -171,8 +170,8 @@ class OpenTransaction:
                 )
 
     def operations(self, counters: Counter[str]) -> Iterator[Operation]:
-        """Yield the operations of the remaining records in order of arrival; count unpaired_updaft
-        and unpaired_updbef.
+        """Yield the operations of the remaining records in order of arrival, and count
+        ``unpaired_updaft`` and ``unpaired_updbef`` in ``counters``.
         """
         if self._in_file or self._gone or any(self._unpaired.values()):
             yield from self._resolved(counters)
@@ -188,10 +187,11 @@ class OpenTransaction:
                 yield _OPERATIONS[number], entry, None
 
     def _resolved(self, counters: Counter[str]) -> Iterator[Operation]:
-        """Yield the operations of a transaction with unpaired UPDBEFs (formats/gbase-cdc.md 4).
+        """Yield the operations of a transaction that has an unpaired UPDBEF (formats/gbase-cdc.md
+        4).
 
-        An unpaired UPDBEF next to an INSERT of its label is an update, otherwise it is a delete.
-        Both records wait for the record that follows them.
+        An unpaired UPDBEF and an INSERT of its label next to it are an update; otherwise the UPDBEF
+        is a delete. Each of these records waits for the record that follows it.
         """
         waiting: Entry | None = None  # the record that may be the first half of an update
         for entry, lone in self._with_unpaired():

@@ -34,8 +34,8 @@ from eventlog.model import TableName, full_name
 
 
 class Token(NamedTuple):
-    """A restart token: ``restart`` is the sequence at which the next session starts to read,
-    ``commit`` the highest COMMTX sequence that was delivered.
+    """A restart token. ``restart`` is the sequence at which the next session starts to read.
+    ``commit`` is the highest sequence of a COMMTX record that was delivered.
 
     None stands for "not yet".
     """
@@ -66,7 +66,7 @@ class Token(NamedTuple):
         )
 
     def to_json(self) -> dict[str, str | None]:
-        """Return the JSON form: sequences as 16 lower-case hex digits."""
+        """Return the JSON form of the token, in which a sequence is 16 lower-case hex digits."""
         return {
             name: None if part is None else f"{part:016x}"
             for name, part in zip(self._fields, self, strict=True)
@@ -174,7 +174,9 @@ class ReadOptions(StreamOptions):
         return self.restart if isinstance(self.restart, Token) else Token()
 
     def name_of(self, label: int) -> TableName:
-        """Return schema and table of a label; None and ``label_<n>`` if ``labels`` lacks it."""
+        """Return schema and table of a label. These are None and ``label_<n>`` if ``labels`` lacks
+        the label.
+        """
         text = self.labels.get(label)
         if text is None:
             return None, f"label_{label}"

@@ -2,9 +2,9 @@
 (formats/gbase-cdc.md 3.4, 3.5).
 
 Decimals and timestamps are a hot path. Translation tables and ``hex()`` turn base-100 digits into
-decimal digits in C, and one common case of each type (a positive decimal of its declared scale, a
+decimal digits in C. One common case of each type (a positive decimal of its declared scale, a
 complete timestamp) is read without taking the number apart. The price: each reader exists twice;
-the general one (``read_any``) defines the result with which the fast one must agree.
+the result of the fast reader must agree with the result of the general reader, ``read_any``.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _EXPONENTS: Final = range(-63, 63)
 
 
 def unpack_digits(raw: bytes) -> tuple[bool, int, str] | None:
-    """Unpack a number into (negative, exponent, decimal digits); the exponent counts base-100
-    digits left of the point.
+    """Return the parts of a packed number: negative, exponent, and decimal digits. The exponent
+    counts base-100 digits left of the point.
 
-    Returns None for NULL, no digits for zero. Raises ColumnError.
+    Returns None for NULL; zero has no digits. Raises ColumnError.
     """
     first = raw[0]
     if first == 0:
@@ -68,8 +68,8 @@ def unpack_digits(raw: bytes) -> tuple[bool, int, str] | None:
 
 
 def _pack_digits(negative: bool, exponent: int, digits: str, width: int) -> bytes:
-    """Return the packed number of ``width`` bytes, the inverse of ``unpack_digits``; ``digits``
-    must have an even length.
+    """Return the packed number of ``width`` bytes. This function is the inverse of
+    ``unpack_digits``; the number of ``digits`` must be even.
 
     Raises NotExpressible if exponent or digits do not fit.
     """
@@ -91,8 +91,8 @@ def _pack_digits(negative: bool, exponent: int, digits: str, width: int) -> byte
 
 
 def decimal_width(precision: int, scale: int | None) -> int:
-    """Return the bytes of DECIMAL(precision, scale); scale None means floating, which counts as
-    255.
+    """Return the number of bytes of DECIMAL(precision, scale). A scale of None means floating, and
+    is treated as the scale 255.
     """
     return (precision + (255 if scale is None else scale) % 2 + 3) // 2
 
@@ -100,8 +100,8 @@ def decimal_width(precision: int, scale: int | None) -> int:
 def decimal_reader(precision: int, scale: int | None) -> Callable[[bytes], Decimal | None]:
     """Return a reader of packed decimals.
 
-    With a declared scale a number has at least that many fraction digits; a floating one (scale
-    None) has no trailing zeros.
+    If ``scale`` is given, a number has at least as many fraction digits as ``scale``. Otherwise the
+    number is floating and has no trailing zeros.
     """
     places = scale or 0
 
@@ -148,7 +148,7 @@ def decimal_reader(precision: int, scale: int | None) -> Callable[[bytes], Decim
 def decimal_writer(precision: int, scale: int | None) -> Callable[[Decimal], bytes]:
     """Return a writer of numbers as DECIMAL(precision, scale), scale None = floating.
 
-    The writer raises NotExpressible for a number of more digits or a larger scale.
+    The writer raises NotExpressible for a number with more digits or a larger scale.
     """
     width = decimal_width(precision, scale)
     spelled = f"DECIMAL({precision})" if scale is None else f"DECIMAL({precision},{scale})"
@@ -236,7 +236,9 @@ _QUALIFIER: Final = re.compile(
 
 
 def parse_qualifier(text: str, interval: bool) -> Qualifier | None:
-    """Parse a qualifier in lower case like ``day(3) to second``; None if it is not valid."""
+    """Parse a qualifier in lower case, such as ``day(3) to second``. Return None if it is not
+    valid.
+    """
     match = _QUALIFIER.fullmatch(text)
     if match is None or match[1] not in FIELDS or match[3] not in FIELDS:
         return None
@@ -250,7 +252,9 @@ def parse_qualifier(text: str, interval: bool) -> Qualifier | None:
 
 
 def _precision(digits: str | None, first: int, interval: bool) -> int | None:
-    """Return the number of digits of the first field, None if the qualifier must not have it."""
+    """Return the number of digits of the first field, None if the qualifier must not have a number
+    of digits.
+    """
     default = 4 if first == YEAR else 2
     if not interval:
         return default if digits is None else None
@@ -259,7 +263,7 @@ def _precision(digits: str | None, first: int, interval: bool) -> int | None:
 
 
 def _fraction(digits: str | None, last: int) -> int | None:
-    """Return the number of digits after the point, None if the qualifier must not have it."""
+    """Return the number of digits after the point, None if the qualifier must not have a number."""
     if last != FRACTION:
         return 0 if digits is None else None
     fraction = int(digits or _DEFAULT_FRACTION)
@@ -267,8 +271,8 @@ def _fraction(digits: str | None, last: int) -> int | None:
 
 
 class Fields(NamedTuple):
-    """A DATETIME or INTERVAL by its fields: whole numbers from the first to the last field, the
-    fraction as digits.
+    """A DATETIME or INTERVAL by its fields. The fields from the first to the last are whole
+    numbers; the fraction is a text of digits.
     """
 
     negative: bool
@@ -279,10 +283,10 @@ class Fields(NamedTuple):
 def unpack_fields(
     raw: bytes, qualifier: Qualifier, on_lenient: Callable[[], None]
 ) -> Fields | None:
-    """Unpack the fields of a value, None for NULL. Raises ColumnError.
+    """Return the fields of a packed value, None for NULL. Raises ColumnError.
 
-    ``on_lenient`` is called for a number with more digits before the point than the qualifier has;
-    its digits are read left-aligned (formats/gbase-cdc.md 3.5).
+    ``on_lenient`` is called for a number with more digits before the point than the qualifier has.
+    The digits of such a number are read left-aligned (formats/gbase-cdc.md 3.5).
     """
     number = unpack_digits(raw)
     if number is None:
@@ -316,7 +320,8 @@ def unpack_fields(
 
 
 def _out_of_range(fields: Fields, qualifier: Qualifier) -> str:
-    """Describe the first field that is out of range; the empty string if none is.
+    """Return a description of the first field that is out of range, or the empty string if no field
+    is.
 
     The first field of an INTERVAL is bounded by its precision only.
     """
@@ -366,8 +371,8 @@ def text_of_fields(fields: Fields, qualifier: Qualifier) -> str:
 
 
 def holds(qualifier: Qualifier) -> type[date] | type[time] | None:
-    """Return the Python type that holds a qualifier's values: date, datetime or time; None for
-    text.
+    """Return the Python type that holds the values of a qualifier: date, datetime or time. Return
+    None if values are text.
     """
     if qualifier.interval:
         return None
@@ -394,7 +399,7 @@ def value_of_fields(fields: Fields, qualifier: Qualifier) -> Value:
 def datetime_reader(
     qualifier: Qualifier, on_lenient: Callable[[], None]
 ) -> Callable[[bytes], Value]:
-    """Return a reader of packed values of a qualifier; ``on_lenient`` as for ``unpack_fields``."""
+    """Return a reader of packed values of a qualifier. For ``on_lenient`` see ``unpack_fields``."""
 
     def read_any(raw: bytes) -> Value:
         fields = unpack_fields(raw, qualifier, on_lenient)
@@ -433,7 +438,8 @@ def datetime_text(value: Value, qualifier: Qualifier) -> str:
 
 
 def fields_of(value: Value, qualifier: Qualifier) -> Fields:
-    """Return the fields of a Python value or text, cut off at the qualifier's precision.
+    """Return the fields of a Python value or text. Digits beyond the precision of the qualifier are
+    cut off.
 
     Raises NotExpressible.
     """

@@ -1,11 +1,11 @@
-"""Combine the records of a stream into committed transactions, and convert these to Changes
-(formats/gbase-cdc.md 4).
+"""Combine the records of a stream into committed transactions, and convert the transactions to
+Changes (formats/gbase-cdc.md 4).
 
 Both loops are a hot path: ``StreamReader.transactions`` runs once for each record, the function of
 ``_maker`` once for each change. They keep methods in local names, make tuples by ``tuple.__new__``
 with fields by position, and handle unusual records in ``_unusual``. The price: the order of fields
-in ``Entry`` and ``Change`` is repeated here, and the checks of ``Change`` are skipped because the
-code ensures them.
+in ``Entry`` and ``Change`` is repeated here, and the checks of ``Change`` are skipped because this
+code ensures what they check.
 """
 
 from __future__ import annotations
@@ -74,15 +74,14 @@ class Committed:
 
 
 class StreamReader:
-    """A reader of one stream: ``feed`` takes bytes in fragments of any size, ``finish`` declares
-    the end.
+    """A reader of one stream: ``feed`` accepts bytes in fragments of any size, ``finish`` declares
+    the end of the stream.
 
-    ``counters`` count skipped and odd records, under the names of the specification. ``on_idle`` is
-    called at each TIMEOUT record with the sequence of the last data. ``on_invalid_row`` is called
-    with the error of a row that cannot be read, and the row is left out; without it the error is
-    raised.
-    A reader that continues in the middle of a stream must be given ``layouts.size_order`` of the
-    previous reader.
+    ``counters`` has the numbers of skipped and unusual records, under the names of the
+    specification. ``on_idle`` is called at each TIMEOUT record with the sequence of the last data.
+    ``on_invalid_row`` is called with the error of a row that cannot be read, and the row is left
+    out; without this function the error is raised. A reader that continues in the middle of a
+    stream must be given ``layouts.size_order`` of the previous reader.
     """
 
     def __init__(
@@ -106,8 +105,8 @@ class StreamReader:
 
     @property
     def token(self) -> Token:
-        """The token from which to read again after the changes that the caller has taken from
-        ``feed``.
+        """The token with which a later reader continues after the changes that the caller has taken
+        from ``feed``.
 
         Save it once those changes are delivered (formats/gbase-cdc.md 4.1).
         """
@@ -144,8 +143,8 @@ class StreamReader:
     # --- from records to transactions
 
     def transactions(self, data: bytes | bytearray | memoryview) -> Iterator[Committed]:
-        """Yield the transactions that are committed with ``data``, empty ones only with
-        ``empty_transactions``.
+        """Yield the transactions that are committed with ``data``. Empty transactions are included
+        only with ``empty_transactions``.
 
         For ``token``, a transaction counts as delivered when the next one is requested. Raises
         FormatError.
@@ -192,7 +191,7 @@ class StreamReader:
             raise at_offset(error, offset) from None
 
     def _unusual(self, offset: int, number: int, header_size: int, record: bytes) -> None:
-        """Handle a record that is neither a row, a TRUNCATE nor a COMMTX."""
+        """Handle a record that is not a row, a TRUNCATE or a COMMTX."""
         if number not in FIELDS:
             self.counters["unknown_records"] += 1
             return
@@ -325,8 +324,8 @@ class StreamReader:
 def _maker(options: ReadOptions, committed: Committed) -> Callable[[Operation, int], Change]:
     """Return the function that makes a change from an operation and its event number.
 
-    All changes of a transaction share its prepared values. ``last_in_transaction`` is False in
-    each.
+    All changes of a transaction share the prepared values of the transaction.
+    ``last_in_transaction`` is False in each change.
     """
     os_user, begin_seq = committed.os_user, committed.begin_seq
     position = f"{committed.commit_seq:016x}:%016x"
@@ -375,7 +374,7 @@ def _maker(options: ReadOptions, committed: Committed) -> Callable[[Operation, i
 def _updated(
     layout: Layout, values: list[Value], row: Row, old: Entry
 ) -> tuple[Row, frozenset[str] | None]:
-    """Return the row before an update and the columns that differ."""
+    """Return the row before an update, and the columns whose values the update changes."""
     old_layout = old.layout
     assert old_layout is not None
     before = dict(
@@ -390,7 +389,9 @@ def _updated(
 
 
 def _offset(error: ColumnError, operation: Operation) -> int:
-    """Return the offset of the record that the error is about: the old row's or the row's own."""
+    """Return the offset of the record that the error is about: the record of the old row, or the
+    record of the row itself.
+    """
     _, entry, old = operation
     return (
         old.offset

@@ -1,5 +1,5 @@
-"""Split bytes into records, read their fields, and write records; and the errors of records
-(formats/gbase-cdc.md 2, 3).
+"""Functions that split bytes into records, read the fields of records, and write records; and the
+errors of records (formats/gbase-cdc.md 2, 3).
 
 ``Framer.feed`` is a hot path: it keeps its functions in local names and yields bare tuples. The
 price: readers depend on the order of fields in ``Frame``.
@@ -16,9 +16,9 @@ from eventlog.core.values.moments import EPOCH_UTC
 from eventlog.errors import FormatError, with_location
 
 Frame: TypeAlias = tuple[int, int, int, bytes]
-"""A record: offset in the stream, record number, header size, all its bytes.
+"""A record: its offset in the stream, its number, its header size, and all of its bytes.
 
-It is a bare tuple, since a stream has millions of them.
+It is a bare tuple, since a stream has millions of records.
 """
 
 _SCHEME: Final = 66
@@ -55,7 +55,9 @@ means that the session is dead.
 """
 SESSION_DEAD: Final = 1
 HEADER_SIZES: Final = {number: HEADER.size + fields.size for number, fields in FIELDS.items()}
-"""Header sizes; a row record has 4 bytes more for each variable column (formats/gbase-cdc.md 3)."""
+"""The header sizes by record number; a row record has 4 bytes more for each variable column
+(formats/gbase-cdc.md 3).
+"""
 
 SIZES_AT: Final = HEADER_SIZES[INSERT]  # offset of the size array in a row record
 
@@ -63,11 +65,11 @@ DEFAULT_MAX_RECORD: Final = 1 << 20
 
 
 class Framer:
-    """Splits a stream into records: ``feed`` takes bytes in fragments of any size, ``finish``
-    declares the end.
+    """Splits a stream into records: ``feed`` accepts bytes in fragments of any size, ``finish``
+    declares the end of the stream.
 
     It keeps at most one record of ``max_record`` bytes and the last fragment of data in memory.
-    ``offset`` is where the next record begins in the stream.
+    ``offset`` is the offset in the stream at which the next record begins.
     """
 
     def __init__(self, max_record: int = DEFAULT_MAX_RECORD) -> None:
@@ -108,7 +110,7 @@ class Framer:
             self._rest += data[at:]
 
     def finish(self) -> None:
-        """Declare the end of the stream. Raises FormatError if it lies inside a record."""
+        """Declare the end of the stream. Raises FormatError if the stream ends inside a record."""
         if self._rest:
             error = FormatError(
                 f"the stream ends inside the record at offset {self.offset}, after "
@@ -169,9 +171,7 @@ def at_offset(error: _Error, offset: int) -> _Error:
 
 
 def framing_error(offset: int, problem: str) -> FormatError:
-    """Return the error of bytes that are not a record (formats/gbase-cdc.md 2); the record begins
-    at ``offset``.
-    """
+    """Return the error for bytes at ``offset`` that are not a record (formats/gbase-cdc.md 2)."""
     error = FormatError(
         f"{problem}; check that this is a CDC stream, read from its start", code="framing"
     )
@@ -179,8 +179,8 @@ def framing_error(offset: int, problem: str) -> FormatError:
 
 
 class ColumnError(FormatError):
-    """A row that cannot be read. ``table``, ``sequence`` and ``name`` are its place, once it is
-    known; ``column`` is ``schema.table.column``.
+    """A row that cannot be read. Once its place is known, ``table``, ``sequence`` and ``name`` hold
+    the place; ``column`` is ``schema.table.column``.
     """
 
     code = "unreadable_row"
@@ -205,7 +205,7 @@ def control(number: int, *fields: int) -> bytes:
 
 
 def tab_schem(label: int, columns: str, fixed_bytes: int, fixed: int, variable: int) -> bytes:
-    """Return a TABSCHEM record with the text of the columns and the counts as given."""
+    """Return a TABSCHEM record with this text of the columns and these counts."""
     payload = columns.encode() + b"\0"
     counts = FIELDS[TABSCHEM].pack(label, 0, fixed_bytes, fixed, variable)
     return HEADER.pack(HEADER_SIZES[TABSCHEM], len(payload), _SCHEME, TABSCHEM) + counts + payload

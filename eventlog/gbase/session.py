@@ -1,10 +1,10 @@
-"""A session with a server: the documented call sequence over a DB-API connection, and its errors
-(formats/gbase-cdc.md 1).
+"""A session with a server: the documented sequence of calls over a DB-API connection, and the
+errors of these calls (formats/gbase-cdc.md 1).
 
-No driver is shipped. Use any DB-API connection to the database ``syscdcv1`` that takes ``?`` for
-parameters. The caller provides the function that reads captured bytes, since DB-API has no such
-function: the session id serves as the descriptor of a large object (``ifx_lo_read`` of ESQL/C, and
-what drivers make of it).
+No driver is shipped. Use any DB-API connection to the database ``syscdcv1`` that accepts ``?`` for
+parameters. The caller provides the function that reads captured bytes, since DB-API has no function
+for this. In that function, the session id serves as the descriptor of a large object
+(``ifx_lo_read`` of ESQL/C, or what a driver offers in its place).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class Connection(Protocol):
     """The methods of a DB-API connection to ``syscdcv1`` that a session uses."""
 
     def cursor(self) -> Any:
-        """Return a new cursor, of which ``execute``, ``fetchone`` and ``close`` are called."""
+        """Return a new cursor. A session calls its ``execute``, ``fetchone`` and ``close``."""
         ...
 
 
 Transport = Callable[[int, int], bytes | int]
-"""A function ``read(session, n)`` that returns at most n valid bytes of a session, or 0 or a
-negative error.
+"""A function ``read(session, n)`` that returns at most n valid bytes of a session. In place of
+bytes, it may return 0 or a negative error number.
 """
 
 
@@ -46,7 +46,7 @@ class Capture(NamedTuple):
 class CaptureSession(NamedTuple):
     """An active session.
 
-    ``read()`` returns the next bytes, TIMEOUT records among them; it raises CdcError.
+    ``read()`` returns the next bytes, which include TIMEOUT records. It raises CdcError.
     """
 
     id: int
@@ -65,15 +65,15 @@ def capture_session(
     max_recs: int = 1000,
     read_bytes: int = 1 << 16,
 ) -> Iterator[CaptureSession]:
-    """Open a session that captures these tables from ``position`` on: 0 = now, otherwise a sequence
-    (``restart`` of a token).
+    """Open a session that captures these tables from ``position`` on. A position is 0 for now, or a
+    sequence (``restart`` of a token).
 
-    ``server`` is the name of the server as its clients know it. ``timeout`` is in seconds as
-    ``cdc_opensess`` has it; ``max_recs`` and ``read_bytes`` bound one read. Full-row logging is
-    switched on for the tables for which it is off, and off again at the end. The session is always
-    closed. Raises CdcError with the name of the error. The error LSN means that the position is
-    older than the oldest log; no session is opened then, since starting at the present position
-    would lose changes.
+    ``server`` is the name of the server as its clients know it. ``timeout`` is the timeout of
+    ``cdc_opensess``, in seconds; ``max_recs`` and ``read_bytes`` limit a single read. Full-row
+    logging is switched on for the tables for which it is off, and switched off again at the end.
+    The session is always closed. Raises CdcError with the name of the error. The error LSN means
+    that the position is older than the oldest log. Then no session is opened, since starting at the
+    present position would lose changes.
     """
     session = _call(connection, "cdc_opensess", server, 0, timeout, max_recs, *_VERSION)
     switched_on: list[str] = []
@@ -98,8 +98,8 @@ def capture_session(
 def _start(connection: Connection, session: int, capture: Capture) -> bool:
     """Start a capture.
 
-    Returns True if full-row logging had to be switched on, which shows only when the first call is
-    refused.
+    Returns True if full-row logging had to be switched on. Only the refusal of the first call shows
+    that this is needed.
     """
     arguments = (
         "cdc_startcapture",
@@ -128,7 +128,7 @@ def _start(connection: Connection, session: int, capture: Capture) -> bool:
 
 
 def _close(connection: Connection, calls: Sequence[tuple[Any, ...]], failed: bool) -> None:
-    """Make all these calls, even if some fail.
+    """Make all these calls, even if some of them fail.
 
     Raises the first error unless the session has ``failed`` already.
     """
@@ -156,7 +156,7 @@ def _read(transport: Transport, session: int, size: int) -> bytes:
 def _call(connection: Connection, function: str, *arguments: object, about: str = "") -> int:
     """Call a function of the interface and return its answer.
 
-    Raises CdcError for a negative one.
+    Raises CdcError for a negative answer.
     """
     marks = ", ".join("?" * len(arguments))
     cursor = connection.cursor()
@@ -190,15 +190,15 @@ _ERROR_NAMES: Final = {
     -83713: "LSN",
     -83714: "DIRECTION",
 }
-"""Names of the CDC calls' error codes (formats/gbase-cdc.md 1); numbers may change between servers,
-names do not.
+"""The names of the error codes of CDC calls (formats/gbase-cdc.md 1). The codes may differ between
+servers; the names do not.
 """
 
 ERROR_NUMBERS: Final = {name: number for number, name in _ERROR_NAMES.items()}
 
 LOGGING_IN_USE: Final = -19816
-"""The error of switching full-row logging off while the table is captured (formats/gbase-cdc.md
-6).
+"""The error code of a call that switches full-row logging off while the table is captured
+(formats/gbase-cdc.md 6).
 """
 
 

@@ -2,8 +2,9 @@
 (formats/gbase-cdc.md 3.3, spec/change-model.md 5.1).
 
 Each reader is a hot path. ``codec`` decides once for a column and returns closures without further
-choices; an integer has no reader at all, and dates and booleans come from dictionaries. The price:
-a rule that two kinds share (the charset, the length prefix) is repeated in each closure.
+choices; an integer has no reader, and dates and booleans come from dictionaries. The price: a rule
+that two kinds of columns share (the charset, the length prefix) is repeated in the closures of
+both.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Encoding(Enum):
     """The encodings of formats/gbase-cdc.md 3.3: type names, the ``struct`` code of a fixed slot
     (None if the type has a size), and the greatest number of parameters.
 
-    A start value of SERIAL and a precision of FLOAT mean nothing here.
+    A start value of SERIAL and a precision of FLOAT are ignored.
     """
 
     SMALLINT = ("smallint",), "h", 0
@@ -105,9 +106,9 @@ class Codec(NamedTuple):
     read: Callable[..., Value] | None
     """A function that returns the value of a slot. It raises ColumnError.
 
-    For a fixed slot it makes the value from what ``struct`` unpacks; the field is None for an
-    integer, which is its own value unless it is ``null``. For a variable slot it takes the record
-    and the begin and end of the slot.
+    For a fixed slot, its argument is what ``struct`` unpacks. The field is None for an integer,
+    since the unpacked number is the value itself unless it means NULL. For a variable slot, its
+    arguments are the record, and the begin and end of the slot.
     """
 
 
@@ -121,10 +122,10 @@ def codec(
 ) -> Codec:
     """Return the codec of a type.
 
-    ``varchar_prefix`` is the number of bytes of a VARCHAR's length; None = the slot shows it, and 2
-    are written. ``charset_errors`` is the error handler of Python's codecs. With ``char_trim`` a
-    CHAR loses its trailing blanks. ``on_lenient`` is called for each DATETIME that was read
-    leniently.
+    ``varchar_prefix`` is the number of bytes that hold the length of a VARCHAR. None = a slot that
+    is read shows this number, and 2 bytes are written. ``charset_errors`` is the error handler of
+    Python's codecs. With ``char_trim``, a CHAR loses its trailing blanks. ``on_lenient`` is called
+    for each DATETIME that was read leniently.
     """
     match type.kind:
         case Encoding.SMALLINT | Encoding.INTEGER | Encoding.BIGINT:
@@ -280,8 +281,8 @@ def _decimal_codec(type: ColumnType) -> Codec:
 
 
 class _Booleans(dict[int, Value]):
-    """The values of BOOLEAN; the key combines null flag and value in one number; if the flag is
-    set, the value is ignored.
+    """The values of BOOLEAN. A key combines the null flag and the value in one number. If the null
+    flag is set, the value is ignored.
     """
 
     def __missing__(self, flags: int) -> Value:
@@ -308,8 +309,8 @@ _DAYS_KEPT: Final = 50_000
 
 
 class _Days(dict[int, Value]):
-    """The dates by their day numbers. A stream has few different days, so each date is made once;
-    the number of kept dates is bounded.
+    """The dates by their day numbers. A stream has few different days, so each date is made only
+    once. The number of dates that are kept is limited.
     """
 
     def __missing__(self, days: int) -> Value:

@@ -37,7 +37,7 @@ _BYTES_A_CHARACTER: Final = 4
 
 def _columns_of_catalog(table: Table, varchar_prefix: int) -> tuple[Column, ...]:
     """Return the columns that a stream has for a catalogue's table. Binary columns are left out,
-    since a stream has none.
+    since a stream has no binary columns.
 
     Text takes 4 bytes for each character. Raises ConfigError if no column is left.
     """
@@ -111,20 +111,20 @@ _RECORDS: Final = {
     ChangeOp.UPDATE: (UPDBEF, UPDAFT),
     ChangeOp.DELETE: (DELETE,),
 }
-"""The records of a change's rows; an UPDATE without the row before is an UPDAFT alone."""
+"""The records of a change's rows. An UPDATE without the row before has only an UPDAFT."""
 
 
 def write_stream(
     changes: Iterable[Change], options: WriteOptions, report: Report
 ) -> Iterator[bytes]:
-    """Yield the stream of changes in chunks. A transaction is yielded when the change after it
-    shows that it is complete.
+    """Yield the stream of changes in chunks. A transaction is yielded when the next change shows
+    that the transaction is complete.
 
     Changes without a transaction id are separate transactions; the end of ``changes`` ends the last
-    one. Changes that a stream cannot hold go to ``report.skip``. If the report is strict, it raises
-    the error, and nothing of the transaction is written. The errors are NotExpressible, and
-    FormatError, for example for a table that neither ``tables`` nor ``catalog`` describes.
-    ``report`` counts changes written, ``truncated <table>.<column>`` and ``user_unknown``.
+    one. Changes that a stream cannot hold go to ``report.skip``. A strict report raises the error,
+    and nothing of the transaction is written. The errors are NotExpressible, and FormatError, for
+    example for a table that neither ``tables`` nor ``catalog`` describes. ``report`` counts written
+    changes, ``truncated <table>.<column>`` and ``user_unknown``.
     """
     writer = _Writer(options, report)
     for transaction in transactions(changes):
@@ -148,11 +148,14 @@ def write_stream(
 
 
 _Table = tuple[int, frozenset[str], RowWriter]
-"""A described table: its label, the names of its columns, and the writer of its rows."""
+"""A table with a TABSCHEM record: its label, the names of its columns, and the writer of its rows.
+"""
 
 
 class _Writer:
-    """The sequences, transaction ids and labels in use, and the tables described so far."""
+    """The state of a writer: the sequences, transaction ids and labels that it has used, and the
+    tables that it has described.
+    """
 
     def __init__(self, options: WriteOptions, report: Report) -> None:
         self._options = options

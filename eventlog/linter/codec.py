@@ -25,7 +25,7 @@ class RowDecodeError(FormatError):
 
 
 class RowEncodeError(NotExpressible):
-    """A row that its codec cannot write (formats/linter-queue.md 7); ``column`` is named as in
+    """A row that its codec cannot write (formats/linter-queue.md 7). ``column`` is as in
     RowDecodeError.
     """
 
@@ -53,17 +53,18 @@ class Typ:
 class RowCodec(Protocol):
     """A codec for row images of one kind.
 
-    Every error of ``decode`` becomes RowDecodeError with address and table.
+    The reader turns each error of ``decode`` into a RowDecodeError with the address and the table
+    of the row.
     """
 
     name: str
 
     def decode(self, table: TableAttrs, image: bytes) -> RowDict:
-        """Return the values of all columns in a row image, by column name."""
+        """Return the values that a row image has for all columns, by column name."""
         ...
 
     def encode(self, table: TableAttrs, row: Row) -> bytes:
-        """Return the image of a row that names all columns."""
+        """Return the image of a row that has all columns."""
         ...
 
 
@@ -124,8 +125,8 @@ _NAMES_WITHOUT_LENGTH: Final = {
 
 
 def catalog_table(name: str, attrs: TableAttrs) -> Table:
-    """Return a replicated table of this name as a catalogue describes it: columns with the types of
-    their values, and key.
+    """Return a replicated table, under this name, as a catalogue describes it: its key, and its
+    columns with the types of their values.
     """
     types = ((column.name, _type_name(column)) for column in attrs.columns)
     return table_of_types(name, types, attrs.key)

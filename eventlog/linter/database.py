@@ -1,4 +1,4 @@
-"""A Linter queue in a database: created, written and polled (formats/linter-queue.md 1, 5)."""
+"""Create, write and poll a Linter queue in a database (formats/linter-queue.md 1, 5)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ _INTEGERS: Final[Mapping[str, type[sa.types.TypeEngine[int]]]] = {
 
 
 def find_table(connection: sa.Connection, name: str, schema: str | None = None) -> sa.Table:
-    """Return the table of this name, matched exactly or otherwise without case.
+    """Return the table of this name. The name matches exactly or, if no table has exactly this
+    name, without case.
 
     Raises DatabaseError if there is none.
     """
@@ -63,7 +64,7 @@ def find_table(connection: sa.Connection, name: str, schema: str | None = None) 
 def create_tables(
     connection: sa.Connection, place: PlaceOptions | None = None
 ) -> tuple[sa.Table, sa.Table]:
-    """Return the two tables, created if they are missing: for emulation, and as the target of a
+    """Return the two tables. A missing table is created, for emulation or as the target of a
     conversion.
     """
     place = place or PlaceOptions()
@@ -109,7 +110,7 @@ def insert_rows(connection: sa.Connection, table: sa.Table, queue: Iterable[Disp
 
 
 def insert_attrs(connection: sa.Connection, table: sa.Table, tables: Sequence[TableAttrs]) -> None:
-    """Describe the tables that have no description yet.
+    """Insert the descriptions of the tables that have no description in DISPATCH_ATTRS yet.
 
     Raises FormatError for a table that already has another description.
     """
@@ -183,14 +184,13 @@ def write_database(
 
 
 class QueuePoller:
-    """A poller of one queue. ``restart_token`` is where a new poller continues: pass it as the
-    option ``restart``.
+    """A poller of one queue. With ``restart_token`` as the option ``restart``, a new poller
+    continues where this poller has stopped.
 
     Each poll reads the queue in order in one statement, far enough for ``batch_rows`` new rows, and
     closes its transaction before it yields the first change. Operations of open transactions stay
     in memory until their COMMIT is seen. Earlier rows are read again, since rows leave the queue
-    only after they were sent. The table names of ``place`` are matched exactly or otherwise without
-    case.
+    only after they were sent. The table names of ``place`` match as in ``find_table``.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class QueuePoller:
 
     @property
     def restart_token(self) -> str | None:
-        """The token of the last transaction whose changes were all yielded."""
+        """The restart token of the last transaction whose changes were all yielded."""
         return self._reader.restart_token
 
     def attrs_of(self, tabnum: int) -> TableAttrs | None:
@@ -228,7 +228,7 @@ class QueuePoller:
         yield from self._reader.changes(rows, final=False)
 
     def drain(self) -> Iterator[Change]:
-        """Yield all changes that are in the queue now, in as many polls as needed; open
+        """Yield all changes that are in the queue now, in as many polls as are needed. Open
         transactions are dropped and counted.
         """
         while rows := self._fetch():
@@ -270,8 +270,8 @@ def _select_queue(table: sa.Table, order_by: str, limit: int) -> sa.Select[Any]:
 
 
 def follow(poller: QueuePoller, wait: Callable[[], bool]) -> Iterator[Change]:
-    """Yield the changes of poll after poll. ``wait`` is called after a poll without changes: it
-    waits, and returns whether to continue.
+    """Poll the queue again and again, and yield the changes. ``wait`` is called after a poll
+    without changes; it waits, and returns whether to continue.
 
     Raises FormatError, DatabaseError.
     """

@@ -1,10 +1,10 @@
-"""Rows of DISPATCH_QUEUE and DISPATCH_ATTRS: read from columns in any order and case, and written
-(formats/linter-queue.md 1, 2).
+"""Read and write rows of DISPATCH_QUEUE and DISPATCH_ATTRS (formats/linter-queue.md 1, 2). Columns
+are read in any order, and their names in any case.
 
 ``_dispatch_rows`` is a hot path: it picks all columns of a row by one ``itemgetter``, tests the
 common types together, strips each distinct text once, and makes the row by ``tuple.__new__``. The
-price: the order of DispatchRow's fields is repeated there, and a row of uncommon types takes the
-slower conversions below the test.
+price: the function repeats the order of DispatchRow's fields, and a row of uncommon types is
+converted more slowly, by the code after the test.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class MissingColumn(FormatError):
 
 
 def oper_date_bytes(value: Any) -> bytes:
-    """Return the six bytes of an OPER_DATE, given as bytes or as twelve hex digits.
+    """Return the six bytes of an OPER_DATE that is given as bytes or as twelve hex digits.
 
     Raises FormatError.
     """
@@ -60,8 +60,8 @@ def oper_date_bytes(value: Any) -> bytes:
 
 
 def decode_oper_date(value: bytes) -> datetime:
-    """Return the local time of the server, naive, from the six bytes of an OPER_DATE: to the
-    microsecond, half up.
+    """Return the local time of the server, without a zone, from the six bytes of an OPER_DATE. The
+    time is rounded half up to the microsecond.
     """
     number = int.from_bytes(value, "big")
     seconds, fraction = number >> 16, number & 0xFFFF
@@ -69,7 +69,8 @@ def decode_oper_date(value: bytes) -> datetime:
 
 
 def encode_oper_date(local: datetime) -> bytes:
-    """Return the six bytes of a local time, naive: the fraction half up, at most 65535/65536 s.
+    """Return the OPER_DATE of a local time without a zone. Its fraction is rounded half up, to at
+    most 65535/65536 s.
 
     Raises NotExpressible outside 1990-01-01 to 2126-02-07.
     """
@@ -87,7 +88,7 @@ def encode_oper_date(local: datetime) -> bytes:
 def to_utc(oper_date: bytes, zone: tzinfo) -> datetime | None:
     """Return the moment of an OPER_DATE in UTC, None for six zero bytes.
 
-    If a local time occurs twice, it is the first.
+    A local time that occurs twice is taken as its first occurrence.
     """
     if oper_date == _NO_DATE:
         return None
@@ -127,7 +128,8 @@ def signed(value: int, bits: int) -> int:
 
 
 def stripped(value: Any) -> str:
-    """Return the text of a CHAR column without trailing blanks and NUL bytes; NULL is empty.
+    """Return the text of a CHAR column without trailing blanks and NUL bytes. NULL becomes the
+    empty text.
 
     Raises FormatError.
     """
@@ -148,7 +150,7 @@ def stripped(value: Any) -> str:
 
 
 def data_bytes(value: Any) -> bytes:
-    """Return DATA as bytes, given as bytes or as hex digits; NULL is empty.
+    """Return as bytes DATA that is given as bytes or as hex digits. NULL becomes empty bytes.
 
     Raises FormatError.
     """
@@ -170,9 +172,9 @@ def data_bytes(value: Any) -> bytes:
 
 
 def integer(name: str, value: Any) -> int:
-    """Return a whole number, given as a number or as decimal text.
+    """Return a whole number that is given as a number or as decimal text.
 
-    Raises FormatError naming the column.
+    Raises FormatError, which names the column.
     """
     try:
         number = whole_number(value) if isinstance(value, Decimal) else int(value)
@@ -193,8 +195,8 @@ QUEUE_TYPES: Final = {
     "ROWID_SRC": ("int32", 4), "LEN1": ("int32", 4), "LEN2": ("int32", 4), "DST_SERVER": ("string",
     8), "DST_OWNER": ("string", 66), "DST_TABLE": ("string", 66), "DATA": ("binary", DATA_SIZE),
 }  # fmt: skip
-"""The columns of DISPATCH_QUEUE in the order of the manual: the Arrow name of each type, and its
-bytes.
+"""The columns of DISPATCH_QUEUE in the order of the manual. Each has the Arrow name of its type,
+and its number of bytes.
 """
 
 QUEUE_COLUMNS: Final = tuple(QUEUE_TYPES)
@@ -239,7 +241,7 @@ class DispatchRow(NamedTuple):
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """The fields that identify a row when it is read again (formats/linter-queue.md 5)."""
+        """The fields that identify this row if it is read again (formats/linter-queue.md 5)."""
         identity: tuple[Any, ...] = _IDENTITY(self)
         return identity
 
@@ -250,10 +252,10 @@ _IDENTITY = itemgetter(2, 4, 5, 8, 9, 12, 1)
 def column_positions(
     names: Sequence[str], wanted: Sequence[str], optional: Iterable[str] = (), *, table: str
 ) -> list[int | None]:
-    """Return the position of each wanted column among ``names``, matched without case; None for an
-    absent optional one.
+    """Return the position of each wanted column among ``names``, which are matched without case.
+    The position of an optional column that is absent is None.
 
-    Raises MissingColumn naming the column.
+    Raises MissingColumn, which names the column.
     """
     places = {name.casefold(): position for position, name in reversed(list(enumerate(names)))}
     positions = [places.get(name.casefold()) for name in wanted]
@@ -268,11 +270,11 @@ def column_positions(
 def dispatch_rows(
     names: Sequence[str], values: Iterable[Sequence[Any]], where: Where | None = None
 ) -> Iterator[DispatchRow]:
-    """Read the rows of a table or an export whose columns are ``names``, in its order; DATA loses
+    """Read the rows of a table or an export, in its order. ``names`` are its columns. DATA loses
     its padding.
 
-    ``where`` returns the place of the last row that was read, for errors. Raises MissingColumn
-    immediately, and FormatError when the rows are read.
+    ``where`` returns the place of the last row that was read; errors name this place. Raises
+    MissingColumn immediately, and FormatError when the rows are read.
     """
     positions = column_positions(names, QUEUE_COLUMNS, _OPTIONAL_COLUMNS, table="DISPATCH_QUEUE")
     width = len(names)
@@ -336,10 +338,10 @@ def _dispatch_rows(values: Iterable[tuple[Any, ...]], where: Where | None) -> It
 
 
 def _unchecked_integer(value: Any) -> Any:
-    """Return the number of a column that only some operations read, or the text of a value that is
-    not a number.
+    """Return the value of a column of numbers that only some operations read. For a value that is
+    not a number, return a text that shows the value.
 
-    NULL may be given as empty text. The operation decides whether the column counts.
+    NULL may be given as empty text. The operation decides whether the column is used.
     """
     if value is None or value == "":
         return None
@@ -351,7 +353,7 @@ def _unchecked_integer(value: Any) -> Any:
 
 class _Texts(dict[Any, str]):
     """The CHAR values without their padding. Each distinct text is stripped only once, since a
-    queue has few of them.
+    queue has few distinct texts.
     """
 
     def __missing__(self, value: Any) -> str:
@@ -366,7 +368,7 @@ class _Destinations(dict[Any, Destination]):
 
 
 def column_values(row: DispatchRow) -> tuple[Any, ...]:
-    """Return the row as a table holds it: numbers signed, text and DATA padded
+    """Return the row as a table holds it, with signed numbers and with padded text and DATA
     (formats/linter-queue.md 8).
     """
     server, owner, table = row.destination
@@ -404,7 +406,8 @@ ATTRS_COLUMNS: Final = tuple(ATTRS_TYPES)
 class ColumnAttrs(NamedTuple):
     """A replicated column.
 
-    ``pkey`` is its place in the key, 0 outside of it; ``length`` is in bytes.
+    ``pkey`` is the place of the column in the key, 0 if it is not in the key; ``length`` is in
+    bytes.
     """
 
     name: str
@@ -432,7 +435,7 @@ class TableAttrs:
 
     @cached_property
     def key(self) -> Names:
-        """The key columns in key order; if every PKEY is 1 that is the order of ATRNUM."""
+        """The key columns in key order. If every PKEY is 1, this is the order of ATRNUM."""
         return tuple(
             column.name for column in sorted(self.columns, key=lambda one: one.pkey) if column.pkey
         )
@@ -446,10 +449,11 @@ def table_attrs(tabnum: int, columns: Iterable[ColumnAttrs]) -> TableAttrs:
 def attrs_of_rows(
     names: Sequence[str], values: Iterable[Sequence[Any]], where: Where | None = None
 ) -> dict[int, TableAttrs]:
-    """Return the tables by number from rows of DISPATCH_ATTRS whose columns are ``names``.
+    """Return the tables, by number, that rows of DISPATCH_ATTRS describe. ``names`` are the columns
+    of the rows.
 
-    ``where`` returns the place of the last row that was read, for errors. Raises MissingColumn,
-    FormatError.
+    ``where`` returns the place of the last row that was read; errors name this place. Raises
+    MissingColumn, FormatError.
     """
     positions = [
         position or 0 for position in column_positions(names, ATTRS_COLUMNS, table="DISPATCH_ATTRS")
@@ -473,7 +477,7 @@ def attrs_of_rows(
 
 
 def attrs_of_option(option: Any) -> dict[int, TableAttrs]:
-    """Return the tables of an option ``dispatch_attrs`` by number.
+    """Return the tables, by number, that an option ``dispatch_attrs`` describes.
 
     The option maps each number to a TableAttrs, or to a list of objects with name, typ, len and
     optionally atrnum (default: the place in the list) and pkey (default: 0). Raises ConfigError.
@@ -513,7 +517,7 @@ def _column_of_option(number: int, column: JsonObject) -> ColumnAttrs:
 
 
 def attrs_values(table: TableAttrs) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of DISPATCH_ATTRS of a table, values in the order of ATTRS_COLUMNS
+    """Yield the rows that DISPATCH_ATTRS has for a table, with values in the order of ATTRS_COLUMNS
     (formats/linter-queue.md 8).
     """
     for column in table.columns:

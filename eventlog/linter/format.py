@@ -1,5 +1,5 @@
-"""The format ``linter``: a queue in files or in a database (formats/linter-queue.md 1, 5), read as
-Changes, written, and listed for people.
+"""The format ``linter``: it reads a queue in files or in a database as Changes, writes Changes to a
+queue, and lists a queue for people (formats/linter-queue.md 1, 5).
 
 ``database``, which needs SQLAlchemy, is imported when a queue in a database is read or written.
 """
@@ -87,8 +87,8 @@ class LinterFormat(Format):
         """Return all changes that are now in an export (a file or a directory) or in the queue of a
         database (a URL of SQLAlchemy).
 
-        An export is sorted in memory; ``export_reader`` reads one that is in order. Raises
-        ConfigError, FormatError, DatabaseError.
+        An export is sorted in memory; ``export_reader`` reads an export that is already in order.
+        Raises ConfigError, FormatError, DatabaseError.
         """
         if "://" in source:
             from eventlog.linter.database import QueuePoller
@@ -116,7 +116,7 @@ class LinterFormat(Format):
         """Write changes to a file (.csv, .jsonl, .parquet), to a directory, or to the end of a
         database's queue, completely or not at all.
 
-        DISPATCH_ATTRS is written next to it. Raises ConfigError, FormatError, DatabaseError.
+        DISPATCH_ATTRS is written next to the queue. Raises ConfigError, FormatError, DatabaseError.
         """
         if "://" in target:
             from eventlog.linter.database import write_database
@@ -171,8 +171,8 @@ FORMAT: Final = LinterFormat()
 
 
 def export_files(source: Path) -> tuple[list[Path], Path | None]:
-    """Return the queue files of a directory or file, sorted by name, and the attrs file next to
-    them, if any.
+    """Return the files of a queue, sorted by name, and the file of DISPATCH_ATTRS next to them, if
+    any. ``source`` is a directory or a file.
 
     Raises FormatError.
     """
@@ -199,7 +199,7 @@ def read_queue(paths: Iterable[Path]) -> Iterator[DispatchRow]:
 
 
 def _attrs_of_file(path: Path) -> dict[int, TableAttrs]:
-    """Return the tables of a DISPATCH_ATTRS file by number. Raises FormatError."""
+    """Return the tables, by number, that a file of DISPATCH_ATTRS describes. Raises FormatError."""
     columns: dict[int, TableAttrs] = {}
     for tables in _tables(path, attrs_of_rows):
         for tabnum, table in tables.items():
@@ -219,8 +219,8 @@ def _tables(
     """Yield the results of ``make`` for the tables of a file.
 
     ``make`` is called with column names, rows, and a function that returns the place of the last
-    row that was read. Consecutive objects of JSON lines with the same members are one table. Raises
-    FormatError.
+    row that was read. In JSON lines, consecutive objects with the same members are one table.
+    Raises FormatError.
     """
     suffix = path.suffix.lower()
     if suffix not in _SUFFIXES:
@@ -249,7 +249,8 @@ def _tables(
 
 
 def _objects(path: Path) -> Iterator[tuple[int, Names, tabular.Rows]]:
-    """Yield tables of JSON lines: consecutive objects with the same members form one.
+    """Yield the tables of a file of JSON lines. Consecutive objects with the same members form one
+    table.
 
     A table consists of the line number of its first object, the column names, and the values with
     their line numbers.
@@ -275,8 +276,8 @@ def _readable(rows: Iterable[tuple[int, _T | FormatError]]) -> Iterator[tuple[in
 def write_export(
     queue: Path, attrs: Path, rows_of_queue: Iterable[DispatchRow], tables: Iterable[TableAttrs]
 ) -> None:
-    """Write both files, each whole or not at all. Their directory is created; its parent must
-    exist.
+    """Write both files, each whole or not at all. The directory of the files is created; the parent
+    of this directory must exist.
 
     Raises the errors of the rows, ConfigError, OSError.
     """
@@ -317,7 +318,7 @@ _SHOWN: Final = 32  # bytes shown on a line
 
 
 def queue_listing(source: str, options: GivenOptions) -> Iterator[str]:
-    """Yield the lines of a listing, row by row in the order of the files.
+    """Yield the lines of a listing: all rows, in the order of the files.
 
     Raises ConfigError, FormatError.
     """

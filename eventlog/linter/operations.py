@@ -1,9 +1,9 @@
-"""Combine the rows of a transaction into its operations with their two parts
+"""Combine the rows of a transaction into operations. Each operation has two parts
 (formats/linter-queue.md 3 to 5).
 
-``transaction_operations`` is a hot path: most rows are a whole, valid operation, which
-``_single_row_operation`` recognizes by one comparison. The price: that function repeats the rules
-of lengths in brief; every other row goes to ``parts``, which has the full rules.
+``transaction_operations`` is a hot path: most rows are a whole, valid operation, and
+``_single_row_operation`` recognizes such a row by one comparison. The price: this function repeats
+the rules of lengths in brief. All other rows go to ``parts``, which has the full rules.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ BLOB_OPERATIONS: Final = frozenset({CREATE_BLOB, INSERT_BLOB})
 
 
 class TypTable(NamedTuple):
-    """The meanings of operation codes: ``operations`` are within a transaction, ``ends`` are COMMIT
-    and ROLLBACK.
+    """The meanings of operation codes: ``operations`` has the codes within a transaction, ``ends``
+    the codes of COMMIT and ROLLBACK.
     """
 
     name: str
@@ -60,7 +60,9 @@ FIELDS: Final = TypTable(
 )
 PROSE: Final = TypTable("prose", {**_OF_ROWS, 4: "CLEAR BLOB"}, {5: "COMMIT"}, 5)
 TYP_TABLES: Final = {table.name: table for table in (FIELDS, PROSE)}
-"""The tables of operation codes by the option ``typ_table`` (formats/linter-queue.md 3)."""
+"""The tables of operation codes by the value of the option ``typ_table`` (formats/linter-queue.md
+3).
+"""
 
 
 Operation = tuple[DispatchRow, bytes, bytes]
@@ -99,7 +101,7 @@ def check_code(row: DispatchRow, table: TypTable) -> None:
 
 
 def parts(rows: Sequence[DispatchRow], table: TypTable = FIELDS) -> tuple[bytes, bytes]:
-    """Return the two parts of the rows of one operation, which are in order of EXTDATA
+    """Return the two parts of an operation from its rows, which are in order of EXTDATA
     (formats/linter-queue.md 4).
 
     Raises FormatError.
@@ -126,9 +128,7 @@ def parts(rows: Sequence[DispatchRow], table: TypTable = FIELDS) -> tuple[bytes,
 
 
 def _parts_by_totals(rows: Sequence[DispatchRow]) -> tuple[bytes, bytes]:
-    """Return the two parts of an operation whose first row has the lengths of the whole
-    operation.
-    """
+    """Return the two parts of an operation whose first row has the lengths of both whole parts."""
     first, len1, end = rows[0], rows[0].len1, rows[0].len1 + rows[0].len2
     chunks = [data_bytes(row.data) for row in rows]
     data = b"".join([*(chunk.ljust(DATA_SIZE, b"\0") for chunk in chunks[:-1]), chunks[-1]])
@@ -142,7 +142,7 @@ def _parts_by_totals(rows: Sequence[DispatchRow]) -> tuple[bytes, bytes]:
 
 
 def _own_parts(row: DispatchRow) -> tuple[bytes, bytes]:
-    """Return a row's fragments of both parts, cut by the row's own lengths."""
+    """Return the fragments of both parts that a row holds, cut at the row's own lengths."""
     data, len1, end = row.data, row.len1, row.len1 + row.len2
     if type(data) is not bytes:
         data = data_bytes(data)
@@ -183,9 +183,9 @@ def transaction_operations(
 ) -> list[Operation]:
     """Return the operations of a transaction, whose rows are in order.
 
-    With ``every_destination`` an operation is returned for each of its destinations, otherwise for
-    the smallest in byte order (option ``destinations``, formats/linter-queue.md 5). Raises
-    FormatError and the errors of ``parts``.
+    With ``every_destination``, an operation is returned once for each of its destinations;
+    otherwise only for the smallest destination in byte order (option ``destinations``,
+    formats/linter-queue.md 5). Raises FormatError and the errors of ``parts``.
     """
     operations = []
     number, end = 0, len(rows)

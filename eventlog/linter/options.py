@@ -1,4 +1,4 @@
-"""The options of a Linter queue: its places, and how it is read and written."""
+"""The options for the places of a Linter queue."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PlaceOptions(CheckedOptions):
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions(PlaceOptions):
-    """Options of a source, which the reader's options complement.
+    """Options of a source. The options of the reader complement them.
 
     ``catalog`` is accepted because a conversion gives it to both sides; a queue describes its
     tables itself.
@@ -54,9 +54,9 @@ class SourceOptions(PlaceOptions):
 
 @dataclass(frozen=True, slots=True)
 class TargetOptions(PlaceOptions):
-    """Options of a target, which the writer's options complement.
+    """Options of a target. The options of the writer complement them.
 
-    Tables that a database lacks are created.
+    Tables that are missing in a database are created.
     """
 
     files: str = option("csv", STRING, "format of the files in a directory: csv, jsonl or parquet")

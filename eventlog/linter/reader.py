@@ -1,10 +1,10 @@
-"""Combine the rows of the queue into committed transactions, and convert these to Changes
-(formats/linter-queue.md 5, 6; spec/change-model.md 2, 3.4).
+"""Combine the rows of the queue into committed transactions, and convert the transactions to
+Changes (formats/linter-queue.md 5, 6; spec/change-model.md 2, 3.4).
 
 ``QueueReader._committed`` runs once for each row and ``_transaction_changes`` once for each change.
-So both unpack rows by position and keep their state in local names, and a change is made from its
-fields by position. The price: one loop both checks the order of rows and collects transactions, and
-the code relies on the positions of the fields of DispatchRow and Change.
+So both functions unpack rows by position and keep their state in local names, and a change is made
+from its fields by position. The price: the same loop checks the order of rows and collects
+transactions, and the code relies on the positions of the fields of DispatchRow and Change.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ _log = logging.getLogger(__name__)
 
 
 def parse_place(value: Any) -> Sequence[str | None]:
-    """Check a list of server, owner and table, each of them a text or None, and return it.
+    """Return a list of server, owner and table after checking that each of the three is a text or
+    None.
 
     Raises ValueError.
     """
@@ -77,8 +78,8 @@ def parse_place(value: Any) -> Sequence[str | None]:
 
 
 def _parse_tables(value: Any) -> dict[int, TableName]:
-    """Return schema and table by number, from ``owner.table`` or from the result of an earlier
-    parse.
+    """Return schema and table by the number of the table. Each value is ``owner.table``, or the
+    result of an earlier parse.
 
     Raises ConfigError, ValueError.
     """
@@ -123,8 +124,8 @@ _TOKEN: Final = re.compile("(?:([0-9a-f]{12}):)?([0-9a-f]{16})")
 
 
 def place_of_token(token: str, order_by: str) -> tuple[bytes, int]:
-    """Return the pair that COMMIT rows are compared with: OPER_DATE (empty under ``syslog``) and
-    address. Raises ConfigError.
+    """Return the pair in a token that the places of COMMIT rows are compared with: OPER_DATE (empty
+    under ``syslog``) and address. Raises ConfigError.
     """
     match = _TOKEN.fullmatch(token)
     if match is None or (match[1] is None) is not (order_by == "syslog"):
@@ -138,7 +139,7 @@ def place_of_token(token: str, order_by: str) -> tuple[bytes, int]:
 
 
 def _place(commit: DispatchRow, order_by: str) -> tuple[bytes, int]:
-    """Return the pair that the place of a token is compared with."""
+    """Return the place of a COMMIT row, which is compared with the place of a token."""
     return b"" if order_by == "syslog" else commit.oper_date, commit.syslog_addr
 
 
@@ -159,7 +160,7 @@ def _in_order(rows: Iterable[DispatchRow], order_by: str) -> list[DispatchRow]:
 
 @dataclass(frozen=True, slots=True)
 class ReaderOptions(CheckedOptions):
-    """The reader's options under the names of formats/linter-queue.md. Raises ConfigError."""
+    """Options of the reader, with the names of formats/linter-queue.md. Raises ConfigError."""
 
     typ_table: str = option(
         "fields", choice(*TYP_TABLES), "table of operation codes (TYP) that the server uses"
@@ -216,15 +217,15 @@ class _ReadTable(NamedTuple):
 
 
 class QueueReader:
-    """A reader of a queue, once or repeatedly: ``read`` takes the queue's present rows and returns
-    the new changes.
+    """A reader of a queue. ``read`` accepts the present rows of the queue and returns the new
+    changes; it may be called repeatedly.
 
     ``attrs`` are the tables by number. ``restart_token`` is the token of the last transaction whose
-    changes were all yielded; a later reader takes it as ``restart``. Rows of transactions that are
-    open at the end of a read are kept for the next one. ``seen`` holds the identities of the rows
-    that are not read again.
+    changes were all yielded; a later reader accepts this token as ``restart``. Rows of transactions
+    that are open at the end of a read are kept for the next read. ``seen`` holds the identities of
+    the rows that are not read again.
 
-    After an error, or a read that was not finished, continue with a new reader and the token.
+    After an error, or after a read that was not finished, continue with a new reader and the token.
     """
 
     def __init__(
@@ -250,8 +251,8 @@ class QueueReader:
         self._warned_of_order = self._warned_of_prose = False
 
     def read(self, rows: Iterable[DispatchRow], *, final: bool = False) -> Iterator[Change]:
-        """Return the changes of the transactions that end among the rows, which may come in any
-        order.
+        """Return the changes of the transactions whose ends are among the rows. The rows may come
+        in any order.
 
         ``final`` has the same meaning as in ``changes``. Raises FormatError.
         """
@@ -282,8 +283,8 @@ class QueueReader:
         return self._attrs.get(tabnum)
 
     def changes(self, rows: Iterable[DispatchRow], *, final: bool) -> Iterator[Change]:
-        """Yield the changes of the transactions that end among the rows, which are ``fresh`` and in
-        the order of ``order_by``.
+        """Yield the changes of the transactions whose ends are among the rows. The rows are
+        ``fresh``, and in the order of ``order_by``.
 
         With ``final`` no row is kept for another read. Raises FormatError.
         """
@@ -301,8 +302,8 @@ class QueueReader:
     def _committed(
         self, rows: Iterable[DispatchRow], *, final: bool
     ) -> Iterator[tuple[DispatchRow, list[DispatchRow]]]:
-        """Yield the committed transactions of rows in order: the COMMIT row, and the rows before
-        it.
+        """Yield the committed transactions of rows that are in order. A transaction is its COMMIT
+        row, and its other rows.
 
         Transactions up to the restart token, if there is one, are left out. With ``final`` no row
         is kept. Raises FormatError and the errors of ``check_code``.
@@ -344,9 +345,9 @@ class QueueReader:
         self._keep(open_rows.values())
 
     def _chosen(self, rows: Iterable[DispatchRow], token: str | None) -> Iterator[DispatchRow]:
-        """Yield the kept and the new rows, in order, that the options ``dbnode`` and
-        ``destination`` select. The end of a transaction concerns every destination, so it is always
-        yielded. Raises FormatError.
+        """Yield the rows that the options ``dbnode`` and ``destination`` select from the kept rows
+        and the new rows, in order. The end of a transaction concerns every destination, so
+        ``destination`` does not leave it out. Raises FormatError.
         """
         dbnode, destination, ends = self._dbnode, self._options.destination, self._typ_table.ends
         if self._open_rows:
@@ -368,8 +369,8 @@ class QueueReader:
         self.seen = self._present.union(row.identity for row in self._open_rows)
 
     def _count_open(self, transactions: Iterable[list[DispatchRow]]) -> None:
-        """Count the transactions that no row ends, and warn about transactions that would have an
-        end with the other table of operation codes.
+        """Count the transactions that no row ends. Warn about each transaction that would have an
+        end under the other table of operation codes.
         """
         for rows in transactions:
             self._count("open_transactions")
@@ -488,8 +489,8 @@ class QueueReader:
         return changes
 
     def _row_operations(self, done: list[Operation]) -> list[Operation]:
-        """Return the operations that change rows, without those on BLOBs alone (option
-        ``blob_operations``). Raises NotExpressible.
+        """Return the operations that change rows. Operations that only concern BLOBs are left out,
+        or raise NotExpressible (option ``blob_operations``).
         """
         of_blobs = [row for row, _, _ in done if row.typ in BLOB_OPERATIONS]
         if not of_blobs:
@@ -531,8 +532,8 @@ class QueueReader:
     def _images(
         self, row: DispatchRow, part1: bytes, part2: bytes, target: _ReadTable
     ) -> _Images | None:
-        """Return before, after and changed of an operation; None for a row that is returned only in
-        raw form.
+        """Return ``before``, ``after`` and ``changed`` of an operation. Return None if its row
+        images cannot be decoded, so that the change has them only in raw form.
         """
         assert self._codec is not None
         assert target.attrs is not None

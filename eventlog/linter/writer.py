@@ -78,8 +78,8 @@ def first_address(file: int = 1) -> int:
 
 
 def next_address(address: int, used: int) -> int:
-    """Return the address after an operation with ``used`` bytes of DATA; file 0 follows the last
-    file.
+    """Return the address that follows an operation with ``used`` bytes of DATA. File 0 follows the
+    last file.
     """
     file, place = address >> 32, (address & 0xFFFFFFFF) + _HEADER + used
     return first_address((file + 1) % _FILES) if place >= _FILE_SIZE else file << 32 | place
@@ -88,8 +88,8 @@ def next_address(address: int, used: int) -> int:
 class SystemLog:
     """The emulated system log; ``address`` is the address of the next operation.
 
-    ``continuation_lengths`` has the values of the option. Raises NotExpressible for a name that is
-    wider than its column.
+    ``continuation_lengths`` is the value of the option with this name. Raises NotExpressible for a
+    name that is wider than its column.
     """
 
     def __init__(
@@ -112,8 +112,8 @@ class SystemLog:
         destinations: Sequence[Destination],
         blobatr: int = 0,
     ) -> Iterator[DispatchRow]:
-        """Yield the rows of an operation of one or two ``parts``: a full set of rows for each
-        destination, all with the same address.
+        """Yield the rows of an operation that has one or two ``parts``. There is a full set of rows
+        for each destination, and all rows have the same address.
         """
         old, both = len(parts[0]), b"".join(parts)
         for destination in destinations:
@@ -159,7 +159,7 @@ def _parse_destinations(value: Any) -> Sequence[Sequence[str | None]]:
 
 @dataclass(frozen=True, slots=True)
 class WriterOptions(CheckedOptions):
-    """The writer's options under the names of formats/linter-queue.md 8. Raises ConfigError."""
+    """Options of the writer, with the names of formats/linter-queue.md 8. Raises ConfigError."""
 
     codec: RowCodec | str = option(EMULATOR_CODEC, ANY, "codec of the row images")
     charset: str = shared(CODEC_CHARSET)
@@ -176,8 +176,8 @@ class WriterOptions(CheckedOptions):
     tables: Mapping[int, TableName] = shared(TABLES)
     """The names of the tables by number."""
     catalog: CatalogOption = shared(CATALOG)
-    """The descriptions of the other tables. Their numbers come from ``tables``, or follow the
-    highest number there.
+    """The descriptions of the other tables. The numbers of these tables come from ``tables``, or
+    follow the highest number in ``tables``.
     """
     destinations: Sequence[Sequence[str | None]] = option(
         (("", None, None),),
@@ -196,8 +196,8 @@ class QueueWriter:
     """A writer of changes as rows. ``attrs`` are the tables by number; ``address`` is the address
     of the next operation.
 
-    Changes that cannot be written go to ``report.skip``; without a report the first one raises its
-    error. Raises ConfigError.
+    Changes that cannot be written go to ``report.skip``. Without a report, the first such change
+    raises its error. Raises ConfigError.
     """
 
     def __init__(
@@ -225,8 +225,8 @@ class QueueWriter:
         self._known: dict[int, dict[Key, RowDict]] = {}
 
     def rows(self, changes: Iterable[Change]) -> Iterator[DispatchRow]:
-        """Yield the rows of ``changes``, which must be all changes. A transaction is written when
-        its last change is known.
+        """Yield the rows of ``changes``, which must be all changes. The rows of a transaction
+        follow when its last change is known.
 
         Raises FormatError.
         """
@@ -261,8 +261,8 @@ class QueueWriter:
             yield self._log.end(number, channel, oper_date)
 
     def _transact_id(self, transaction_id: str | None) -> int:
-        """Return the low 64 bits of the id if this run has not used them, otherwise a free
-        number.
+        """Return the low 64 bits of a transaction id if this run has not used this number,
+        otherwise a free number.
         """
         if transaction_id is not None and _HEX.fullmatch(transaction_id):
             number = int(transaction_id, 16) & MASK_64
@@ -300,8 +300,8 @@ class QueueWriter:
     def _described_as(self, schema: str | None, name: str) -> TableAttrs | None:
         """Return the description of a table, None if there is none.
 
-        It is found by schema and name, or by the name alone if one of the two schemas is unknown
-        and the name is unique.
+        The description is found by schema and name. It is found by the name alone if one of the two
+        schemas is unknown and the name is unique.
         """
         attrs = self._names.get((schema, name)) or self._names.get((None, name))
         if attrs is None and schema is None:
@@ -312,7 +312,7 @@ class QueueWriter:
     # --- rows -------------------------------------------------------------------------------------
 
     def _operation(self, change: Change, attrs: TableAttrs) -> tuple[int, list[bytes]]:
-        """Return TYP and parts of a change."""
+        """Return the TYP and the parts of a change."""
         images = whole_images(
             change, attrs.names, self.options.complete, needs_before=True, count=self._report.count
         )
@@ -325,7 +325,7 @@ class QueueWriter:
         return typ, parts
 
     def _row(self, row: Row, change: Change, attrs: TableAttrs) -> RowDict:
-        """Return the row with the values that its columns hold."""
+        """Return the row with its values converted to what its columns hold."""
 
         def truncated(column: str) -> None:
             self._report.count(f"truncated {column_name(change, column)}")
@@ -353,7 +353,7 @@ class QueueWriter:
     # --- TRUNCATE ---------------------------------------------------------------------------------
 
     def _deletes(self, change: Change, attrs: TableAttrs) -> list[tuple[int, list[bytes]]]:
-        """Return TYP and parts of each DELETE that is written for a TRUNCATE."""
+        """Return the TYP and the parts of each DELETE that is written for a TRUNCATE."""
         if self.options.truncate == "error":
             raise NotExpressible(
                 f"TRUNCATE of {full_name(change.schema, change.table)}: a Linter queue has no such "
@@ -457,12 +457,12 @@ def _typ_and_length(column: Column) -> tuple[int, int]:
 
 
 Truncated = Callable[[str], None]
-"""A function that is called with the name of a column whose value loses digits."""
+"""A function that is called with the name of a column if its value loses digits."""
 
 
 def column_value(value: Value, column: ColumnAttrs, truncated: Truncated) -> Value:
-    """Return the value as the row codec expects it: text parsed as the column's type, times
-    truncated to 1/100 s.
+    """Return the value as the row codec expects it. Text is parsed by the type of the column, and
+    times are truncated to 1/100 s.
 
     Raises NotExpressible for a value that the column cannot hold.
     """
@@ -540,4 +540,6 @@ _CONVERSIONS: Final[Mapping[int, _Conversion]] = {
     Typ.DECIMAL: ((Decimal, int, str), Decimal),
     Typ.BOOLEAN: ((str, int), _TRUTH.__getitem__),
 }
-"""The types of values that a column of each type takes, and the function that converts them."""
+"""By the type of a column, the Python types of the values that it accepts, and the function that
+converts these values.
+"""

@@ -25,8 +25,8 @@ def transaction_of(event: Outgoing, transactions: Mapping[int, str | None]) -> s
 
 
 def transaction_text(event: Outgoing, transactions: Mapping[int, str | None]) -> str | None:
-    """Return the transaction of an event as ``<epoch>:<number>``, without the epoch if it is the
-    first; None = unknown.
+    """Return the transaction of an event as ``<epoch>:<number>``, or as ``<number>`` in the first
+    epoch; None = unknown.
     """
     number, epoch = transaction_of(event, transactions), epoch_of(event.event_id)
     return f"{epoch}:{number}" if number is not None and epoch else number
@@ -41,7 +41,8 @@ def transaction_digits(event: Outgoing, transactions: Mapping[int, str | None]) 
 @lru_cache(maxsize=256)  # the rows of a transaction come together
 def digits_of(number: str, epoch: str) -> str:
     """Return the 32 upper-case hex digits of a transaction. The first half is zero in the first
-    epoch of the log; in a later epoch it is the hash of that epoch. The second half is the number.
+    epoch of the log; in a later epoch it is the hash of the epoch. The second half is the number of
+    the transaction.
     """
     if not epoch:
         return f"{int(number):032X}"

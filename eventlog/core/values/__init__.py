@@ -2,7 +2,8 @@
 
 Converting values is a hot path. ``converter`` chooses once per column, and each function first
 tests for text that is already in its normal form (``isprintable``, one regular expression). The
-price: most functions begin with a short cut, which repeats the rule below it in brief.
+price: most functions begin with a short cut that repeats, in brief, the rule in the rest of the
+function.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from eventlog.errors import BadValue, BadXmlChar, ConfigError, shown
 
 
 class Kind(StrEnum):
-    """The classes of columns of spec/xds.md 6.1, 6.2."""
+    """The kinds of columns of spec/xds.md 6.1, 6.2."""
 
     INTEGER = "integer"
     EXACT = "exact"
@@ -46,25 +47,25 @@ class ColumnType:
 
     kind: Kind
     bits: int = 0
-    """The width in bits: 16, 32 or 64 for smallint, integer and bigint, whose range is checked; 0
-    for numerics of scale 0, which have no range; 32 or 64 for approximate numbers.
+    """The width in bits. It is 16, 32 or 64 for smallint, integer and bigint, whose range is
+    checked; 0 for numerics of scale 0, which have no range; and 32 or 64 for approximate numbers.
     """
     sql: str = ""
     """The database's own spelling."""
     special: bool = False
-    """True if the column can have special times (spec/xds.md 6.3), or the words that exact numbers
-    have in addition to digits (6.1).
+    """True if values of the column can be special times (spec/xds.md 6.3), or words that the
+    database has for exact numbers beside digits (6.1).
     """
 
     point: int = 2
-    """The digits after the point of PostgreSQL's money, which ``lc_monetary`` of the database
-    determines.
+    """The number of digits after the point of PostgreSQL's money. ``lc_monetary`` of the database
+    determines it.
     """
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The numbers in parentheses of ``sql``: a length, or a precision and perhaps a scale;
-        empty if there are none.
+        """The numbers in the parentheses of ``sql``: a length, or a precision and perhaps a scale.
+        The result is empty without parentheses.
         """
         match = _SIZES.search(self.sql)
         return (
@@ -80,8 +81,8 @@ ColumnTypes: TypeAlias = Mapping[str, ColumnType]
 
 @dataclass(frozen=True, slots=True)
 class ValueOptions:
-    """The options of spec/event-log.md 9 that shape values. ``special_times`` takes effect when
-    classes are built.
+    """The options of spec/event-log.md 9 that decide the form of values. ``special_times`` takes
+    effect when classes are built.
 
     ``characters`` are the characters that the format can hold: XML 1.0 (``xml``) or all of Unicode
     (``unicode``).
@@ -108,7 +109,7 @@ _ARRAY = re.compile(
 )
 _MONEY = re.compile(r"money(?:\(([0-9])\))?((?:\[\])?)", re.ASCII)
 _SINGLE: Final = frozenset(map(str, range(1, 25)))
-"""The numbers of binary digits for which ``float(n)`` is a real."""
+"""The numbers ``n`` of binary digits with which ``float(n)`` means a real."""
 
 TYPE_NAMES: Final[dict[tuple[Kind, int], str]] = {
     (Kind.INTEGER, 16): "smallint, int2, smallserial, serial2, tinyint",
@@ -187,7 +188,7 @@ _OWN_TYPES: Final[dict[str, dict[str, tuple[Kind, int]]]] = {
     "sqlite": {**_INTEGERS_OF_SQLITE, "real": (Kind.APPROXIMATE, 64)},
     **dict.fromkeys(("mariadb", "mysql"), _TYPES_OF_MYSQL),
 }
-"""The type names of a database that differ from the table above (spec/xds.md 6.2)."""
+"""The type names of a database with another meaning than in ``TYPE_NAMES`` (spec/xds.md 6.2)."""
 
 
 def parse_type(text: str, dialect: str = "") -> ColumnType:
@@ -195,9 +196,9 @@ def parse_type(text: str, dialect: str = "") -> ColumnType:
     varying(64)``, ``numeric(9,2)``, ``timestamp(3) without time zone`` (spec/xds.md 9).
 
     The type names of the database ``dialect`` take precedence. ``decimal(p)`` and ``decimal(p,0)``
-    are integers without a range, ``decimal`` alone is exact. ``json``, arrays and ``other``, which
-    stands for every user-defined type, are ``Kind.OTHER``. Case and blanks do not count. Raises
-    ConfigError if the text is empty or names an unknown type.
+    are integers without a range; ``decimal`` alone is an exact number. ``json``, arrays and
+    ``other`` are ``Kind.OTHER``; ``other`` stands for every user-defined type. Case and blanks are
+    ignored. Raises ConfigError if the text is empty or names an unknown type.
     """
     if not text.strip():
         raise ConfigError(
@@ -259,7 +260,8 @@ def xds_type(type: ColumnType, options: ValueOptions) -> str:
     """Return the XDS type of a column's values: int, string, state, octet or time (spec/xds.md 6.1,
     6.3).
 
-    Special values keep the type of their column here; documents carry them as strings.
+    For special values, too, this is the type of their column; documents carry special values as
+    strings.
     """
     if type.kind is Kind.INTEGER:
         return "int"
@@ -297,8 +299,8 @@ def is_xml(text: str) -> bool:
 
 
 def _raw_byte(match: re.Match[str]) -> str:
-    """Return what is wrong with a character that stands for a byte (``surrogateescape``), empty for
-    any other character.
+    """Return, as text, what is wrong with a character that stands for a byte (``surrogateescape``).
+    The text is empty for any other character.
     """
     byte = ord(match[0]) - 0xDC00
     if not 0x80 <= byte <= 0xFF:
@@ -323,8 +325,8 @@ def is_unicode(text: str) -> bool:
 
 
 def check_unicode(text: str) -> None:
-    """Raise BadValue for an unpaired surrogate, which UTF-8 cannot express. It indicates text that
-    was not UTF-8.
+    """Raise BadValue for an unpaired surrogate, which UTF-8 cannot express. An unpaired surrogate
+    indicates that the text was not UTF-8.
     """
     if text.isprintable():
         return
@@ -458,7 +460,7 @@ INTEGER_NAMES: Final = {16: "smallint", 32: "integer", 64: "bigint"}
 
 
 def integer_pattern(bits: int) -> str:
-    """Return a regular expression of integers in normal form and in the range of ``bits`` (0: any
+    """Return a regular expression for integers in normal form and in the range of ``bits`` (0 = any
     range).
 
     It does not match the longest integers, which must be compared with the range.
@@ -528,7 +530,7 @@ EXACT_WORDS: Final = frozenset(_EXACT_WORDS.values())
 
 
 def _or_word(is_normal: Callable[[str], object], convert: Converter) -> Converter:
-    """Return a converter of numbers that also takes the ``EXACT_WORDS``."""
+    """Return a converter that accepts the ``EXACT_WORDS`` in addition to numbers."""
 
     def convert_any(text: str) -> str:
         if is_normal(text):
@@ -564,21 +566,21 @@ def float_text(number: float) -> str:
 
 
 def without_host_mask(text: str) -> str:
-    """Return an inet address as PostgreSQL prints it. The log has the cast to text, with the mask
-    of a single host (spec/triggers.md 6).
+    """Return an inet address as PostgreSQL prints it. The log has the result of the cast to text,
+    which includes the mask of a single host (spec/triggers.md 6).
     """
     return text.removesuffix("/128") if ":" in text else text.removesuffix("/32")
 
 
 def float_or_special(number: float) -> float | str:
-    """Return a double for JSON: itself, or a word such as NaN if JSON has no number for it
-    (spec/xds.md 6.1).
+    """Return a double for JSON: the double itself, or a word such as NaN if JSON has no number for
+    it (spec/xds.md 6.1).
     """
     return number if isfinite(number) else float_text(number)
 
 
 def _double(text: str, trimmed: str) -> float:
-    """Return the finite double of the text.
+    """Return the finite double that a text stands for.
 
     Raises BadValue for a number outside PostgreSQL's range: too large, or so small that it becomes
     zero.
@@ -620,8 +622,8 @@ def _single_precision(text: str) -> str:
 
 
 def _to_single(number: float, exact: Decimal) -> float:
-    """Return the number of single precision next to ``exact``, whose double is ``number``. Raises
-    OverflowError.
+    """Return the number of single precision nearest to ``exact``; ``number`` is the double nearest
+    to ``exact``. Raises OverflowError.
 
     Rounding twice may give a wrong result at a tie, so an inexact double is first rounded to odd,
     towards the exact number.
@@ -636,7 +638,7 @@ _SMALLEST_NORMAL_SINGLE: Final = 2.0**-126
 
 
 def _shortest_single(single: float) -> float:
-    """Return the double that has the fewest digits that read back as ``single``."""
+    """Return the double whose text is the shortest that reads back as ``single``."""
     # A real keeps any six digits exactly, so fewer digits need not be tried.
     fewest = 6 if abs(single) >= _SMALLEST_NORMAL_SINGLE else 1
     for precision in range(fewest, 9):
@@ -682,10 +684,11 @@ def is_money(type: ColumnType) -> bool:
 
 
 def money_numbers(text: str, point: int) -> str:
-    """Return a value of money, or an array, as numbers with ``point`` digits after the point
-    (spec/xds.md 6.1). Triggers log the stored integer as if it were cents: 1,234 yen as ``$12.34``.
+    """Return a value of money, or of an array of money, as numbers with ``point`` digits after the
+    point (spec/xds.md 6.1). Triggers log the stored integer as if it were cents: they log 1,234 yen
+    as ``$12.34``.
 
-    A number, which another source may have logged, stays as it is.
+    A plain number, which a source other than triggers may have logged, stays unchanged.
     """
 
     def number(match: re.Match[str]) -> str:

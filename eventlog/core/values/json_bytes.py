@@ -1,6 +1,6 @@
 """Write JSON objects as bytes, by one function for all formats; and read numbers of any length.
 
-orjson writes them in a tenth of the time of the standard library's encoder. The standard encoder
+orjson writes JSON in a tenth of the time of the standard library's encoder. The standard encoder
 writes the values that orjson refuses: integers of more than 64 bits, and unpaired surrogates.
 orjson would write a float that JSON has no number for as null, so ``core.values.float_or_special``
 turns such a float into a word first.
@@ -19,10 +19,10 @@ import orjson
 
 
 def json_value(text: str | bytes, parse_float: Callable[[str], Any] | None = None) -> Any:
-    """Return the value of JSON as ``json.loads`` does; a whole number with more digits than Python
-    converts to an int is a Decimal.
+    """Return the value of JSON as ``json.loads`` does, but a whole number that has too many digits
+    for Python to convert to an int is a Decimal.
 
-    Raises ValueError, RecursionError, and what ``parse_float`` raises.
+    Raises ValueError, RecursionError, and the errors that ``parse_float`` raises.
     """
     try:
         return json.loads(text, parse_float=parse_float)
@@ -55,9 +55,9 @@ def json_bytes(value: Any) -> bytes:
     """Return the JSON of dicts, lists, texts, numbers, booleans, None and ``JsonText``, as UTF-8
     without blanks.
 
-    Members keep their order, no character beyond ASCII is escaped, integers are of any size, floats
-    are finite. Raises UnicodeEncodeError for an unpaired surrogate, TypeError for a value that JSON
-    lacks.
+    Members keep their order, and no character beyond ASCII is escaped. Integers may have any size;
+    floats must be finite. Raises UnicodeEncodeError for an unpaired surrogate, TypeError for a
+    value that JSON lacks.
     """
     try:
         # The copy makes this fast. orjson writes into a buffer of 1 KiB and shrinks it, so the rest
@@ -69,8 +69,8 @@ def json_bytes(value: Any) -> bytes:
 
 
 def escaped_json_bytes(value: Any) -> bytes:
-    """Return the result of ``json_bytes``; in a value with an unpaired surrogate all characters
-    beyond ASCII are escaped.
+    """Return the result of ``json_bytes``, but if the value has an unpaired surrogate, all
+    characters beyond ASCII are escaped.
     """
     try:
         return json_bytes(value)

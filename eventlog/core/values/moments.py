@@ -2,10 +2,11 @@
 (spec/xds.md 6.3), or to a value.
 
 Fractions keep their nine digits, more than a ``datetime`` has. ``time_syntax`` is integer,
-canonical or java. Two more values are not options. ``full``, for text that is read again, is like
-java, but keeps the fraction of times of day. ``value`` returns a date, time or naive datetime with
-six digits of the fraction. ``time_zone`` is the name of the zone for values without a zone. With
-``special`` the special times of PostgreSQL are kept as text.
+canonical or java. Two more values of ``time_syntax`` are for internal use. ``full``, for text that
+is read again, is like java, but keeps the fraction of times of day. With ``value`` a converter
+returns a date, a time or a naive datetime, with six digits of the fraction. ``time_zone`` is the
+name of the zone for values without a zone. With ``special`` the special times of PostgreSQL are
+kept as text.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ def is_special(text: str) -> bool:
 
 
 def _is_special(match: re.Match[str] | None, last: tuple[int, int, int]) -> bool:
-    """Return True if PostgreSQL accepts the matched text. This matters for a key, whose text is
-    used in a statement unchanged.
+    """Return True if PostgreSQL accepts the matched text as a special value. This matters for a
+    key, since a statement contains the text of a key unchanged.
     """
     if match is None:
         return False
@@ -154,7 +155,9 @@ def fraction_of(text: str) -> str:
 
 
 def without_zeros(text: str) -> str:
-    """Return a time as Python writes it, without trailing zeros of its fraction, with its zone."""
+    """Return the text of a time as Python writes it, without the trailing zeros of its fraction.
+    The zone stays.
+    """
     time, point, rest = text.partition(".")
     if not point:
         return text
@@ -195,7 +198,9 @@ def time_zone_named(name: str) -> tzinfo:
 
 
 def microseconds(fraction: str) -> int:
-    """Return the microseconds of the digits of a fraction; further digits are cut off."""
+    """Return the microseconds that the digits of a fraction stand for. Digits beyond the sixth are
+    cut off.
+    """
     return int(fraction[:6].ljust(6, "0"))
 
 

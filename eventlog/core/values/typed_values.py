@@ -4,9 +4,10 @@ The text follows spec/xds.md 6.1, 6.3 and spec/triggers.md 6, the values follow 
 1, 5.1.
 
 Reading values is a hot path. A reader is built once per column type (``lru_cache``) and makes no
-further choices, and Python itself parses a plain timestamp, in 0.6 to 1.1 us instead of 8
+further choices. Python itself parses a plain timestamp, in 0.6 to 1.1 us instead of 8
 (bench/RESULTS.md, "One path to JSON"). The price: readers are closures in closures, and timestamps
-have two code paths; test_a_plain_moment_is_read_as_any_other checks that they are equal.
+have two code paths; test_a_plain_moment_is_read_as_any_other checks that both have the same
+results.
 """
 
 from __future__ import annotations
@@ -111,8 +112,7 @@ def _or_special(read: ReadValue, is_text: Callable[[str], bool]) -> ReadValue:
 
 
 def whole_number(value: object, digits: int = 20) -> int | None:
-    """Return a number that has no fraction and at most ``digits`` digits as int; None for any other
-    value.
+    """Return a whole number of at most ``digits`` digits as int, None for any other value.
 
     The exponent of a Decimal is checked before its digits are written out, since a few bytes may
     stand for gigabytes of digits.
@@ -132,8 +132,8 @@ _LONGEST_INT: Final = 10**4300
 
 
 def whole_value(number: int) -> int | Decimal:
-    """Return a whole number as the value of a column: as Decimal if it is too long for the text of
-    an int.
+    """Return a whole number as the value of a column: an int, or a Decimal if Python cannot write
+    that many digits of an int.
     """
     return number if abs(number) < _LONGEST_INT else Decimal(number)
 
@@ -175,8 +175,8 @@ def decimal_text(number: Decimal) -> str:
 
 
 def to_text(value: Value) -> str:
-    """Return the text of a value other than NULL in the log (spec/change-model.md 5.1). A value
-    with a zone is written in UTC.
+    """Return the text that the log has for a value other than NULL (spec/change-model.md 5.1). A
+    value with a zone is written in UTC.
 
     Raises BadValue for the tuple of a multi-valued attribute, whose values are separate rows in the
     log, and for a time outside the years 1 to 9999 in UTC.
@@ -211,7 +211,7 @@ def to_text(value: Value) -> str:
 
 
 def typed_by(type: ColumnType, value: Value) -> Value:
-    """Give a value that has lost its type, for example in JSON, the type of its column again.
+    """Return a value with the type of its column, if it has lost this type, for example in JSON.
 
     A datetime that has lost its zone is in UTC, as in formats without zones. Raises BadValue.
     """
@@ -243,7 +243,7 @@ def values_of(value: Value) -> tuple[Value, ...]:
 
 
 def type_of(value: Value) -> ColumnType:
-    """Return the column type that fits a value whose own column type is unknown."""
+    """Return the column type that fits a value whose column has an unknown type."""
     match value:
         case bool():
             return ColumnType(Kind.BOOLEAN)
@@ -280,7 +280,8 @@ def _integer_reader(check: Converter) -> ReadValue:
 _is_plain_moment: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?"
 ).fullmatch
-"""Matches the timestamps that Python parses by itself: no zone, and digits beyond six cut off.
+"""Matches the timestamps that Python parses by itself. They have no zone; Python cuts off the
+digits of the fraction beyond the sixth.
 
 Nearly all timestamps match.
 """
@@ -343,8 +344,8 @@ def xds_value_reader(value_type: str, type: ColumnType | None, options: ValueOpt
     """Return the function that turns the text of an XDS value into its value (spec/change-model.md
     3.2, spec/xds.md 6).
 
-    ``value_type`` is the XDS type; ``type`` is the column's type, None = unknown. A time without a
-    column is a naive datetime in UTC. ``options`` are the options with which the value was
+    ``value_type`` is the XDS type; ``type`` is the column's type, None = unknown. If the column is
+    unknown, a time is a naive datetime in UTC. ``options`` are the options with which the value was
     written. The function raises BadValue.
     """
     if type is None:
@@ -380,8 +381,8 @@ _CANONICAL = re.compile(
 
 
 def _seconds_reader(kind: Kind | None, time_zone: str) -> ReadValue:
-    """Return a reader of the seconds of ``time_syntax = integer``: to a date, time or datetime, by
-    the column's kind.
+    """Return a reader of the seconds that ``time_syntax = integer`` writes. It returns a date, a
+    time or a datetime, by the column's kind.
     """
     zone = time_zone_named(time_zone)
 
