@@ -1,5 +1,5 @@
-"""The types that all layers share: a row of the log, its status and type, the event that rows
-become, the change that all formats share, and the record of a topic.
+"""The types that all layers share: a row of the log with its status and type, an event that is made
+of rows, a change in the form that all formats share, and a record of a topic.
 
 Millions of rows of the log and changes are made, so they are tuples. ``log_row`` and ``Change``
 are made by ``tuple.__new__``, without the Python frame of a named tuple's own constructor. A row of
@@ -61,10 +61,11 @@ def is_status(text: str) -> bool:
 
 
 class LogRow(NamedTuple):
-    """One row of the event log, fields in the order of layout 2.x (spec/event-log.md 1).
+    """One row of the event log. The fields are in the order of layout 2.x (spec/event-log.md 1).
 
-    It is a bare tuple, since millions of rows are processed. ``event_time`` is the database's text
-    (``yyyy-mm-dd hh:mm:ss[.f]``); the publisher orders by it in SQL and never parses it.
+    It is a bare tuple, since millions of rows are processed. ``event_time`` is text as the database
+    writes it (``yyyy-mm-dd hh:mm:ss[.f]``); the publisher orders by this column in SQL and never
+    parses the text.
     """
 
     record_id: int
@@ -78,8 +79,8 @@ class LogRow(NamedTuple):
     old_value: str | None
     new_value: str | None
     transaction_id: str | None = None
-    """The transaction that wrote the row, as the database's text of its number; None = unknown, as
-    in every log without the column (spec/event-log.md 1.5).
+    """The number of the transaction that wrote the row, as text of the database. None = unknown, as
+    in every log without this column (spec/event-log.md 1.5).
     """
 
 
@@ -109,15 +110,15 @@ TIMED_FIELDS: Final = (*QUEUE_FIELDS, "event_time")
 """The columns that are read for a format that includes the time and the user of a change."""
 
 TRACED_FIELDS: Final = (*TIMED_FIELDS, "transaction_id")
-"""The columns that are read for such a format from a log with transaction ids."""
+"""The ``TIMED_FIELDS``, and transaction_id, which are read if the log has transaction ids."""
 
 
 class Origins(NamedTuple):
     """The times, writers and transactions of rows: event_time, perpetrator and transaction_id by
     record_id. ``transactions`` lacks the rows of a log without transaction ids.
 
-    They are bare texts, since millions of rows are processed: keeping an object for each row costs
-    more than reading the row.
+    The values are bare texts, since millions of rows are processed: keeping an object for each row
+    costs more than reading the row.
     """
 
     event_times: dict[int, str | None]
@@ -136,13 +137,13 @@ def origins_of(rows: Iterable[LogRow]) -> Origins:
 
 
 def queue_rows(rows: Iterable[LogRow]) -> Iterable[QueueRow]:
-    """Return the columns of whole rows that are read from the queue."""
+    """Return, for each whole row, the columns that are read from the queue."""
     return map(_queue_row, rows)
 
 
 class All(Enum):
-    """The old value of a step that removes all values of an attribute, whatever they are:
-    remove-all-values (spec/xds.md 4.3).
+    """The old value of a step that removes all values of an attribute: remove-all-values
+    (spec/xds.md 4.3).
     """
 
     ALL = "all"
@@ -169,10 +170,12 @@ class Step(NamedTuple):
 
 
 class AttributeSteps(NamedTuple):
-    """An attribute of an event with its steps in order. In an add it has one ``Op.ADD`` step.
+    """An attribute of an event, with the steps of this attribute in order. In an add, an attribute
+    has one ``Op.ADD`` step.
 
-    ``value_type`` is the XDS type of its values: string, int, state, octet, time or dn. A value of
-    type time that is not a number of seconds is the text of a special time (spec/xds.md 6.3).
+    ``value_type`` is the XDS type of the attribute's values: string, int, state, octet, time or dn.
+    A value of type time that is not a number of seconds is the text of a special time (spec/xds.md
+    6.3).
     """
 
     name: str
@@ -237,8 +240,8 @@ Value: TypeAlias = (
     | tuple[Any, ...]
     | None
 )
-"""A value of a column: None is NULL, a tuple holds the values of a multi-valued attribute (rows
-of a log, XDS and CloudEvents only).
+"""A value of a column. None is NULL. A tuple holds the values of a multi-valued attribute; only
+rows of a log, XDS and CloudEvents have tuples.
 """
 
 Row: TypeAlias = Mapping[str, Value]
@@ -252,7 +255,7 @@ Key: TypeAlias = tuple[tuple[str, Value], ...]
 TableName: TypeAlias = tuple[str | None, str]
 """The schema of a table, None if it is unknown, and the table's name."""
 Names: TypeAlias = tuple[str, ...]
-"""Names, such as those of columns, in their order."""
+"""Names in an order, such as the names of columns."""
 JsonObject: TypeAlias = Mapping[str, Any]
 """A JSON object, or a record of Avro or of a database that has the same form."""
 JsonDict: TypeAlias = dict[str, Any]
@@ -266,15 +269,15 @@ class _ChangeFields(NamedTuple):
     """The table or view, in the database's own case."""
     op: ChangeOp
     key: Key | None
-    """The primary key in key order, of the new row, for DELETE of the old row; None also = no key.
-    A value of None is NULL.
+    """The primary key in key order: of the new row, or for DELETE of the old row. None = unknown,
+    or no key. A value of None is NULL.
     """
     before: Row | None
     """The known columns of the row before the change. A value of None is NULL."""
     after: Row | None
-    """The known columns of the row after it."""
+    """The known columns of the row after the change."""
     changed: frozenset[str] | None
-    """For UPDATE, the columns whose value changed; empty = a known no-op."""
+    """For UPDATE, the columns whose value changed; empty = it is known that nothing changed."""
     position: str | None
     """The place of the change in its source."""
     transaction_id: str | None
@@ -283,12 +286,12 @@ class _ChangeFields(NamedTuple):
     """1, 2, .. within the transaction, over all tables."""
     last_in_transaction: bool | None
     commit_time: datetime | None
-    """The commit time, or the nearest time that the source has, aware, in UTC."""
+    """The commit time, or the nearest time that the source has, with a zone, in UTC."""
     user: str | None
     """The user who made the change."""
     extras: Mapping[str, Any]
-    """Facts that only its format has. Equality ignores them. Writers of other formats ignore them
-    except ``query_back``, ``changed_unknown`` and ``stream_position``.
+    """Facts that only one format has. Equality ignores the extras. Writers of other formats ignore
+    them except ``query_back``, ``changed_unknown`` and ``stream_position``.
     """
 
 
@@ -311,16 +314,16 @@ def _check_truncate(table: str, key: object, before: Row | None, after: Row | No
 
 
 class Change(_ChangeFields):
-    """One change of one row: every format is read into it and written from it
+    """One change of one row. Every format is read into changes and written from changes
     (spec/change-model.md 1). None = unknown.
 
-    INSERT and REFRESH have no ``before``. They and UPDATE have ``after``, or ``extras`` with
-    ``query_back`` or ``part1``. ``changed`` is for UPDATE only, a subset of ``after``. DELETE has
-    no ``after``, but ``before``, ``key``, or ``extras`` with ``part1``. TRUNCATE has neither images
-    nor a key.
+    INSERT, REFRESH and UPDATE have ``after``, or ``extras`` with ``query_back`` or ``part1``.
+    INSERT and REFRESH have no ``before``. Only UPDATE has ``changed``, a subset of ``after``.
+    DELETE has no ``after``; it has ``before``, ``key``, or ``extras`` with ``part1``. TRUNCATE has
+    no images and no key.
 
-    It is a tuple, since millions of changes are processed; ``_replace`` returns a changed copy,
-    checked like a new change. Raises InvalidChange naming the field.
+    A change is a tuple, since millions of changes are processed. ``_replace`` returns a changed
+    copy, which is checked like a new change. Raises InvalidChange, which names the field.
     """
 
     __slots__ = ()
@@ -404,7 +407,7 @@ def column_name(change: Change, column: str) -> str:
 
 
 def old_key(change: Change) -> Key | None:
-    """Return the key before the change: from ``before`` if that has the key's columns, otherwise
+    """Return the key before the change: from ``before`` if it has the key columns, otherwise
     ``key`` itself.
     """
     key, before = change.key, change.before
@@ -414,8 +417,8 @@ def old_key(change: Change) -> Key | None:
 
 
 def differing(before: Row, after: Row) -> frozenset[str] | None:
-    """Return the columns that differ (two NULLs are equal); None if ``before`` lacks a column of
-    ``after`` (spec/change-model.md 1).
+    """Return the columns whose values differ; two NULLs are equal. Return None if ``before`` lacks
+    a column of ``after`` (spec/change-model.md 1).
     """
     if not before.keys() >= after.keys():
         return None
@@ -441,7 +444,8 @@ def changes_nothing(change: Change) -> bool:
 class KafkaRecord(NamedTuple):
     """A record to be written to a topic.
 
-    ``topic`` None = that of the sink; ``value`` None = a tombstone.
+    If ``topic`` is None, the topic is the sink's topic. If ``value`` is None, the record is a
+    tombstone.
     """
 
     topic: str | None
@@ -457,7 +461,7 @@ KafkaRecords: TypeAlias = tuple[KafkaRecord, ...]
 class Level(IntEnum):
     """The level of an answer.
 
-    If one event has several levels, the greatest, which is the worst, counts.
+    If an event has several levels, the greatest level, which is the worst, decides.
     """
 
     SUCCESS = 0
@@ -481,18 +485,20 @@ SUCCESS = EventResult(Level.SUCCESS)
 
 
 class Document(NamedTuple):
-    """One document: the events that are sent and answered as a unit, with the rendered body."""
+    """One document: events that are sent and answered as a unit, and the body that is written from
+    them.
+    """
 
     delivery_no: int
     document_no: int
     """The number of the recorded delivery, and of the document in it."""
     event_ids: Sequence[str]
-    """The event-ids of the document's events; a heartbeat has none."""
+    """The event-ids of the document's events; a heartbeat has no events."""
     body: bytes
     """The body; empty in a format of records."""
     records: Sequence[KafkaRecords | EventResult] = ()
-    """In a format of records: per event its records, or its result if it has none because the
-    format cannot hold it.
+    """In a format of records, for each event its records. An event that the format cannot hold has
+    its result instead.
     """
     make_events: Callable[[], tuple[Event, ...]] = tuple
     """A function that returns the events in their public form, for the few sinks that use them."""
@@ -524,8 +530,8 @@ class Answer:
     is_pending: bool = False
     """True if the receiver answers only when the sink is flushed."""
     culprit_unknown: bool = False
-    """True if ``general`` is an error that may concern only one, unnamed event; it then counts only
-    if the document has one event.
+    """True if ``general`` is an error that may concern only one event, which the receiver did not
+    name. The error then applies only if the document has a single event.
     """
     retry_after: float | None = None
     """The seconds that the receiver asks the publisher to wait, with a ``general`` retry; None =
@@ -536,19 +542,19 @@ class Answer:
     status; empty if there is none.
     """
     is_sent: bool = True
-    """False if the document was not sent because its format cannot hold any of its events."""
+    """False if the document was not sent because the format can hold none of its events."""
     reply: Reply | None = field(default=None, compare=False)
     """What the receiver has replied, for people; None = there is no such text."""
 
     def result(self, event_id: str) -> EventResult:
-        """Return the worst result of this event, success if it has no result."""
+        """Return the worst result of an event; an event without a result has success."""
         result = self.results.get(event_id, SUCCESS)
         if self.general is not None and self.general.level > result.level:
             return self.general
         return result
 
     def worst(self, event_ids: Sequence[str]) -> EventResult:
-        """Return the worst result of these events, at least one."""
+        """Return the worst result of these events. There must be at least one event."""
         if not self.results and self.general is None:  # as in most answers
             return SUCCESS
         return max(map(self.result, event_ids), key=lambda result: result.level)
@@ -571,11 +577,11 @@ def max_statuses(event_ids: Collection[str]) -> int:
 def answer_of(
     statuses: Iterable[tuple[str | None, EventResult]], event_ids: Collection[str], ignored: int = 0
 ) -> Answer:
-    """Return the answer to a document of ``event_ids`` from statuses with their event-ids; None
+    """Return the answer to a document of ``event_ids``. Each status comes with its event-id; None
     means every event.
 
-    If one event has several statuses, the worst counts; among equally bad ones, the first with a
-    message.
+    If an event has several statuses, the worst status decides; among equally bad statuses, the
+    first with a message.
     """
     known = frozenset(event_ids)
     worst: dict[str | None, EventResult] = {}

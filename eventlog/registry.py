@@ -1,10 +1,10 @@
-"""The names of formats, sinks and sources: the built-in names and those of installed packages.
+"""The names of formats, sinks and sources: the built-in names and the names of installed packages.
 
 This is the one place with the built-in names. A package adds names by entry points of the groups
-``eventlog.formats``, ``eventlog.sinks`` and ``eventlog.sources``: a format as an object of
-``eventlog.changes.format.Format``, a sink or a source as a class. The object of a name is imported
-when the name is requested. The installed packages are searched only if the requested name is not
-built in, or if all names are requested.
+``eventlog.formats``, ``eventlog.sinks`` and ``eventlog.sources``. The entry point of a format names
+an object of ``eventlog.changes.format.Format``; the entry point of a sink or source names a class.
+The object of a name is imported when the name is requested. The installed packages are searched
+only if the requested name is not built in, or if all names are requested.
 """
 
 from __future__ import annotations
@@ -74,13 +74,13 @@ BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
         "qlik-messages": "eventlog.publisher.stream.qlik_messages:QlikMessages",
     },
 }
-"""By group, each name with the place of its object, as ``module:attribute``."""
+"""For each group, its names, each with the place of its object as ``module:attribute``."""
 
 _BASES: Final = {
     SINKS: "eventlog.publisher.sinks:Sink",
     SOURCES: "eventlog.publisher.stream:Source",
 }
-"""By group of classes, the place of the base class that the classes of packages must extend."""
+"""For each group of classes, the place of the base class that a package's class must extend."""
 
 _KINDS: Final = {FORMATS: "format", SINKS: "sink", SOURCES: "source"}
 """The noun for a member of a group, in messages."""
@@ -90,8 +90,8 @@ _KNOWN_PACKAGES: Final[Mapping[str, Mapping[str, str]]] = {
     SINKS: {"sqlite": "eventlog-sqlite-sink"},
     SOURCES: {"jsonl-file": "eventlog-jsonl-source"},
 }
-"""By group, names that are not built in, and the package in ``examples/plugins`` that provides
-them.
+"""For each group, names that are not built in. Each has the package in ``examples/plugins`` that
+provides it.
 """
 
 
@@ -101,7 +101,7 @@ _OF_TABLES: Final = {
     "delta": "live_copy of eventlog.spark writes Delta tables",
     "iceberg": "live_copy of eventlog.spark writes Iceberg tables",
 }
-"""Names that are taken for formats, with what writes such files."""
+"""Names that users may take for names of formats, each with what writes files of this kind."""
 
 
 # --- by name --------------------------------------------------------------------------------------
@@ -130,8 +130,8 @@ def check_name(group: str, name: str) -> None:
 
 
 def check_format(name: str, *methods: str) -> None:
-    """Raise ConfigError unless the format of a name has one of these methods; the error lists the
-    formats that have such a method.
+    """Raise ConfigError unless the format of a name has one of these methods. The error lists the
+    formats that have one of the methods.
     """
     if name not in names(FORMATS):
         refused = f"format {name!r} is not known"
@@ -162,7 +162,7 @@ def own_names(group: str) -> Names:
 
 
 def names(group: str) -> Names:
-    """Return the names of a group: the built-in names, then those of packages."""
+    """Return the names of a group: the built-in names, then the names of packages."""
     return (*BUILT_IN[group], *installed_entries(group))
 
 
@@ -179,7 +179,7 @@ def installed(group: str) -> Iterator[tuple[str, Any]]:
 
 
 def named(group: str, name: str) -> Any:
-    """Return the object of a name of a group. Raises ConfigError."""
+    """Return the object that a name has in a group. Raises ConfigError."""
     place = BUILT_IN[group].get(name)
     if place is not None:
         return _at(place)
@@ -216,7 +216,7 @@ def _unknown(group: str, name: str) -> ConfigError:
 @cache
 def installed_entries(group: str) -> Mapping[str, EntryPoint]:
     """Return the entry points of a group by name. An entry point is left out, with a warning, if
-    its name is built in or used by another package.
+    its name is a built-in name or if another package uses the name.
     """
     # Takes 50 ms, which a configuration with only built-in names does not need.
     from importlib.metadata import distributions
@@ -274,10 +274,10 @@ def _distribution_name(distribution: Distribution) -> str:
 @contextmanager
 def as_plugin_errors() -> Iterator[None]:
     """Turn an exception from a package's code into PluginError, which names the package. Errors of
-    eventlog, and of files that cannot be opened, are specific enough and stay as they are.
+    eventlog, and errors of files that cannot be opened, are specific enough and stay unchanged.
 
-    Use it inside the code that explains other exceptions: an sqlite3.Error of a package's source
-    is not an error of the database that holds the log.
+    Use this context inside the code that explains other exceptions, since an sqlite3.Error of a
+    package's source is not an error of the database that holds the log.
     """
     try:
         yield
@@ -292,8 +292,9 @@ def as_plugin_errors() -> Iterator[None]:
 
 
 def plugin_error(error: Exception) -> PluginError | None:
-    """Return the error that names the installed package of a format, sink or source whose code is
-    the innermost in an exception's traceback; None if the traceback has no code of such a package.
+    """Return the error that names an installed package with a format, sink or source. It is the
+    package whose code is innermost in the traceback of ``error``. Return None if the traceback has
+    no code of an installed package.
     """
     brought = [
         (_root(entry), _package(entry), f"{_KINDS[group]} {entry.name}")
@@ -324,8 +325,8 @@ def plugin_error(error: Exception) -> PluginError | None:
 
 
 def writer_of(format: Format, options: Any, publishing: Publishing) -> EventWriter[Any]:
-    """Return the writer of a format's events. Raises ConfigError, and WrongResult for a format of a
-    package that returns something else.
+    """Return the writer of a format's events. Raises ConfigError, and WrongResult if the format of
+    a package returns another object.
     """
     writer = called(format.publish, options, publishing)
     check_result(format.publish, writer, EventWriter, "an eventlog.changes.publishing.EventWriter")
@@ -351,14 +352,14 @@ def _root(entry: EntryPoint) -> str:
 
 
 refused_entries: Final[dict[tuple[str, str], ConfigError]] = {}
-"""The errors of plug-ins that could not be loaded, by group and name. Loading is tried only once,
-and the failure is logged as a warning.
+"""The errors of plug-ins that could not be loaded, by group and name. Loading a plug-in is tried
+only once, and a failure is logged as a warning.
 """
 
 
 def _loaded(group: str, entry: EntryPoint) -> Any:
-    """Return the object of an entry point, or the error if it cannot be loaded or does not belong
-    to the group.
+    """Return the object of an entry point. If it cannot be loaded or does not belong to the group,
+    return the error.
     """
     if (known := refused_entries.get((group, entry.name))) is not None:
         return known
@@ -379,7 +380,7 @@ def _loaded(group: str, entry: EntryPoint) -> Any:
 
 
 def _why_not_member(group: str, name: str, found: Any) -> str:
-    """Return why an object cannot be a member of its group, empty if it can."""
+    """Return why an object cannot be a member of its group. Return an empty text if it can."""
     if group == FORMATS and not isinstance(found, Format):
         return f"it is a {type(found).__name__}, not an object of eventlog.changes.format.Format"
     if group in _BASES and not (isinstance(found, type) and issubclass(found, _at(_BASES[group]))):
@@ -400,8 +401,8 @@ def _why_not_member(group: str, name: str, found: Any) -> str:
 
 
 def _lacking(group: str, found: Any) -> frozenset[str]:
-    """Return the methods that a class would need to have objects. A sink may be opened as an object
-    of another class.
+    """Return the methods that a class lacks, so that it can have no objects. A sink with its own
+    ``open`` lacks no method, since it may be opened as an object of another class.
     """
     if group == FORMATS or (group == SINKS and "open" in vars(found)):
         return frozenset()
@@ -447,4 +448,6 @@ _ATTRIBUTES: Final[Mapping[str, Mapping[str, Kind]]] = {
         ),
     },
 }
-"""By group, the attributes of a package's plug-in that are checked when it is loaded."""
+"""For each group, the attributes of a package's plug-in that are checked when the plug-in is
+loaded.
+"""

@@ -90,12 +90,12 @@ OAUTH: Final = Option(
         "client_secret": "file:/run/secrets/client-secret",
     },
 )
-"""The option of a client of HTTP."""
+"""The option with which an HTTP client gets tokens."""
 
 
 def client_secret(options: OAuthOptions, section: str) -> str | None:
-    """Return the secret that ``client_secret`` refers to, None if it is not set. ``section`` has
-    the options. Raises ConfigError.
+    """Return the secret that ``client_secret`` refers to, None if this option is not set.
+    ``section`` is the section of the options. Raises ConfigError.
     """
     if options.client_secret is None:
         return None

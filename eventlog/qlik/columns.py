@@ -1,7 +1,7 @@
 """Columns as Qlik describes them, for the metadata of messages and for change tables
 (formats/qlik.md 5.2).
 
-They come from a table of the catalogue (``columns_of``), from the option ``columns``
+The columns come from a table of the catalogue (``columns_of``), from the option ``columns``
 (``columns_from_json``), or from the rows of a table that has no description (``ColumnsSeen``).
 """
 
@@ -38,19 +38,19 @@ _LOB_TYPES: Final = frozenset({"CLOB", "NCLOB", "BLOB"})
 
 @dataclass(frozen=True, slots=True)
 class QlikColumn:
-    """A column in a metadata message; its place in the list is its ordinal. Raises ConfigError for
-    a type that is not in ``CLASSES``.
+    """A column in a metadata message. Its place in the list of columns is its ordinal. Raises
+    ConfigError for a type that is not in ``CLASSES``.
     """
 
     name: str
     type: str
-    """One of ``CLASSES``."""
+    """Qlik's name of the type, as in ``CLASSES``."""
     length: int = 0
     """The greatest size in bytes, 0 = unknown."""
     precision: int = 0
-    """The digits, of NUMERIC only."""
+    """The number of digits, for NUMERIC only."""
     scale: int = 0
-    """The digits after the point, of NUMERIC only."""
+    """The number of digits after the point, for NUMERIC only."""
     pk: int = 0
     """The place in the primary key from 1, 0 = not in it."""
     nullable: bool = True
@@ -64,8 +64,9 @@ class QlikColumn:
 
     @property
     def avro_decimal(self) -> tuple[int, int]:
-        """Precision and scale of the Avro decimal that holds every value of a NUMERIC column: Avro
-        has no scale below 0 or above the precision, as numeric(5,-2) and numeric(2,4) have.
+        """Precision and scale of the Avro decimal that holds every value of a NUMERIC column.
+        Unlike numeric(5,-2) and numeric(2,4), an Avro decimal has no scale below 0 or above the
+        precision.
         """
         if self.scale < 0:
             return self.precision - self.scale, 0
@@ -78,7 +79,9 @@ class QlikColumn:
 
 
 class MomentColumn(QlikColumn):
-    """A column of moments in UTC, such as the header timestamp: Parquet holds their zone."""
+    """A column of moments in UTC, such as the header ``timestamp``. In Parquet, the moments have
+    their zone.
+    """
 
     __slots__ = ()
 
@@ -87,8 +90,8 @@ class MomentColumn(QlikColumn):
 
 
 class ZonedColumn(QlikColumn):
-    """A DATETIME column whose column in the source has a zone: its values are in UTC, and Parquet
-    holds their zone.
+    """A DATETIME column whose column in the source has a zone. Its values are in UTC; in Parquet,
+    they have their zone.
     """
 
     __slots__ = ()
@@ -114,7 +117,7 @@ def lobs_of(columns: Iterable[QlikColumn]) -> frozenset[str]:
 
 
 def columns_of(table: Table) -> QlikColumns:
-    """Return the columns of a catalogue's table, in its order, with its primary key."""
+    """Return the columns of a catalogue's table, in the table's order, with its primary key."""
     places = {name: place for place, name in enumerate(table.primary_key, 1)}
     return tuple(_column_of(column, places.get(column.name, 0)) for column in table.columns)
 
@@ -220,11 +223,12 @@ _SIZES: Final = {
 def columns_from_json(
     columns: Sequence[str | JsonObject], key: Sequence[str] = (), *, what: str
 ) -> QlikColumns:
-    """Return columns from an option: names, or objects with ``name``, ``type`` and the other fields
-    of QlikColumn.
+    """Return the columns that an option describes by names, or by objects with ``name``, ``type``
+    and the other fields of QlikColumn.
 
-    A column given by its name alone is a STRING. ``key`` names the key columns in key order,
-    instead of ``pk`` in the columns. ``what`` names the table in messages. Raises ConfigError.
+    A column that is given by its name alone is a STRING. ``key`` names the key columns in key
+    order, and replaces ``pk`` in the columns. ``what`` names the table in messages. Raises
+    ConfigError.
     """
     if isinstance(columns, str) or not isinstance(columns, Sequence):
         raise ConfigError(f"the columns of {what} must be a list, not {columns!r}")
@@ -313,7 +317,7 @@ class ColumnsSeen:
 
 
 def _common(one: str | None, other: str | None) -> str | None:
-    """Return the type of a column with values of both types; None is the type of NULL."""
+    """Return the type of a column that has values of both types. None is the type of NULL."""
     if one is None or other is None or one == other:
         return one or other
     pair = {one, other}

@@ -1,16 +1,16 @@
-"""Column masks: the column of each bit, now and at the time of a mask, and the four written forms
-of a mask (formats/qlik.md 2, 4).
+"""Column masks: the column that each bit means, now and at the time of a mask; and the four written
+forms of a mask (formats/qlik.md 2, 4).
 
 A mask is an ``int`` of any width: bit *b* belongs to the column at place *b* of a ``MaskLayout``. A
-layout is made once for a column list, and prepares all lookups of encoding and decoding. Decoding
-is a hot path: masks that repeat are looked up, since few statements write a table; a mask of few
-bits is taken apart bit by bit, a mask of many bits by its binary digits in C. The price: ``_names``
-has two ways to one result.
+layout is made once for a list of columns, and prepares all lookups of encoding and decoding.
+Decoding is a hot path. Masks that repeat are looked up, since few statements write a table. A mask
+of few bits is decoded bit by bit, a mask of many bits by its binary digits in C. The price:
+``_names`` has two code paths with the same result.
 
-attrep_ddl_history has the column list with which a mask was written. Its DETAILS is a JSON document
-whose ``columns`` describe a DDL statement. Each column is under its old name, and has an ``action``
-(ADD, DROP or ALTER), its place ``ordinal``, and ``columnNewName`` if it was renamed (Qlik help,
-"DDL history").
+attrep_ddl_history shows the list of columns with which a mask was written. Its column DETAILS is a
+JSON document whose ``columns`` describe a DDL statement. Each column is under its old name, and has
+an ``action`` (ADD, DROP or ALTER), its place ``ordinal``, and ``columnNewName`` if it was renamed
+(Qlik help, "DDL history").
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ from eventlog.model import JsonObject
 from eventlog.qlik import sequence
 
 CAPACITY: Final = 1024
-"""The positions in a mask of 128 bytes, header columns included (formats/qlik.md 2.1)."""
+"""The number of positions in a mask of 128 bytes, including the header columns (formats/qlik.md
+2.1).
+"""
 
 # Where Qlik's texts differ from their examples, the examples hold. "Bit N belongs to ordinal N"
 # needs ordinal - 1 in its own example, and the table of bytes under a "direct" byte order has bits
 # 7 to 0 in byte 0, which is little-endian. The order of the hex text in messages is that of its
 # bits.
 ByteOrder: TypeAlias = Literal["little", "big", "auto"]
-"""The byte order of binary masks; ``auto`` is for reading only."""
+"""The byte order of binary masks. Only readers accept ``auto``."""
 MaskForm: TypeAlias = Literal["binary", "text"]
 """How a change table stores masks."""
 
@@ -43,14 +45,14 @@ _MAX_KEPT: Final = 256
 
 
 Mask: TypeAlias = tuple[frozenset[str], int]
-"""A mask that was read: the columns whose bit is set, and the number of set bits beyond the last
+"""A mask that was read: the columns whose bits are set, and the number of set bits beyond the last
 column (metric ``mask_extra_bits``).
 """
 
 
 class MaskLayout:
-    """The column of each bit: place *b* of ``places`` is the column of bit *b*, None for a header
-    column.
+    """The column that each bit means: place *b* of ``places`` is the column of bit *b*, or None for
+    a header column.
 
     ``columns`` are the data columns in order, ``width`` is the number of places.
     """
@@ -106,7 +108,7 @@ class MaskLayout:
     def decode(self, value: int) -> Mask:
         """Return the columns of a mask.
 
-        Bits of headers are ignored, bits beyond the last column are counted.
+        Bits of header columns are ignored; bits beyond the last column are counted.
         """
         known = self._decoded.get(value)
         if known is not None:
@@ -118,7 +120,7 @@ class MaskLayout:
         return mask
 
     def _names(self, value: int) -> frozenset[str]:
-        """Return the columns of a mask without header bits."""
+        """Return the columns of a mask that has no bits of header columns."""
         if value.bit_count() > _FEW_BITS:
             digits = f"{value:b}"[::-1].encode("ascii").translate(_DIGIT_VALUES)
             return frozenset(compress(self._names_by_bit, digits))
@@ -134,8 +136,8 @@ _DIGIT_VALUES: Final = bytes(digit == ord("1") for digit in range(256))
 
 
 def layout(columns: Sequence[str | None], headers: int = 0) -> MaskLayout:
-    """Return the layout of data columns after ``headers`` header columns; messages have no header
-    columns (formats/qlik.md 2.1).
+    """Return the layout of data columns that follow ``headers`` header columns. Messages have no
+    header columns (formats/qlik.md 2.1).
     """
     return MaskLayout((*(None,) * headers, *columns))
 
@@ -180,7 +182,7 @@ def _message_size(layout: MaskLayout) -> int:
 
 def table_text(layout: MaskLayout, value: int) -> str:
     """Return a mask for change tables in files: hex text with an even number of digits, without
-    leading zero bytes, at least ``00``.
+    leading zero bytes. The shortest text is ``00``.
     """
     check_capacity(layout)
     digits = f"{value:X}"
@@ -190,8 +192,8 @@ def table_text(layout: MaskLayout, value: int) -> str:
 def table_bytes(
     layout: MaskLayout, value: int, byteorder: Literal["little", "big"] = "little"
 ) -> bytes:
-    """Return a mask for change tables in binary: as few bytes as hold it, none for an all-zero
-    mask.
+    """Return a mask for change tables in binary form: the fewest bytes that hold the mask. A mask
+    without set bits has no bytes.
     """
     check_capacity(layout)
     return value.to_bytes((value.bit_length() + 7) // 8, byteorder)
@@ -201,8 +203,8 @@ def table_bytes(
 
 
 def parse_text(text: str | None) -> int:
-    """Return the mask of hex text: optional ``0x``, either case, any number of digits; NULL or
-    empty text is 0.
+    """Return the mask that hex text means. The text may begin with ``0x``, be in either case, and
+    have any number of digits. NULL and empty text mean 0.
 
     Raises FormatError with the text.
     """
@@ -224,7 +226,7 @@ def parse_text(text: str | None) -> int:
 
 
 def read(layout: MaskLayout, value: Any, byteorder: ByteOrder = "little") -> Mask:
-    """Return the columns of a mask in hex text or bytes; NULL is 0. Raises FormatError."""
+    """Return the columns of a mask in hex text or bytes; NULL means 0. Raises FormatError."""
     if value is None or isinstance(value, str):
         return read_text(layout, value)
     if isinstance(value, bytes | bytearray | memoryview):
@@ -249,10 +251,10 @@ def read_text(layout: MaskLayout, text: str | None) -> Mask:
 
 
 def read_bytes(layout: MaskLayout, data: bytes | None, byteorder: ByteOrder = "little") -> Mask:
-    """Return the columns of a mask in binary form of any length; NULL or empty is 0.
+    """Return the columns of a mask in binary form of any length. NULL and empty bytes mean 0.
 
-    ``auto`` chooses the order in which no bit lies beyond the last column; if both or neither fit,
-    ``little``.
+    ``auto`` chooses the byte order in which no bit is beyond the last column. If both orders fit,
+    or neither, it chooses ``little``.
     """
     value = int.from_bytes(data or b"", "big" if byteorder == "big" else "little")
     if byteorder == "auto" and value >> layout.width:
@@ -268,8 +270,8 @@ HISTORY_TABLE: Final = "attrep_ddl_history"
 
 
 class DdlEntry(NamedTuple):
-    """The fields of a row of attrep_ddl_history that column lists need; ``details`` is the JSON
-    document.
+    """The fields of a row of attrep_ddl_history from which lists of columns are made. ``details``
+    is the JSON document.
     """
 
     change_seq: str
@@ -279,7 +281,9 @@ class DdlEntry(NamedTuple):
 
 
 def entry_of(row: JsonObject) -> DdlEntry:
-    """Return the entry of a row by column names, in any letter case. Raises FormatError."""
+    """Return the entry that a row holds. Column names may be in any letter case. Raises
+    FormatError.
+    """
     fields = {name.upper(): value for name, value in row.items()}
     details = fields.get("DETAILS")
     what = f"DETAILS in {HISTORY_TABLE} of {shown(str(fields.get('TABLE_NAME')))}"
@@ -305,11 +309,11 @@ def entry_of(row: JsonObject) -> DdlEntry:
 def layouts_by_history(
     present: MaskLayout, entries: Iterable[DdlEntry]
 ) -> Callable[[str], MaskLayout]:
-    """Return a function from a change_seq to the layout that was valid then, for one table
+    """Return a function from a change_seq to the layout that a table had at this change_seq
     (formats/qlik.md 4). Raises FormatError.
 
-    The column list before a statement is the list after it with the statement undone, starting at
-    the present list.
+    The lists of columns are made backwards, beginning with the present list: the list before a
+    statement is the list after the statement, with the statement undone.
     """
     ordered = sorted(entries, key=lambda entry: entry.change_seq)
     names: list[_Name] = [(name, name) for name in present.columns]
@@ -326,8 +330,8 @@ def layouts_by_history(
 
 
 _Name: TypeAlias = tuple[str, str | None]
-"""The name of a column at the time of an entry, and its present name, None if the column no longer
-exists.
+"""The name of a column at the time of an entry, and the present name of the column, None if it no
+longer exists.
 """
 
 
@@ -355,7 +359,9 @@ def _undone(names: list[_Name], entry: DdlEntry) -> list[_Name]:
 
 
 def _columns_of(entry: DdlEntry) -> Mapping[str, JsonObject]:
-    """Return the columns that a statement concerns, by name, checked. Raises FormatError."""
+    """Return the columns that a statement concerns, by name, after checking them. Raises
+    FormatError.
+    """
     columns = entry.details.get("columns") or {}
     if not isinstance(columns, Mapping) or not all(
         isinstance(column, Mapping) for column in columns.values()

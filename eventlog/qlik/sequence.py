@@ -1,13 +1,13 @@
-"""The position of a change: its change sequence, its partition, its number in a transaction
+"""The position of a change: its change sequence, its partition, and its number in a transaction
 (formats/qlik.md 3, 4, 5.7, 7).
 
-A writer's state never runs backwards. A publisher's deliveries must have the same sequences when
-they are sent again: a delivery records its first sequence (spec/event-log.md 10). The time of that
-sequence is the delivery's time, or an earlier delivery's if the clock goes back. Its number follows
-from the delivery's number, which never goes back, even across restarts.
+A writer's state never runs backwards. A delivery of a publisher must have the same sequences when
+it is sent again, so it records its first sequence (spec/event-log.md 10). The time in the first
+sequence is the time of the delivery, or of an earlier delivery if the clock goes back. The number
+in it follows from the number of the delivery, which never goes back, even across restarts.
 
-Every row and message takes a sequence: tuples are made by ``tuple.__new__``, from their fields by
-position, and numbers are padded by ``zfill``, in half the time of an f-string.
+Every row and every message needs a sequence. So tuples are made by ``tuple.__new__``, from their
+fields by position, and numbers are padded by ``zfill``, in half the time of an f-string.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ PREFIX_LENGTH: Final = 16
 LENGTH: Final = 35
 _DIGITS: Final = LENGTH - PREFIX_LENGTH
 UNKNOWN_TIME: Final = "1970010100000000"
-"""The prefix of a change whose commit time is unknown."""
+"""The prefix of the sequence of a change whose commit time is unknown."""
 
 _LAST_NUMBER: Final = 10**19 - 1
 _JUMP: Final = 10**12
-"""The count of numbers that a new epoch skips: as many as 100 deliveries have."""
+"""The step by which a new epoch raises the change number: as many numbers as 100 deliveries have.
+"""
 _new: Final = tuple.__new__
 
 
 def parse(text: str) -> tuple[datetime, int]:
-    """Return the time of a change sequence, aware and in UTC, to the hundredth of a second, and its
-    number.
+    """Return the time and the number of a change sequence. The time is aware, in UTC, to the
+    hundredth of a second.
 
     Raises FormatError if the text is not 35 ASCII digits or has no date and time.
     """
@@ -75,8 +76,8 @@ def is_sequence(text: str | None) -> bool:
 
 
 def time_prefix(time: datetime | None) -> str:
-    """Return the prefix ``YYYYMMDDHHmmSShh`` of a moment (UTC if naive), hundredths truncated; None
-    is the unknown time.
+    """Return the prefix ``YYYYMMDDHHmmSShh`` of a moment, which is in UTC if it is naive. Digits
+    beyond hundredths are cut off. None is the unknown time.
     """
     if time is None:
         return UNKNOWN_TIME
@@ -95,7 +96,7 @@ _NO_DIGITS: Final = str.maketrans("", "", "-:T.")
 
 
 def timestamp_prefix(timestamp: str) -> str:
-    """Return the prefix of a change that has this header ``timestamp``,
+    """Return the prefix of a change whose header ``timestamp`` is this text,
     ``YYYY-MM-DDTHH:MM:SS.mmm``.
     """
     return timestamp[:22].translate(_NO_DIGITS)
@@ -105,16 +106,16 @@ _TWO_DIGITS: Final = tuple(f"{number:02}" for number in range(100))
 
 
 def last_sequence_of(moment: datetime) -> str:
-    """Return the greatest change sequence of a moment (UTC if naive): the bound of ``as_of``
-    (formats/qlik.md 6).
+    """Return the greatest change sequence of a moment, which is in UTC if it is naive. This is the
+    bound for ``as_of`` (formats/qlik.md 6).
     """
     return time_prefix(moment) + "9" * (LENGTH - PREFIX_LENGTH)
 
 
 class WriterState(NamedTuple):
-    """The numbering of a writer so far: greatest time prefix and last number.
+    """The numbering of a writer so far: its greatest time prefix, and its last number.
 
-    It is saved together with the output.
+    The state is saved together with the output.
     """
 
     prefix: str = ""
@@ -124,11 +125,11 @@ class WriterState(NamedTuple):
 def next_sequence(
     state: WriterState, prefix: str, *, with_before: bool = False
 ) -> tuple[WriterState, str]:
-    """Return the state afterwards and the sequence of one written change.
+    """Return the state after one written change, and the sequence of this change.
 
-    ``prefix`` is the prefix of its time; the previous one is used if the clock goes back.
-    ``with_before``: an update with its before image takes two numbers and has the second. Raises
-    FormatError.
+    ``prefix`` is the prefix of the change's time; if the clock goes back, the prefix in ``state``
+    is used. With ``with_before``, the change is an update with its before image, which uses two
+    numbers and has the second number. Raises FormatError.
     """
     greatest, last = state
     if prefix < greatest:
@@ -143,24 +144,26 @@ def next_sequence(
 
 
 def raise_to(state: WriterState, sequence: str) -> WriterState:
-    """Return the state raised to at least a sequence that a change keeps. Raises FormatError."""
+    """Return the state, raised to at least the sequence that a change already has. Raises
+    FormatError.
+    """
     stored = resume(sequence)
     return WriterState(max(state.prefix, stored.prefix), max(state.number, stored.number))
 
 
 def raised_to(state: WriterState, raised: datetime | None) -> WriterState:
-    """Return the state raised to at least the moment at which the epoch of a log was drawn, None =
+    """Return the state, raised to at least the moment at which the epoch of a log was made. None =
     the log has no epoch.
 
-    Numbers given before the raise are then lower by 10^12.
+    If the state is raised, its number is raised by 10^12, too.
     """
     prefix = "" if raised is None else time_prefix(raised)
     return WriterState(prefix, state.number + _JUMP) if state.prefix < prefix else state
 
 
 def resume(sequence: str | None) -> WriterState:
-    """Return the state of the highest stored change sequence, for a writer without a saved state;
-    None: no sequence is stored.
+    """Return the state that the highest stored change sequence shows, for a writer without a saved
+    state. None = no sequence is stored.
 
     Raises FormatError.
     """
@@ -173,13 +176,15 @@ def resume(sequence: str | None) -> WriterState:
 # --- partitions -----------------------------------------------------------------------------------
 
 CONTROL_TABLE: Final = "attrep_cdc_partitions"
-"""The table of the partitions that have ended; the time of change_seq decides the partition."""
+"""The table of the partitions that have ended. The time in a change_seq decides its partition."""
 
 _PARTITION_TIME: Final = "%Y%m%dT%H%M%S"
 
 
 class ControlRow(NamedTuple):
-    """A row of attrep_cdc_partitions, columns in its order: a table's partition that has ended."""
+    """A row of attrep_cdc_partitions: a partition of a table, which has ended. The fields are in
+    the order of the columns.
+    """
 
     server_name: str | None
     task_name: str | None
@@ -197,10 +202,10 @@ Partition: TypeAlias = tuple[datetime, datetime]
 
 
 def partition_at(time: datetime, seconds: int = 3600, base: datetime = EPOCH) -> Partition:
-    """Return the partition of a moment (UTC if naive). Partitions begin at ``base + k * seconds``,
-    ``base`` naive and in UTC.
+    """Return the partition of a moment, which is in UTC if it is naive. Partitions begin at ``base
+    + k * seconds``; ``base`` is naive and in UTC.
 
-    Raises NotExpressible if it would reach beyond the calendar.
+    Raises NotExpressible if the partition would reach beyond the calendar.
     """
     step = timedelta(seconds=seconds)
     try:
@@ -220,7 +225,7 @@ def partition_name(partition: Partition) -> str:
 
 
 def partition_of(change_seq: str, seconds: int = 3600, base: datetime = EPOCH) -> str:
-    """Return the name of a change's partition, by the time in its change_seq.
+    """Return the name of the partition to which the time in a change_seq belongs.
 
     Raises FormatError, NotExpressible.
     """
@@ -244,7 +249,9 @@ def parse_partition_name(name: str) -> Partition:
 
 
 def has_ended(partition: Partition, state: WriterState) -> bool:
-    """Return True if no more rows can be appended to a partition: a prefix has reached its end."""
+    """Return True if no more rows can be appended to a partition, since the state has reached its
+    end.
+    """
     _, end = partition
     return state.prefix >= time_prefix(end)
 
@@ -253,19 +260,20 @@ def has_ended(partition: Partition, state: WriterState) -> bool:
 
 
 _OF_A_DELIVERY: Final = 10**10
-"""The count of numbers that belong to one delivery: more than twice its rows."""
+"""The number of change numbers that belong to one delivery: more than twice the number of its rows.
+"""
 
 _STEP: Final = 2
-"""The numbers of one event. An update with its before image takes two numbers and has the second;
-every event has room for that.
+"""The number of change numbers that belong to one event. An update with its before image uses two
+numbers and has the second; every event has room for this.
 """
 
 
 def first_sequence(delivery_no: int, before: str, now: datetime) -> str:
-    """Return the sequence of a delivery's first event. ``delivery`` is the delivery's number.
+    """Return the sequence of the first event of the delivery with this number.
 
-    ``before`` is the previous delivery's sequence, empty if unknown. ``now`` is in UTC. Raises
-    FormatError.
+    ``before`` is the first sequence of the previous delivery, empty if it is unknown. ``now`` is in
+    UTC. Raises FormatError.
     """
     number = delivery_no * _OF_A_DELIVERY + _STEP
     if number + _OF_A_DELIVERY >= 10**_DIGITS:
@@ -278,12 +286,14 @@ def first_sequence(delivery_no: int, before: str, now: datetime) -> str:
 
 
 def sequence_at(first: str, place: int) -> str:
-    """Return the sequence of the event at a place of the delivery, from 1."""
+    """Return the sequence of the event at a place of the delivery; places count from 1."""
     return sequences(first)(place)
 
 
 def sequences(first: str) -> Callable[[int], str]:
-    """Return a function from place to sequence, for many events of one delivery."""
+    """Return a function from the place of an event to its sequence, for many events of one
+    delivery.
+    """
     prefix, before = first[:PREFIX_LENGTH], int(first[PREFIX_LENGTH:]) - _STEP
     return lambda place: prefix + str(before + _STEP * place).zfill(_DIGITS)
 
@@ -298,8 +308,8 @@ _HEX_DIGITS: Final = "0123456789abcdefABCDEF"
 
 @lru_cache(maxsize=256)  # the changes of a transaction come together
 def transaction_text(transaction_id: str | None) -> str:
-    """Return a transaction id as 32 upper-case hex digits: up to 32 hex digits are padded, other
-    text is hashed, None is 32 zeros (spec/change-model.md 4).
+    """Return a transaction id as 32 upper-case hex digits. Up to 32 hex digits are padded, other
+    text is hashed, and None becomes 32 zeros (spec/change-model.md 4).
     """
     if transaction_id is None:
         return UNKNOWN_TRANSACTION
@@ -311,8 +321,8 @@ def transaction_text(transaction_id: str | None) -> str:
 
 
 def transaction_from_text(text: str | None) -> str | None:
-    """Return the id of a stored text, None for NULL, empty text and zeros, which mean an unknown
-    id.
+    """Return the transaction id that a stored text means. Return None for NULL, empty text and
+    zeros, which mean that the id is unknown.
     """
     if not text or not text.strip("0"):
         return None
@@ -320,8 +330,8 @@ def transaction_from_text(text: str | None) -> str | None:
 
 
 class Waiting(NamedTuple):
-    """A row that is not a change yet, a before image whose update may follow: its change_seq and
-    its transaction.
+    """A row that is not a change yet: a before image whose update may still follow. The fields are
+    its change_seq and its transaction.
     """
 
     position: str
@@ -329,14 +339,14 @@ class Waiting(NamedTuple):
 
 
 def count_events(changes: Iterable[Change | Waiting], *, input_complete: bool) -> Iterator[Change]:
-    """Yield the changes with event_number and last_in_transaction. They come in change_seq order
-    over all tables.
+    """Yield the changes with event_number and last_in_transaction. The changes must come in
+    change_seq order over all tables.
 
-    Consecutive changes of one transaction id are a transaction. TRUNCATE and changes without
+    Consecutive changes with the same transaction id are a transaction. TRUNCATE and changes without
     transaction id are not counted. If the input is not declared complete, more changes of its last
-    transaction may come: the last counted change keeps the last_in_transaction that it came with,
-    usually None. A row that waits is not yielded, but ends another transaction before it. One
-    change is held back at a time.
+    transaction may follow, so the last counted change keeps its own last_in_transaction, usually
+    None. A row that waits is not yielded, but ends the transaction before it if it belongs to
+    another transaction. One counted change is held back at a time.
     """
     # The last counted change of the run, and the uncounted changes after it.
     pending: deque[Change] = deque()

@@ -1,9 +1,10 @@
-"""The values of columns by type, and their readers (formats/qlik.md 1.1, 5.4). Messages have values
-as JSON or Avro. Change tables have typed values (in databases and Parquet) or text (in CSV and JSON
-files).
+"""Read and write the values of columns by type (formats/qlik.md 1.1, 5.4). Messages have values as
+JSON or Avro. Change tables have typed values in databases and Parquet, and text in CSV and JSON
+files.
 
-Reading is tolerant, in the same way everywhere: text, numbers and Avro's types are accepted
-wherever they can represent the type. Parse JSON numbers with ``parse_float=Decimal``.
+Reading is tolerant, in the same way everywhere: a text, a number or a value of an Avro type is
+accepted wherever it can represent a value of the column's type. Parse JSON numbers with
+``parse_float=Decimal``.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ from eventlog.qlik.columns import CLASSES, MomentColumn, QlikColumn, ZonedColumn
 Convert = Callable[[Any], Any]
 """A function from a stored or sent form to a value, or from a value to that form.
 
-It never gets NULL.
+The function is never called with NULL.
 """
 ConvertRow: TypeAlias = Callable[[Sequence[Any]], list[Any]]
-"""Such a function for the values of a row."""
+"""A function that converts the values of a row."""
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -54,8 +55,8 @@ _TIME_TEXT = re.compile(_CLOCK + _ZONE, re.ASCII)
 
 
 def read_moment(text: str) -> datetime:
-    """Return a date and time as naive UTC: blank or ``T`` between them, 0 to 9 digits of fraction
-    (six are kept), an optional zone.
+    """Return the date and time in a text as naive UTC. A blank or ``T`` separates date and time.
+    The fraction has 0 to 9 digits, of which six are kept; the zone is optional.
 
     Raises ValueError.
     """
@@ -129,7 +130,7 @@ def _read_decimal(value: Any) -> Decimal:
 
 
 _MAX_DIGITS: Final = 20
-"""The digits of the largest integer of a column, a UINT8."""
+"""The number of digits of the largest integer that a column can hold, a UINT8."""
 
 
 def _read_integer(value: Any) -> int:
@@ -222,7 +223,7 @@ def value_reader(column: QlikColumn) -> Callable[[Any], Value]:
 
 
 def plain_value(value: Any) -> Value:
-    """Return a value of a column without a known type, from JSON or Avro.
+    """Return the value that JSON or Avro holds for a column whose type is unknown.
 
     Raises FormatError.
     """
@@ -275,8 +276,8 @@ def json_writer(column: QlikColumn) -> Convert:
 
 
 def writer(column: QlikColumn, write: Convert) -> Convert:
-    """Return the function that converts a value to its column's type, checks its range, and writes
-    it by ``write``. It raises NotExpressible.
+    """Return the function that converts a value to the type of its column, checks the range, and
+    writes the value by ``write``. The function raises NotExpressible.
     """
     value_type, bounds = CLASSES[column.type], _RANGES.get(column.type)
     read = _READERS[value_type]
@@ -318,8 +319,8 @@ def writer(column: QlikColumn, write: Convert) -> Convert:
 
 
 def typed_writer(column: QlikColumn) -> Convert:
-    """Return the function that converts values to their column's class. It raises NotExpressible
-    for a value that does not fit.
+    """Return the function that converts values to the Python class of the column's type. The
+    function raises NotExpressible for a value that does not fit.
     """
     value_type = CLASSES[column.type]
     if value_type is int:
@@ -351,7 +352,7 @@ def text_writer(column: QlikColumn) -> Convert:
 
 
 def _encodable(text: Any, column: QlikColumn) -> str:
-    """Return the text itself if UTF-8 can encode it, which excludes unpaired surrogates.
+    """Return the text itself if UTF-8 can encode it. UTF-8 cannot encode unpaired surrogates.
 
     Raises NotExpressible.
     """
@@ -372,13 +373,15 @@ def timestamp_text(moment: datetime) -> str:
 
 
 def plain_reader(value: Any) -> Any:
-    """Return a driver's value of a column without a known type, with buffers as bytes."""
+    """Return the value that a driver has read from a column whose type is unknown. A buffer becomes
+    bytes.
+    """
     return bytes(value) if isinstance(value, memoryview | bytearray) else value
 
 
 def row_converter(converts: Sequence[Convert], names: Sequence[str]) -> ConvertRow:
-    """Return the function that converts a row, value by value; NULL stays. Its errors name the
-    column, out of ``names``.
+    """Return the function that converts a row, value by value; NULL stays NULL. ``names`` are the
+    names of the columns, one of which each error names.
     """
 
     def convert(values: Sequence[Any]) -> list[Any]:
@@ -411,10 +414,10 @@ def _refuses(convert: Convert, value: Any) -> bool:
 def typed_reader(
     data: Sequence[tuple[str, int]], columns: Sequence[QlikColumn], plain: Convert = plain_reader
 ) -> ConvertRow:
-    """Return the function that converts the data columns of a stored row, by their places, to the
-    classes of ``columns``.
+    """Return the function that converts the data columns of a stored row to the Python classes of
+    ``columns``. ``data`` has the names and places of the data columns.
 
-    Other columns are read by ``plain``. The function raises FormatError.
+    ``plain`` reads the data columns that ``columns`` lacks. The function raises FormatError.
     """
     known: dict[str, Convert] = {column.name: value_reader(column) for column in columns}
     converts = [(place, known.get(name, plain)) for name, place in data]
@@ -433,8 +436,8 @@ def typed_reader(
 
 
 def converter(file_format: str, columns: Sequence[QlikColumn], what: str) -> ConvertRow:
-    """Return the function that converts the values of a row, in the order of ``columns``, to those
-    in files of a format.
+    """Return the function that converts the values of a row, in the order of ``columns``, to the
+    values that files of a format hold.
 
     ``what`` names the table in errors. The function raises NotExpressible.
     """
@@ -450,8 +453,8 @@ def converter(file_format: str, columns: Sequence[QlikColumn], what: str) -> Con
 def open_part(
     path: Path, file_format: str, columns: Sequence[QlikColumn]
 ) -> Iterator[tabular.WriteRow]:
-    """Open a new file, which is complete when the block has ended, and yield the function that
-    writes a row.
+    """Open a new file, and yield the function that writes a row. The file is complete when the
+    block has ended.
 
     Raises ConfigError if pyarrow is not installed, NotExpressible for values that
     Parquet cannot hold.
@@ -492,8 +495,8 @@ _MAX_ARROW_DIGITS: Final = 38
 
 
 def arrow_type(column: QlikColumn) -> Any:
-    """Return the Arrow type of a column; Spark can read this type, too. A NUMERIC with unknown
-    digits is text.
+    """Return the Arrow type of a column; Spark can read this type, too. A NUMERIC whose number of
+    digits is unknown becomes text.
 
     Raises ConfigError if pyarrow is not installed.
     """
@@ -529,8 +532,8 @@ def _arrow_converter(column: QlikColumn) -> Convert:
 
 
 def _arrow_decimal(column: QlikColumn) -> Convert:
-    """Return the function that writes decimals for Parquet, which has neither NaN nor infinity. It
-    raises NotExpressible for these.
+    """Return the function that writes decimals for Parquet. It raises NotExpressible for NaN and
+    infinity, which Parquet cannot hold.
     """
     write_any = typed_writer(column)
 

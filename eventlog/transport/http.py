@@ -1,10 +1,10 @@
 """An HTTP client: requests to one server, each within one deadline.
 
 The deadline covers a whole exchange, from the first address tried to the last byte of the answer,
-so that a server which sends one byte per second cannot block the caller. This needs control of the
-socket, so the standard library's client runs over our own socket classes. Redirects are not
-followed and proxies of the environment are not used, so that requests, and the credentials in them,
-go only to the named server.
+so that a server which sends one byte per second cannot block the caller. The deadline needs control
+of the socket, so the client of the standard library runs over our own socket classes. Redirects are
+not followed and proxies of the environment are not used, so that requests, and the credentials in
+them, go only to the named server.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _FRAGMENT: Final = 64 * 1024
 
 _EXCERPT_BYTES: Final = 4096
 EXCERPT: Final = 200
-"""The maximum number of bytes that are read of a response that is not an answer, and the maximum
-number of its characters that are shown.
+"""``_EXCERPT_BYTES`` is the maximum number of bytes that are read of a response that is not an
+answer. ``EXCERPT`` is the maximum number of its characters that are shown.
 """
 _BEFORE_TEXT: Final = b"\0 \t\r\n\v\f\xef\xbb\xbf\xfe\xff"
-"""White space and the bytes of byte order marks, in UTF-8 and UTF-16."""
+"""White space and byte order marks in UTF-8 and UTF-16, as single bytes."""
 
 
 _OF_ANOTHER_NAME: Final = frozenset({62, 64})
@@ -58,13 +58,14 @@ _TLS_ALERT: Final = "\x15\x03"
 
 
 class HttpFailed(Exception):
-    """An exchange that failed: no connection, a time-out, an answer that is cut off, too large or
-    not HTTP.
+    """An exchange that failed: there was no connection, the time ran out, or the answer was cut
+    off, too large or not HTTP.
 
     ``in_short`` is the message without any text that the server sent. ``is_sent`` is True if there
-    was a connection and the request, or a part of it, was sent. ``retry_after`` is the seconds that
-    a server asks to wait, None if it asks for nothing. ``advice`` names the option to correct, as
-    an imperative; empty if only the server can end the failure.
+    was a connection, and the request or a part of the request was sent. ``retry_after`` is the
+    number of seconds that the server asks the client to wait, None if it does not ask. ``advice``
+    is an imperative that names the option to correct; it is empty if only the server can end the
+    failure.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class Response(NamedTuple):
 
 
 class Tokens(Protocol):
-    """A source of bearer tokens that threads share."""
+    """A source of bearer tokens. Threads share the source."""
 
     @property
     def secrets(self) -> Sequence[str]:
@@ -98,7 +99,7 @@ class Tokens(Protocol):
         ...
 
     def current(self) -> str:
-        """Return the token of the next request. Raises HttpFailed."""
+        """Return the token for the next request. Raises HttpFailed."""
         ...
 
     def forget(self, token: str) -> None:
@@ -109,8 +110,9 @@ class Tokens(Protocol):
 class HttpClient:
     """A client for requests to one server. Threads may share it; connections are kept and reused.
 
-    A kept connection that the server closes before it answers is silently replaced once, so a
-    request may arrive twice. ``shown`` is the URL without its query, which may hold a secret.
+    If the server closes a kept connection before it answers, the connection is silently replaced
+    once, so a request may arrive twice. ``shown`` is the URL without its query, which may hold a
+    secret.
     """
 
     def __init__(
@@ -129,17 +131,18 @@ class HttpClient:
         client_certificate: Path | None = None,
         client_key: Path | None = None,
     ) -> None:
-        """Check everything that can be checked without the server; connect with the first request.
+        """Check everything that can be checked without the server. The first request connects.
 
         ``url`` is http or https, percent-encoded, without user and password. ``timeout`` is the
-        number of seconds for one whole exchange (the resolver has its own time-outs).
-        ``section`` is the section of the configuration with the options of these names, for
-        messages; empty if there is none. ``credentials`` are headers, which go over https or
-        to this machine only, and so do ``tokens`` and, with ``sends_secrets``, all requests;
-        ``secrets`` are never shown. ``proxy`` is http://HOST:PORT of a proxy that connects to an
-        https server. ``ca_file`` is PEM of the only trusted
-        authorities; None = the system's. ``client_certificate`` is PEM of our certificate, and of
-        its key unless ``client_key`` holds that; the key has no passphrase. Raises ConfigError.
+        number of seconds for one whole exchange (the resolver has its own time-outs). ``section``
+        is the section of the configuration that has options with these names; messages name it. It
+        is empty if there is no section. ``credentials`` are headers. They are sent only over https
+        or to this machine. The same holds for ``tokens`` and, with ``sends_secrets``, for all
+        requests. ``secrets`` are never shown. ``proxy`` is http://HOST:PORT of a proxy that
+        connects to an https server. ``ca_file`` is a PEM file with the only trusted authorities;
+        None = the authorities of the system. ``client_certificate`` is a PEM file with our
+        certificate, and with its key unless ``client_key`` is given; the key has no passphrase.
+        Raises ConfigError.
         """
         self._section = section
         place = f"{section}.url" if section else "url"
@@ -172,7 +175,7 @@ class HttpClient:
         self, method: str, headers: Mapping[str, str], body: bytes | None = None, path: str = ""
     ) -> Response:
         """Make one exchange; ``path`` is appended to the path of the URL. A request whose token is
-        refused is sent again with a new token, once.
+        refused is sent again, once, with a new token.
 
         Raises HttpFailed, whatever the reason.
         """
@@ -215,8 +218,8 @@ class HttpClient:
 
     def excerpt(self, body: bytes, most: int = EXCERPT, cut_at: int = _EXCERPT_BYTES) -> str:
         """Return the beginning of a body, cleaned by ``clean``, for a message of ``most``
-        characters. It does not end in a part of a secret, although a body of ``cut_at`` bytes may
-        have been cut.
+        characters. A body of ``cut_at`` bytes may have been cut off within a secret; then the
+        result does not end in a part of the secret.
         """
         content = beginning(body)
         if len(body) >= cut_at:
@@ -295,8 +298,7 @@ class HttpClient:
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
-        """In the block, turn every error of an exchange into HttpFailed, with the reason in
-        words.
+        """Turn every error of an exchange in the block into HttpFailed, with the reason in words.
         """
         # An established connection ends only after the request was sent; ``connect`` raises its
         # own errors.
@@ -333,8 +335,8 @@ class HttpClient:
 
 
 def beginning(body: bytes) -> bytes:
-    """Return the first bytes of a body without the white space and the byte order mark before
-    them. Zero bytes are removed, so that ASCII in UTF-16 can be read as well.
+    """Return the first bytes of a body, without white space and byte order mark at the beginning.
+    Zero bytes are removed, so that ASCII in UTF-16 can be read as well.
     """
     return body.lstrip(_BEFORE_TEXT)[:_EXCERPT_BYTES].replace(b"\0", b"")
 
@@ -355,19 +357,21 @@ def _hint(section: str, option: str) -> str:
 
 
 def _named(section: str, option: str) -> str:
-    """Return the name of an option of the section with this client's options."""
+    """Return the name of an option in the section that has the options of a client."""
     return f"{section}.{option}" if section else option
 
 
 def _check_certificate(error: ssl.SSLError, section: str) -> str:
-    """Return what to check if the server's alert is about our certificate, otherwise nothing."""
+    """Return what to check if the server's alert is about our certificate. Otherwise return an
+    empty text.
+    """
     is_ours = "ALERT" in (error.reason or "") and "CERTIFICATE" in (error.reason or "")
     return f"check {_named(section, 'client_certificate')}" if is_ours else ""
 
 
 def retry_after(headers: Message) -> float | None:
-    """Return the seconds of ``Retry-After``, which is a number or a date (RFC 9110 10.2.3); None
-    without the header.
+    """Return the number of seconds in ``Retry-After``, which is a number or a date (RFC 9110
+    10.2.3). Return None without the header.
 
     A date is compared with the receiver's own clock if the response has a ``Date``.
     """
@@ -399,7 +403,7 @@ def _without_credentials(url: str) -> str:
 
 
 def _target(url: str, place: str) -> tuple[str, int, str, bool]:
-    """Return host and port to connect to, the path to request, and whether TLS is used.
+    """Return the host and port to connect to, the path to request, and whether TLS is used.
 
     Raises ConfigError.
     """
@@ -454,7 +458,7 @@ def is_loopback(host: str) -> bool:
 
 
 class _Connection(http.client.HTTPConnection):
-    """A connection whose every wait ends at the deadline of the exchange."""
+    """A connection on which every wait ends at the deadline of the exchange."""
 
     sock: _PlainSocket | _TlsSocket | None
 
@@ -480,7 +484,7 @@ class _Connection(http.client.HTTPConnection):
         headers: Mapping[str, str],
         deadline: float,
     ) -> http.client.HTTPResponse:
-        """Send a request and return the response, its body unread.
+        """Send a request and return the response, whose body has not been read.
 
         On failure the connection is closed.
         """
@@ -542,7 +546,7 @@ class _Connection(http.client.HTTPConnection):
         raise HttpFailed(why, advice=advice)
 
     def _reach(self) -> socket.socket:
-        """Connect to the server, or by the proxy. Raises OSError, HttpFailed."""
+        """Connect to the server, directly or through the proxy. Raises OSError, HttpFailed."""
         if self._proxy is None:
             return _connect(self.host, self.port, self._deadline)
         with contextlib.ExitStack() as unless_connected:
@@ -560,9 +564,9 @@ class _Connection(http.client.HTTPConnection):
             return plain
 
     def _other_names(self) -> tuple[str, str]:
-        """Return two texts about a certificate that is not for this host: the names for which it
-        was issued, and what to do. A second handshake reads the names; it still checks the
-        authority.
+        """Return two texts about a certificate that is not for this host: the names for which the
+        certificate was issued, and what to do. A second handshake reads the names; this handshake
+        still checks the authority.
         """
         names: list[str] = []
         assert self._tls is not None
@@ -608,8 +612,8 @@ class _PlainSocket(socket.socket):
 
 
 class _TlsSocket(ssl.SSLSocket):
-    """A TLS socket whose reads and writes end at ``deadline``; its ``sendall`` is a loop of
-    ``send``.
+    """A TLS socket whose reads and writes end at ``deadline``. Its ``sendall`` calls ``send`` in a
+    loop.
     """
 
     deadline = 0.0
@@ -631,7 +635,7 @@ def _left(deadline: float) -> float:
 
 
 def _connect(host: str, port: int, deadline: float) -> socket.socket:
-    """Connect to the first address that answers; each address gets its share of the time."""
+    """Connect to the first address that answers. Each address gets its share of the time."""
     addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     failed: OSError = ConnectionError(f"{host} has no address")
     for number, (family, kind, protocol, _, address) in enumerate(addresses):

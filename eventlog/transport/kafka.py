@@ -1,7 +1,8 @@
-"""Kafka: records sent to topics, with the brokers' answer for each, and topics read from an offset.
+"""Send records to topics of Kafka, with the answer of the brokers for each record, and read topics
+from an offset on.
 
-Only this module uses confluent-kafka, the extra ``kafka``. Settings of librdkafka are passed
-through; secrets among them never appear in messages or log lines.
+Only this module uses confluent-kafka, which is in the extra ``kafka``. Settings of librdkafka are
+passed on; secrets among the settings never appear in messages or log lines.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 _log.addFilter(_is_news)
 
 DEFAULT_TIMEOUT: Final = 30.0
-"""The number of seconds after which a record without a broker's acknowledgement counts as not
+"""The number of seconds after which a record that no broker has acknowledged is regarded as not
 delivered.
 """
 
@@ -91,14 +92,16 @@ _OF_THE_CLIENT: Final = frozenset({
 the client then only time out.
 """
 _MAX_EPOCHS: Final = 30_000
-"""The number of epochs of a producer id, in 15 bits; librdkafka does not check it."""
+"""The number of epochs that a producer id has in 15 bits. librdkafka does not check this limit."""
 
 
 class KafkaUnavailable(EventlogError):
-    """Brokers that cannot be reached, refuse, or have not acknowledged every record in time.
+    """Brokers that cannot be reached, that refuse the client, or that have not acknowledged every
+    record in time.
 
-    ``name`` is librdkafka's name of the error, such as ``TOPIC_AUTHORIZATION_FAILED``, ``words``
-    its text, and ``topic`` the topic of the record that failed; each empty if it is unknown.
+    ``name`` is librdkafka's name of the error, such as ``TOPIC_AUTHORIZATION_FAILED``. ``words`` is
+    the text of the error, and ``topic`` the topic of the record that failed. Each is empty if it is
+    unknown.
     """
 
     code = "kafka_unavailable"
@@ -132,7 +135,7 @@ def _client(
     properties: Mapping[str, Any] | None,
     ours: Mapping[str, Any],
 ) -> Any:
-    """Return a producer or consumer with our settings of librdkafka and the user's.
+    """Return a producer or consumer with our settings and the user's settings of librdkafka.
 
     Raises ConfigError for a setting that librdkafka refuses, or that only we may set.
     """
@@ -146,7 +149,9 @@ def _client(
 
 
 def _refusal(error: Exception) -> str:
-    """Return the message about a refused setting without its value, which may be a secret."""
+    """Return the message about a refused setting, without the value of the setting, which may be a
+    secret.
+    """
     said = error.args[0].str() if isinstance(error, KafkaException) else str(error)
     return re.sub(r'"[^"]*"(?= for )|value "[^"]*"', '"..."', said)
 
@@ -155,17 +160,17 @@ def _refusal(error: Exception) -> str:
 
 
 class Transmitter:
-    """A sender of records in order, each once for as long as the object lives (idempotent
-    producer).
+    """A sender of records. Records arrive in order, and each record arrives once, for as long as
+    the object lives (idempotent producer).
 
     ``send`` returns immediately; ``flush`` waits for the brokers. ``timeout`` is the number of
-    seconds for a record to be acknowledged. Raises ConfigError for settings that librdkafka
+    seconds in which a record must be acknowledged. Raises ConfigError for settings that librdkafka
     refuses.
 
     Abandoned records may still be in a broker's socket, or in ours. Therefore the same producer
     continues, under the next epoch of its id: a partition that has a record of the new epoch
-    rejects the old epoch, so that no old record arrives after the repeated ones. A new producer
-    would have another id, which does not fence the old records.
+    rejects the old epoch, so that no old record arrives after the repeated records. A new producer
+    would have another id, with which partitions would not reject the old records.
     """
 
     def __init__(
@@ -186,7 +191,7 @@ class Transmitter:
         self._sent = 0
         self._failed: dict[int, tuple[KafkaError, str]] = {}
         self._refused: KafkaError | None = None
-        """Why brokers have refused the client since the last flush that succeeded."""
+        """The error with which brokers have refused the client since the last successful flush."""
         self._epochs = 0
         self._producer = self._new_producer()
 
@@ -199,8 +204,8 @@ class Transmitter:
     ) -> int:
         """Send a record, and return its number since the last flush, from 0.
 
-        Raises RecordRefused for a record that is too large by our own settings, KafkaUnavailable if
-        there is no room for it.
+        Raises RecordRefused for a record that is larger than our own settings allow, and
+        KafkaUnavailable if there is no room for the record.
         """
         if self._producer is None:
             self._producer = self._new_producer()
@@ -240,8 +245,8 @@ class Transmitter:
                 return number
 
     def ask(self, topic: str) -> tuple[int, int]:
-        """Return the number of brokers, and the number of a topic's partitions, 0 if the topic does
-        not exist.
+        """Return the number of brokers, and the number of partitions of a topic. A topic that does
+        not exist has 0 partitions.
 
         The topic is searched in the list of all topics, since a query for one topic may create it.
         Raises KafkaUnavailable.
@@ -258,12 +263,12 @@ class Transmitter:
         return len(metadata.brokers), 0 if found is None else len(found.partitions)
 
     def flush(self) -> dict[int, str]:
-        """Wait until all records are acknowledged, and return the reasons of refused records, by
-        the number of the record.
+        """Wait until all records are acknowledged. Return why records were refused, by the number
+        of the record.
 
         A refusal concerns the record itself (it is too large, or malformed), so sending it again
-        would fail, too. Raises KafkaUnavailable if a record is not acknowledged for another reason;
-        then all are abandoned, and none is sent later.
+        would fail, too. Raises KafkaUnavailable if a record is not acknowledged for another reason.
+        All records are then abandoned, and none of them is sent later.
         """
         if self._producer is None or not self._sent:
             self._sent = 0
@@ -286,7 +291,7 @@ class Transmitter:
         return {number: error.str() for number, (error, _) in failed.items()}
 
     def abandon(self) -> None:
-        """Drop the unacknowledged records, so that none of them can arrive after later ones."""
+        """Drop the unacknowledged records, so that none of them can arrive after later records."""
         self._failed, self._sent = {}, 0
         if self._producer is None:
             return
@@ -321,8 +326,8 @@ def _note(failed: dict[int, tuple[KafkaError, str]], number: int, error: Any, me
 
 
 class TopicUrl(NamedTuple):
-    """The parts of a URL: brokers, topics (perhaps none), and the offset at which to begin in every
-    partition.
+    """The parts of a URL: the brokers, the topics, if any, and the offset at which to begin in
+    every partition.
     """
 
     brokers: str
@@ -362,12 +367,12 @@ def read_topics(
     follow: bool = False,
     timeout: float = DEFAULT_TIMEOUT,
 ) -> Iterator[Record | None]:
-    """Yield the records of topics as they arrive, in order within each partition; yield None if
-    none arrives for a moment.
+    """Yield the records of topics as they arrive, in order within each partition. Yield None if no
+    record arrives for a moment.
 
-    It stops at the offsets where the topics end now; with ``follow`` never. Raises KafkaUnavailable
-    if the brokers cannot be reached within ``timeout`` seconds or a topic does not exist,
-    ConfigError.
+    Reading stops at the offsets at which the topics end now; with ``follow``, it never stops.
+    Raises KafkaUnavailable if the brokers cannot be reached within ``timeout`` seconds or a topic
+    does not exist, and ConfigError.
     """
     with TopicReader(place.brokers, properties, timeout) as topics:
         spans = topics.spans(place.topics)
@@ -399,9 +404,9 @@ Partition: TypeAlias = tuple[str, int]
 class TopicReader:
     """A reader of topics from given offsets. It joins no consumer group and stores no offset.
 
-    ``timeout`` is the number of seconds that the brokers have for an answer. ``reached`` holds the
-    next offsets of the partitions that ``read_to`` reads. All methods raise KafkaUnavailable.
-    Raises ConfigError for settings that librdkafka refuses.
+    ``timeout`` is the number of seconds that the brokers have for an answer. ``reached`` holds, for
+    each partition that ``read_to`` reads, the next offset. All methods raise KafkaUnavailable. The
+    constructor raises ConfigError for settings that librdkafka refuses.
     """
 
     def __init__(
@@ -470,7 +475,9 @@ class TopicReader:
             )
 
     def consume(self) -> list[Record]:
-        """Return the records that have arrived; empty if no record arrives within a moment."""
+        """Return the records that have arrived. The list is empty if no record arrives within a
+        moment.
+        """
         records: list[Record] = []
         message: Any
         with self._unavailable():
@@ -491,8 +498,8 @@ class TopicReader:
     def read_to(
         self, starts: Mapping[Partition, int], ends: Mapping[Partition, int]
     ) -> Iterator[list[Record]]:
-        """Read partitions to their ends, and yield batches of records; a batch is empty if no
-        record arrives for a moment.
+        """Read partitions up to the offsets ``ends``, and yield batches of records. A batch is
+        empty if no record arrives for a moment.
         """
         left = {partition for partition, start in starts.items() if start < ends[partition]}
         self.reached = {partition: starts[partition] for partition in left}

@@ -1,6 +1,6 @@
 """Bearer tokens that a client of OAuth 2 gets by its own credentials (RFC 6749, 4.4).
 
-oauthlib forms the requests and reads the answers; our HTTP client sends them.
+oauthlib forms the requests and reads the answers; our HTTP client sends the requests.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _HEADERS: Final = {
 _BUSY: Final = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 
 _EARLY: Final = 30.0
-"""A token is renewed this number of seconds before its end. A short-lived token is renewed when a
-quarter of its lifetime is left.
+"""The number of seconds before its end at which a token is renewed. A short-lived token is renewed
+when a quarter of its lifetime is left.
 """
 
 _ADVICE: Final = {
@@ -43,20 +43,22 @@ _ADVICE: Final = {
         "allow this client the grant client_credentials at the server, or check {0}.client_id"
     ),
 }
-"""What to do for each error of RFC 6749, 5.2. A text's argument is the section of the options."""
+"""What to do for each error of RFC 6749, 5.2. The argument of each text is the section of the
+options.
+"""
 
 
 class TokenUnavailable(HttpFailed):
-    """No token. ``error`` is the error of RFC 6749, 5.2, that a setting causes; empty for any other
-    reason.
+    """There is no token. ``error`` is the error of RFC 6749, 5.2, if a setting causes it; it is
+    empty for any other reason.
     """
 
     error = ""
 
 
 class ClientTokens:
-    """The tokens of one client, which all threads share: one of them renews the token, the others
-    wait for it. ``secrets`` are the texts that must never be shown.
+    """The tokens of one client. All threads share them: one thread renews the token, and the other
+    threads wait for it. ``secrets`` are the texts that must never be shown.
     """
 
     def __init__(
@@ -69,8 +71,9 @@ class ClientTokens:
         client_certificate: Path | None = None,
         client_key: Path | None = None,
     ) -> None:
-        """``secret`` is the text that ``client_secret`` refers to. ``section`` has the options, for
-        messages. The certificate belongs to the client (RFC 8705). Raises ConfigError.
+        """``secret`` is the text that ``client_secret`` refers to. ``section`` is the section of
+        the options; messages name it. The certificate belongs to the client (RFC 8705). Raises
+        ConfigError.
         """
         self._section = section
         self._client = BackendApplicationClient(options.client_id, scope=options.scope)
@@ -118,7 +121,7 @@ class ClientTokens:
         return (*self._own_secrets, *filter(None, (self._token, self._former)))
 
     def current(self) -> str:
-        """Return the token, renewed if it ends soon. Raises TokenUnavailable."""
+        """Return the token. A token that ends soon is renewed first. Raises TokenUnavailable."""
         asked = monotonic()
         with self._lock:
             if self._failed_at > asked:  # while this thread waited for the other one
@@ -176,7 +179,9 @@ class ClientTokens:
         self._ends = begun + _lifetime(answer.get("expires_in"))
 
     def _refused(self, place: str, status: int, error: OAuth2Error) -> TokenUnavailable:
-        """Return the error for an answer of RFC 6749, 5.2, or for one that is not of OAuth."""
+        """Return the error for an answer with an error of RFC 6749, 5.2, or for an answer that is
+        not of OAuth.
+        """
         code = str(error.error)
         if code not in _ADVICE:
             is_answer = not isinstance(error, MissingTokenError)
@@ -199,8 +204,8 @@ class ClientTokens:
 
 
 def _lifetime(seconds: Any) -> float:
-    """Return the seconds after which a token is renewed; a token without this number is used until
-    it is refused.
+    """Return the number of seconds after which a token is renewed. A token without a lifetime is
+    used until it is refused.
     """
     try:
         lifetime = float(seconds)

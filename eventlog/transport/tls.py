@@ -15,10 +15,11 @@ def tls_context(
 ) -> ssl.SSLContext:
     """Return a TLS context that verifies the server's certificate and name, with TLS 1.2 or later.
 
-    ``section`` is the section of the configuration with the options of these names, for messages;
-    empty if there is none. ``ca_file`` is PEM of the only trusted authorities; None = the system's.
-    ``certificate`` is PEM of our certificate, and of its key unless ``key`` holds that; the key has
-    no passphrase. Raises ConfigError.
+    ``section`` is the section of the configuration that has options with these names; messages name
+    it. It is empty if there is no section. ``ca_file`` is a PEM file with the only trusted
+    authorities; None = the authorities of the system. ``certificate`` is a PEM file with our
+    certificate, and with its key unless ``key`` is given; the key has no passphrase. Raises
+    ConfigError.
     """
     prefix = f"{section}." if section else ""
     if key is not None and certificate is None:

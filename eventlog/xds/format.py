@@ -62,11 +62,11 @@ class DocumentOptions(CheckedOptions):
     referential: str = shared(REFERENTIAL)
 
     def values(self) -> ValueOptions:
-        """Return the options that shape values."""
+        """Return the options that decide the form of values."""
         return ValueOptions(self.time_syntax, self.time_zone, self.char_padding, self.special_times)
 
     def classes(self, values: ValueOptions) -> Catalog | None:
-        """Return the classes of the catalogue, None without one. Raises ConfigError."""
+        """Return the classes of the catalogue, None without a catalogue. Raises ConfigError."""
         return catalog_of(
             self.catalog,
             values=values,
@@ -77,8 +77,8 @@ class DocumentOptions(CheckedOptions):
 
 @dataclass(frozen=True, slots=True)
 class DocumentReaderOptions(DocumentOptions):
-    """Options of the reader; all but ``limit`` must be the options with which the documents were
-    written.
+    """Options of the reader. All of them except ``limit`` must be the options with which the
+    documents were written.
     """
 
     limit: int = option(DEFAULT_LIMIT, integer(1, 1 << 40), "maximum size of a document in bytes")
@@ -155,8 +155,8 @@ class XdsFormat(Format):
         """Yield the changes of the events of a file, or of the files of a directory in the order of
         their names.
 
-        A file holds one document, or one for each line. A document or event that cannot be read is
-        reported and skipped; elements that are not of the vocabulary are counted as
+        A file holds one document, or one document per line. A document or event that cannot be read
+        is reported and skipped; elements that are not of the vocabulary are counted as
         ``other_elements``, by their names.
         """
         from eventlog.xds.reader import changes_in
@@ -176,7 +176,9 @@ class XdsFormat(Format):
     def write_changes(
         self, changes: Iterable[Change], target: str, options: DocumentWriterOptions, report: Report
     ) -> None:
-        """Write documents of up to ``batch_size`` events: lines of a file, or files."""
+        """Write documents of up to ``batch_size`` events. A document is a line of a file, or a
+        file.
+        """
         values = options.values()
         catalog = options.classes(values)
         writing = EventWriting(

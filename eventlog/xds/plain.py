@@ -1,12 +1,11 @@
-"""Read the events of documents in the form that ``writer`` gives them on one line, by regular
-expressions.
+"""Read, by regular expressions, the events of documents that have the one-line form of ``writer``.
 
-Nearly all documents that are read have this form, and a parser that makes an object for each
-element takes three times as long: 32 microseconds of CPU for an event of five attributes, instead
-of 10 to 14. libxml2 alone takes 5 to 7, before any object is made, so no reader of elements would
-be fast enough for ``verify`` of files. The price: the form is described twice, here and in
-``writer``, and a document is understood in two ways; test_a_plain_document_is_read_as_any_other
-checks that they agree. A document of any other form, valid or not, is left to the parser.
+Nearly all documents that are read have this form. A parser that makes an object for each element
+takes three times as long: 32 microseconds of CPU for an event of five attributes, instead of 10 to
+14. libxml2 alone takes 5 to 7 microseconds before any object is made, so no reader of elements
+would be fast enough for ``verify`` of files. The price: the form is described twice, here and in
+``writer``, and there are two readers; test_a_plain_document_is_read_as_any_other checks that both
+readers agree. A document of any other form, valid or not, is left to the parser.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _VALUE = f'<value type="(string|int|state|octet|time)">({_TEXT})</value>'
 _FURTHER = f'((?:<value type="[a-z]+">{_TEXT}</value>){_ANY})'
 
 DEFAULT_LIMIT: Final = 256 * 1024 * 1024
-"""The default limit on the bytes of a document that is read."""
+"""The default limit on the number of bytes of a document that is read."""
 
 _START: Final = re.compile(
     r'(?:<\?xml version="1\.0" encoding="UTF-8"\?>\n?)?<nds dtdversion="2\.0"><source>'
@@ -81,10 +80,11 @@ class PlainDocument(NamedTuple, Generic[T]):
 
 
 class Shape(NamedTuple):
-    """The form of adds or modifies that differ only in their keys and the new values of the same
-    attributes, so that one regular expression reads an event as a whole.
+    """The form of adds or modifies that differ only in their keys and in the new values of their
+    attributes. One regular expression reads a whole event of this form.
 
-    ``pattern`` has the key as its first group, and then each new value; None for NULL.
+    The first group of ``pattern`` is the key. Each of the next groups is a new value, None for
+    NULL.
     """
 
     class_name: str
@@ -94,8 +94,8 @@ class Shape(NamedTuple):
     pattern: re.Pattern[str]
 
     def read(self, text: str, at: int) -> tuple[list[tuple[str | None, ...]], int]:
-        """Return the groups of the events of this form that begin at a place of a document, and the
-        place after the last of them.
+        """Return the groups of successive events of this form, beginning at a place of a document,
+        and the place after the last of these events.
         """
         found: list[tuple[str | None, ...]] = []
         match = self.pattern.match
@@ -106,7 +106,9 @@ class Shape(NamedTuple):
 
 
 class PlainEvent(NamedTuple):
-    """An event of a plain document. ``body`` is the text of its attributes, with references."""
+    """An event of a plain document. ``body`` is the text of its attributes, which may have
+    references.
+    """
 
     operation: str
     class_name: str
@@ -116,7 +118,7 @@ class PlainEvent(NamedTuple):
 
 
 class NotPlainError(Exception):
-    """A part of the document has another form."""
+    """A part of the document does not have the plain form."""
 
 
 def read_plain(
@@ -125,10 +127,11 @@ def read_plain(
     read_alike: Callable[[str, int], tuple[T, int] | None] = lambda text, at: None,
 ) -> PlainDocument[T] | None:
     """Return the content of a document, None if it does not have the plain form. ``read`` makes an
-    event; it raises NotPlainError if the body has another form.
+    event; it raises NotPlainError if the body does not have the plain form.
 
-    ``read_alike`` may read several events, which begin at a place of the document, as one; it
-    returns them and the place after them, None if it cannot read the first of them.
+    ``read_alike`` may read together several events that begin at a place of the document. It
+    returns these events as one object, and the place after them. It returns None if it cannot read
+    the first event.
     """
     try:
         text = data.decode()
@@ -168,7 +171,7 @@ def read_plain(
 
 
 def event_of(plain: PlainEvent) -> Event:
-    """Return the event with its steps. Raises NotPlainError."""
+    """Return the event with its attributes and steps. Raises NotPlainError."""
     operation, class_name, association, event_id, body = plain
     attributes = _attributes(operation, body)
     if operation == _MODIFY and not attributes:
@@ -182,9 +185,9 @@ def event_of(plain: PlainEvent) -> Event:
 def new_texts(
     operation: str, body: str, readers: Mapping[tuple[str, str], Converter]
 ) -> dict[str, str | None] | None:
-    """Return the new values of the attributes of an add or modify with one value each, None for any
-    other event. ``readers`` turn the text of a value into the text that is returned, by attribute
-    and type. Raises NotPlainError and the errors of ``readers``.
+    """Return the new values of an add or modify whose attributes have one value each, None for any
+    other event. ``readers`` has, by attribute and type, the functions that turn the text of a value
+    into the text that is returned. Raises NotPlainError and the errors of ``readers``.
     """
     size = 0
     texts: dict[str, str | None] = {}
@@ -207,8 +210,8 @@ _KEY: Final = f'(?!<)([^<>&",{_CONTROL}]*+)'
 
 def shape_of(plain: PlainEvent) -> Shape | None:
     """Return the form of an event that ``new_texts`` has read. Return None if the event has a NULL
-    (which does not show its type), an attribute twice, or a name with a character that is written
-    as a reference.
+    (since a NULL does not show its type), an attribute twice, or a name with a character that is
+    written as a reference.
     """
     operation, class_name, association, _, body = plain
     tail = association.partition(",")[2]
@@ -229,8 +232,8 @@ def shape_of(plain: PlainEvent) -> Shape | None:
 def _pattern(
     operation: str, class_name: str, tail: str, columns: Sequence[tuple[str, str, bool, bool]]
 ) -> re.Pattern[str]:
-    """Return the pattern of a ``Shape``. A column is an attribute, its XDS type, whether all values
-    are removed, and whether an old value is removed.
+    """Return the pattern of a ``Shape``. Each of ``columns`` has the name of an attribute, its XDS
+    type, whether all values are removed, and whether an old value is removed.
     """
     texts = [
         f'<{operation} class-name="{re.escape(class_name)}" event-id="{_MAY_BE_EMPTY}">'
@@ -295,7 +298,7 @@ _reference: Final = re.compile(_REFERENCE)
 
 
 def without_references(text: str) -> str:
-    """Return the text of a document without its references."""
+    """Return a text of a document in which references are replaced by their characters."""
     if "&" not in text:
         return text
     return _reference.sub(lambda match: _REFERENCES[match[0]], text)

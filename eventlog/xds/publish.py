@@ -1,5 +1,5 @@
-"""A publisher's events in the format ``xds``: one document for each line, for each document, or for
-each record of one event (spec/xds.md 2).
+"""A publisher's events in the format ``xds``: one XDS document per line, per document of the
+publisher, or per record, which has one event (spec/xds.md 2).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Read XDS documents, also documents in files: their events (spec/xds.md 1, 2), and the statuses of
-a receiver's answer (spec/xds.md 7).
+"""Read the events of XDS documents, also of documents in files (spec/xds.md 1, 2), and read the
+statuses of a receiver's answer (spec/xds.md 7).
 
 Documents come from outside: no DTD is accepted, no entity but the five of XML, no network is used,
 and their size is bounded.
@@ -48,8 +48,8 @@ VALUE_TYPES: Final = frozenset({"string", "int", "state", "octet", "time", "dn"}
 
 
 class OtherElement(NamedTuple):
-    """An element that is not of the vocabulary, such as one that an engine adds, by its name and
-    place alone: its text may be a password.
+    """An element that is not of the vocabulary, such as an element that an engine adds. Only its
+    name and place are kept, since its text may be a password.
     """
 
     name: str
@@ -64,10 +64,10 @@ class OtherElement(NamedTuple):
 class ParsedDocument:
     """The content of one document.
 
-    ``content`` has its events in order; an event that cannot be read is the XdsError that names its
-    line. ``heartbeat`` is True if the document contains a heartbeat status (spec/xds.md 7).
-    ``others`` are the other elements in order. They are not changes (spec/change-model.md 3.2); the
-    caller reports that they were passed over.
+    ``content`` has the events of the document in order. In place of an event that cannot be read,
+    it has the XdsError that names the line. ``heartbeat`` is True if the document contains a
+    heartbeat status (spec/xds.md 7). ``others`` are the other elements in order. These elements are
+    not changes (spec/change-model.md 3.2); the caller reports that they were passed over.
     """
 
     content: tuple[Event | XdsError, ...]
@@ -87,7 +87,7 @@ def read_events(document: bytes | str, limit: int = DEFAULT_LIMIT) -> ParsedDocu
 
     ``limit`` is in bytes. A missing event-id is the empty text, and a value without type is a
     string. An attribute without any value (only remove-all-values) is of type string, since the
-    document has no type for it; an attribute with both times and special times is of type time.
+    document shows no type. An attribute with both times and special times is of type time.
 
     Raises XdsError, with the line, for a document that is not well-formed, has a DOCTYPE, is larger
     than ``limit``, or has an event that cannot be read.
@@ -104,8 +104,8 @@ def read_events(document: bytes | str, limit: int = DEFAULT_LIMIT) -> ParsedDocu
 
 
 def parse_events(document: bytes | str, limit: int = DEFAULT_LIMIT) -> ParsedDocument:
-    """Do the work of ``read_events`` for a document of any form, but return the errors of single
-    events among its content.
+    """Do the work of ``read_events`` for a document of any form. The errors of single events are
+    not raised; they are in the returned content.
     """
     root = parse_document(document, limit)
     if root.tag != "nds":
@@ -142,8 +142,8 @@ def parse_events(document: bytes | str, limit: int = DEFAULT_LIMIT) -> ParsedDoc
 
 
 def parse_document(document: bytes | str, limit: int = DEFAULT_LIMIT) -> etree._Element:
-    """Parse a document from outside to its root element, without comments and processing
-    instructions.
+    """Parse a document from outside, and return its root element. Comments and processing
+    instructions are left out.
 
     ``document`` is text, or bytes in UTF-8, UTF-16 with byte order mark, or a declared ISO 8859-1,
     8859-15 or Windows-1252. ``limit`` is in bytes. Raises XdsError for a document that is not
@@ -220,7 +220,7 @@ def _utf8(document: bytes | str) -> bytes:
 
 
 def _event(element: etree._Element, others: list[OtherElement]) -> Event:
-    """Return an event, and add its elements that are not of the vocabulary to ``others``. Raises
+    """Return an event. Add its elements that are not of the vocabulary to ``others``. Raises
     XdsError.
     """
     operation, attribute_tag, read_attribute = _EVENTS[str(element.tag)]
@@ -257,7 +257,7 @@ _VOCABULARY: Final = frozenset({
     *("association", "add-attr", "modify-attr", "remove-value", "remove-all-values"),
     *("add-value", "value"),
 })  # fmt: skip
-"""The elements within events that say what has changed (spec/xds.md 1)."""
+"""The elements within events that describe what has changed (spec/xds.md 1)."""
 
 
 def _other(element: etree._Element, parent: str) -> OtherElement:
@@ -320,8 +320,8 @@ _EVENTS: Final[
     "modify": (Operation.MODIFY, "modify-attr", _modify_attr),
     "delete": (Operation.DELETE, None, _add_attr),
 }
-"""For each name of an event's element: the operation, the name of the element of an attribute (None
-if there is none), and the function that reads the element of an attribute.
+"""For each name that the element of an event may have: the operation, the name of the elements of
+attributes (None if there are none), and the function that reads the element of an attribute.
 """
 
 
@@ -372,8 +372,8 @@ def _one_type(element: etree._Element, types: set[str]) -> str:
 
 
 class _Events(NamedTuple, Generic[E]):
-    """The events of a document, the errors of those that cannot be read among them, and the other
-    elements.
+    """The events of a document, and its other elements. In place of an event that cannot be read,
+    there is its error.
     """
 
     events: Sequence[E | XdsError]
@@ -387,11 +387,12 @@ _Read: TypeAlias = Callable[[bytes], PlainDocument[E] | None]
 def _documents(
     path: Path, limit: int, read: _Read[E]
 ) -> Iterator[tuple[int | None, _Events[E | Event] | XdsError]]:
-    """Yield the documents of a file, one per line if the first line is a whole document, each with
-    its line; None for a file that is one document.
+    """Yield the documents of a file, each with the number of its line. There is one document per
+    line if the first line contains the end of a document. Otherwise the file is one document, whose
+    number is None.
 
-    An empty file has no documents: it results from writing no changes. The file is read once, from
-    beginning to end.
+    An empty file has no documents; writing no changes makes an empty file. The file is read once,
+    from beginning to end.
     """
     with path.open("rb") as file:
         blank, line, number = bytearray(), file.readline(limit + 1), 1
@@ -431,8 +432,8 @@ def _document(
 
 
 def _placed(problem: object, path: Path, number: int | None) -> str:
-    """Return the message of a problem of a document with file and line; ``number`` is the line of
-    the file if the document is one line.
+    """Return the message about a problem in a document, with file and line. ``number`` is the line
+    of the file if the document is one line, otherwise None.
     """
     text = str(problem)
     within = _WITHIN.match(text)
@@ -444,8 +445,8 @@ def _placed(problem: object, path: Path, number: int | None) -> str:
 def _all_events(
     source: str, limit: int, report: Report, read: _Read[E]
 ) -> Iterator[tuple[str, E | Event]]:
-    """Yield the events of a file, or of the files of a directory in the order of their names, with
-    the places of their documents.
+    """Yield the events of a file, or of the files of a directory in the order of their names. Each
+    event comes with the place of its document.
     """
     for path in source_files(Path(source), ".xml or .xmll file", (".xml", ".xmll")):
         for number, document in _documents(path, limit, read):
@@ -479,8 +480,8 @@ def changes_in(
 def texts_in(
     source: str, limit: int, catalog: Catalog | None, values: ValueOptions, report: Report
 ) -> Iterator[Change | RowTexts]:
-    """Yield what ``changes_in`` yields, with the texts of rows in place of changes where the form
-    of a document allows it.
+    """Yield the changes as ``changes_in`` does, but yield the texts of rows (``RowTexts``) in place
+    of changes where the form of a document allows this.
     """
     reader = TextsReader(catalog, values)
     read = partial(read_plain, read=reader, read_alike=reader.read_alike)
@@ -496,7 +497,9 @@ def texts_in(
 def _change(
     place: str, event: Event, catalog: Catalog | None, values: ValueOptions, report: Report
 ) -> Change | None:
-    """Return the change that an event describes, None if it cannot be read; that is reported."""
+    """Return the change that an event describes. If the change cannot be read, report this and
+    return None.
+    """
     try:
         return event_to_change(event, catalog, values)
     except FormatError as error:
@@ -508,17 +511,18 @@ def _change(
 
 
 ANSWER_LIMIT: Final = 64 * 1024 * 1024
-"""The default limit on the bytes of an answer that is read."""
+"""The default limit on the number of bytes of an answer that is read."""
 
 
 def read_answer(body: bytes | str, event_ids: Collection[str], limit: int = ANSWER_LIMIT) -> Answer:
-    """Read the answer to a document of the events ``event_ids``, empty for a heartbeat.
+    """Read the answer to a document of the events ``event_ids``. A heartbeat has no event-ids.
 
-    ``limit`` is in bytes. The message of a result is the whole text of its status, stripped; among
-    equally bad statuses, the text of the first that has one. Every other element of the answer is
-    counted as ignored. Raises ReceiverUnavailable if the body is not an answer: empty, not
-    well-formed, with a DOCTYPE, larger than ``limit``, or an nds without output. Then no row may be
-    marked.
+    ``limit`` is in bytes. The message of a result is the whole text of its status, stripped. If an
+    event has several equally bad statuses, the message is the text of the first status that has a
+    text. Every other element of the answer is counted as ignored. Raises ReceiverUnavailable if the
+    body is not an answer: if it is empty, not well-formed, or larger than ``limit``, has a DOCTYPE
+    or another root element, is an nds without output, or has more statuses than ``max_statuses``
+    allows. Then no row may be marked.
     """
     if not body.strip():
         why = "the receiver's answer is empty; it must be an nds document with output"
@@ -551,7 +555,7 @@ def read_answer(body: bytes | str, event_ids: Collection[str], limit: int = ANSW
 
 
 def _statuses(outputs: list[etree._Element]) -> tuple[list[etree._Element], int]:
-    """Return the outermost statuses below the outputs, in document order, and the number of other
+    """Return the outermost statuses in the outputs, in document order, and the number of other
     elements.
     """
     statuses: list[etree._Element] = []

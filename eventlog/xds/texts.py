@@ -1,7 +1,8 @@
 """Read the new values of plain events as the texts that a log has, for a reader that needs no typed
-values (``RowTexts``). An event that has more than that is left as it is.
+values (``RowTexts``). An event that has more than new values is returned as an event.
 
-Most documents have many successive events of one form, which are read together, column by column.
+Most documents have many successive events of one form. These events are read together, column by
+column.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from eventlog.xds.plain import PlainEvent, Shape, event_of, new_texts, shape_of,
 _PLAIN_TYPES: Final = ("string", "int", "state", "octet", "time")
 _ADD, _DELETE = Operation.ADD, Operation.DELETE
 _LEARNED_AFTER: Final = 8
-"""After this number of successive events of one form, the pattern of the form is made. This takes
-as long as reading some hundred events.
+"""The number of successive events of one form after which the pattern of this form is made. Making
+a pattern takes as long as reading some hundred events.
 """
 
 
@@ -36,8 +37,8 @@ class _Class(NamedTuple):
 
 
 class TextsReader:
-    """Reads plain events of the classes of a catalogue. ``values`` are the options with which they
-    were written.
+    """Reads plain events of the classes of a catalogue. ``values`` are the options with which the
+    events were written.
     """
 
     def __init__(self, catalog: Catalog | None, values: ValueOptions) -> None:
@@ -57,7 +58,9 @@ class TextsReader:
         """The form of the last events that were read together."""
         self._last: tuple[object, ...] = ()
         self._alike = 0
-        """The number of last events with the same class, operation and attributes."""
+        """The number of the last events, in succession, that have the same class, operation and
+        attributes.
+        """
         self._can_learn = True
 
     def __call__(self, plain: PlainEvent) -> RowTexts | Event:
@@ -86,8 +89,9 @@ class TextsReader:
             self._shape = shape_of(plain)
 
     def read_alike(self, text: str, at: int) -> tuple[RowTexts, int] | None:
-        """Return the texts of the events at a place of a document that have the form of earlier
-        events, and the place after these events; None if there is no such event.
+        """Return the texts of successive events at a place of a document that have the form of
+        earlier events, and the place after these events. Return None if no event of this form is at
+        the place.
         """
         if self._shape is None:
             return None

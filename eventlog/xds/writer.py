@@ -1,12 +1,12 @@
 """Write events as XDS text (spec/xds.md 1 to 3, 8).
 
 This is a hot path, through which millions of events pass. Text is built directly, without a tree.
-Everything that follows from names alone is made once for each attribute and class (``_Prepared``,
-``_element``), so that an attribute costs one look-up and one formatted text. ``_body`` runs for
-nearly every row: it unpacks steps by position, compares types, and escapes the usual value inline,
-since calling ``escape_text`` took 4 % of the writer's time. The price: the forms of a step are
+Text that depends only on names is made once for each attribute and class (``_Prepared``,
+``_element``), so that an attribute needs one look-up and one formatted text. ``_body`` runs for
+nearly every row. It unpacks steps by position, compares types, and escapes the usual value inline,
+since calls of ``escape_text`` took 4 % of the writer's time. The price: the forms of a step are
 written twice, in ``_body`` for one value of a plain type and in ``_step`` for all others;
-test_the_two_forms_of_a_step_are_the_same_text checks that they are equal. The text of an event is
+test_the_two_forms_of_a_step_are_the_same_text checks that both are equal. The text of an event is
 one line, since LF is always a character reference.
 
 Earlier checks refuse characters that XML 1.0 cannot represent (spec/event-log.md 5), so this module
@@ -30,7 +30,7 @@ from eventlog.model import ALL, All, AttributeSteps, Event, Op, Operation
 
 DECLARATION: Final = '<?xml version="1.0" encoding="UTF-8"?>'
 HEARTBEAT: Final = '<status level="success" type="heartbeat"/>'
-"""The content of a heartbeat's document in place of events (spec/xds.md 7)."""
+"""The content that the document of a heartbeat has in place of events (spec/xds.md 7)."""
 
 # The two columns of the table of spec/xds.md 8.
 _TEXT_REFERENCES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;", "\n": "&#10;"}
@@ -64,19 +64,21 @@ class Header:
 
 
 def escape_text(text: str) -> str:
-    """Escape text as element content (spec/xds.md 8)."""
+    """Escape text for the content of an element (spec/xds.md 8)."""
     if "&" in text or "<" in text or ">" in text or "\r" in text or "\n" in text:
         return text.translate(_TEXT_TABLE)
     return text
 
 
 def escape_attribute(text: str) -> str:
-    """Escape text as an attribute value in double quotes (spec/xds.md 8)."""
+    """Escape text for the value of an attribute in double quotes (spec/xds.md 8)."""
     return text.translate(_ATTRIBUTE_TABLE)
 
 
 def write_outgoing(event: Outgoing) -> str:
-    """Return the element of an event with an operation, without line breaks (spec/xds.md 1, 3)."""
+    """Return the element of an event that has an operation. The element has no line breaks
+    (spec/xds.md 1, 3).
+    """
     event_id, _, object_id, operation, steps, _, _, attempts, _, _ = event
     assert operation is not None
     assert object_id is not None
@@ -93,8 +95,8 @@ def write_outgoing(event: Outgoing) -> str:
 def write_event(event: Event) -> str:
     """Return the element of an event in its public form, written from its steps.
 
-    An add has the values of its attributes' ``Op.ADD`` steps; a modify keeps the steps in order.
-    The texts have been checked for characters that XML cannot hold.
+    An add has the values of the ``Op.ADD`` steps of its attributes; a modify keeps all steps in
+    order. The texts have been checked for characters that XML cannot hold.
     """
     operation, class_name, association, event_id, attributes = event
     steps: list[Written] = []
@@ -119,8 +121,8 @@ def write_event(event: Event) -> str:
 def line_form(events: Iterable[str], header: Header) -> str:
     """Return one document as one line that ends in LF (spec/xds.md 2).
 
-    ``events`` are written events in order. Raises ValueError if there is none: a document without
-    events is never sent.
+    ``events`` are written events in order. Raises ValueError if there is no event, since a document
+    without events is never sent.
     """
     return f"{DECLARATION}{_document(events, header)}\n"
 
@@ -162,8 +164,8 @@ present, ``column`` of its attribute are read.
 
 _NAMES_KEPT: Final = 65536
 _SPECIAL_TYPES: Final = frozenset({"dn", "time"})
-"""The types whose values are written in several ways: references have an attribute, and special
-times are strings.
+"""The types whose values are written in several ways: the element of a reference has an attribute,
+and special times are strings.
 """
 
 _ASSOCIATION: Final = '"><association>'
@@ -171,13 +173,13 @@ _ASSOCIATION: Final = '"><association>'
 
 @lru_cache(maxsize=_NAMES_KEPT)
 def _element(operation: str, class_name: str) -> tuple[str, str]:
-    """Return the start of an event's element up to its event-id, and its end."""
+    """Return the text of an event's element before the event-id, and the text of the end tag."""
     return f'<{operation} class-name="{escape_attribute(class_name)}" event-id="', f"</{operation}>"
 
 
 class _Prepared(dict[Any, tuple[str, ...]]):
-    """The results of ``make`` by attribute, each made once. Every row needs a look-up, which takes
-    half the time of an lru_cache.
+    """The results of ``make`` by attribute. Each result is made once. Every row needs a look-up,
+    which takes half the time of a look-up in an lru_cache.
     """
 
     def __init__(self, make: Callable[[Any], tuple[str, ...]]) -> None:
@@ -195,11 +197,11 @@ def _prepared(
 ) -> tuple[str, str, str, str, str, str]:
     """Return the texts around the values of an attribute.
 
-    They are: the start of the element; the text before a removed value; the text between it and
-    the added value; the text before a value that replaces all; the text before a value that is
-    only added; and the text after the last value. The last text is empty for a type of
-    ``_SPECIAL_TYPES`` and for a column of whole numbers that accepts NaN, whose values ``_step``
-    writes. ``before`` and ``after`` are the tags around added values.
+    They are: the start of the element; the text before a removed value; the text between the
+    removed value and the added value; the text before a value that replaces all values; the text
+    before a value that is only added; and the text after the last value. The last text is empty for
+    a type of ``_SPECIAL_TYPES`` and for a column of whole numbers that accepts NaN, whose values
+    ``_step`` writes. ``before`` and ``after`` are the tags around added values.
     """
     start = f'<{element} attr-name="{escape_attribute(attribute.name)}">'
     value = f'<value type="{attribute.value_type}">'
@@ -232,7 +234,7 @@ _no_digits = re.compile("[^-0-9]|[0-9]-").search
 def _body(operation: str, steps: Sequence[Written]) -> str:
     """Return the attributes of an event.
 
-    Steps of one attribute are adjacent and become one element.
+    The steps of one attribute must be adjacent; they become one element.
     """
     parts: list[str] = []
     previous: Any = None

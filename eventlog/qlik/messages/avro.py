@@ -1,5 +1,5 @@
 """The bare binary encoding of Avro (Avro specification, Binary encoding), written and read by
-fastavro. fastavro is the extra ``avro`` and is imported only on use.
+fastavro. fastavro belongs to the extra ``avro`` and is imported only when it is used.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def avro_writer(column: QlikColumn, logical_types: bool) -> Convert:
 
 
 def _in_places(column: QlikColumn) -> Callable[[Decimal], bytes]:
-    """Return the function that turns a number into the unscaled bytes of its column's Avro decimal,
-    without rounding. It raises NotExpressible if the number does not fit the column.
+    """Return the function that turns a number into the unscaled bytes of the column's Avro decimal.
+    It does not round, and raises NotExpressible if the number does not fit the column.
     """
     exactly = Context(prec=column.precision, traps=[InvalidOperation, Inexact])
     unit = Decimal(1).scaleb(-column.scale)
@@ -93,8 +93,8 @@ def _fastavro() -> Any:
 
 @lru_cache(maxsize=1024)
 def parsed(schema: str) -> Any:
-    """Return the parsed schema of a JSON text, in the form that fastavro accepts; illegal names are
-    accepted, too. Raises FormatError.
+    """Return the schema that a JSON text holds, in the form that fastavro accepts. Illegal names
+    are accepted, too. Raises FormatError.
     """
     fastavro = _fastavro()
     try:
@@ -138,7 +138,7 @@ def bytes_writer(schema: str) -> _ToBytes:
 
 _NULL: Final = b"\0"
 _VALUE: Final = b"\2"
-"""The branch of a value in a union of null and its type."""
+"""The bytes of the branch of a value in a union of null and the type of the value."""
 
 
 _ToBytes: TypeAlias = Callable[[Any], bytes]
@@ -150,9 +150,9 @@ def record_writer(
     """Return the function that writes these fields of a record, one after the other, as
     ``bytes_writer`` does.
 
-    Unions are of null and one type. ``values`` maps fields to functions that make their values;
-    these fields have few values, which are remembered. The function raises NotExpressible. Raises
-    FormatError.
+    A union must consist of null and one type. ``values`` maps fields to functions that make the
+    values of these fields. These fields must have few different values, since the values are kept.
+    The function raises NotExpressible. Raises FormatError.
     """
     written_by = [(field["name"], _type_writer(field["type"])) for field in fields]
     for place, (name, to_bytes) in enumerate(written_by):
@@ -196,7 +196,9 @@ def _type_writer(kind: Any) -> _ToBytes:
 
 
 def sized(data: bytes) -> bytes:
-    """Return the bytes, or a text in UTF-8, with its length in front."""
+    """Return the length of bytes in Avro's form, followed by the bytes. A text is given as bytes in
+    UTF-8.
+    """
     size = len(data)
     return (_ONE_BYTE[size << 1] if size < 64 else _whole_number(size)) + data
 
@@ -205,8 +207,8 @@ _ONE_BYTE: Final = [bytes([number]) for number in range(128)]
 
 
 def _whole_number(number: int) -> bytes:
-    """Return a whole number in Avro's form: the sign in the last bit, seven bits per byte, lowest
-    bits first.
+    """Return a whole number in Avro's form: its sign is in the last bit, each byte has seven bits,
+    and the lowest bits come first.
     """
     rest = number << 1 if number >= 0 else ~(number << 1)
     if rest < 128:
@@ -220,7 +222,7 @@ def _whole_number(number: int) -> bytes:
 
 
 def from_bytes(schema: str, data: bytes) -> JsonDict:
-    """Return the record of bare Avro binary.
+    """Return the record that bare Avro binary holds.
 
     Raises FormatError for missing, surplus or malformed bytes.
     """
@@ -255,7 +257,8 @@ def from_bytes(schema: str, data: bytes) -> JsonDict:
 
 
 def record_in(schema: str, field: str) -> JsonDict | None:
-    """Return the record type of a field of a record, None if the field is missing or not a record.
+    """Return the record type of a field in the schema of a record, None if the field is missing or
+    is not a record.
 
     Raises FormatError.
     """

@@ -1,5 +1,5 @@
-"""The wrapping of a record's payload: the envelope, in JSON and in Avro, or Confluent's prefix with
-the registry of its schema id (formats/qlik.md 5.1, 5.5).
+"""The wrapping of a record's payload: an envelope in JSON or Avro, or Confluent's prefix with the
+id of a schema in a registry (formats/qlik.md 5.1, 5.5).
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class RegistryError(FormatError):
 
 
 class Message(NamedTuple):
-    """A record that was read. ``topic`` is None if unknown. ``value`` is None for a tombstone, and
-    may be an object of JSON parsed with ``parse_float=Decimal``.
+    """A record that was read. ``topic`` is None if the topic is unknown. ``value`` is None for a
+    tombstone; it may be an object of JSON that was parsed with ``parse_float=Decimal``.
     """
 
     topic: str | None
@@ -74,13 +74,14 @@ _FIELDS: Final = [
 _NAME: Final = {"type": "record", "name": "MessageEnvelope"}
 ENVELOPE_SCHEMA: Final = json.dumps({**_NAME, "fields": _FIELDS})
 _START_SCHEMA: Final = json.dumps({**_NAME, "fields": _FIELDS[:-1]})
-"""The schema of the fields before the message, which are equal for all messages of a table."""
+"""The schema of the fields before the message. All messages of a table have these fields in common.
+"""
 
 
 class Envelope(NamedTuple):
     """The fields of an envelope. ``message`` is an object (JSON) or bytes (Avro).
 
-    ``type`` is None if the record has no envelope; then ``message`` is the whole record.
+    If the record has no envelope, ``type`` is None and ``message`` is the whole record.
     """
 
     type: str | None
@@ -98,8 +99,8 @@ def json_envelope(
 
 
 def avro_envelope(type: str, schema_id: str | None, schema: str | None) -> Callable[[bytes], bytes]:
-    """Return the function that wraps a message in its Avro envelope: bare binary without container
-    or registry prefix.
+    """Return the function that wraps a message in its Avro envelope. The envelope is bare Avro
+    binary, without a container and without the prefix of a registry.
     """
     start = json_envelope(type, schema_id, schema, None) | {"magic": MAGIC.encode()}
     written = avro.bytes_writer(_START_SCHEMA)(start)
@@ -107,8 +108,8 @@ def avro_envelope(type: str, schema_id: str | None, schema: str | None) -> Calla
 
 
 def open_json(record: Any) -> Envelope:
-    """Return the envelope of a record in JSON, or the record as a message without one
-    (formats/qlik.md 5.7).
+    """Return the envelope of a record in JSON. A record that has no envelope is returned as the
+    message (formats/qlik.md 5.7).
 
     Raises FormatError, BadEnvelope.
     """
@@ -182,8 +183,8 @@ def split(data: bytes) -> tuple[int, bytes]:
 
 
 def open_registry(url: str, oauth: OAuthOptions | None = None) -> HttpRegistry:
-    """Return the registry of a URL. ``user:password`` comes from EVENTLOG_REGISTRY_AUTH or
-    EVENTLOG_REGISTRY_AUTH_FILE, or tokens from the server of ``oauth``.
+    """Return the registry at a URL. ``user:password`` comes from EVENTLOG_REGISTRY_AUTH or
+    EVENTLOG_REGISTRY_AUTH_FILE. With ``oauth``, tokens of its server replace the password.
 
     Raises ConfigError.
     """
@@ -212,8 +213,8 @@ class HttpRegistry:
     ) -> None:
         """Create the client of the registry at ``url``.
 
-        ``secret`` is ``user:password``; ``oauth`` describes a client of OAuth in its place. Raises
-        ConfigError.
+        ``secret`` is ``user:password``. In place of a secret, ``oauth`` may describe a client of
+        OAuth. Raises ConfigError.
         """
         # Loads TLS, which takes longer than a writer's other imports.
         from eventlog.transport.http import HttpClient

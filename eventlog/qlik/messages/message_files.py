@@ -1,10 +1,10 @@
 """Qlik messages in files and Kafka topics, for the converter's format ``qlik-messages``.
 
 A file holds one record per line, ``{"topic": ..., "key": ..., "value": ...}``. The value is JSON,
-or ``{"hex": "00FF"}`` for other bytes; the key is text, or hex in the same form; topic and key may
+or ``{"hex": "00FF"}`` for other bytes. The key is text, or hex in the same form. Topic and key may
 be null. A line without ``value`` is read as a bare message. A topic is
-``kafka://host:port/topic?offset=earliest`` or ``offset=N``. A target may leave the topic out: then
-each table has one, or the option ``topic`` names it.
+``kafka://host:port/topic?offset=earliest`` or ``offset=N``. A target may leave the topic out. Then
+the option ``topic`` names the topic, or each table has its own topic.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _REST: Final = 0.2
 _FLUSH_INTERVAL: Final = 1.0
 
 _CHANGE_REFUSED: Final = (NotExpressible, FormatError)
-"""The errors that concern only one change; the refusal of a table or by a registry stops the
-writer.
+"""The errors that concern only one change. The refusal of a table, or a refusal by a registry,
+stops the writer.
 """
 
 
@@ -80,7 +80,7 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
 
 
 def open_reader(options: ReadOptions, report: Report, **more: Any) -> MessageReader:
-    """Return a reader with the registry of the options.
+    """Return a reader that uses the registry in the options.
 
     ``more`` holds further arguments of ``MessageReader``.
     """
@@ -98,9 +98,9 @@ def _given(
     report: Report,
     place: str | None = None,
 ) -> Iterator[Change]:
-    """Yield the changes that the reader returns, and skip each message that cannot be read.
-    ``place`` is the place of the message for errors. If messages wait, the place is left out, since
-    the error may be about a waiting message.
+    """Yield the changes that the reader returns, and skip each message that cannot be read. Errors
+    name ``place``, the place of the message. If messages wait, errors name no place, since an error
+    may be about a waiting message.
     """
     if reader.is_waiting:
         place = None
@@ -146,7 +146,9 @@ def _messages(
 
 
 def _counted(changes: Iterable[Change], options: WriteOptions) -> Iterator[Change]:
-    """Add event counters to changes: change tables have no columns for them (formats/qlik.md 7)."""
+    """Add event counters to changes of change tables, which have no columns for them
+    (formats/qlik.md 7).
+    """
     rest = iter(changes)
     first = next(rest, None)
     if first is None:
@@ -248,7 +250,9 @@ def _read_topics(url: str, options: ReadOptions, report: Report) -> Iterator[Cha
 def metadata_place(
     place: TopicUrl, options: ReadOptions, properties: GivenOptions
 ) -> TopicUrl | None:
-    """Return the topic of the metadata, None if it is among those to read or does not exist."""
+    """Return the topic of the metadata. Return None if ``place`` includes this topic, or if it does
+    not exist.
+    """
     from eventlog.transport import kafka
 
     about = options.metadata_topic
@@ -258,8 +262,8 @@ def metadata_place(
 
 
 def _given_by(reader: MessageReader, records: Iterable[Any], report: Report) -> Iterator[Change]:
-    """Yield the changes of records. A record None means that no record follows for a while; then
-    the reader reports the messages that have waited too long for their metadata.
+    """Yield the changes of records. None in place of a record means that no record has arrived for
+    a while. The reader then reports the messages that have waited too long for their metadata.
     """
     for record in records:
         if record is None:
@@ -316,7 +320,7 @@ def send(messages: Iterable[KafkaRecord], brokers: str, properties: GivenOptions
 
 
 def with_password(properties: GivenOptions) -> GivenOptions:
-    """Return the properties, with sasl.password from EVENTLOG_KAFKA_PASSWORD or
+    """Return the properties, to which sasl.password is added from EVENTLOG_KAFKA_PASSWORD or
     EVENTLOG_KAFKA_PASSWORD_FILE.
     """
     password = secret_variable("EVENTLOG_KAFKA_PASSWORD")

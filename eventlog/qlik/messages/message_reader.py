@@ -1,5 +1,5 @@
-"""The reader of Qlik messages as changes, in every form that occurs (formats/qlik.md 5.1, 5.7;
-spec/change-model.md 2).
+"""The reader of Qlik messages, in every form that occurs. It returns changes (formats/qlik.md 5.1,
+5.7; spec/change-model.md 2).
 """
 
 from __future__ import annotations
@@ -76,10 +76,11 @@ _Readers = Mapping[str, tuple[str, Callable[[Any], Value]]]
 
 
 class _Known(NamedTuple):
-    """A table, and for each field of its rows the column's name and the function that reads its
-    values.
+    """A table and its readers. For each field of the table's rows, ``readers`` has the name of the
+    column and the function that reads its values.
 
-    ``is_described``: types and key come from a description, and not from the table's messages.
+    ``is_described`` is True if types and key come from a description, not from the table's
+    messages.
     """
 
     table: MessageTable
@@ -88,12 +89,12 @@ class _Known(NamedTuple):
 
 
 class MessageReader:
-    """Reads messages in the order in which they arrive, with the tables that MD messages have
-    described.
+    """Reads messages in the order in which they arrive. MD messages describe the tables of later
+    messages.
 
-    A message whose MD has not arrived waits ``metadata_wait`` seconds, and later messages wait for
-    it, which keeps the order. ``described`` is the table of the last change, None if it has no
-    description.
+    A message whose MD has not arrived waits for up to ``metadata_wait`` seconds. Later messages
+    wait for this message, so that the order is kept. ``described`` is the table of the last change,
+    None if it has no description.
 
     ``clock`` returns seconds. The report counts skipped or unusual messages: ``tombstones``,
     ``mask_extra_bits``, ``mask_contradictions``, ``unknown_fields``, ``metadata_messages``.
@@ -120,7 +121,8 @@ class MessageReader:
     def changes(self, message: Message) -> Iterator[Change]:
         """Yield the changes that this message makes available.
 
-        Raises FormatError, BadEnvelope and UnknownSchema, perhaps after some of the changes.
+        Raises FormatError, BadEnvelope and UnknownSchema, perhaps after it has yielded some of the
+        changes.
         """
         if message.value is None:
             self._report.count("tombstones")
@@ -169,7 +171,7 @@ class MessageReader:
 
     def _is_given(self, message: Message, envelope: Envelope) -> bool:
         """Return True if the option ``columns`` describes a JSON message whose metadata are
-        missing, of a table without any metadata (formats/qlik.md 5.1).
+        missing, and no metadata of its table have arrived (formats/qlik.md 5.1).
         """
         if not self._options.columns or isinstance(envelope.message, bytes):
             return False
@@ -260,8 +262,8 @@ class MessageReader:
         return self._read(find, known, names, rows, envelope.schema_id)
 
     def _names(self, find: _Find, described: MessageTable | None, topic: str | None) -> TableName:
-        """Return schema and table, from headers, lineage, topic or option in this order
-        (spec/change-model.md 2).
+        """Return schema and table: from the headers, the metadata, the topic or the options, in
+        this order (spec/change-model.md 2).
         """
         options = self._options
         schema, table = _text(find("schema")), _text(find("table"))
@@ -283,8 +285,8 @@ class MessageReader:
     def _table(self, schema: str | None, name: str, fields: Names, *, has_schema: bool) -> _Known:
         """Return the table of a message that names no metadata (formats/qlik.md 5.1).
 
-        The message's Avro schema decides the columns and their order; otherwise the option
-        ``columns``, the newest MD, or the fields of its row.
+        The columns and their order come from the Avro schema of the message; without one, from the
+        option ``columns``, the newest MD, or the fields of the row.
         """
         key = schema, name, fields if has_schema or (schema, name) not in self._newest else None
         known = self._seen.get(key)
@@ -350,7 +352,7 @@ class MessageReader:
         )
 
     def _mask(self, value: Any, table: MessageTable) -> frozenset[str] | None:
-        """Return the columns of a mask in hex or in Avro's bytes, None for null."""
+        """Return the columns of a mask that is hex text or bytes of Avro, None for null."""
         if value is None or value is _ABSENT:
             return None
         columns, extra_bits = masks.read(
@@ -362,7 +364,7 @@ class MessageReader:
 
     def _row(self, row: _Image, readers: _Readers, present: frozenset[str] | None) -> Row:
         """Return the known columns of a row (formats/qlik.md 2.4). ``present`` holds the columns of
-        its columnMask, None without one.
+        the columnMask, None without a columnMask.
         """
         image: RowDict = {}
         for field, value in row.items():
@@ -395,8 +397,8 @@ def _described(table: MessageTable) -> _Known:
 def _undescribed(
     schema: str | None, name: str, fields: Iterable[str], option_columns: Iterable[QlikColumn]
 ) -> _Known:
-    """Return a table made from the fields of a message, in their order; columns in
-    ``option_columns`` have types and key.
+    """Return a table whose columns are the fields of a message, in their order. Columns that are in
+    ``option_columns`` have their type and key from it.
     """
     typed = {
         field: column
@@ -413,7 +415,7 @@ def _undescribed(
 
 
 def _readers(columns: Iterable[tuple[QlikColumn, Callable[[Any], Value]]]) -> _Readers:
-    """Return the readers by the names of the columns, and by their Avro names."""
+    """Return the readers of columns, both by the names and by the Avro names of the columns."""
     exact = {column.name: (column.name, read) for column, read in columns}
     return {avro_name(name): reader for name, reader in exact.items()} | exact
 
@@ -453,8 +455,8 @@ def _is_metadata(envelope: Envelope) -> bool:
 
 
 def _finder(payload: JsonObject, *, has_envelope: bool) -> _Find:
-    """Return a function that finds a header by its name. It uses the first place that has the
-    header, even if the header is null there (formats/qlik.md 5.7).
+    """Return a function that finds a header by its name. The function returns the header from the
+    first place that has it, even if it is null in this place (formats/qlik.md 5.7).
     """
     headers = payload.get("headers")
     inner = headers if isinstance(headers, Mapping) else {}
@@ -539,7 +541,7 @@ def _moment(text: str | None, names: TableName) -> datetime | None:
 
 
 def _key(key: Sequence[str], after: Row | None, before: Row | None) -> Key | None:
-    """Return the key columns of the new row, or of the old one if the new row lacks them."""
+    """Return the key columns of the new row, or of the old row if the new row lacks key columns."""
     for image in (after, before):
         known = key_in(image, key) if key and image is not None else None
         if known is not None:

@@ -1,11 +1,11 @@
 """The messages of a table: changes as plain dicts, and their records (formats/qlik.md 5.1, 5.3,
 5.6). orjson writes JSON, ``eventlog.qlik.messages.avro`` writes Avro.
 
-``TableRecords.draft`` and ``record`` are a hot path. A table prepares its columns, names and schema
-once, masks are kept by the columns that make them, tuples are made by ``tuple.__new__``, and names
-of the module stand for members of enumerations, whose look-up is slow. The price: a Draft and a
-KafkaRecord are made from their fields by position. A time is formatted by ``%``, in half the time
-of ``isoformat``.
+``TableRecords.draft`` and ``record`` are a hot path. The columns, names and schema of a table are
+prepared once. Masks are cached by the columns that make them. Tuples are made by ``tuple.__new__``.
+Names of the module stand for members of enumerations, whose look-up is slow. A time is formatted by
+``%``, in half the time of ``isoformat``. The price: a Draft and a KafkaRecord are made from their
+fields by position.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from eventlog.qlik.values import Convert, json_writer
 _MAX_MASKS: Final = 1024
 
 _OPERATIONS: Final = {op: op.value for op in ChangeOp}
-"""The operation of each ChangeOp."""
+"""The text of the operation for each ChangeOp."""
 
 _REFRESH: Final = ChangeOp.REFRESH
 _NO_TRANSACTION: Final = (UNKNOWN_TRANSACTION, None, None)
@@ -58,7 +58,9 @@ UNKNOWN_TIMESTAMP: Final = "1970-01-01T00:00:00.000"
 
 
 def timestamp_of(moment: datetime | None) -> str:
-    """Return an aware moment as ``YYYY-MM-DDTHH:MM:SS.mmm`` in UTC, the epoch if it is unknown."""
+    """Return an aware moment as ``YYYY-MM-DDTHH:MM:SS.mmm`` in UTC, and an unknown moment as the
+    epoch.
+    """
     if moment is None:
         return UNKNOWN_TIMESTAMP
     if moment.tzinfo is not UTC:
@@ -70,19 +72,19 @@ def timestamp_of(moment: datetime | None) -> str:
 
 
 MessageRow: TypeAlias = dict[str, Any]
-"""The fields of a row in a message with the written values of its columns; None for an unknown
-column.
+"""The fields of a row in a message, with the values as they are written. The value of an unknown
+column is None.
 """
 
 
 class Images(NamedTuple):
-    """The rows of a change as its message has them."""
+    """The rows of a change, as its message has them."""
 
     data: MessageRow
-    """The row; for a DELETE, the row before it."""
+    """The row after the change; for a DELETE, the row before it."""
     before: MessageRow | None
-    """The row before an update, without columns of which only the new value is known. None if the
-    row before is unknown.
+    """The row before an update, without the columns whose old values are unknown. None if the row
+    before the update is unknown.
     """
     known: Names
     """The known fields of the row."""
@@ -91,7 +93,7 @@ class Images(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A message that lacks its change sequence."""
+    """A message that has no change sequence yet."""
 
     records: TableRecords
     """The records of the message's table."""
@@ -101,17 +103,17 @@ class Draft(NamedTuple):
     headers: JsonDict
     """The headers in their JSON form, with an empty change sequence."""
     with_before: bool
-    """True if the message takes two numbers (formats/qlik.md 3)."""
+    """True if the message uses two numbers (formats/qlik.md 3)."""
 
 
 class TableRecords:
     """The records of one table version: its metadata message, and the records of its changes.
 
-    ``described`` holds the columns that the options give the table, None if they give none.
-    ``columns`` maps the name of a column to its field and to the function that writes its values.
-    ``nothing`` is a row whose columns are all unknown. ``rounded`` holds the columns that keep
-    milliseconds only. ``is_whole``: a row before must have all columns. ``now`` stamps the metadata
-    message. Raises NotExpressible, FormatError, RegistryError.
+    ``described`` holds the columns that the options describe, None if they do not describe the
+    table. ``columns`` maps the name of a column to its field and to the function that writes its
+    values. ``nothing`` is a row whose columns are all unknown. ``rounded`` holds the columns that
+    keep milliseconds only. ``is_whole`` is True if the row before an update must have all columns.
+    ``now`` is the time in the metadata message. Raises NotExpressible, FormatError, RegistryError.
     """
 
     def __init__(
@@ -182,8 +184,8 @@ class TableRecords:
         return field in self._texts
 
     def images(self, row: Row, before: Row | None, changed: Collection[str] | None) -> Images:
-        """Return the images of a row, of the row before it, and of the names of the changed
-        columns.
+        """Return the images that are made of a row, the row before the change, and the names of the
+        changed columns.
 
         Raises NotExpressible.
         """
@@ -215,8 +217,9 @@ class TableRecords:
         stream_position: str,
         transaction: tuple[str, int | None, bool | None] = _NO_TRANSACTION,
     ) -> Draft:
-        """Return the message of a change. ``transaction`` holds the transaction's text, the number
-        of the change in it, and whether the change is the last. Raises NotExpressible.
+        """Return the message of a change. ``transaction`` holds the text of the transaction, the
+        number of the change in this transaction, and whether the change is its last. Raises
+        NotExpressible.
         """
         data, before, known, changed = images
         transaction_id, number, is_last = transaction
@@ -248,8 +251,8 @@ class TableRecords:
         return _new(Draft, (self, self._key_of(data, known), body, headers, before is not None))
 
     def record(self, draft: Draft, sequence: str) -> KafkaRecord:
-        """Return the record of a message. ``sequence`` is its change sequence, which the draft
-        stores.
+        """Return the record of a message. ``sequence`` is the change sequence of the message. It is
+        stored in ``draft``.
 
         Raises NotExpressible.
         """
@@ -258,7 +261,9 @@ class TableRecords:
         return _new(KafkaRecord, (self.topic, key, self._encoding.value(body, headers), ()))
 
     def _key_of(self, data: MessageRow, known: Collection[str]) -> bytes | None:
-        """Return the key of a record, None if it has none or a part of it is unknown."""
+        """Return the key of a record, None if the record has no key or a part of the key is
+        unknown.
+        """
         if not self._key_fields:
             return self._constant_key
         for field in self._key_fields:
@@ -285,8 +290,8 @@ class TableRecords:
 
 
 def _key_of_records(table: MessageTable, option: str) -> tuple[list[str], bytes | None]:
-    """Return the fields of the key of a table's records, and the key that they all share, None
-    without one (formats/qlik.md 5.6).
+    """Return the fields that make the key of a table's records, and the key that all of these
+    records share, None if they share no key (formats/qlik.md 5.6).
     """
     if option == "primary_key":
         return [table.fields[name] for name in table.key], None
@@ -361,8 +366,8 @@ def json_key(values: list[Any]) -> bytes:
 
 
 class _Avro:
-    """The Avro encoding by the schema of ``data_schema``. Its last field is the headers; the fields
-    before them and the headers are written one after the other, as Avro writes the fields of a
+    """The Avro encoding under the schema of ``data_schema``. The last field of this schema is the
+    headers. First the other fields and then the headers are written, as Avro writes the fields of a
     record. Raises FormatError, RegistryError.
     """
 
@@ -410,7 +415,7 @@ class _Avro:
     def body(self, members: Mapping[str, Any]) -> Any:
         """Return the fields before the headers.
 
-        The row before is in a union with null, as its second branch.
+        The type of the row before the change is a union of null and the row.
         """
         before = members["beforeData"]
         row = self._start + self._write_row(members["data"])

@@ -1,6 +1,6 @@
-"""Tables in messages: the options of readers and writers, by the names of formats/qlik.md 5; a
-table's names and columns in messages; the metadata messages (MD) that describe them; and the Avro
-schemas of data messages and keys (formats/qlik.md 5.2, 5.5, 5.6).
+"""Tables in messages: the options of readers and writers, under the names of formats/qlik.md 5; the
+names and columns that a table has in messages; the metadata messages (MD) that describe tables; and
+the Avro schemas of data messages and keys (formats/qlik.md 5.2, 5.5, 5.6).
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ReadOptions(CheckedOptions):
     properties: GivenOptions = option({}, _PROPERTIES, "settings of librdkafka")
 
     def columns_of(self, full_name: str) -> QlikColumns | None:
-        """Return the columns that the options give a table, None if they do not name it.
+        """Return the columns that the options have for a table, None if they do not name the table.
 
         Raises ConfigError.
         """
@@ -189,7 +189,7 @@ _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_]")
 def topic_of(schema: str | None, table: str) -> str:
     """Return the topic of a table, ``<schema>.<table>``.
 
-    Raises NotExpressible if it is too long.
+    Raises NotExpressible if the name is too long.
     """
     return checked_topic(full_name(schema, table))
 
@@ -197,7 +197,7 @@ def topic_of(schema: str | None, table: str) -> str:
 def checked_topic(name: str) -> str:
     """Return a topic's name with ``_`` for characters that Kafka refuses.
 
-    Raises NotExpressible if it is longer than 249.
+    Raises NotExpressible if the name is longer than 249 characters.
     """
     topic = _NOT_IN_TOPIC.sub("_", name)
     if len(topic) > _LONGEST_TOPIC:
@@ -245,9 +245,9 @@ class MessageTable:
     name: str
     columns: QlikColumns
     version: int = 1
-    """The number of the version, which every change of ``columns`` raises."""
+    """The number of the version. Every change of ``columns`` raises this number."""
     schema_id: str | None = None
-    """The name of the payload schema, None if the messages name none."""
+    """The id of the payload schema, None if the messages name no schema."""
     fields: dict[str, str] = field(init=False, compare=False)
     layout: MaskLayout = field(init=False, compare=False)
     key: Names = field(init=False, compare=False)
@@ -281,8 +281,9 @@ def _text_of(schema: _Schema) -> str:
 def id_of_schema(table: MessageTable, schema: str) -> str:
     """Return the id of an Avro schema of a table (formats/qlik.md 5.1).
 
-    It is the upper-case hex of the first 16 bytes of SHA-256 over the table's schema (empty if
-    there is none), name and version and the Avro schema, with NUL between them.
+    The id is the first 16 bytes of a SHA-256 in upper-case hex. The hash is over the table's schema
+    (empty if there is none), the table's name and version, and the Avro schema, with NUL between
+    them.
     """
     # loads OpenSSL, which is slow, while every command loads the options above
     import hashlib
@@ -403,7 +404,7 @@ def _decimal(precision: int, scale: int) -> _Schema:
 def metadata_message(
     table: MessageTable, data_schema: str, options: WriteOptions, now: datetime
 ) -> JsonDict:
-    """Return the payload of an MD message, equal in JSON and Avro. ``now`` is UTC."""
+    """Return the payload of an MD message, which is equal in JSON and Avro. ``now`` is in UTC."""
     return {
         "schemaId": table.schema_id,
         "lineage": {
@@ -433,7 +434,9 @@ def metadata_message(
 
 
 def metadata_schema(table: MessageTable) -> str:
-    """Return the schema of a table's MD message: a record for each column, named after it."""
+    """Return the schema of a table's MD message. It has one record for each column, with the name
+    of the column.
+    """
     numbers = ("length", "precision", "scale", "primaryKeyPosition")
     in_use = {"MetadataMessage", "Lineage", "TableStructure", "TableColumns"}
     columns = []
@@ -497,8 +500,8 @@ def read_metadata(message: JsonObject) -> tuple[MessageTable, str]:
 
 
 def read_file_metadata(content: bytes) -> tuple[int, QlikColumns]:
-    """Return the table version and the columns, headers among them, of a file that describes a data
-    file (formats/qlik.md 1.3).
+    """Return the version of the table and the columns, including header columns, from a file that
+    describes a data file (formats/qlik.md 1.3).
 
     Raises FormatError.
     """

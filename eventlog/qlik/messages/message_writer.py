@@ -1,5 +1,5 @@
-"""The writer of changes as messages, in order and numbered (formats/qlik.md 5, 5.3, 7;
-spec/change-model.md 4).
+"""The writer of changes as messages. The messages are in order and numbered (formats/qlik.md 5,
+5.3, 7; spec/change-model.md 4).
 
 ``MessageWriter.messages`` and ``records`` run once for each message: names of the module stand for
 members of enumerations, ``tuple.__new__`` makes tuples from their fields by position, and a table
@@ -51,9 +51,9 @@ _new: Final = tuple.__new__
 class MessageWriter:
     """A writer of the changes of one task, in their order.
 
-    ``columns`` holds, by full names, the columns of tables that the option ``columns`` does not
-    name; it may change at any time. ``state`` is the writer's numbering so far. ``utc_now`` stamps
-    metadata messages. The report counts skipped changes.
+    ``columns`` holds, by full name, the columns of tables that the option ``columns`` does not
+    name; this mapping may change at any time. ``state`` is the writer's numbering so far.
+    ``utc_now`` returns the time in metadata messages. The report counts skipped changes.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class MessageWriter:
         self._announced: set[TableRecords] = set()
 
     def messages(self, change: Change, sequence: str | None = None) -> KafkaRecords:
-        """Return the messages of a change: none for TRUNCATE, and an MD first if the table is new
-        or has changed.
+        """Return the messages of a change: no message for TRUNCATE, otherwise a data message. An MD
+        comes before it if the table is new or has changed.
 
-        ``sequence`` is the change sequence if the caller numbers changes; then the change's
-        position is the stream position. Raises NotExpressible, FormatError; RegistryError.
+        ``sequence`` is the change sequence if the caller numbers changes. The position of the
+        change is then the stream position. Raises NotExpressible, FormatError; RegistryError.
         """
         if change.op is _TRUNCATE:
             if self._options.on_truncate == "error":
@@ -112,8 +112,8 @@ class MessageWriter:
             raise with_location(error, place) from None
 
     def records(self, draft: Draft, sequence: str) -> KafkaRecords:
-        """Return a message with its change sequence, and an MD first if the table is new or has
-        changed.
+        """Return the message of a draft with its change sequence. An MD comes before it if the
+        table is new or has changed.
 
         Raises NotExpressible.
         """
@@ -125,14 +125,14 @@ class MessageWriter:
         return (message,) if table.announcement is None else (table.announcement, message)
 
     def announce_again(self) -> None:
-        """Write each table's MD again before its next message, since earlier ones may be lost."""
+        """Write each table's MD again before its next message, since an earlier MD may be lost."""
         self._announced.clear()
 
     # --- the table ---
 
     def table(self, schema: str | None, name: str, change: Change | None = None) -> TableRecords:
-        """Return the records of a table in its present version; ``change`` shows the columns of a
-        table without description.
+        """Return the records of a table in its present version. For a table that has no
+        description, ``change`` shows the columns.
 
         Raises NotExpressible, FormatError, RegistryError.
         """
@@ -186,11 +186,11 @@ class MessageWriter:
     def _whole_before(
         self, change: Change, after: Row, before: Row, table: TableRecords
     ) -> Row | None:
-        """Return a row before with all columns that the row after has, since Avro cannot leave a
-        column out of it.
+        """Return the values before the change, with each column that the values after it have,
+        since Avro cannot leave out a column of a row.
 
-        An unchanged column had the same value before. Returns None if a changed column is unknown,
-        since its missing value would be read as NULL.
+        An unchanged column had the same value before the change. Returns None if the old value of a
+        changed column is unknown, since a missing value would be read as NULL.
         """
         if after.keys() <= before.keys():  # nearly always
             return before
@@ -206,8 +206,8 @@ class MessageWriter:
                 self._report.count(f"truncated {table.full_name}.{name}")
 
     def _numbered(self, change: Change, with_before: bool) -> tuple[str, str]:
-        """Return change sequence and stream position. A change that has a sequence keeps it
-        (spec/change-model.md 4).
+        """Return the change sequence and the stream position of a change. A change that has a
+        sequence keeps its sequence (spec/change-model.md 4).
         """
         position = change.position
         if (
@@ -232,15 +232,15 @@ class MessageWriter:
 
 @lru_cache(maxsize=1024)
 def _is_time(prefix: str) -> bool:
-    """Return True if a position of digits with this prefix is a change sequence. Prefixes repeat,
-    since many changes share one time.
+    """Return True if a position that consists of digits and has this prefix is a change sequence.
+    Prefixes repeat, since many changes have the same time.
     """
     return is_sequence(prefix.ljust(LENGTH, "0"))
 
 
 def _image(change: Change) -> Row:
-    """Return the known columns of the row in the message, the row before a DELETE or else the row
-    after, with the key.
+    """Return the known columns of the row in the message, with the key. For a DELETE this is the
+    row before it, otherwise the row after the change.
 
     Raises FormatError if no column is known.
     """

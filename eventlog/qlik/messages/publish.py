@@ -5,7 +5,7 @@
 without a Change in between. Results that depend only on the attributes of the steps are cached
 (``_Shape``). Steps are unpacked by position, ``tuple.__new__`` makes tuples, and names of the
 module stand for members of enumerations. The price: the rules of images are written twice, here for
-one step of each attribute, and in ``TableRecords.images`` for the net effect of several.
+one step of each attribute, and in ``TableRecords.images`` for the net effect of several steps.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _MAX_SHAPES: Final = 1024
 def write_options(options: PublishOptions, publishing: Publishing) -> WriteOptions:
     """Return the options of the writer of messages.
 
-    For a backlog job the options already include those of the writer.
+    For a backlog job, ``options`` already includes the options of the writer.
     """
     return WriteOptions(**{"topic": publishing.topic, **same_fields(options, WriteOptions)})
 
@@ -74,7 +74,7 @@ def write_options(options: PublishOptions, publishing: Publishing) -> WriteOptio
 class QlikWriter(EventWriter[KafkaRecords]):
     """A writer of events as messages. A piece is the records of an event.
 
-    The columns come from the classes; a change of them raises the version of the table.
+    The columns come from the classes. A change of the columns raises the version of the table.
     """
 
     needs = frozenset({Need.TIMES, Need.NUMBERS})
@@ -118,7 +118,7 @@ class QlikWriter(EventWriter[KafkaRecords]):
         self._writer.state = resume(numbered or None)
 
     def body(self, pieces: Sequence[KafkaRecords]) -> bytes:
-        """Return the records as lines, for people: sinks take the records themselves."""
+        """Return the records as lines for people. Sinks use the records themselves."""
         # Imports the reader too, which no other method needs.
         from eventlog.qlik.messages.message_files import line_of
 
@@ -130,7 +130,9 @@ class QlikWriter(EventWriter[KafkaRecords]):
         return first_sequence(delivery_no, before, now if raised is None else max(now, raised))
 
     def forget(self) -> None:
-        """Publish the metadata again, since they may not have reached the receiver."""
+        """Publish the metadata again before the next records, since they may not have reached the
+        receiver.
+        """
         self._writer.announce_again()
 
     def write(
@@ -179,9 +181,9 @@ class QlikWriter(EventWriter[KafkaRecords]):
 
 
 class EventMessages:
-    """The messages of events, made by a writer with the columns of the catalogue's classes.
+    """The messages of events. A writer makes them with the columns of the catalogue's classes.
 
-    ``values`` are the options that the events were written with.
+    ``values`` are the options with which the events were written.
     """
 
     def __init__(self, writer: MessageWriter, catalog: Catalog, values: ValueOptions) -> None:
@@ -194,8 +196,8 @@ class EventMessages:
         self._reader = lru_cache(maxsize=None)(self._reader_of)
 
     def draft(self, event: Outgoing, event_time: str | None, transaction: str | None) -> Draft:
-        """Return the message of an event whose first row has this event_time, and that has this
-        transaction, None = unknown.
+        """Return the message of an event. ``event_time`` is the time of its first row, and
+        ``transaction`` its transaction; None = unknown.
 
         Raises FormatError, RowError.
         """
@@ -219,9 +221,9 @@ class EventMessages:
 
 
 _Shape: TypeAlias = tuple[dict[Attribute | None, tuple[str, Convert]] | None, Names, Names]
-"""The results that depend only on the attributes of an event's steps: the column of each attribute,
-None if an attribute has several steps; the known fields of the row, the key's first; and the known
-fields outside of the key.
+"""The results that depend only on the attributes of an event's steps. They are the column of each
+attribute, or None if an attribute has several steps; the known fields of the row, beginning with
+the key; and the known fields that are not in the key.
 """
 
 
@@ -274,7 +276,7 @@ class _StepReader:
         known: Names,
         changed: Names,
     ) -> Images:
-        """Return the images of an update of the row ``data``, which has only the key as yet."""
+        """Return the images of an update. The row ``data`` has only the key at first."""
         # Avro would read unknown columns of the row before as NULL, so a row before with unknown
         # columns is left out.
         with_before = not self.table.is_whole or True not in [
@@ -295,7 +297,9 @@ class _StepReader:
         return _new(Images, (data, before if is_known else None, known, changed))
 
     def _net_images(self, event: Outgoing) -> Images:
-        """Return the images of an event with several rows of an attribute, by their net effect."""
+        """Return the images of an event that has several rows of an attribute. The net effect of
+        the rows makes the images.
+        """
         change = self._read_change(event, None, None)
         row, before = change.after or {}, change.before
         if before is not None and self.table.is_whole and len(before) < len(row):
@@ -320,7 +324,7 @@ class _StepReader:
 
 
 def class_columns(cls: ObjectClass) -> QlikColumns:
-    """Return the columns of a class by the names that its events have: the key, then its
-    attributes, in the class's order.
+    """Return the columns of a class, under the names that its events use: the key, then the
+    attributes, in the order of the class.
     """
     return columns_of(row_of(cls))

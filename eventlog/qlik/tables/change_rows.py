@@ -1,8 +1,10 @@
-"""The columns and rows of a change table: the header columns, the bits of masks, and the conversion
-between ``ChangeRow`` and the values that a table or file holds (formats/qlik.md 1.1, 2.1).
+"""The columns and rows of a change table: the header columns, the columns that the bits of masks
+mean, and the conversion between ``ChangeRow`` and the values in a table or file (formats/qlik.md
+1.1, 2.1).
 
-The function of ``row_reader`` runs once for each row: the place of each header column is found once
-for a table and read by an ``itemgetter``. The price: it is a closure over one reader per column.
+The function that ``row_reader`` returns runs once for each row. So the place of each header column
+is found once for a table, and an ``itemgetter`` reads the header columns. The price: the function
+is a closure over one reader per column.
 """
 
 from __future__ import annotations
@@ -48,12 +50,12 @@ TEXT_LENGTHS: Final = {
     "transaction_id": 32,
     PARTITION_NAME: 31,
 }
-"""The lengths of the text header columns in characters."""
+"""The lengths, in characters, of the header columns that hold text."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableLayout:
-    """The columns of a change table in order."""
+    """The columns of a change table, in the order of the table."""
 
     columns: Names
     headers: Mapping[str, int]
@@ -61,7 +63,7 @@ class TableLayout:
     data: tuple[tuple[str, int], ...]
     """The data columns with their places."""
     masks: MaskLayout
-    """The data column of each bit."""
+    """The data column that each bit of a mask means."""
 
     @property
     def names(self) -> Names:
@@ -77,8 +79,9 @@ class TableLayout:
         """Return the result of ``of_header`` or ``of_data`` for each column, in the order of the
         table.
 
-        ``of_header`` gets the name of a header column as in the table and without prefix.
-        ``of_data`` gets the data column out of ``columns``, or a text column if it is not in there.
+        ``of_header`` gets two names of a header column: its name in the table, and its name without
+        prefix. ``of_data`` gets the data column in ``columns``, or a text column if ``columns``
+        lacks it.
         """
         by_name = {column.name: column for column in columns}
         header_at = {place: header for header, place in self.headers.items()}
@@ -91,7 +94,7 @@ class TableLayout:
 
 
 def header_name(column: str, header_prefix: str) -> str | None:
-    """Return the header that a column is, without prefix, None for a data column.
+    """Return the name, without prefix, of the header that a column holds, None for a data column.
 
     Letter case is ignored.
     """
@@ -135,7 +138,7 @@ OPERATIONS: Final = {
     "B": "BEFOREIMAGE",
     "T": "TRUNCATE",
 }
-"""The operation of each change_oper."""
+"""The name of the operation for each change_oper."""
 
 _LETTERS: Final = {operation: letter for letter, operation in OPERATIONS.items()}
 _NO_COLUMNS: Final[frozenset[str]] = frozenset()
@@ -148,15 +151,15 @@ class ChangeRow(NamedTuple):
     change_oper: str
     """I, U, D, B or T."""
     mask: frozenset[str] | None
-    """The columns whose bit is set, None if the table has no masks."""
+    """The columns whose bits are set, None if the table has no masks."""
     stream_position: str | None
     transaction_id: str | None
-    """The transaction, None if unknown (stored as 32 zeros)."""
+    """The transaction, None if it is unknown. An unknown transaction is stored as 32 zeros."""
     timestamp: datetime | None
-    """The aware time in UTC, None if unknown (stored as 1970-01-01)."""
+    """The aware time in UTC, None if it is unknown. An unknown time is stored as 1970-01-01."""
     partition_name: str | None
     data: Row
-    """The values of the data columns; a missing one is NULL."""
+    """The values of the data columns. A column that is missing is NULL."""
 
 
 StoredValues: TypeAlias = Callable[[ChangeRow], list[Any]]
@@ -164,7 +167,7 @@ StoredValues: TypeAlias = Callable[[ChangeRow], list[Any]]
 
 
 def row_order(row: ChangeRow) -> tuple[str, bool]:
-    """Return the key that sorts rows by change_seq, with a before image before its update."""
+    """Return the key that sorts rows by change_seq, and a before image before its update."""
     return row.change_seq, row.change_oper != "B"
 
 
@@ -180,12 +183,12 @@ def row_reader(
     what: str,
 ) -> Callable[[Sequence[Any]], ChangeRow]:
     """Return the function that reads the rows of one change table from values in the order of its
-    columns. A missing header reads as NULL.
+    columns. A header that is missing is read as NULL.
 
-    Masks may be binary or hex text, change_seq text or a whole number, timestamp a datetime or
-    text. ``masks_at`` returns the mask layout at a change_seq, None if the present columns are the
-    only layout. ``counters`` counts ``mask_extra_bits``. ``what`` names the table in messages. The
-    function raises FormatError.
+    A mask may be binary or hex text, change_seq may be text or a whole number, and timestamp may be
+    a datetime or text. ``masks_at`` returns the mask layout at a change_seq, None if the present
+    columns are the only layout. ``counters`` counts ``mask_extra_bits``. ``what`` names the table
+    in messages. The function raises FormatError.
     """
     headers = layout.headers
     has_mask = "change_mask" in headers
@@ -236,7 +239,7 @@ def _sequence_text(value: Any, what: str) -> str:
 
 
 def _letter(change_oper: Any, operation: Any, change_seq: str, what: str) -> str:
-    """Return the letter of the operation, from either column or from both."""
+    """Return the letter of the operation, which is in one of the two columns or in both."""
     letter = None if change_oper is None else str(change_oper).strip().upper()
     named = None if operation is None else str(operation).strip().upper()
     if not letter:
@@ -259,8 +262,8 @@ def _letter(change_oper: Any, operation: Any, change_seq: str, what: str) -> str
 def header_text(header: str | None, value: Any) -> str | None:
     """Return a member of JSON as text, for Spark's columns; ``header`` is None for a data column.
 
-    Raises FormatError for values that the reader of rows refuses, since it would accept
-    their text.
+    Raises FormatError for values that the reader of rows refuses, since this reader would accept
+    the text of the values.
     """
     if value is None or isinstance(value, str):
         return value
@@ -298,8 +301,8 @@ def _moment(value: Any, what: str) -> datetime | None:
 def row_writer(
     layout: TableLayout, mask_form: MaskForm, options: WriteOptions, what: str
 ) -> StoredValues:
-    """Return the function that makes the stored values of a row in the order of the table's
-    columns. The timestamp is naive and in UTC, a Lob is its bytes.
+    """Return the function that makes the stored values of a row, in the order of the table's
+    columns. The timestamp is naive and in UTC; a Lob becomes its bytes.
 
     The function raises NotExpressible for a multi-valued attribute, and for a stream position of
     more than 128 characters.

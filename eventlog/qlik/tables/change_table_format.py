@@ -1,8 +1,8 @@
 """The converter's format ``qlik-change-table``: change tables in a directory of files or in a
 database.
 
-A source or target with ``://`` is the URL of a database; all others are paths. Change tables are
-read from a ``Source`` and appended to a ``Store``.
+A source or target that contains ``://`` is the URL of a database; any other source or target is a
+path. Change tables are read from a ``Source`` and appended to a ``Store``.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ def _is_url(place: str) -> bool:
 def _changes_in(
     source: Source, place: str, options: ReadOptions, report: Report
 ) -> Iterator[Change]:
-    """Yield the changes of all tables of a source in change_seq order, numbered within their
-    transactions.
+    """Yield the changes of all tables of a source in change_seq order. They are numbered within
+    their transactions.
 
     ``place`` names the source in messages. Raises FormatError.
     """
@@ -101,7 +101,7 @@ def _position(change: Change | Waiting) -> str:
 
 
 class Store(Protocol):
-    """A place to which change tables are appended, all or nothing: appended rows take effect when
+    """A place to which rows of change tables are appended, all or none. The rows take effect when
     ``save`` returns.
     """
 
@@ -111,7 +111,7 @@ class Store(Protocol):
         """
 
     def table(self, schema: str | None, table: str, columns: Sequence[QlikColumn]) -> WriteRows:
-        """Return the function that appends to a table, which is created if it does not exist.
+        """Return the function that appends rows to a table. A table that does not exist is created.
 
         Raises FormatError.
         """
@@ -129,7 +129,7 @@ class Store(Protocol):
         """Append rows to attrep_cdc_partitions, which is created if it does not exist."""
 
     def save(self, state: WriterState) -> None:
-        """Save the state together with the rows that it numbered."""
+        """Save the state of the writer, together with the appended rows."""
 
 
 def _open(target: str, options: WriteOptions) -> AbstractContextManager[Store]:
@@ -143,8 +143,8 @@ def _open(target: str, options: WriteOptions) -> AbstractContextManager[Store]:
 
 
 def _finish(store: Store, options: WriteOptions, state: WriterState) -> None:
-    """Write the remaining rows, list the ended partitions that are not listed yet, and save the
-    state. With ``close_partitions`` all partitions are listed.
+    """Write the remaining rows, list each partition that has ended and is not listed yet, and save
+    the state. With ``close_partitions``, all partitions are listed.
     """
     store.flush()
     if options.partitioned:
@@ -173,8 +173,8 @@ def _with_columns(
 ) -> Iterator[tuple[Change, QlikColumns]]:
     """Yield each change with the columns of its table.
 
-    Changes are kept in a temporary file from the first table on that the options do not describe,
-    since a mask needs all columns before it can be written.
+    As soon as a table comes that the options do not describe, changes are kept in a temporary file,
+    since all columns must be known before a mask can be written.
     """
     columns, keys = described(options.tables, options.catalog)
     rest = iter(changes)
@@ -228,8 +228,8 @@ class ChangeTableFormat(Format):
         return True if any(is_table(entry, suffix) for entry in (place, *entries)) else None
 
     def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
-        """Yield the changes of all change tables of a source in change_seq order, numbered within
-        their transactions.
+        """Yield the changes of all change tables of a source in change_seq order. They are numbered
+        within their transactions.
 
         Raises ConfigError, DatabaseError and the errors of this format.
         """
@@ -246,8 +246,8 @@ class ChangeTableFormat(Format):
     def write_changes(
         self, changes: Iterable[Change], target: str, options: WriteOptions, report: Report
     ) -> None:
-        """Append changes to the change tables of a target, all or none, numbered after the stored
-        changes.
+        """Append changes to the change tables of a target, all or none. Their numbers follow the
+        numbers of the stored changes.
 
         Raises ConfigError, DatabaseError and the errors of this format.
         """

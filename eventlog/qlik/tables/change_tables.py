@@ -1,9 +1,10 @@
-"""The conversion between rows of change tables and changes, and the live view, which is the state
-of a table after its changes (formats/qlik.md 1.2, 6, 7; spec/change-model.md 2 to 4).
+"""Convert rows of change tables to changes, and changes to rows. The module also makes the live
+view, which is the state of a table after its changes (formats/qlik.md 1.2, 6, 7;
+spec/change-model.md 2 to 4).
 
 Every row passes through ``change_of`` or ``images_of``. So names of the module stand for members of
-enumerations, whose look-up is slow, and rows are shared: an image that needs no change is the row's
-own dict, which nobody may change afterwards.
+enumerations, whose look-up is slow, and rows are shared: an image that equals the data of its row
+is the row's own dict, so no code may change this dict afterwards.
 """
 
 from __future__ import annotations
@@ -50,26 +51,26 @@ class SourceTable:
 
     schema: str | None
     table: str
-    """The names that the table's changes have."""
+    """The name that the table has in changes; ``schema`` is its schema."""
     key: Names | None = None
-    """The key columns in key order, None if unknown."""
+    """The key columns in key order, None if the key is unknown."""
     lobs: frozenset[str] = frozenset()
     """The LOB columns."""
     absent_nulls: Literal["null", "absent"] = "absent"
-    """The meaning of NULL under a clear mask bit: ``null``, or ``absent`` for unknown unless the
-    before image has a value (spec/change-model.md 3.3).
+    """The meaning of a NULL whose mask bit is not set. ``null`` means NULL; ``absent`` means that
+    the value is unknown, unless the before image has a value (spec/change-model.md 3.3).
     """
     task: str | None = None
-    """The task, for ``extras``."""
+    """The task that the ``extras`` of changes name."""
 
 
 ReadTable: TypeAlias = tuple[SourceTable, Iterator[ChangeRow]]
-"""A change table that is read, and its rows."""
+"""The description of a change table that is read, and the rows of the table."""
 
 
 def key_from_deletes(rows: Iterable[ChangeRow]) -> Names | None:
-    """Return the key columns by the mask of the first DELETE, in the order of its data; None
-    without a DELETE.
+    """Return the columns in the mask of the first DELETE, in the order of its data: these are the
+    key columns. Return None if there is no DELETE.
     """
     for row in rows:
         if row.change_oper == "D" and row.mask:
@@ -82,7 +83,7 @@ def source_table(
 ) -> SourceTable:
     """Return the description by which the rows of a table become changes.
 
-    An unknown key is searched in ``rows``.
+    If the options do not give the key, it is searched in ``rows``.
     """
     name, options = full_name(schema, table), reading.options
     return SourceTable(
@@ -96,7 +97,7 @@ def source_table(
 
 
 def refuse(error: FormatError) -> None:
-    """Raise the error, so that no row is skipped."""
+    """Raise the error. With this function as ``skip``, no row is skipped."""
     raise error
 
 
@@ -107,12 +108,12 @@ def changes_of_rows(
     input_complete: bool,
     skip: Refuse = refuse,
 ) -> Iterator[Change | Waiting]:
-    """Yield the changes of a table's rows for ``count_events``. Rows come in change_seq order, a
-    before image directly before its update.
+    """Yield the changes of a table's rows for ``count_events``. Rows must be in change_seq order,
+    with a before image directly before its update.
 
-    A before image at the very end of an input that is not declared complete waits for its update.
-    Any other unpaired before image is a FormatError for ``skip``, which raises it or returns to
-    skip the row.
+    A before image at the end of an input that is not declared complete waits for its update. Any
+    other unpaired before image is passed to ``skip`` as a FormatError. ``skip`` raises this error,
+    or returns so that the row is skipped.
     """
     before: ChangeRow | None = None
     for row in rows:
@@ -139,7 +140,7 @@ def _unpaired(before: ChangeRow, table: SourceTable) -> FormatError:
 
 
 def change_of(before: ChangeRow | None, row: ChangeRow, table: SourceTable) -> Change:
-    """Return the change of a row, with its before image if there is one.
+    """Return the change of a row, including the before image of the row if there is one.
 
     ``count_events`` adds the event counters.
     """
@@ -173,8 +174,9 @@ def change_of(before: ChangeRow | None, row: ChangeRow, table: SourceTable) -> C
 def _images_of_update(
     before: ChangeRow | None, row: ChangeRow, table: SourceTable
 ) -> tuple[Row | None, Row, frozenset[str] | None]:
-    """Return the row before an update, None if it is unknown, the row after it, and the changed
-    columns. Columns that are unknown after it are left out of both rows.
+    """Return the row before an update, the row after the update, and the changed columns. The row
+    before is None if it is unknown. Columns that are unknown after the update are left out of both
+    rows.
     """
     image_before = None if before is None else before.data
     image_after = _after(row, image_before, table)
@@ -184,8 +186,8 @@ def _images_of_update(
 
 
 def _extras(row: ChangeRow, table: SourceTable, updated: Row | None) -> dict[str, Any]:
-    """Return the extras of a change; ``updated`` is the row after an update, whose LOB columns may
-    have changed or not.
+    """Return the extras of a change. ``updated`` is the row after an update; it is unknown whether
+    its LOB columns have changed.
     """
     extras: dict[str, Any] = {"change_seq": row.change_seq}
     if row.stream_position is not None:
@@ -200,11 +202,12 @@ def _extras(row: ChangeRow, table: SourceTable, updated: Row | None) -> dict[str
 
 
 def _after(row: ChangeRow, before: Row | None, table: SourceTable) -> Row:
-    """Return the row after a change. A NULL under a clear bit is unknown and left out, unless
-    ``absent_nulls`` makes it NULL, or the row before has a value there, which the NULL replaces.
+    """Return the row after a change. A NULL whose mask bit is not set is unknown and left out,
+    except in two cases: ``absent_nulls`` is ``null``, or the row before has a value in the column,
+    which the NULL replaces.
 
     A change holds only what its own rows contain (spec/change-model.md 3.3). The live view, which
-    has the object's state, follows the opposite rule: ``_updated``.
+    has the object's state, follows the opposite rule (``_updated``).
     """
     mask = row.mask
     if table.absent_nulls == "null" or mask is None:
@@ -222,7 +225,9 @@ def _after(row: ChangeRow, before: Row | None, table: SourceTable) -> Row:
 def _changed(
     row: ChangeRow, before: Row | None, after: Row, table: SourceTable
 ) -> frozenset[str] | None:
-    """Return the changed columns by the mask; without masks, by the images' difference."""
+    """Return the changed columns according to the mask or, without masks, according to the
+    difference of the images.
+    """
     if row.mask is not None:
         changed = row.mask
     else:
@@ -235,7 +240,7 @@ def _changed(
 
 
 def _deleted(row: ChangeRow, key: Names | None) -> Row:
-    """Return the deleted row: all columns, or the key alone if all others are NULL
+    """Return the deleted row: all columns, or only the key if all other columns are NULL
     (spec/change-model.md 3.3).
     """
     if not key or any(value is not None for name, value in row.data.items() if name not in key):
@@ -247,8 +252,9 @@ def _deleted(row: ChangeRow, key: Names | None) -> Row:
 
 
 class TargetTable:
-    """A change table to write: the names of its data columns, of its key columns (empty: the key
-    columns of each change) and of its LOB columns, and the options for its rows.
+    """A change table to write: the names of its data columns, of its key columns and of its LOB
+    columns, and the options for its rows. If there are no key columns, the key columns of each
+    change are used.
     """
 
     __slots__ = ("before_images", "key", "lobs", "name", "names", "partition_of", "refresh")
@@ -264,12 +270,13 @@ class TargetTable:
 def rows_of(
     change: Change, table: TargetTable, state: WriterState, counters: Counter[str]
 ) -> tuple[WriterState, tuple[ChangeRow, ...]]:
-    """Return the writer's state afterwards and the rows of a change, to be stored together
-    (formats/qlik.md 3).
+    """Return the state of the writer after a change, and the rows of the change. Store both
+    together (formats/qlik.md 3).
 
-    An update that changes nothing has no row and no number (counted ``no_op_skipped``). A REFRESH
-    that does not become an insert has none either (``refresh_skipped``). Raises NotExpressible for
-    a column that the table lacks, FormatError for a change without its row.
+    An update that changes nothing has no row and no number; it is counted as ``no_op_skipped``. A
+    REFRESH that does not become an insert has no row and no number, too; it is counted as
+    ``refresh_skipped``. Raises NotExpressible for a column that the table lacks, and FormatError
+    for a change that does not have its row.
     """
     rows = images_of(change, table, counters)
     if not rows:
@@ -303,8 +310,8 @@ RowImage = tuple[str, frozenset[str], Row]
 
 
 def images_of(change: Change, table: TargetTable, counters: Counter[str]) -> tuple[RowImage, ...]:
-    """Return the parts of a change's rows that do not depend on earlier rows; empty if ``rows_of``
-    returns no row.
+    """Return the parts of a change's rows that do not depend on earlier rows. The result is empty
+    if ``rows_of`` returns no row.
 
     Raises NotExpressible, FormatError as ``rows_of`` does.
     """
@@ -344,8 +351,8 @@ def _update(change: Change, after: Row, table: TargetTable) -> tuple[RowImage, .
 
 
 def _is_no_op(change: Change, lobs: frozenset[str]) -> bool:
-    """Return True if a change is known to change nothing. A table with LOB columns needs both
-    images for that (spec/change-model.md 4).
+    """Return True if a change is known to change nothing. For a table with LOB columns, only equal
+    images show this (spec/change-model.md 4).
     """
     if not changes_nothing(change):
         return False
@@ -358,7 +365,7 @@ _NO_COLUMNS: frozenset[str] = frozenset()
 
 
 def _row(image: Row, key: tuple[tuple[str, Value], ...] | None, table: TargetTable) -> Row:
-    """Return an image with the key columns that it lacks, so that every row names its object."""
+    """Return an image with its missing key columns added, so that every row names its object."""
     for name, _ in key or ():
         if name not in image:
             image = {**dict(key or ()), **image}
@@ -373,7 +380,7 @@ def _row(image: Row, key: tuple[tuple[str, Value], ...] | None, table: TargetTab
 
 
 def _deleted_columns(change: Change, table: TargetTable) -> frozenset[str]:
-    """Return the key columns, or all columns of a table without key."""
+    """Return the key columns; for a table without a key, return all columns."""
     if table.key:
         return table.key
     return frozenset(name for name, _ in change.key) if change.key else table.names
@@ -404,11 +411,11 @@ def live_view(
     *,
     key: Sequence[str] | None = None,
 ) -> dict[Key, Row]:
-    """Return the rows by key after the changes up to and including ``as_of``, applied to ``base``.
-    ``as_of`` is UTC if naive; None = all changes.
+    """Apply the changes up to and including ``as_of`` to ``base``, and return the resulting rows by
+    key. ``as_of`` is in UTC if it is naive; None = all changes.
 
-    ``changes`` may come in any order. ``key`` holds the key columns; without it the mask of the
-    first DELETE names them. Raises FormatError if neither gives a key.
+    ``changes`` may come in any order. ``key`` holds the key columns; without ``key``, the mask of
+    the first DELETE names them. Raises FormatError if the key remains unknown.
     """
     rows = sorted(changes, key=row_order)
     names = tuple(key) if key is not None else key_from_deletes(rows)
@@ -441,8 +448,8 @@ def live_view(
 def _update_state(
     state: dict[Key, Row], before: ChangeRow | None, row: ChangeRow, names: Sequence[str]
 ) -> None:
-    """Apply an update to the state. ``before`` has the old key of the object, if it is the row
-    before this update.
+    """Apply an update to the state. If ``before`` is the row before this update, it has the old key
+    of the object.
     """
     old = new = _key(row.data, names)
     if before is not None and before.change_seq == row.change_seq:
@@ -458,9 +465,9 @@ def _key(row: Row, names: Sequence[str]) -> Key:
 
 
 def _updated(row: ChangeRow, previous: Row) -> Row:
-    """Return an object's state after an update of the live view (formats/qlik.md 6). A NULL under a
-    clear bit was not captured, so the value stays unchanged, even if the row before has another
-    value: the opposite of ``_after``, which makes a change.
+    """Return an object's state in the live view after an update (formats/qlik.md 6). A NULL whose
+    mask bit is not set was not captured, so the value in the state stays, even if the row before
+    has another value. ``_after``, which makes a change, follows the opposite rule.
     """
     mask = row.mask or frozenset()
     updated = {**previous, **dict.fromkeys(mask)}

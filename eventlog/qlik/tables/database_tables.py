@@ -1,5 +1,5 @@
-"""Change tables in a database: read in change_seq order with bounded memory; created, appended and
-numbered in one transaction (formats/qlik.md 1.1, 3, 4).
+"""Change tables in a database. They are read in change_seq order with bounded memory. In one
+transaction, they are created and numbered rows are appended (formats/qlik.md 1.1, 3, 4).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _PLACE: Final = "the database of the change tables"
 
 
 def _default_schema(inspector: sa.Inspector) -> str | None:
-    """Return the schema of tables that name none, None if the database has no schemas."""
+    """Return the schema of a table that names no schema, None if the database has no schemas."""
     return None if inspector.dialect.name == "sqlite" else inspector.default_schema_name
 
 
@@ -208,7 +208,7 @@ def _is_listed(
     partition: sa.ColumnElement[Any] | None,
     name: str,
 ) -> sa.ColumnElement[bool]:
-    """Return the condition that a row is in a partition which attrep_cdc_partitions lists as
+    """Return the SQL condition for rows in a partition that attrep_cdc_partitions lists as
     readable.
     """
     listing = _control_table(inspector, CONTROL_TABLE)
@@ -250,8 +250,8 @@ _BEGIN: Final = {"sqlite": "BEGIN IMMEDIATE"}
 
 @contextmanager
 def database_store(url: str, options: WriteOptions) -> Iterator[DatabaseStore]:
-    """Open a database to append to, in one transaction, which is committed if the block succeeds
-    and rolled back otherwise.
+    """Open a database, to append to it in one transaction. The transaction is committed if the
+    block succeeds, otherwise rolled back.
 
     Raises ConfigError, DatabaseError.
     """
@@ -265,8 +265,8 @@ def database_store(url: str, options: WriteOptions) -> Iterator[DatabaseStore]:
 class DatabaseStore:
     """A database that change tables are appended to, within the transaction of ``connection``.
 
-    The state of the writer is the row of its task in ``_STATES``. Without it numbers continue
-    after the highest stored change_seq.
+    The state of the writer is the row of its task in ``_STATES``. Without this row, numbers
+    continue after the highest stored change_seq.
     """
 
     def __init__(self, connection: sa.Connection, options: WriteOptions) -> None:
@@ -276,7 +276,9 @@ class DatabaseStore:
         self._tables: dict[TableName, _TableRows] = {}
 
     def stored_state(self) -> WriterState:
-        """Return the task's state, with its row locked until the end of the transaction."""
+        """Return the state of the task. The row of the state is locked until the end of the
+        transaction.
+        """
         task = self._options.task
         with any_database_errors(_PLACE):
             _STATES.create(self._connection, checkfirst=True)
@@ -302,7 +304,7 @@ class DatabaseStore:
     def _header_columns(
         self, header: str
     ) -> Iterator[tuple[sa.TableClause, sa.ColumnElement[Any]]]:
-        """Yield each change table that has a header column, with that column."""
+        """Yield each change table that has a column for this header, and the column."""
         inspector = sa.inspect(self._connection)
         for place in _change_tables_of(inspector, self._options.suffix):
             table = _table_named(inspector, *place)
@@ -441,8 +443,8 @@ class _TableRows:
 def change_table(
     schema: str | None, name: str, layout: TableLayout, columns: Sequence[QlikColumn]
 ) -> sa.Table:
-    """Return the change table as SQLAlchemy creates it: all columns nullable, types by dialect
-    (formats/qlik.md 1.1).
+    """Return the change table as SQLAlchemy creates it. All columns are nullable, and types depend
+    on the dialect (formats/qlik.md 1.1).
     """
     types = layout.for_each(columns, lambda _, header: _header_type(header), _data_type)
     return sa.Table(
@@ -457,7 +459,7 @@ def change_table(
 
 
 def _append(connection: sa.Connection, table: sa.TableClause, rows: list[list[Any]]) -> None:
-    """Append rows: by COPY if the driver is psycopg, else by an executemany."""
+    """Append rows: by COPY if the driver is psycopg, otherwise by executemany."""
     names = [column.name for column in table.columns]
     driver: Any = connection.connection.driver_connection
     if not isinstance(driver, psycopg.Connection):

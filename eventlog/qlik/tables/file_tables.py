@@ -8,9 +8,10 @@
     <directory>/attrep_cdc_partitions/...        the partitions that can be read
     <directory>/attrep_ddl_history/...           read only
 
-In a table's name every ASCII character outside ``[A-Za-z0-9_ -]``, such as the point, is
-percent-encoded (``%2E``), and so is a ``_`` at its beginning. A table or control table may also be
-one file, such as ``<schema>.<table>__ct.csv``, and the source may be one table.
+In the name of a table, every ASCII character outside ``[A-Za-z0-9_ -]``, such as the point, is
+percent-encoded (``%2E``), and so is a ``_`` at the beginning of the name. A table or control table
+may also be a single file, such as ``<schema>.<table>__ct.csv``, and the source may be a single
+table.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ from eventlog.qlik.tables.stored_tables import (
 from eventlog.qlik.values import converter, open_part
 
 _METADATA_SUFFIX: Final = ".dfm"
-"""The suffix of the file that describes a data file; it follows the data file's name."""
+"""The suffix of a file that describes a data file. It replaces the suffixes of the data file."""
 
 STATE_FILE: Final = "_change_sequence.json"
 """The file with the state of a directory's writer."""
@@ -77,15 +78,17 @@ _PLAIN: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0
 
 
 class Part(NamedTuple):
-    """One file of a table. ``partition`` is the partition of its folder, None without one."""
+    """One file of a table. ``partition`` is the partition that its folder names, None if it names
+    none.
+    """
 
     path: Path
     partition: str | None
 
 
 class TableFiles(NamedTuple):
-    """A change table of a directory: its names ``schema`` and ``table`` in changes, its files, and
-    the partitions to read, None = all.
+    """A change table of a directory. ``schema`` and ``table`` are its names in changes, ``parts``
+    its files, and ``wanted`` the partitions to read, None = all.
     """
 
     schema: str | None
@@ -138,8 +141,9 @@ class FileSource:
 
 
 def described_tables(source: Path, reading: Reading) -> tuple[list[TableFiles], Reading]:
-    """Return the change tables of a directory (or the one at ``source``) that the options select,
-    and the reading extended by the columns that metadata files describe. Raises FormatError.
+    """Return the change tables of a directory that the options select, and the reading with the
+    columns that metadata files describe. ``source`` may also be a single change table. Raises
+    FormatError.
     """
     tables = _table_files(source, reading)
     refuse_unread(tables, reading.options)
@@ -147,7 +151,7 @@ def described_tables(source: Path, reading: Reading) -> tuple[list[TableFiles], 
 
 
 def _table_files(source: Path, reading: Reading) -> list[TableFiles]:
-    """Return the change tables of a directory (or the one at ``source``) that the options select.
+    """Return the change tables of a directory, or the table at ``source``, that the options select.
 
     Raises FormatError.
     """
@@ -172,7 +176,7 @@ def is_written(source: Path) -> bool:
 
 
 def table_names(entry: Path, suffix: str) -> TableName:
-    """Return schema and table of a directory or file that is a change table."""
+    """Return the schema and the name of the change table that a directory or file is."""
     schema, point, table = _base_name(entry)[: -len(suffix)].partition(".")
     return (unquote(schema), unquote(table)) if point else (None, unquote(schema))
 
@@ -183,7 +187,7 @@ def _base_name(entry: Path) -> str:
 
 
 def is_table(entry: Path, suffix: str) -> bool:
-    """Return True if a directory or file is a change table by its name."""
+    """Return True if the name of a directory or file is the name of a change table."""
     name = _base_name(entry)
     return (
         not name.startswith((".", "_"))
@@ -193,7 +197,7 @@ def is_table(entry: Path, suffix: str) -> bool:
 
 
 def table_entries(source: Path, suffix: str) -> list[Path]:
-    """Return the change tables of a directory, or ``source`` itself if it is one.
+    """Return the change tables of a directory, or ``source`` itself if it is a change table.
 
     Raises FormatError.
     """
@@ -211,7 +215,7 @@ def table_entries(source: Path, suffix: str) -> list[Path]:
 def source_of(files: TableFiles, reading: Reading) -> SourceTable:
     """Return the description by which the rows of a table become changes.
 
-    An unknown key is searched in all files.
+    If the options do not give the key, it is searched in all files.
     """
     rows = chain.from_iterable(_rows(part, files, reading.uncounted()) for part in files.parts)
     return source_table(files.schema, files.table, reading, rows)
@@ -226,15 +230,15 @@ def _sorted_rows(files: TableFiles, reading: Reading) -> Iterator[ChangeRow]:
 
 
 def rows_of_part(part: Part, files: TableFiles, reading: Reading) -> Iterator[ChangeRow]:
-    """Return the wanted rows of one file, in its order. Raises FormatError."""
+    """Return the wanted rows of one file, in the order of the file. Raises FormatError."""
     rows, wanted = _rows(part, files, reading), files.wanted
     return rows if wanted is None else (row for row in rows if row.partition_name in wanted)
 
 
 def with_metadata(reading: Reading, tables: Iterable[TableFiles]) -> Reading:
-    """Return the reading extended by the metadata files next to the data, for tables that the
-    options do not describe (formats/qlik.md 1.3). A metadata file that cannot be read goes to
-    ``Report.skip``.
+    """Return the reading with the columns that the metadata files next to the data describe, for
+    tables that the options do not describe (formats/qlik.md 1.3). A metadata file that cannot be
+    read goes to ``Report.skip``.
     """
     columns, keys = dict(reading.columns), dict(reading.keys)
     for table in tables:
@@ -246,8 +250,8 @@ def with_metadata(reading: Reading, tables: Iterable[TableFiles]) -> Reading:
 
 
 def _columns_beside(table: TableFiles, reading: Reading) -> QlikColumns:
-    """Return the data columns of all metadata files of a table; a later version of the table
-    overrides an earlier one.
+    """Return the data columns in all metadata files of a table. A later version of the table
+    overrides an earlier version.
     """
     versions: list[tuple[int, QlikColumns]] = []
     for part in table.parts:
@@ -282,8 +286,8 @@ def refuse_unread(tables: Iterable[TableFiles], options: ReadOptions) -> None:
 
 
 def parts_of(entry: Path, options: ReadOptions) -> list[Part]:
-    """Return the files of a table. Files whose names begin with ``_`` or ``.`` belong to the
-    program that wrote them and are left out.
+    """Return the files of a table. Files whose names begin with ``_`` or ``.`` are left out: they
+    belong to the program that wrote them.
     """
     paths = (
         [entry] if entry.is_file() else sorted(path for path in entry.rglob("*") if path.is_file())
@@ -309,8 +313,8 @@ def parts_of(entry: Path, options: ReadOptions) -> list[Part]:
 
 
 def _groups(parts: Sequence[Part]) -> list[list[Part]]:
-    """Return the parts that are sorted together: the parts of each partition, or all parts if one
-    is outside of partitions.
+    """Return the parts that are sorted together: the parts of each partition, or all parts if any
+    part is not in a partition.
     """
     if any(part.partition is None for part in parts):
         return [list(parts)]
@@ -373,11 +377,11 @@ def listed_partitions(
 
 
 class FileStore:
-    """A directory that change tables are appended to, under temporary names until ``save``;
-    ``close`` removes the temporary files.
+    """A directory to which change tables are appended. New files have temporary names until
+    ``save``; ``close`` removes the temporary files.
 
-    The state of the writer is in ``STATE_FILE``. Without it numbers continue after the highest
-    stored change_seq. Raises ConfigError.
+    The state of the writer is in ``STATE_FILE``. Without this file, numbers continue after the
+    highest stored change_seq. Raises ConfigError.
     """
 
     def __init__(self, directory: Path, options: WriteOptions) -> None:
@@ -440,7 +444,7 @@ class FileStore:
         return control_rows(self._directory, name, self._read_options)
 
     def partitions(self) -> Iterator[tuple[str | None, str, str]]:
-        """Yield every partition that has a folder, and the new ones."""
+        """Yield every partition that has a folder, and the new partitions."""
         for entry in table_entries(self._directory, self._options.suffix):
             schema, table = table_names(entry, self._options.suffix)
             for name in {part.partition for part in parts_of(entry, self._read_options)} - {None}:
@@ -457,7 +461,9 @@ class FileStore:
             self._control.append((path, self._directory / CONTROL_TABLE / path.name))
 
     def save(self, state: WriterState) -> None:
-        """Move all new files into place: the rows, the partitions that can be read, the state."""
+        """Move all new files into place: the files of rows, of readable partitions, and of the
+        state.
+        """
         folders = set()
         for temporary, final in chain(*(table.written for table in self._tables), self._control):
             final.parent.mkdir(parents=True, exist_ok=True)
@@ -481,11 +487,11 @@ class FileStore:
 
 
 class _TableParts:
-    """The new files of one table, one at a time: rows come in change_seq order, so partitions do
-    too.
+    """The new files of one table. One file is open at a time, since rows come in change_seq order,
+    and so do partitions.
 
-    ``written`` holds temporary and final names of the complete files, ``partitions`` the partitions
-    of these files.
+    ``written`` holds the temporary and the final name of each complete file, ``partitions`` the
+    partitions of the files.
     """
 
     def __init__(

@@ -1,5 +1,6 @@
-"""The storage of change tables: the options of readers and writers, by the names of formats/qlik.md
-1 to 4, and the functions for columns and rows that all places share (formats/qlik.md 3, 4, 7).
+"""The storage of change tables: the options of readers and writers, under the names of
+formats/qlik.md 1 to 4, and the functions for columns and rows that all places of change tables
+share (formats/qlik.md 3, 4, 7).
 
 There are two places, ``file_tables`` and ``database_tables``.
 """
@@ -135,9 +136,9 @@ class ChangeTableOptions(CheckedOptions):
 class ReadOptions(ChangeTableOptions):
     """Options of the reader. Raises ConfigError.
 
-    ``tables`` names the tables to read. Without it all tables are read, with values as they are
-    stored and the key by the masks of deletes. With ``input_complete`` False the last transaction
-    may be incomplete, and a last before image waits.
+    ``tables`` names the tables to read. Without this option all tables are read, values are read as
+    they are stored, and the masks of deletes show the key. If ``input_complete`` is False, the last
+    transaction may be incomplete, and a before image at the end waits for its update.
     """
 
     schema: str | None = option(
@@ -170,7 +171,7 @@ _TASK: Final = Option("eventlog", STRING, "name of the task in rows and state")
 
 @dataclass(frozen=True, slots=True)
 class BacklogOptions(CheckedOptions):
-    """The options of a backlog's change tables that are in the configuration."""
+    """The options in the configuration for the change tables of a backlog."""
 
     server: str = shared(_SERVER)
     task: str = shared(_TASK)
@@ -212,7 +213,9 @@ class WriteOptions(ChangeTableOptions):
     file_format: str = option("csv", choice(*FILE_FORMATS), "form of the files")
 
     def partition_names(self) -> Callable[[str], str] | None:
-        """Return the function from a change_seq to its partition, None without partitions."""
+        """Return the function from a change_seq to the name of its partition, None without
+        partitions.
+        """
         if not self.partitioned:
             return None
         return partial(
@@ -225,8 +228,8 @@ class WriteOptions(ChangeTableOptions):
 def described(
     tables: Mapping[str, JsonObject], catalog: CatalogOption = None
 ) -> tuple[Mapping[str, QlikColumns], Mapping[str, Names]]:
-    """Return the columns and the keys that the options ``tables`` and ``catalog`` give tables, by
-    ``<schema>.<table>``.
+    """Return the columns and the keys of tables, by ``<schema>.<table>``, that the options
+    ``tables`` and ``catalog`` describe.
 
     Raises ConfigError.
     """
@@ -276,14 +279,14 @@ class Reading:
     report: Report
 
     def uncounted(self) -> Reading:
-        """Return the same context for reading ahead, without counting, since the rows are counted
-        when they are read.
+        """Return the same context for reading ahead. It counts nothing, since rows are counted when
+        they are read again.
         """
         return replace(self, report=Report())
 
     def names(self, schema: str | None) -> str | None:
-        """Return the schema of changes: the schema in the options, or else the schema of the
-        table.
+        """Return the schema that changes have: the schema in the options, otherwise the schema of
+        the table.
         """
         return schema if self.options.schema is None else self.options.schema
 
@@ -302,7 +305,7 @@ def reading(options: ReadOptions, history: Iterable[JsonObject], report: Report)
 
 def layout_of(columns: Sequence[str], options: ChangeTableOptions, name: str) -> TableLayout:
     """Return the layout of an existing change table. Raises FormatError if the table lacks
-    change_seq, or both change_oper and operation, and for a duplicate column.
+    change_seq, if it lacks both change_oper and operation, or if it has a column twice.
     """
     what = f"change table of {name}"
     layout = table_layout(columns, options, what)
@@ -324,8 +327,8 @@ def stored_row_reader(
     reading: Reading,
     file: Path | None = None,
 ) -> Callable[[Iterable[Sequence[Any] | FormatError]], Iterator[ChangeRow]]:
-    """Return the function that reads rows of a stored table with these columns, data typed as the
-    options say.
+    """Return the function that reads rows of a stored table with these columns. The options decide
+    the types of its values.
 
     ``file`` is the file of the rows, None in a database. A row that cannot be read goes to
     ``Report.skip`` and is skipped. Raises FormatError.
@@ -365,8 +368,8 @@ def stored_row_reader(
 def _masks_at(
     layout: TableLayout, schema: str | None, table: str, reading: Reading
 ) -> Callable[[str], MaskLayout] | None:
-    """Return the function from a change_seq to the mask layout, None if attrep_ddl_history has no
-    entry of the table.
+    """Return the function from a change_seq to the layout of masks, None if attrep_ddl_history has
+    no entry for the table.
     """
     # The owner in the entries is then another schema.
     is_renamed = schema is None or reading.options.schema is not None
@@ -381,7 +384,7 @@ def _masks_at(
 # --- writing --------------------------------------------------------------------------------------
 
 WriteRows = Callable[[Sequence[ChangeRow]], None]
-"""A function that writes the rows of one change: all of them or, if one cannot be written, none. It
+"""A function that writes the rows of one change. If a row cannot be written, it writes no row and
 raises NotExpressible.
 """
 
@@ -389,7 +392,7 @@ raises NotExpressible.
 def layout_of_new(
     schema: str | None, table: str, columns: Sequence[QlikColumn], options: WriteOptions
 ) -> TableLayout:
-    """Return the layout of a new table: headers, data columns, and partition_name last.
+    """Return the layout of a new table: header columns, data columns, and then partition_name.
 
     Raises FormatError, also for a source column whose name would be read as a header.
     """
@@ -418,8 +421,8 @@ def value_writer(
     options: WriteOptions,
     name: str,
 ) -> StoredValues:
-    """Return the function that makes the stored values of a row, converted by ``convert``. It
-    raises NotExpressible.
+    """Return the function that makes the stored values of a row and converts them by ``convert``.
+    The function raises NotExpressible.
     """
     values = row_writer(layout, mask_form, options, name)
     return lambda row: convert(values(row))
@@ -428,10 +431,10 @@ def value_writer(
 def ended_partition(
     schema: str | None, table: str, name: str, options: WriteOptions, state: WriterState
 ) -> ControlRow | None:
-    """Return the row of attrep_cdc_partitions for a partition, None for a partition that has not
-    ended. ``close_partitions`` lists all partitions.
+    """Return the row of attrep_cdc_partitions for a partition. Return None for a partition that has
+    not ended, unless the option ``close_partitions`` is set.
 
-    Raises FormatError if the name is not that of a partition.
+    Raises FormatError if ``name`` is not the name of a partition.
     """
     partition = parse_partition_name(name)
     if not options.close_partitions and not has_ended(partition, state):
