@@ -321,7 +321,7 @@ def read_options(map: GivenOptions) -> dict[str, GivenOptions]:
     """Return the options of ``reader`` and ``writer`` from a map: ``{"reader": {...}, "writer":
     {...}, "catalog": PATH}``, or the reader's options at the top level.
 
-    ``catalog`` at the top level applies to each side that has no ``catalog`` of its own; every
+    ``catalog`` at the top level applies to each side whose options have no ``catalog``; every
     format gets the content of the file. Raises ConfigError, also for any other member next to
     ``reader`` and ``writer``.
     """

@@ -270,8 +270,8 @@ def _select_queue(table: sa.Table, order_by: str, limit: int) -> sa.Select[Any]:
 
 
 def follow(poller: QueuePoller, wait: Callable[[], bool]) -> Iterator[Change]:
-    """Poll the queue again and again, and yield the changes. ``wait`` is called after a poll
-    without changes; it waits, and returns whether to continue.
+    """Poll the queue repeatedly, and yield the changes. ``wait`` is called after a poll without
+    changes; it waits, and returns whether to continue.
 
     Raises FormatError, DatabaseError.
     """

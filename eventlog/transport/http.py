@@ -298,7 +298,8 @@ class HttpClient:
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
-        """Turn every error of an exchange in the block into HttpFailed, with the reason in words.
+        """Turn every error of an exchange in the block into an HttpFailed that has the reason in
+        words.
         """
         # An established connection ends only after the request was sent; ``connect`` raises its
         # own errors.

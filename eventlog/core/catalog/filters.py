@@ -28,7 +28,7 @@ MATCHES: Final = Attribute(
     is_written=False,
 )
 """The attribute that shows whether a row exists for the reader: 1 if it does; 0 if the condition of
-the class is not true for the row; 2 for a row of a view's main table (spec/event-log.md 15.4).
+the class is not true for the row; 2 if the row is in a view's main table (spec/event-log.md 15.4).
 """
 
 

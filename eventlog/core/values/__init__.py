@@ -53,8 +53,8 @@ class ColumnType:
     sql: str = ""
     """The database's own spelling."""
     special: bool = False
-    """True if values of the column can be special times (spec/xds.md 6.3), or words that the
-    database has for exact numbers beside digits (6.1).
+    """True if values of the column can be special times (spec/xds.md 6.3), or words that stand for
+    exact numbers (6.1).
     """
 
     point: int = 2
