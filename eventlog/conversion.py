@@ -147,8 +147,8 @@ def read_changes(
     """Return an iterator over the changes of ``source``, a path or a URL. It reads the changes one
     by one.
 
-    ``format`` is one of ``eventlog convert --from``. ``options`` are the reader's, as in
-    ``--options``; ``catalog`` is a path or the content of a catalogue. ``report`` receives the
+    ``format`` is one of ``eventlog convert --from``. ``options`` are the options of the reader, as
+    in ``--options``; ``catalog`` is a path or the content of a catalogue. ``report`` receives the
     counters. Changes that cannot be read are skipped unless ``report`` is ``Report(strict=True)``.
     Raises ConfigError for the format and its options immediately, and FormatError, DatabaseError or
     OSError while iterating. The messages give the place in the source.
@@ -210,7 +210,7 @@ def write_changes(
     """Write changes to ``target``, a path or a URL, and return the report of the changes that were
     written, lost and skipped. A file appears complete or not at all.
 
-    ``format`` is one of ``eventlog convert --to``. ``options`` are the writer's, as in
+    ``format`` is one of ``eventlog convert --to``. ``options`` are the options of the writer, as in
     ``--options``. ``report`` and the errors are as in ``read_changes``.
     """
     check_arguments(

@@ -5,8 +5,8 @@ This module is the only place of these texts: ``eventlog explain CODE``, the sit
 docs/reference/codes.md show them. The texts are written for users: ``happened`` is a sentence in
 the present or past tense, ``fix`` begins with an imperative.
 
-A code either has its own exception class, or is given to ``RowError`` or ``FormatError`` when they
-are raised. An error has its own class if code catches it by class, or if it carries more than a
+A code either has its own exception class, or is given to the ``RowError`` or ``FormatError`` that
+is raised. An error has its own class if code catches it by class, or if it carries more than a
 message.
 """
 

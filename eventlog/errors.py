@@ -233,7 +233,7 @@ class TriggerError(EventlogError):
 
 
 class FormatError(EventlogError):
-    """Input that is not of its format, or a change that the format cannot hold.
+    """Input that violates its format, or a change that the format cannot hold.
 
     ``column`` is ``schema.table.column`` if the error concerns the value of a column
     (spec/change-model.md 5.1). ``offset`` is the offset at which the record begins in a stream of
@@ -306,7 +306,8 @@ def _decoded(beginning: bytes) -> str:
 
 
 class ReceiverUnavailable(EventlogError):
-    """A receiver that gives no answer, or one that is not well-formed (spec/event-log.md 8.4).
+    """A receiver that gives no answer, or an answer that is not well-formed (spec/event-log.md
+    8.4).
 
     ``in_short`` is the message without the text of the receiver, since this text may quote values;
     it is empty if the message has no text of the receiver. ``is_suspicious`` is True if the

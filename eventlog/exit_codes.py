@@ -12,7 +12,7 @@ from typing import Final
 
 
 class ExitCode(IntEnum):
-    """How a command ended."""
+    """The exit codes, one for each outcome of a command."""
 
     DONE = 0
     FAILED = 1

@@ -1,7 +1,7 @@
 """The types that all layers share: a row of the log with its status and type, an event that is made
 of rows, a change in the form that all formats share, and a record of a topic.
 
-Millions of rows of the log and changes are made, so they are tuples. ``log_row`` and ``Change``
+Millions of changes and of rows of the log are made, so both are tuples. ``log_row`` and ``Change``
 are made by ``tuple.__new__``, without the Python frame of a named tuple's own constructor. A row of
 the queue is a plain tuple, which readers unpack by position. The price: the fields of ``Change``
 are listed twice, and readers of the queue rely on the order of ``QUEUE_FIELDS``.
@@ -534,8 +534,8 @@ class Answer:
     name. The error then applies only if the document has a single event.
     """
     retry_after: float | None = None
-    """The seconds that the receiver asks the publisher to wait, with a ``general`` retry; None =
-    the receiver gave no time.
+    """If ``general`` is a retry, the number of seconds that the receiver asks the publisher to
+    wait; None = the receiver gave no time.
     """
     in_short: str = ""
     """A short description of the answer that contains no text from the receiver, such as the HTTP

@@ -110,8 +110,8 @@ def event_writer(
     """Return the function that makes a CloudEvent of a change. The arguments of the function are
     the change, the event's id and subject (None = no subject), and the class (None = unknown).
 
-    ``attribute_writer`` sets the other attributes. The function raises FormatError
-    for a change without its row.
+    ``attribute_writer`` sets the other attributes. The function raises FormatError for a change
+    that does not have its row.
     """
     with_data = attribute_writer(source, event_type, dataschema)
 
@@ -133,7 +133,7 @@ def attribute_writer(
     (None = unknown) and data.
 
     A subject with characters that attributes must not contain is left out. The function raises
-    NotExpressible for such an id.
+    NotExpressible for an id with such characters.
     """
     type_of = type_writer(event_type)
 
@@ -249,8 +249,8 @@ def data_of(change: Change, object_class: ObjectClass | None, encoding: JsonEnco
 
 
 def _updated(change: Change, key: Row, converters: _Converters) -> JsonDict:
-    """Return the members of data that hold the columns of an update: the changed ones, and the
-    others outside of the key.
+    """Return the members of data that hold the columns of an update: the changed columns, and the
+    other columns that are not in the key.
     """
     before, after = change.before or _NOTHING, change.after or _NOTHING
     changed = dict.fromkeys((*_changed_key(change), *written_columns(change)))
@@ -326,10 +326,10 @@ def data_reader(
     """Return the function that makes the data of a log's event from the event, its user and its
     transaction. These data equal the data of the event's change.
 
-    The function makes them directly from the steps. By way of a Change, its images and their
-    differences, an event would take a third more CPU from its rows to its bytes (bench/RESULTS.md,
-    "One path to JSON"). ``values`` are the options with which the events were written. A value that
-    Python cannot hold as its type stays text.
+    The function makes the data directly from the steps. By way of a Change, its images and the
+    differences of the images, an event would take a third more CPU from its rows to its bytes
+    (bench/RESULTS.md, "One path to JSON"). ``values`` are the options with which the events were
+    written. A value that Python cannot hold as its type stays text.
     """
     schema = catalog.schema
     reader_of = lru_cache(maxsize=1024)(

@@ -1,5 +1,5 @@
-"""The arguments of public functions, checked when a function is called: an error that comes later
-would not say which argument was wrong.
+"""Check the arguments of a public function when it is called. An error that comes later would not
+show which argument was wrong.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OPTIONS: Final = instance_of_type(Mapping | None, "a dict of options")
 
 
 def check_arguments(function: str, **arguments: tuple[object, Kind]) -> None:
-    """Raise ConfigError for the first argument of a function that is not of its kind."""
+    """Raise ConfigError for the first argument that is not of its kind."""
     for name, (value, kind) in arguments.items():
         if not kind.holds(value):
             raise ConfigError(

@@ -1,9 +1,9 @@
 """The one place where the package gets time, sleep, randomness and threads.
 
-All other modules use this one, and ``ruff`` refuses another source (``pyproject.toml``), so that a
-simulation can replace the machine: ``simulated`` sends all calls to another ``Machine`` while its
-block runs (``tests/simulation``). A session that waits for a signal waits for the ``Stop`` that it
-was given; a test can replace this object separately.
+All other modules use this module, and ``ruff`` refuses any other source (``pyproject.toml``), so
+that a simulation can replace the machine: ``simulated`` sends all calls to another ``Machine``
+while its block runs (``tests/simulation``). A session that waits for a signal waits for the
+``Stop`` that it was given; a test can replace this object separately.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def unix_time() -> float:
 
 
 def utc_now() -> datetime:
-    """Return the present moment, aware, in UTC."""
+    """Return the present moment as an aware datetime in UTC."""
     return datetime.fromtimestamp(_machine.unix_time(), UTC)
 
 

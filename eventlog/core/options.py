@@ -1,5 +1,5 @@
-"""The declaration and the checks of options, both of eventlog.toml and of the formats' readers and
-writers, and the options that several of them share.
+"""Declare and check options, both the options of eventlog.toml and the options of the formats'
+readers and writers. The module also declares the options that several of these share.
 
 An option is a field of a frozen dataclass, made by ``option``. Its kind, default, help text and
 example, if any, are declared once, in this field. ``parse_options``, ``eventlog.config.load``,
@@ -97,7 +97,7 @@ def options_of(settings: type) -> dict[str, Option]:
 
 def same_fields(settings: Any, kind: type) -> dict[str, Any]:
     """Return the values, by name, of the fields that ``settings`` and the class ``kind`` have in
-    common, so that a ``kind`` can be made from the settings.
+    common, so that an object of ``kind`` can be made from the settings.
     """
     known = {one.name for one in fields(kind)}
     return {one.name: getattr(settings, one.name) for one in fields(settings) if one.name in known}

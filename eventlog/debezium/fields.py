@@ -539,7 +539,7 @@ _INTERVALS: Final[Decoders] = {
     _STRUCTURED_DURATION: temporals.read_structured_duration,
     "": temporals.read_interval,
 }
-"""The readers of intervals by the logical names that Debezium gives them, none without a schema."""
+"""The readers of intervals by Debezium's logical names; the name is empty without a schema."""
 
 _TEMPORAL_FORMS: Final[Mapping[Kind, tuple[Decode, Decode]]] = {
     Kind.DATE: (temporals.read_structured_date, temporals.read_iso_date),

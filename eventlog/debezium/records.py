@@ -1,9 +1,10 @@
 """The format ``debezium`` of the converter: files of JSON, one record on each line; and the reader
 of records of any connector, with and without schema, with and without key (formats/debezium.md 5).
 
-A line is the value of a record; or ``{"topic": ..., "key": ..., "value": ...}``, where key and
-value are JSON or its text and ``value`` may be called ``payload``, as kcat writes it; or key and
-value with a tab between them, as kafka-console-consumer prints them.
+A line has one of three forms. It is the value of a record. Or it is ``{"topic": ..., "key": ...,
+"value": ...}``, as kcat writes it: key and value are JSON or texts that hold JSON, and ``value``
+may be called ``payload``. Or it is a key and a value with a tab between them, as
+kafka-console-consumer prints them.
 """
 
 from __future__ import annotations
@@ -417,8 +418,8 @@ _OF_DECIMALS: Final = frozenset({"string", "double", "float64"})
 
 @lru_cache(maxsize=1024)
 def _exact_columns(object_class: ObjectClass) -> Decoders:
-    """Return the decoders of a class's exact-number columns, for schemas that do not identify
-    them.
+    """Return the decoders of a class's exact-number columns, for schemas that do not identify exact
+    numbers.
     """
     exact = (
         one
@@ -487,8 +488,8 @@ def _kind(value: Any) -> str:
 
 
 def write(changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
-    """Write changes to a file, whole or not at all (``WriteOptions``). A change that a row cannot
-    hold is reported and skipped.
+    """Write changes to a file, whole or not at all (``WriteOptions``). A change that a record
+    cannot hold is reported and skipped.
     """
     catalog = catalog_of(options.catalog)
     writer = EnvelopeWriter(options, catalog, count=report.count)

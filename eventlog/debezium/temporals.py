@@ -1,5 +1,5 @@
 """Dates, times and durations of Debezium, in every form of its time precision modes
-(formats/debezium.md 3, 5). Special ones (spec/xds.md 6.3) are texts.
+(formats/debezium.md 3, 5). Special dates and times (spec/xds.md 6.3) are texts.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _INFINITE_DAYS: Final = {"infinity": -2147472692, "-infinity": -2147472691}
 _DAYS_OF_SNAPSHOTS: Final = {-622191234: "infinity", -622191233: "infinity",
                              -625821272: "-infinity", -625821271: "-infinity"}  # fmt: skip
 """The numbers that Debezium writes in a snapshot for infinite dates; they depend on the time zone
-of the machine. No date of PostgreSQL has them.
+of the machine. No date of PostgreSQL has these numbers.
 """
 
 # --- numbers --------------------------------------------------------------------------------------
@@ -168,8 +168,8 @@ def _clock(of_day: int, rest: str, digits: int = 0) -> str:
 
 
 def zoned_writer(digits: int) -> Encode:
-    """Return a writer of ``2018-06-20T13:37:03.120000Z``: in GMT, with as many digits of the
-    fraction as the column's type has.
+    """Return a writer of texts such as ``2018-06-20T13:37:03.120000Z``. They are in GMT, with as
+    many digits of the fraction as the column's type has.
     """
     spare = "0" * (6 - digits)
 
@@ -207,7 +207,7 @@ _ZONED_SPECIAL: Final = re.compile(
 
 
 def read_zoned_timestamp(value: Any) -> Value:
-    """Return a moment as PostgreSQL's triggers log it: a special one is text, with its zone."""
+    """Return a moment as PostgreSQL's triggers log it: a special moment is text, with its zone."""
     text = _with_seconds(text_of(value))
     if text in _INFINITIES:
         return text
@@ -258,9 +258,7 @@ def read_iso_time(value: Any) -> Value:
 
 
 def read_iso_timestamp(value: Any) -> Value:
-    """Return the timestamp of an IsoTimestamp. The column has no zone; the zone of the text is
-    ignored.
-    """
+    """Return the timestamp of an IsoTimestamp. Its text has a zone, but its column has none."""
     read = read_zoned_timestamp(value)
     if isinstance(read, str):
         return read.replace("Z", "")

@@ -346,7 +346,7 @@ def _without_child_attributes(change: Change) -> Change:
     """Return a change without the attributes of child tables, which have no values after
     query-back.
 
-    Raises NotExpressible for an attribute that has some.
+    Raises NotExpressible for an attribute that has values.
     """
     several: set[str] = set()
     for image in (change.before, change.after):

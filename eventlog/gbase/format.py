@@ -62,8 +62,8 @@ class _Stream:
             ) from error
 
     def with_location(self, error: FormatError) -> FormatError:
-        """Return the error with the file in which its record begins, and with the offset in this
-        file, unless the record is in the first file.
+        """Return the error with the file in which its record begins. If this is not the first file,
+        the offset in the file is added.
         """
         if error.offset is not None and error is not self._located:
             begin, file = next(begun for begun in reversed(self._begun) if begun[0] <= error.offset)
@@ -232,7 +232,7 @@ class Record(NamedTuple):
 
 
 def read_record(frame: Frame, layouts: Layouts) -> Record:
-    """Read a record with all its parts; a TABSCHEM record defines its layout in ``layouts``.
+    """Read a record with all its parts. A TABSCHEM record adds its layout to ``layouts``.
 
     Raises FormatError for a row whose label has no TABSCHEM, and ColumnError, a FormatError, for a
     row that cannot be read.

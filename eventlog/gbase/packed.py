@@ -100,8 +100,8 @@ def decimal_width(precision: int, scale: int | None) -> int:
 def decimal_reader(precision: int, scale: int | None) -> Callable[[bytes], Decimal | None]:
     """Return a reader of packed decimals.
 
-    If ``scale`` is given, a number has at least as many fraction digits as ``scale``. Otherwise the
-    number is floating and has no trailing zeros.
+    If ``scale`` is given, a number has at least ``scale`` fraction digits. Otherwise the number is
+    floating and has no trailing zeros.
     """
     places = scale or 0
 
@@ -192,7 +192,7 @@ class Qualifier:
     """A qualifier ``first TO last`` of a DATETIME or INTERVAL.
 
     ``precision`` counts the digits of the first field, ``fraction`` the digits of FRACTION (0
-    without it).
+    without FRACTION).
     """
 
     interval: bool

@@ -108,7 +108,7 @@ class StreamReader:
         """The token with which a later reader continues after the changes that the caller has taken
         from ``feed``.
 
-        Save it once those changes are delivered (formats/gbase-cdc.md 4.1).
+        Save the token once these changes are delivered (formats/gbase-cdc.md 4.1).
         """
         begun = [transaction.begin_seq for transaction in self._open.values()]
         if self._delivering is not None:
@@ -119,7 +119,8 @@ class StreamReader:
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[Change]:
         """Yield the changes that are committed with ``data``, in the order of their COMMTX records.
 
-        Raises FormatError for a record or row that cannot be read, or whose table is unknown.
+        Raises FormatError for a record or row that cannot be read, and for a row of an unknown
+        table.
         """
         for committed in self.transactions(data):
             yield from self.changes(committed)
@@ -127,13 +128,13 @@ class StreamReader:
     def finish(self) -> None:
         """Declare the end of the stream: open transactions are dropped.
 
-        Raises FormatError inside a record.
+        Raises FormatError if the stream ends inside a record.
         """
         self.close()
         self._framer.finish()
 
     def close(self) -> None:
-        """Drop the open transactions at an end that is not declared; ``token`` stays."""
+        """Drop the open transactions without declaring the end of the stream; ``token`` stays."""
         self._last_end = self.token.restart
         for transaction in self._open.values():
             transaction.close()
@@ -146,8 +147,8 @@ class StreamReader:
         """Yield the transactions that are committed with ``data``. Empty transactions are included
         only with ``empty_transactions``.
 
-        For ``token``, a transaction counts as delivered when the next one is requested. Raises
-        FormatError.
+        For ``token``, a transaction counts as delivered when the next transaction is requested.
+        Raises FormatError.
         """
         if self._dead is not None:
             raise self._dead

@@ -163,7 +163,7 @@ _Error = TypeVar("_Error", bound=FormatError)
 
 
 def at_offset(error: _Error, offset: int) -> _Error:
-    """Return the error with the stream offset of its record, unless it has an offset."""
+    """Return the error with the stream offset of its record, unless the error has an offset."""
     if error.offset is None:
         error.offset = offset
         with_location(error, f"at offset {offset} (0x{offset:x}) of the stream")

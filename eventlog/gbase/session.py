@@ -239,7 +239,7 @@ class CdcError(DatabaseError):
 
 
 class SessionDead(FormatError):
-    """An end of the session by the server; ``error`` is its code."""
+    """The server has ended the session; ``error`` is the code that it sent."""
 
     code = "session_dead"
 

@@ -68,8 +68,8 @@ class ColumnType:
     spelled: str
     """The type as TABSCHEM spells it."""
     size: int | None = None
-    """The bytes of CHAR, the greatest number of bytes of VARCHAR and LVARCHAR (None = not given),
-    or the digits of DECIMAL.
+    """The number of bytes of CHAR, the greatest number of bytes of VARCHAR and LVARCHAR (None = not
+    given), or the number of digits of DECIMAL.
     """
     scale: int | None = None
     """The scale of DECIMAL, None = floating."""

@@ -121,10 +121,10 @@ def write_stream(
     that the transaction is complete.
 
     Changes without a transaction id are separate transactions; the end of ``changes`` ends the last
-    one. Changes that a stream cannot hold go to ``report.skip``. A strict report raises the error,
-    and nothing of the transaction is written. The errors are NotExpressible, and FormatError, for
-    example for a table that neither ``tables`` nor ``catalog`` describes. ``report`` counts written
-    changes, ``truncated <table>.<column>`` and ``user_unknown``.
+    transaction. Changes that a stream cannot hold go to ``report.skip``. A strict report raises the
+    error, and nothing of the transaction is written. The errors are NotExpressible, and
+    FormatError, for example for a table that neither ``tables`` nor ``catalog`` describes.
+    ``report`` counts written changes, ``truncated <table>.<column>`` and ``user_unknown``.
     """
     writer = _Writer(options, report)
     for transaction in transactions(changes):

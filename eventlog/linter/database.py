@@ -221,8 +221,8 @@ class QueuePoller:
         """Yield the changes of the transactions whose COMMIT is new in the queue. Raises
         FormatError, DatabaseError.
 
-        After DatabaseUnavailable it may be called again; after a FormatError a new poller is
-        needed.
+        After DatabaseUnavailable, ``poll`` may be called again; after a FormatError, a new poller
+        is needed.
         """
         rows = self._fetch()
         yield from self._reader.changes(rows, final=False)

@@ -1,4 +1,4 @@
-"""The options for the places of a Linter queue."""
+"""The options of a Linter queue: for its places, and for reading and writing these places."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ CAPACITY: Final = 1024
 ByteOrder: TypeAlias = Literal["little", "big", "auto"]
 """The byte order of binary masks. Only readers accept ``auto``."""
 MaskForm: TypeAlias = Literal["binary", "text"]
-"""How a change table stores masks."""
+"""The form in which a change table stores masks."""
 
 _FEW_BITS: Final = 24
 _MAX_KEPT: Final = 256

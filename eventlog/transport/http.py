@@ -1,10 +1,10 @@
 """An HTTP client: requests to one server, each within one deadline.
 
-The deadline covers a whole exchange, from the first address tried to the last byte of the answer,
-so that a server which sends one byte per second cannot block the caller. The deadline needs control
-of the socket, so the client of the standard library runs over our own socket classes. Redirects are
-not followed and proxies of the environment are not used, so that requests, and the credentials in
-them, go only to the named server.
+The deadline covers a whole exchange, from the first address that is tried to the last byte of the
+answer, so that a server which sends one byte per second cannot block the caller. The deadline needs
+control of the socket, so the client of the standard library runs over our own socket classes.
+Redirects are not followed and proxies of the environment are not used, so that requests, and the
+credentials in them, go only to the named server.
 """
 
 from __future__ import annotations
@@ -48,12 +48,11 @@ _BEFORE_TEXT: Final = b"\0 \t\r\n\v\f\xef\xbb\xbf\xfe\xff"
 
 
 _OF_ANOTHER_NAME: Final = frozenset({62, 64})
-"""OpenSSL's error codes if a certificate is for another host or address (X509_V_ERR_..._MISMATCH).
-"""
+"""OpenSSL's error codes for a certificate of another host or address (X509_V_ERR_..._MISMATCH)."""
 _EXPIRED: Final = 10
-"""OpenSSL's error code if a certificate has expired (X509_V_ERR_CERT_HAS_EXPIRED)."""
+"""OpenSSL's error code for a certificate that has expired (X509_V_ERR_CERT_HAS_EXPIRED)."""
 _NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"})
-"""OpenSSL's error reasons if the server does not use TLS."""
+"""OpenSSL's error reasons for a server that does not use TLS."""
 _TLS_ALERT: Final = "\x15\x03"
 
 

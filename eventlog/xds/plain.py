@@ -281,7 +281,7 @@ def _attributes(operation: str, body: str) -> tuple[AttributeSteps, ...]:
 
 
 def _further(kind: str, text: str) -> list[str]:
-    """Return the values after the first one, all of which have the type ``kind``."""
+    """Return the values after the first value, all of which have the type ``kind``."""
     values = _FURTHER_VALUE.findall(text)
     if any(one != kind for one, _ in values):
         raise NotPlainError

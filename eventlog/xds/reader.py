@@ -1,8 +1,8 @@
 """Read the events of XDS documents, also of documents in files (spec/xds.md 1, 2), and read the
 statuses of a receiver's answer (spec/xds.md 7).
 
-Documents come from outside: no DTD is accepted, no entity but the five of XML, no network is used,
-and their size is bounded.
+Documents come from outside. So no DTD and no entity except the five of XML is accepted, no network
+is used, and the size of documents is limited.
 """
 
 from __future__ import annotations

@@ -293,7 +293,7 @@ class Catalog:
     """The tables that have a foreign key to a class but are not its child tables, with the reason.
     """
     has_masks: bool = False
-    """True if the configuration masks columns, also of unavailable classes."""
+    """True if the configuration masks any columns, including columns of unavailable classes."""
 
     @property
     def may_lack_objects(self) -> bool:
@@ -306,7 +306,9 @@ class Catalog:
         return [*self.log_names, *self.unavailable]
 
     def former_names(self) -> dict[str, list[str]]:
-        """Return the names that available classes and their child tables may have had, by class."""
+        """Return, for each available class, the names that the class and its child tables may have
+        had.
+        """
         names: dict[str, list[str]] = {}
         for name, meant in self.log_names.items():
             if meant.child is None and name != meant.object_class.name:
@@ -357,8 +359,8 @@ class Catalog:
     def log_name(self, table_name: str) -> LogName | None:
         """Return the meaning of a table_name in the log, or None.
 
-        A name matches exactly, or without case if exactly one candidate does. ``schema.table``
-        matches, too.
+        A name matches exactly, or without case if exactly one candidate matches without case.
+        ``schema.table`` matches, too.
         """
         match = self._match_name(table_name, self.log_names)
         return None if match is None else self.log_names[match]

@@ -72,13 +72,13 @@ def build_catalog(
     not become classes, with the reason.
 
     A listed table that is missing or has no key is unavailable, too. So is a table whose names
-    clash. ``renamed_from`` holds, by class, the earlier names that rows of the log may have for its
-    table or for its child tables, because they were logged before a rename (spec/event-log.md 5.2).
-    ``previous_key`` holds, by class, the columns of its earlier key (5.4). ``masks`` are the masked
-    columns; a class is unavailable if one of its masked columns cannot be masked. ``filters`` are
-    the conditions of classes; ``logged`` has the logged columns of views (15.2), and ``captured``
-    the columns that are logged for conditions only. Raises ConfigError for a mask or a filter of a
-    table that does not exist.
+    clash. ``renamed_from`` holds, by class, the earlier names of its table or child tables, which
+    rows have that were logged before a rename (spec/event-log.md 5.2). ``previous_key`` holds, by
+    class, the columns of its earlier key (5.4). ``masks`` are the masked columns; a class is
+    unavailable if one of its masked columns cannot be masked. ``filters`` are the conditions of
+    classes; ``logged`` has the logged columns of views (15.2), and ``captured`` the columns that
+    are logged for conditions only. Raises ConfigError for a mask or a filter of a table that does
+    not exist.
     """
     present = tuple(
         _typed(table, database.dialect, values)
@@ -301,8 +301,8 @@ def value_column(table: Table, owner: Table) -> Column | None:
 
 
 def _no_child(table: Table, parents: Mapping[str, Table]) -> str | None:
-    """Return why a table is not a child table although its first foreign key suggests that it is
-    one. Return None if the foreign key suggests nothing of the kind.
+    """Return why a table is not a child table although its first foreign key suggests that it is a
+    child table. Return None if the foreign key does not suggest this.
     """
     first = table.foreign_keys[0] if table.foreign_keys else None
     owner = None if first is None else parents.get(first.table)
@@ -441,8 +441,8 @@ class _Builder:
         )
 
     def _reference(self, table: Table, column: Column) -> Table | None:
-        """Return the class that a single-column foreign key refers to by its whole key (spec/xds.md
-        6.4), else None.
+        """Return the class whose whole key a single-column foreign key refers to (spec/xds.md 6.4),
+        otherwise None.
         """
         for key in table.foreign_keys:
             target = self.parents.get(key.table)
@@ -495,7 +495,7 @@ _VIEW_VALUE = re.compile(r"(sv_|mv_)(.+)", re.IGNORECASE | re.DOTALL)
 def view_name(column_name: str) -> tuple[str, str, bool]:
     """Split the name of a view column by its prefixes (spec/xds.md 5).
 
-    Returns its attr-name, the name without any prefix, and whether it is multi-valued.
+    Returns the attr-name, the name without any prefix, and whether the column is multi-valued.
     """
     kept = column_name[:3]  # pk_ or fk_ as the database spells it
     if match := _VIEW_KEY.fullmatch(column_name):

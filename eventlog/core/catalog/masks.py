@@ -151,7 +151,7 @@ def _tables_of(cls: ObjectClass) -> list[str]:
 
 
 def _attributes(cls: ObjectClass, table: str, columns: Sequence[str]) -> list[Attribute]:
-    """Return the attributes of these columns of a table of the class. Raises ConfigError."""
+    """Return the attributes that these columns of a table have in the class. Raises ConfigError."""
     by_name = {one.name: one for one in cls.attributes if one.table == table}
     by_name |= {one.column.name: one for one in by_name.values()}
     keys = [column.name for column in cls.key]
@@ -237,8 +237,8 @@ def _masked_texts(mask: Mask, texts: Sequence[str | None]) -> Sequence[str | Non
 
 
 def shown_row(row: LogRow, catalog: Catalog) -> LogRow:
-    """Return a row of the log as this reader may show it. A row that cannot be assigned to a column
-    has no values while the catalogue has masks.
+    """Return a row of the log as this reader may show it. If the catalogue has masks, ``REDACTED``
+    replaces the values of a row that cannot be assigned to a column.
     """
     if row.old_value is None and row.new_value is None:
         return row

@@ -1,1 +1,3 @@
-"""A row of the log until it is an event: it is checked, folded into a group, and built."""
+"""The way from rows of the log to events: rows are checked and folded into groups, and each group
+is built into an event.
+"""

@@ -3,10 +3,10 @@
 A checked row is a plain tuple. It is also the step *remove old, add new* of its event, so no
 further object is made for it until the document is written.
 
-``check_rows`` is a hot path. It unpacks rows by position, compares each row's user, table
-and key with the previous row's, remembers classes, keys and attributes by their spelling in
-dictionaries, and catches the errors of all checks in one place. The price: one loop has all checks
-in the order of the specification, and ``_Table`` fills its dictionaries as a side effect.
+``check_rows`` is a hot path. It unpacks rows by position, compares the user, table and key of each
+row with the previous row, remembers classes, keys and attributes by their spelling in dictionaries,
+and catches the errors of all checks in one place. The price: one loop has all checks in the order
+of the specification, and ``_Table`` fills its dictionaries as a side effect.
 """
 
 from __future__ import annotations

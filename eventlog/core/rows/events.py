@@ -102,7 +102,7 @@ def exists_for_reader(row: CurrentRow | None) -> bool:
 
 
 def is_removed(object_class: ObjectClass, row: CurrentRow | None) -> bool:
-    """Return True if a group of any type but 4 deletes its object for the reader
+    """Return True if a group of a type other than 4 deletes its object for the reader
     (spec/event-log.md 15.2, 15.4).
     """
     condition = object_class.condition
@@ -139,7 +139,8 @@ class Decision(NamedTuple):
 
 
 Decided: TypeAlias = tuple[Group, Decision | None, CurrentRow | None]
-"""A group, its decision by precedence (None if it needs no values), and its object's current row.
+"""A group, its decision by precedence (None if the group needs no values), and the current row of
+its object.
 
 The row is None if nothing is read, or if the object is deleted.
 """
@@ -213,7 +214,9 @@ class Outgoing(NamedTuple):
         return (self.event_id if self.object_id is None else self.object_id,)
 
     def again(self) -> Self:
-        """Return the event under its next event-id, since the receiver may have applied it."""
+        """Return the event under its next event-id, because the receiver may have applied the event
+        already.
+        """
         return self._replace(attempts=self.attempts + 1)
 
     def at_rest(self) -> Self:
@@ -573,8 +576,8 @@ def _steps_of(
 ) -> Sequence[CheckedRow]:
     """Return the rows that are written, in their order (spec/xds.md 4.2, 4.3).
 
-    The rows of a repeated attribute are moved to the place of its first row. In an add only the
-    last row of a single-valued attribute counts. Then rows that change nothing are dropped; with
+    The rows of a repeated attribute are moved to the place of its first row. In an add, only the
+    last row of a single-valued attribute is kept. Then rows that change nothing are dropped; with
     ``noop_updates = emit``, only rows whose old and new values are NULL are dropped.
     """
     if len(rows) > 1 and len({attribute for _, _, _, attribute, _, _ in rows}) < len(rows):

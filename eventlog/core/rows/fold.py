@@ -64,7 +64,7 @@ def reach_of_span(fold_span: int) -> int:
 
 
 def fold(rows: Iterable[CheckedRow], fold_distance: int, fold_span: int) -> list[Group]:
-    """Return the groups in the order of their first rows. Distances are of record_ids;
+    """Return the groups in the order of their first rows. Distances are in record_ids;
     ``fold_span`` 0 = no bound.
     """
     distances, spans = _bounds(fold_distance, fold_span)

@@ -1,4 +1,4 @@
-"""Which rows may be queued again, and how (spec/event-log.md 11).
+"""The rules for which rows may be queued again, and how (spec/event-log.md 11).
 
 A row that is queued again may bring an old value back, and a part of an insert becomes an add that
 replaces the whole object. All code that queues rows again calls this module, once per object. Rows
@@ -57,8 +57,8 @@ class Judgement(NamedTuple):
     """The reasons against queueing rows of an object again, as record_ids.
 
     ``stale`` rows would bring an old value back, or delete an object that exists again.
-    ``in_parts`` are rows of inserts that are not queued again as a whole, or that lack columns of
-    later rows: as an add, they would replace the object.
+    ``in_parts`` are the rows of an insert that is not queued again as a whole, or that lacks
+    columns of later rows. As an add, these rows would replace the object.
     """
 
     stale: list[int]
@@ -68,11 +68,11 @@ class Judgement(NamedTuple):
 def judge(rows: Sequence[LoggedRow]) -> Judgement:
     """Judge the rows of one object: all its rows in the log, in record_id order.
 
-    A row of types 1 to 4 is stale if a later row outdates it; the other types read values back. A
-    row that is done outdates all earlier rows. A row that waits or was refused outdates only
-    copies, since a row that returns to its old place is sent before it. A delete does not outdate
-    another delete, and the rows of one insert, which are parts of one event, do not outdate each
-    other.
+    A row of types 1 to 4 is stale if a later row outdates it. Rows of the other types are never
+    stale, since their values are read back. A row that is done outdates all earlier rows. A row
+    that waits or was refused outdates only rows that return as copies, since a row that returns to
+    its old place is sent earlier. A delete does not outdate another delete, and the rows of one
+    insert, which are parts of one event, do not outdate each other.
     """
     stale: list[int] = []
     in_parts: list[int] = []
@@ -129,8 +129,8 @@ def _lives(rows: Sequence[LoggedRow]) -> Iterator[Sequence[LoggedRow]]:
 
 
 class _Insert(NamedTuple):
-    """The rows of one insert. ``goes_together`` is True if they are the whole object and all return
-    on the same way.
+    """The rows of one insert. ``goes_together`` is True if the rows are the whole object and all
+    return on the same way.
     """
 
     first: int
@@ -141,12 +141,12 @@ class _Insert(NamedTuple):
 
 def _inserts(life: Sequence[LoggedRow]) -> Iterator[_Insert]:
     """Yield the inserts of a life. A repeated column begins another insert: the log lacks the
-    delete between the two.
+    delete between the two inserts.
 
-    ``goes_together`` is true if queueing the rows again makes the whole object. All rows return on
-    the same way; rows that wait in their old place count as going back. No other row of the object
-    is before them: otherwise the rest of the insert was sent earlier. No earlier insert has a
-    column that they lack.
+    ``goes_together`` is true if queueing the rows again makes the whole object. This has three
+    conditions. All rows return on the same way; a row that waits in its old place is treated as a
+    row that returns there. No other row of the object is before these rows, since otherwise the
+    rest of the insert was sent earlier. No earlier insert has a column that these rows lack.
     """
     rows = [row for row in life if row.event_type in _OF_INSERTS]
     others = [row.record_id for row in life if row.event_type not in (*_OF_INSERTS, DELETE_ROW)]

@@ -9,7 +9,7 @@ from eventlog.core.rows.event_ids import epoch_of
 from eventlog.core.rows.events import Outgoing
 
 _HALF = 16
-"""The digits of a number of 64 bits."""
+"""The number of hex digits of a number of 64 bits."""
 
 
 def transaction_of(event: Outgoing, transactions: Mapping[int, str | None]) -> str | None:

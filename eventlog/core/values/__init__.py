@@ -241,8 +241,8 @@ TEMPORAL: Final = frozenset({Kind.DATE, Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAM
 
 
 def with_special_values(type: ColumnType, dialect: str, options: ValueOptions) -> ColumnType:
-    """Return the type of a column with the special values that this dialect has (spec/xds.md 6.1,
-    6.3).
+    """Return the type of a column, in which the special values of this dialect are allowed
+    (spec/xds.md 6.1, 6.3).
 
     Raises ConfigError for an unknown ``special_times``.
     """

@@ -85,7 +85,7 @@ def _fragment(value: Any) -> orjson.Fragment:
 
 
 def plain_text(value: Any, string: Callable[[str], str]) -> str:
-    """Return the JSON of a value by the standard library; ``string`` writes a text."""
+    """Return the JSON of a value as the standard library writes it; ``string`` writes texts."""
     if isinstance(value, dict):
         members = [f"{string(name)}:{plain_text(one, string)}" for name, one in value.items()]
         return f"{{{','.join(members)}}}"

@@ -55,7 +55,7 @@ ReadValue = Callable[[str], Value]
 def value_reader(type: ColumnType, time_zone: str = "UTC", char_padding: str = "trim") -> ReadValue:
     """Return the function that turns log text of a column into its value.
 
-    ``time_zone`` is the zone of times without one. Timestamps keep six digits of their fraction;
+    ``time_zone`` is the zone of times without a zone. Timestamps keep six digits of their fraction;
     timestamps of a column with a zone are aware and in UTC. Special times stay text
     (spec/change-model.md 1). Raises ConfigError for an unknown option value; the function raises
     BadValue.

@@ -397,8 +397,8 @@ def _described(table: MessageTable) -> _Known:
 def _undescribed(
     schema: str | None, name: str, fields: Iterable[str], option_columns: Iterable[QlikColumn]
 ) -> _Known:
-    """Return a table whose columns are the fields of a message, in their order. Columns that are in
-    ``option_columns`` have their type and key from it.
+    """Return a table whose columns are the fields of a message, in their order. ``option_columns``
+    has the types and the key of columns, if the options describe them.
     """
     typed = {
         field: column
