@@ -29,8 +29,8 @@ from eventlog.sql.triggers.watch import WatchedTable
 __all__ = ["hides", "options"]
 
 IncludeObject = Callable[[Any, "str | None", str, bool, Any], bool]
-"""The type of ``include_object`` of ``context.configure``. Its arguments are the object, its name,
-its kind, whether it was reflected, and the object it is compared with.
+"""The type of ``include_object`` of ``context.configure``. The arguments of the function are an
+object, its name, its kind, whether it was reflected, and the object it is compared with.
 """
 
 
@@ -44,11 +44,11 @@ def options(
     """Return keyword arguments for ``context.configure``: the watches, and an ``include_object``
     that hides the log.
 
-    ``config`` is the path of an eventlog.toml. Its ``[[watch]]`` sections apply, and its names of
-    the log and the schema. With None, the watches come from the tables' ``info={"eventlog": ...}``;
-    ``log_table`` is then the name of the log, and ``schema`` the schema of the watched tables (None
-    = the connection's current schema). ``include_object`` is your own function; objects that it
-    excludes stay excluded. Raises ConfigError.
+    ``config`` is the path of an eventlog.toml. The ``[[watch]]`` sections of the file apply, and
+    its names of the log and the schema. With None, the watches come from the tables'
+    ``info={"eventlog": ...}``; ``log_table`` is then the name of the log, and ``schema`` the schema
+    of the watched tables (None = the connection's current schema). ``include_object`` is your own
+    function; objects that it excludes stay excluded. Raises ConfigError.
     """
     watches: tuple[WatchedTable, ...] = ()
     if config is not None:

@@ -144,8 +144,8 @@ def convert(
 def read_changes(
     format: str, source: str | Path, *, report: Report | None = None, **options: Any
 ) -> Iterator[Change]:
-    """Return an iterator over the changes of ``source``, a path or a URL. It reads the changes one
-    by one.
+    """Return an iterator over the changes of ``source``, a path or a URL. The iterator reads the
+    changes one by one.
 
     ``format`` is one of ``eventlog convert --from``. ``options`` are the options of the reader, as
     in ``--options``; ``catalog`` is a path or the content of a catalogue. ``report`` receives the
@@ -296,8 +296,8 @@ def _followed(
 
 
 def read_map(path: Path) -> GivenOptions:
-    """Return the content of a file of options. Its name shows whether it is TOML or JSON. Raises
-    ConfigError.
+    """Return the content of a file of options. The name of the file shows whether it is TOML or
+    JSON. Raises ConfigError.
     """
     try:
         content = path.read_bytes()

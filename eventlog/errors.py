@@ -77,8 +77,8 @@ class ConfigError(EventlogError):
 
 
 def together(errors: Sequence[EventlogError]) -> EventlogError:
-    """Return one error with the messages of all errors, so that one run shows all messages. Its
-    class is the class of the first error. There must be at least one error.
+    """Return one error with the messages of all errors, so that one run shows all messages. The
+    class of the error is the class of the first error. There must be at least one error.
     """
     messages = tuple(
         dict.fromkeys(message for error in errors for message in error.refusals or (str(error),))
@@ -313,8 +313,9 @@ class ReceiverUnavailable(EventlogError):
     it is empty if the message has no text of the receiver. ``is_suspicious`` is True if the
     receiver got the document, since the document may then be the cause. ``advice`` is an
     imperative, without text of the receiver, that names the option to correct; the code is then
-    ``receiver_misconfigured``. It is empty if only the receiver can end the failure. ``reply`` is
-    what came in place of an answer, None = nothing. ``seconds`` is how long the attempt took.
+    ``receiver_misconfigured``. ``advice`` is empty if only the receiver can end the failure.
+    ``reply`` is what came in place of an answer, None = nothing. ``seconds`` is how long the
+    attempt took.
     """
 
     code = "receiver_unavailable"

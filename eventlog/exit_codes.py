@@ -1,4 +1,4 @@
-"""The exit codes of the command line. This module is the only place of their numbers and meanings.
+"""The exit codes of the command line. Only this module has the numbers and meanings of exit codes.
 
 A script acts on these numbers, so each has one meaning, whatever the command. ``--help`` and
 docs/reference/command-line.md show the texts.

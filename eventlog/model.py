@@ -63,9 +63,9 @@ def is_status(text: str) -> bool:
 class LogRow(NamedTuple):
     """One row of the event log. The fields are in the order of layout 2.x (spec/event-log.md 1).
 
-    It is a bare tuple, since millions of rows are processed. ``event_time`` is text as the database
-    writes it (``yyyy-mm-dd hh:mm:ss[.f]``); the publisher orders by this column in SQL and never
-    parses the text.
+    A row is a bare tuple, since millions of rows are processed. ``event_time`` is text as the
+    database writes it (``yyyy-mm-dd hh:mm:ss[.f]``); the publisher orders by this column in SQL and
+    never parses the text.
     """
 
     record_id: int

@@ -1,6 +1,6 @@
 """The names of formats, sinks and sources: the built-in names and the names of installed packages.
 
-This is the one place with the built-in names. A package adds names by entry points of the groups
+Only this module has the built-in names. A package adds names by entry points of the groups
 ``eventlog.formats``, ``eventlog.sinks`` and ``eventlog.sources``. The entry point of a format names
 an object of ``eventlog.changes.format.Format``; the entry point of a sink or source names a class.
 The object of a name is imported when the name is requested. The installed packages are searched
@@ -292,9 +292,9 @@ def as_plugin_errors() -> Iterator[None]:
 
 
 def plugin_error(error: Exception) -> PluginError | None:
-    """Return the error that names an installed package with a format, sink or source. It is the
-    package whose code is innermost in the traceback of ``error``. Return None if the traceback has
-    no code of an installed package.
+    """Return the error that names an installed package with a format, sink or source. The error
+    names the package whose code is innermost in the traceback of ``error``. Return None if the
+    traceback has no code of an installed package.
     """
     brought = [
         (_root(entry), _package(entry), f"{_KINDS[group]} {entry.name}")

@@ -18,8 +18,8 @@ DISTRIBUTION: Final = "eventlog-publisher"
 
 
 def install_command(*extras: str) -> str:
-    """Return the command that installs this package with these extras, if any. It installs from the
-    clone, the archive or the repository that the package came from, or from the index.
+    """Return the command that installs this package with these extras, if any. The command installs
+    from the clone, the archive or the repository that the package came from, or from the index.
     """
     named = f"[{','.join(extras)}]" if any(extras) else ""
     origin = _origin()

@@ -36,8 +36,8 @@ class OptionKind:
 
     parse: Callable[[Any], Any]
     """A function that parses a value of TOML, JSON or Python. A result of the function, given to it
-    again, is returned unchanged. It raises ConfigError, or ValueError whose text, if any, is the
-    reason.
+    again, is returned unchanged. The function raises ConfigError, or ValueError whose text, if any,
+    is the reason.
     """
     legal: str
     """The legal values in words."""
@@ -141,8 +141,8 @@ def parse_all_options(kinds: Sequence[type], values: GivenOptions, whose: str) -
 
 
 class CheckedOptions:
-    """The base class of options. It replaces each value by the result of ``parse`` of the option's
-    kind.
+    """The base class of options. The class replaces each value by the result of ``parse`` of the
+    option's kind.
 
     Raises one ConfigError for all illegal values.
     """
@@ -442,8 +442,8 @@ def list_of(options: type, word: str) -> OptionKind:
 
 
 def toml_or(plain: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return the ``from_text`` of a kind of lists or tables. It reads text in brackets or braces as
-    TOML, which users write after ``--set``, and all other text by ``plain``.
+    """Return the ``from_text`` of a kind of lists or tables. The function reads text in brackets or
+    braces as TOML, which users write after ``--set``, and all other text by ``plain``.
     """
 
     def read(text: str) -> Any:

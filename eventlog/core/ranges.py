@@ -160,8 +160,8 @@ class RecordSet:
         self.ranges = kept
 
     def decide(self, last: int, shown: Sequence[int]) -> None:
-        """Add all record_ids up to ``last`` except the record_ids in ``shown``. These are in
-        ascending order and not in the set yet.
+        """Add all record_ids up to ``last`` except the record_ids in ``shown``. The record_ids in
+        ``shown`` ascend, and the set does not have them yet.
         """
         if last <= self.floor:
             return

@@ -183,7 +183,7 @@ def parts_text(parts: Iterable[Part]) -> str:
 
 
 Canonicalizer: TypeAlias = Callable[[str | None], str]
-"""A function that returns a table_key in its canonical form. It raises BadTableKey."""
+"""A function that returns a table_key in its canonical form. The function raises BadTableKey."""
 
 
 def canonicalizer(columns: Sequence[tuple[str, ColumnType]]) -> Canonicalizer:
@@ -252,7 +252,7 @@ def grammar_canonicalizer(columns: Sequence[tuple[str, ColumnType]]) -> Canonica
 def _plain_normal_form(type: ColumnType) -> str:
     """Return a regular expression of values in normal form that need no quotes.
 
-    It may miss some of these values, and matches no other text.
+    The expression may miss some of these values, and matches no other text.
     """
     if type.kind is Kind.INTEGER:
         return integer_pattern(type.bits)

@@ -200,8 +200,8 @@ def column_decoder(type: ColumnType, decimals: str, times: str) -> Decode:
 
 
 def _array_decoder(type: ColumnType, decimals: str, times: str) -> Decode:
-    """Return the reader of an array in an event without schema. It returns the JSON of the array,
-    whose elements are converted by the element type of the column.
+    """Return the reader of an array in an event without schema. The reader returns the JSON of the
+    array, whose elements are converted by the element type of the column.
     """
     try:
         element = parse_type(type.sql.rstrip("[]"), "postgresql")
@@ -253,8 +253,8 @@ _IN_PARENTHESES: Final = re.compile(r"\([^)]*\)")
 
 
 def _of_column(type: ColumnType, name: str, parameters: JsonObject, decode: Decode) -> Decode:
-    """Return the function that reads values as a log has them for a column of this type. It is
-    ``decode``, or a changed ``decode`` where the logical ``name`` does not suffice.
+    """Return the function that reads values as a log has them for a column of this type. The
+    function is ``decode``, or a changed ``decode`` where the logical ``name`` does not suffice.
     """
     word = _word(type)
     if name == _STRUCTURED_DURATION and type.kind is Kind.TIME:

@@ -1,10 +1,10 @@
 """The format ``debezium`` of the converter: files of JSON, one record on each line; and the reader
 of records of any connector, with and without schema, with and without key (formats/debezium.md 5).
 
-A line has one of three forms. It is the value of a record. Or it is ``{"topic": ..., "key": ...,
-"value": ...}``, as kcat writes it: key and value are JSON or texts that hold JSON, and ``value``
-may be called ``payload``. Or it is a key and a value with a tab between them, as
-kafka-console-consumer prints them.
+A line is one of three forms. The first is the value of a record. The second is ``{"topic": ...,
+"key": ..., "value": ...}``, as kcat writes it, where key and value are JSON or texts that hold
+JSON, and ``value`` may be called ``payload``. The third is a key and a value with a tab between
+them, as kafka-console-consumer prints them.
 """
 
 from __future__ import annotations
@@ -309,8 +309,9 @@ def _refuse_in_key(names: Iterable[str], unreadable: Mapping[str, str]) -> None:
 
 
 def _is_of_no_row(payload: JsonObject) -> bool:
-    """Return True if an event of Debezium that has no operation is not a change of a row. It is
-    then the begin or end of a transaction, a change of the schema, a heartbeat, or a notification.
+    """Return True if an event of Debezium that has no operation is not a change of a row. An event
+    of this kind is the begin or end of a transaction, a change of the schema, a heartbeat, or a
+    notification.
     """
     return (
         "status" in payload

@@ -16,13 +16,13 @@ from eventlog.model import Lob, Value
 Encode = Callable[[Value], Any]
 """A function from a value other than NULL to its JSON.
 
-It raises ValueError, ArithmeticError, RowError.
+The function raises ValueError, ArithmeticError, RowError.
 """
 
 Decode = Callable[[Any], Value]
 """A function from JSON other than null to its value.
 
-It raises ValueError, ArithmeticError, RowError.
+The function raises ValueError, ArithmeticError, RowError.
 """
 Decoders: TypeAlias = Mapping[str, Decode]
 """Functions from JSON to values, by the names of columns or of types."""

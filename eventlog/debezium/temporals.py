@@ -168,8 +168,8 @@ def _clock(of_day: int, rest: str, digits: int = 0) -> str:
 
 
 def zoned_writer(digits: int) -> Encode:
-    """Return a writer of texts such as ``2018-06-20T13:37:03.120000Z``. They are in GMT, with as
-    many digits of the fraction as the column's type has.
+    """Return a writer of texts such as ``2018-06-20T13:37:03.120000Z``. The texts are in GMT, with
+    as many digits of the fraction as the column's type has.
     """
     spare = "0" * (6 - digits)
 
@@ -242,7 +242,7 @@ def _with_seconds(text: str) -> str:
 
 
 def read_iso_date(value: Any) -> Value:
-    """Return the date of an IsoDate, ``2017-09-15Z``. Its zone is always UTC."""
+    """Return the date of an IsoDate, ``2017-09-15Z``. The zone of an IsoDate is always UTC."""
     text = text_of(value)
     if text in _INFINITIES:
         return text
@@ -258,7 +258,7 @@ def read_iso_time(value: Any) -> Value:
 
 
 def read_iso_timestamp(value: Any) -> Value:
-    """Return the timestamp of an IsoTimestamp. Its text has a zone, but its column has none."""
+    """Return the timestamp of an IsoTimestamp. The text has a zone, but the column has none."""
     read = read_zoned_timestamp(value)
     if isinstance(read, str):
         return read.replace("Z", "")
@@ -456,9 +456,9 @@ def iso_interval_text(value: Any) -> str:
 
 
 def duration_reader(unit: int) -> Callable[[Any], str]:
-    """Return the reader of an interval that is a number of microseconds or nanoseconds. It returns
-    PostgreSQL's text of the interval. Debezium has counted months as days, so the text has hours
-    only.
+    """Return the reader of an interval that is a number of microseconds or nanoseconds. The reader
+    returns PostgreSQL's text of the interval. Debezium has counted months as days, so the text has
+    hours only.
     """
 
     def read(value: Any) -> str:

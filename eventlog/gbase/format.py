@@ -1,5 +1,5 @@
-"""The format ``gbase``. It reads files of concatenated records (``.cdc``) as Changes, lists these
-records as text for people who inspect a dump, and writes Changes as one file of records.
+"""The format ``gbase``. The format reads files of concatenated records (``.cdc``) as Changes, lists
+these records as text for people who inspect a dump, and writes Changes as one file of records.
 """
 
 from __future__ import annotations
@@ -175,8 +175,8 @@ def listing(
     options: ReadOptions | None = None,
     on_invalid_row: Callable[[ColumnError], None] | None = None,
 ) -> Iterator[str]:
-    """Yield the lines of a listing. They show each field of each record with its offset, its bytes
-    and its meaning.
+    """Yield the lines of a listing. The lines show each field of each record with its offset, its
+    bytes and its meaning.
 
     Transactions are identified by their BEGINTX sequence. If a record cannot be read, the listing
     ends with a line about the error, and FormatError is raised. ``on_invalid_row`` is called with
@@ -227,7 +227,7 @@ class Record(NamedTuple):
     sizes: Sequence[int] = ()
     values: Sequence[Value] = ()
     """The values of a row record, in the order of ``layout.names``. ``sizes`` are the sizes of the
-    variable columns, in the same order. Both are empty for other records.
+    variable columns, in the same order. ``sizes`` and ``values`` are empty for other records.
     """
 
 

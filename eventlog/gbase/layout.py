@@ -1,11 +1,11 @@
 """The layout of a captured table: the columns in its TABSCHEM record, and the functions that read
 and write its rows (formats/gbase-cdc.md 3.1, 3.2).
 
-The row decoder is a hot path. It unpacks all fixed columns with one ``struct`` call, and converts
-only the columns that need a conversion. It accepts the common size array (little-endian, sizes that
-add up to the payload exactly) without the checks of ``_sizes_reader``. The price: ``decode`` is a
-closure over many prepared lists, and calls ``_sizes_reader``, which has the rules of size arrays,
-for every other array.
+The row decoder is a hot path. The decoder unpacks all fixed columns with one ``struct`` call, and
+converts only the columns that need a conversion. The decoder accepts the common size array
+(little-endian, sizes that add up to the payload exactly) without the checks of ``_sizes_reader``.
+The price: ``decode`` is a closure over many prepared lists, and calls ``_sizes_reader``, which has
+the rules of size arrays, for every other array.
 """
 
 from __future__ import annotations
@@ -202,9 +202,9 @@ class Layout:
     smallest header that holds the size array.
 
     ``sizes(record, header_size)`` returns the size array in its byte order. ``decode(record,
-    header_size)`` returns the values in the order of ``names``. Both raise a ColumnError that has
-    the place of the error. ``key_of(row)`` returns the key; ``key_of`` is None if the key is
-    unknown. Raises ConfigError for a key column that is not captured.
+    header_size)`` returns the values in the order of ``names``. Both functions raise a ColumnError
+    that has the place of the error. ``key_of(row)`` returns the key; ``key_of`` is None if the key
+    is unknown. Raises ConfigError for a key column that is not captured.
     """
 
     def __init__(

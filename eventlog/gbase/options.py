@@ -174,8 +174,8 @@ class ReadOptions(StreamOptions):
         return self.restart if isinstance(self.restart, Token) else Token()
 
     def name_of(self, label: int) -> TableName:
-        """Return schema and table of a label. These are None and ``label_<n>`` if ``labels`` lacks
-        the label.
+        """Return schema and table of a label. Schema and table are None and ``label_<n>`` if
+        ``labels`` lacks the label.
         """
         text = self.labels.get(label)
         if text is None:

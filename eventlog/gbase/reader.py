@@ -2,10 +2,10 @@
 Changes (formats/gbase-cdc.md 4).
 
 Both loops are a hot path: ``StreamReader.transactions`` runs once for each record, the function of
-``_maker`` once for each change. They keep methods in local names, make tuples by ``tuple.__new__``
-with fields by position, and handle unusual records in ``_unusual``. The price: the order of fields
-in ``Entry`` and ``Change`` is repeated here, and the checks of ``Change`` are skipped because this
-code ensures what they check.
+``_maker`` once for each change. Both loops keep methods in local names, make tuples by
+``tuple.__new__`` with fields by position, and handle unusual records in ``_unusual``. The price:
+the order of fields in ``Entry`` and ``Change`` is repeated here, and the checks of ``Change`` are
+skipped because this code ensures what they check.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from eventlog.errors import FormatError, with_location
 Frame: TypeAlias = tuple[int, int, int, bytes]
 """A record: its offset in the stream, its number, its header size, and all of its bytes.
 
-It is a bare tuple, since a stream has millions of records.
+A record is a bare tuple, since a stream has millions of records.
 """
 
 _SCHEME: Final = 66
@@ -68,8 +68,8 @@ class Framer:
     """Splits a stream into records: ``feed`` accepts bytes in fragments of any size, ``finish``
     declares the end of the stream.
 
-    It keeps at most one record of ``max_record`` bytes and the last fragment of data in memory.
-    ``offset`` is the offset in the stream at which the next record begins.
+    The framer keeps at most one record of ``max_record`` bytes and the last fragment of data in
+    memory. ``offset`` is the offset in the stream at which the next record begins.
     """
 
     def __init__(self, max_record: int = DEFAULT_MAX_RECORD) -> None:

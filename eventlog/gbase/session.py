@@ -46,7 +46,7 @@ class Capture(NamedTuple):
 class CaptureSession(NamedTuple):
     """An active session.
 
-    ``read()`` returns the next bytes, which include TIMEOUT records. It raises CdcError.
+    ``read()`` returns the next bytes, which include TIMEOUT records. ``read()`` raises CdcError.
     """
 
     id: int
@@ -72,8 +72,8 @@ def capture_session(
     ``cdc_opensess``, in seconds; ``max_recs`` and ``read_bytes`` limit a single read. Full-row
     logging is switched on for the tables for which it is off, and switched off again at the end.
     The session is always closed. Raises CdcError with the name of the error. The error LSN means
-    that the position is older than the oldest log. Then no session is opened, since starting at the
-    present position would lose changes.
+    that the position is older than the oldest log. After this error no session is opened, since
+    starting at the present position would lose changes.
     """
     session = _call(connection, "cdc_opensess", server, 0, timeout, max_recs, *_VERSION)
     switched_on: list[str] = []

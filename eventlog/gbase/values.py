@@ -102,9 +102,11 @@ class Codec(NamedTuple):
     null: bytes
     """The bytes of a slot that contains NULL."""
     write: Callable[[Value], bytes]
-    """A function that returns the slot of a value other than None. It raises NotExpressible."""
+    """A function that returns the slot of a value other than None. The function raises
+    NotExpressible.
+    """
     read: Callable[..., Value] | None
-    """A function that returns the value of a slot. It raises ColumnError.
+    """A function that returns the value of a slot. The function raises ColumnError.
 
     For a fixed slot, its argument is what ``struct`` unpacks. The field is None for an integer,
     since the unpacked number is the value itself unless it means NULL. For a variable slot, its

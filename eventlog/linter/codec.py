@@ -1,7 +1,7 @@
 """Row images: their types and the interface of codecs (formats/linter-queue.md 6, 7).
 
-Only the codec of our emulator (``eventlog.testing.linter_codec``) has a name. It is imported when
-the option ``codec`` names it.
+Only the codec of our emulator (``eventlog.testing.linter_codec``) has a name. This codec is
+imported when the option ``codec`` names it.
 """
 
 from __future__ import annotations

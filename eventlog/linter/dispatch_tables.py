@@ -69,7 +69,7 @@ def decode_oper_date(value: bytes) -> datetime:
 
 
 def encode_oper_date(local: datetime) -> bytes:
-    """Return the OPER_DATE of a local time without a zone. Its fraction is rounded half up, to at
+    """Return the OPER_DATE of a local time without a zone. The fraction is rounded half up, to at
     most 65535/65536 s.
 
     Raises NotExpressible outside 1990-01-01 to 2126-02-07.

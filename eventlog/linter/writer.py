@@ -300,8 +300,8 @@ class QueueWriter:
     def _described_as(self, schema: str | None, name: str) -> TableAttrs | None:
         """Return the description of a table, None if there is none.
 
-        The description is found by schema and name. It is found by the name alone if one of the two
-        schemas is unknown and the name is unique.
+        The description is found by schema and name. The description is found by the name alone if
+        one of the two schemas is unknown and the name is unique.
         """
         attrs = self._names.get((schema, name)) or self._names.get((None, name))
         if attrs is None and schema is None:

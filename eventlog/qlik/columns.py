@@ -38,8 +38,8 @@ _LOB_TYPES: Final = frozenset({"CLOB", "NCLOB", "BLOB"})
 
 @dataclass(frozen=True, slots=True)
 class QlikColumn:
-    """A column in a metadata message. Its place in the list of columns is its ordinal. Raises
-    ConfigError for a type that is not in ``CLASSES``.
+    """A column in a metadata message. The place of a column in the list of columns is its ordinal.
+    Raises ConfigError for a type that is not in ``CLASSES``.
     """
 
     name: str
@@ -79,8 +79,8 @@ class QlikColumn:
 
 
 class MomentColumn(QlikColumn):
-    """A column of moments in UTC, such as the header ``timestamp``. In Parquet, the moments have
-    their zone.
+    """A column of moments in UTC, such as the header ``timestamp``. In Parquet, the moments have a
+    zone.
     """
 
     __slots__ = ()
@@ -90,8 +90,8 @@ class MomentColumn(QlikColumn):
 
 
 class ZonedColumn(QlikColumn):
-    """A DATETIME column whose column in the source has a zone. Its values are in UTC; in Parquet,
-    they have their zone.
+    """A DATETIME column whose column in the source has a zone. The values of the column are in UTC;
+    in Parquet, they have their zone.
     """
 
     __slots__ = ()

@@ -7,10 +7,10 @@ Decoding is a hot path. Masks that repeat are looked up, since few statements wr
 of few bits is decoded bit by bit, a mask of many bits by its binary digits in C. The price:
 ``_names`` has two code paths with the same result.
 
-attrep_ddl_history shows the list of columns with which a mask was written. Its column DETAILS is a
-JSON document whose ``columns`` describe a DDL statement. Each column is under its old name, and has
-an ``action`` (ADD, DROP or ALTER), its place ``ordinal``, and ``columnNewName`` if it was renamed
-(Qlik help, "DDL history").
+attrep_ddl_history shows the list of columns with which a mask was written. The column DETAILS of
+attrep_ddl_history is a JSON document whose ``columns`` describe a DDL statement. Each column is
+under its old name, and has an ``action`` (ADD, DROP or ALTER), its place ``ordinal``, and
+``columnNewName`` if it was renamed (Qlik help, "DDL history").
 """
 
 from __future__ import annotations

@@ -106,8 +106,8 @@ _TWO_DIGITS: Final = tuple(f"{number:02}" for number in range(100))
 
 
 def last_sequence_of(moment: datetime) -> str:
-    """Return the greatest change sequence of a moment, which is in UTC if it is naive. This is the
-    bound for ``as_of`` (formats/qlik.md 6).
+    """Return the greatest change sequence of a moment, which is in UTC if it is naive. This
+    sequence is the bound for ``as_of`` (formats/qlik.md 6).
     """
     return time_prefix(moment) + "9" * (LENGTH - PREFIX_LENGTH)
 

@@ -191,7 +191,7 @@ _RANGES: Final = {
 def value_reader(column: QlikColumn) -> Callable[[Any], Value]:
     """Return the function that reads a column's values from JSON or Avro.
 
-    It raises FormatError.
+    The function raises FormatError.
     """
     read, bounds = _READERS[CLASSES[column.type]], _RANGES.get(column.type)
 
@@ -270,7 +270,7 @@ _JSON_WRITERS: Final[Mapping[str, Convert]] = {
 def json_writer(column: QlikColumn) -> Convert:
     """Return the function that writes a column's values for JSON.
 
-    It raises NotExpressible.
+    The function raises NotExpressible.
     """
     return writer(column, _JSON_WRITERS.get(column.type, as_is))
 
@@ -338,7 +338,7 @@ def typed_writer(column: QlikColumn) -> Convert:
 def text_writer(column: QlikColumn) -> Convert:
     """Return the function that writes values as text, in the form of messages in JSON.
 
-    It raises NotExpressible.
+    The function raises NotExpressible.
     """
     in_json = json_writer(column)
 
@@ -532,8 +532,8 @@ def _arrow_converter(column: QlikColumn) -> Convert:
 
 
 def _arrow_decimal(column: QlikColumn) -> Convert:
-    """Return the function that writes decimals for Parquet. It raises NotExpressible for NaN and
-    infinity, which Parquet cannot hold.
+    """Return the function that writes decimals for Parquet. The function raises NotExpressible for
+    NaN and infinity, which Parquet cannot hold.
     """
     write_any = typed_writer(column)
 

@@ -134,14 +134,13 @@ class HttpClient:
 
         ``url`` is http or https, percent-encoded, without user and password. ``timeout`` is the
         number of seconds for one whole exchange (the resolver has its own time-outs). ``section``
-        is the section of the configuration that has options with these names; messages name it. It
-        is empty if there is no section. ``credentials`` are headers. They are sent only over https
-        or to this machine. The same holds for ``tokens`` and, with ``sends_secrets``, for all
-        requests. ``secrets`` are never shown. ``proxy`` is http://HOST:PORT of a proxy that
-        connects to an https server. ``ca_file`` is a PEM file with the only trusted authorities;
-        None = the authorities of the system. ``client_certificate`` is a PEM file with our
-        certificate, and with its key unless ``client_key`` is given; the key has no passphrase.
-        Raises ConfigError.
+        is the section of the configuration that has options with these names; messages name it.
+        ``section`` is empty if there is no section. ``credentials`` are headers. Credentials,
+        ``tokens`` and, with ``sends_secrets``, all requests are sent only over https or to this
+        machine. ``secrets`` are never shown. ``proxy`` is http://HOST:PORT of a proxy that connects
+        to an https server. ``ca_file`` is a PEM file with the only trusted authorities; None = the
+        authorities of the system. ``client_certificate`` is a PEM file with our certificate, and
+        with its key unless ``client_key`` is given; the key has no passphrase. Raises ConfigError.
         """
         self._section = section
         place = f"{section}.url" if section else "url"

@@ -42,8 +42,8 @@ _last_logged: dict[str, float] = {}
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Return False if librdkafka logged the same text within the last minute. It repeats its
-    messages while brokers are unavailable.
+    """Return False if librdkafka logged the same text within the last minute. librdkafka repeats
+    its messages while brokers are unavailable.
     """
     text = _VARIES.sub("", record.getMessage())
     if record.created - _last_logged.get(text, -_QUIET_SECONDS) < _QUIET_SECONDS:
@@ -402,7 +402,8 @@ Partition: TypeAlias = tuple[str, int]
 
 
 class TopicReader:
-    """A reader of topics from given offsets. It joins no consumer group and stores no offset.
+    """A reader of topics from given offsets. The reader joins no consumer group and stores no
+    offset.
 
     ``timeout`` is the number of seconds that the brokers have for an answer. ``reached`` holds, for
     each partition that ``read_to`` reads, the next offset. All methods raise KafkaUnavailable. The

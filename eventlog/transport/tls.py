@@ -16,7 +16,7 @@ def tls_context(
     """Return a TLS context that verifies the server's certificate and name, with TLS 1.2 or later.
 
     ``section`` is the section of the configuration that has options with these names; messages name
-    it. It is empty if there is no section. ``ca_file`` is a PEM file with the only trusted
+    it. ``section`` is empty if there is no section. ``ca_file`` is a PEM file with the only trusted
     authorities; None = the authorities of the system. ``certificate`` is a PEM file with our
     certificate, and with its key unless ``key`` is given; the key has no passphrase. Raises
     ConfigError.

@@ -129,9 +129,9 @@ def read_plain(
     """Return the content of a document, None if it does not have the plain form. ``read`` makes an
     event; it raises NotPlainError if the body does not have the plain form.
 
-    ``read_alike`` may read together several events that begin at a place of the document. It
-    returns these events as one object, and the place after them. It returns None if it cannot read
-    the first event.
+    ``read_alike`` may read together several events that begin at a place of the document.
+    ``read_alike`` returns these events as one object, and the place after them, or None if it
+    cannot read the first event.
     """
     try:
         text = data.decode()

@@ -522,7 +522,7 @@ def read_answer(body: bytes | str, event_ids: Collection[str], limit: int = ANSW
     text. Every other element of the answer is counted as ignored. Raises ReceiverUnavailable if the
     body is not an answer: if it is empty, not well-formed, or larger than ``limit``, has a DOCTYPE
     or another root element, is an nds without output, or has more statuses than ``max_statuses``
-    allows. Then no row may be marked.
+    allows. After ReceiverUnavailable, no row may be marked.
     """
     if not body.strip():
         why = "the receiver's answer is empty; it must be an nds document with output"

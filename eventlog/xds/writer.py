@@ -3,7 +3,7 @@
 This is a hot path, through which millions of events pass. Text is built directly, without a tree.
 Text that depends only on names is made once for each attribute and class (``_Prepared``,
 ``_element``), so that an attribute needs one look-up and one formatted text. ``_body`` runs for
-nearly every row. It unpacks steps by position, compares types, and escapes the usual value inline,
+nearly every row: it unpacks steps by position, compares types, and escapes the usual value inline,
 since calls of ``escape_text`` took 4 % of the writer's time. The price: the forms of a step are
 written twice, in ``_body`` for one value of a plain type and in ``_step`` for all others;
 test_the_two_forms_of_a_step_are_the_same_text checks that both are equal. The text of an event is
@@ -197,7 +197,7 @@ def _prepared(
 ) -> tuple[str, str, str, str, str, str]:
     """Return the texts around the values of an attribute.
 
-    They are: the start of the element; the text before a removed value; the text between the
+    The texts are: the start of the element; the text before a removed value; the text between the
     removed value and the added value; the text before a value that replaces all values; the text
     before a value that is only added; and the text after the last value. The last text is empty for
     a type of ``_SPECIAL_TYPES`` and for a column of whole numbers that accepts NaN, whose values

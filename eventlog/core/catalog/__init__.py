@@ -115,10 +115,11 @@ class Attribute:
     value_type: str
     """The XDS type."""
     convert: Converter
-    """A function that turns log text into the text that is written. It raises RowError."""
+    """A function that turns log text into the text that is written. The function raises RowError.
+    """
     is_written: bool = True
-    """True if documents contain the attribute. They contain key columns only with ``emit_keys``
-    (spec/xds.md 4.2).
+    """True if documents contain the attribute. Documents contain key columns only with
+    ``emit_keys`` (spec/xds.md 4.2).
     """
     mask: Callable[[str], str | None] | None = None
     """A function from a text of the log to the text that the reader sees in place of it (None =
@@ -166,7 +167,7 @@ class ObjectClass:
     children: tuple[ChildTable, ...]
     canonical_key: Canonicalizer
     """A function that returns the canonical spelling of a key of this class (spec/event-log.md
-    4.3). It raises BadTableKey.
+    4.3). The function raises BadTableKey.
     """
     check_characters: Callable[[str], None] = field(repr=False)
     """A function that raises RowError for a key with a character that the format cannot hold."""
@@ -206,7 +207,7 @@ class ObjectClass:
 
 
 def row_of(cls: ObjectClass) -> Table:
-    """Return the class as the description of a table. It has one column per single-valued
+    """Return the class as the description of a table. The table has one column per single-valued
     attribute, with the name of the attribute.
 
     The columns are the key and the single-valued attributes of the class's own table, in the

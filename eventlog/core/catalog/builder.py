@@ -71,14 +71,14 @@ def build_catalog(
     ``ignore`` holds tables to leave out, such as the log itself. ``refused`` holds names that must
     not become classes, with the reason.
 
-    A listed table that is missing or has no key is unavailable, too. So is a table whose names
-    clash. ``renamed_from`` holds, by class, the earlier names of its table or child tables, which
-    rows have that were logged before a rename (spec/event-log.md 5.2). ``previous_key`` holds, by
-    class, the columns of its earlier key (5.4). ``masks`` are the masked columns; a class is
-    unavailable if one of its masked columns cannot be masked. ``filters`` are the conditions of
-    classes; ``logged`` has the logged columns of views (15.2), and ``captured`` the columns that
-    are logged for conditions only. Raises ConfigError for a mask or a filter of a table that does
-    not exist.
+    A listed table that is missing or has no key is unavailable, too, and a table whose names clash
+    is also unavailable. ``renamed_from`` holds, by class, the earlier names of its table or child
+    tables, which rows have that were logged before a rename (spec/event-log.md 5.2).
+    ``previous_key`` holds, by class, the columns of its earlier key (5.4). ``masks`` are the masked
+    columns; a class is unavailable if one of its masked columns cannot be masked. ``filters`` are
+    the conditions of classes; ``logged`` has the logged columns of views (15.2), and ``captured``
+    the columns that are logged for conditions only. Raises ConfigError for a mask or a filter of a
+    table that does not exist.
     """
     present = tuple(
         _typed(table, database.dialect, values)

@@ -93,7 +93,7 @@ def refuse_unknown_filters(filters: Sequence[Filter], catalog: Catalog) -> None:
 
 
 def digest_of(filters: Iterable[Filter]) -> str:
-    """Return a text that differs for different filters. It is empty if there are no filters."""
+    """Return a text that differs for different filters. Without filters, the text is empty."""
     parts = sorted((one.table, one.where, one.changes) for one in filters)
     if not parts:
         return ""

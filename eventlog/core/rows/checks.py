@@ -1,7 +1,7 @@
 """The checks that each row of the log passes before it is folded (spec/event-log.md 5, 8.3).
 
-A checked row is a plain tuple. It is also the step *remove old, add new* of its event, so no
-further object is made for it until the document is written.
+A checked row is a plain tuple. The row is also the step *remove old, add new* of its event, so no
+further object is made for the row until the document is written.
 
 ``check_rows`` is a hot path. It unpacks rows by position, compares the user, table and key of each
 row with the previous row, remembers classes, keys and attributes by their spelling in dictionaries,
@@ -67,8 +67,8 @@ class InvalidRow(NamedTuple):
 
 
 class Remark(NamedTuple):
-    """An observation on a valid row. It is counted under the name ``counter`` (spec/event-log.md
-    11); ``reason`` is for people.
+    """An observation on a valid row. A remark is counted under the name ``counter``
+    (spec/event-log.md 11); ``reason`` is for people.
     """
 
     record_id: int

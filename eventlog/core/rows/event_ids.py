@@ -94,8 +94,8 @@ def is_of_snapshot(event_id: str) -> bool:
 
 def may_delete(event_id: str) -> bool:
     """Return True if the event of a snapshot is a delete when its object does not exist for the
-    reader. It is a delete if the class is sent again as a whole, since the receiver may have the
-    object.
+    reader. The event is a delete if the class is sent again as a whole, since the receiver may have
+    the object.
     """
     return _RESENT in begun_of(event_id)
 

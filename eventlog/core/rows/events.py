@@ -60,10 +60,10 @@ table, otherwise one value for each row.
 QueryBack: TypeAlias = Callable[
     [ObjectClass, Sequence[str], Sequence[Attribute]], Mapping[str, CurrentRow]
 ]
-"""A function that returns the current rows of a class by key; deleted objects are missing. Its
-arguments are the class, the canonical keys and the attributes. The row is ``OUTSIDE`` for an object
-that does not match the condition of its class, and a ``FailedCondition`` for an object for which
-the condition fails.
+"""A function that returns the current rows of a class by key; deleted objects are missing. The
+function's arguments are the class, the canonical keys and the attributes. The row is ``OUTSIDE``
+for an object that does not match the condition of its class, and a ``FailedCondition`` for an
+object for which the condition fails.
 """
 
 OUTSIDE: Final[CurrentRow] = MappingProxyType({})
@@ -129,8 +129,8 @@ NO_ATTEMPTS: Final[Mapping[int, int]] = MappingProxyType({})
 class Decision(NamedTuple):
     """The result of precedence for a group whose values must be read (spec/event-log.md 7.1).
 
-    ``query_back`` holds the attributes to read from the object's current row. It is empty if only
-    the existence of the row matters, and None if nothing is read.
+    ``query_back`` holds the attributes to read from the object's current row. ``query_back`` is
+    empty if only the existence of the row matters, and None if nothing is read.
     """
 
     surviving: Sequence[CheckedRow]
@@ -290,9 +290,9 @@ def _decision(group: Group, dropped_before: Collection[int] | None = None) -> De
 def apply_precedence(group: Group, dropped_before: Collection[int] | None = None) -> Decision:
     """Decide which rows of a group contribute to its event, and which attributes are read back.
 
-    ``dropped_before`` are the rows that precedence dropped when the event was first built. They are
-    given if the event is rebuilt from a recorded delivery. The first decision then still applies,
-    whichever rows are left.
+    ``dropped_before`` are the rows that precedence dropped when the event was first built.
+    ``dropped_before`` is given if the event is rebuilt from a recorded delivery. The first decision
+    then still applies, whichever rows are left.
     """
     kinds = {event_type for _, event_type, _, _, _, _ in group}
     reads_rows = not kinds.isdisjoint(READS_ROW)
@@ -415,8 +415,8 @@ def build_event(
     the object's current row, None if the object is deleted or nothing was read. ``event_id`` is the
     recorded event-id if the event is rebuilt; None = a new event-id by spec/event-log.md 7.4.
     ``attempts`` maps the record_id of a new event's first row to the attempt number of the event,
-    if this number is not 1. It is not 1 if the rows were rejected earlier, since the receiver may
-    remember the earlier event-ids.
+    if this number is not 1. An attempt number is not 1 if the rows were rejected earlier, since the
+    receiver may remember the earlier event-ids.
     """
     if decision is not None:
         return _build_decided(group, options, decision, current, event_id, attempts)

@@ -143,7 +143,7 @@ def _inserts(life: Sequence[LoggedRow]) -> Iterator[_Insert]:
     """Yield the inserts of a life. A repeated column begins another insert: the log lacks the
     delete between the two inserts.
 
-    ``goes_together`` is true if queueing the rows again makes the whole object. This has three
+    ``goes_together`` is true if queueing the rows again makes the whole object, under three
     conditions. All rows return on the same way; a row that waits in its old place is treated as a
     row that returns there. No other row of the object is before these rows, since otherwise the
     rest of the insert was sent earlier. No earlier insert has a column that these rows lack.

@@ -47,7 +47,7 @@ class ColumnType:
 
     kind: Kind
     bits: int = 0
-    """The width in bits. It is 16, 32 or 64 for smallint, integer and bigint, whose range is
+    """The width in bits. The width is 16, 32 or 64 for smallint, integer and bigint, whose range is
     checked; 0 for numerics of scale 0, which have no range; and 32 or 64 for approximate numbers.
     """
     sql: str = ""
@@ -463,7 +463,7 @@ def integer_pattern(bits: int) -> str:
     """Return a regular expression for integers in normal form and in the range of ``bits`` (0 = any
     range).
 
-    It does not match the longest integers, which must be compared with the range.
+    The expression does not match the longest integers, which must be compared with the range.
     """
     more_digits = f"{{0,{len(str(1 << bits - 1)) - 2}}}" if bits else "*"
     return f"(?:0|-?[1-9][0-9]{more_digits})"

@@ -70,8 +70,8 @@ def is_special(text: str) -> bool:
 
 
 def _is_special(match: re.Match[str] | None, last: tuple[int, int, int]) -> bool:
-    """Return True if PostgreSQL accepts the matched text as a special value. This matters for a
-    key, since a statement contains the text of a key unchanged.
+    """Return True if PostgreSQL accepts the matched text as a special value. The check matters for
+    a key, since a statement contains the text of a key unchanged.
     """
     if match is None:
         return False

@@ -280,8 +280,8 @@ def _integer_reader(check: Converter) -> ReadValue:
 _is_plain_moment: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?"
 ).fullmatch
-"""Matches the timestamps that Python parses by itself. They have no zone; Python cuts off the
-digits of the fraction beyond the sixth.
+"""Matches the timestamps that Python parses by itself. These timestamps have no zone; Python cuts
+off the digits of the fraction beyond the sixth.
 
 Nearly all timestamps match.
 """
@@ -381,8 +381,8 @@ _CANONICAL = re.compile(
 
 
 def _seconds_reader(kind: Kind | None, time_zone: str) -> ReadValue:
-    """Return a reader of the seconds that ``time_syntax = integer`` writes. It returns a date, a
-    time or a datetime, by the column's kind.
+    """Return a reader of the seconds that ``time_syntax = integer`` writes. The reader returns a
+    date, a time or a datetime, by the column's kind.
     """
     zone = time_zone_named(time_zone)
 

@@ -26,7 +26,7 @@ from eventlog.qlik.values import Convert, as_is, json_writer, writer
 def avro_writer(column: QlikColumn, logical_types: bool) -> Convert:
     """Return the function that converts a column's values to the values that fastavro accepts.
 
-    It raises NotExpressible.
+    The function raises NotExpressible.
     """
     if column.type in ("DATE", "TIME", "DATETIME", "NUMERIC") and not (
         logical_types and (column.type != "NUMERIC" or column.precision)
@@ -45,7 +45,7 @@ def avro_writer(column: QlikColumn, logical_types: bool) -> Convert:
 
 def _in_places(column: QlikColumn) -> Callable[[Decimal], bytes]:
     """Return the function that turns a number into the unscaled bytes of the column's Avro decimal.
-    It does not round, and raises NotExpressible if the number does not fit the column.
+    The function does not round, and raises NotExpressible if the number does not fit the column.
     """
     exactly = Context(prec=column.precision, traps=[InvalidOperation, Inexact])
     unit = Decimal(1).scaleb(-column.scale)
@@ -151,8 +151,8 @@ def record_writer(
     ``bytes_writer`` does.
 
     A union must consist of null and one type. ``values`` maps fields to functions that make the
-    values of these fields. These fields must have few different values, since the values are kept.
-    The function raises NotExpressible. Raises FormatError.
+    values of these fields. The fields in ``values`` must have few different values, since the
+    values are kept. The function raises NotExpressible. Raises FormatError.
     """
     written_by = [(field["name"], _type_writer(field["type"])) for field in fields]
     for place, (name, to_bytes) in enumerate(written_by):

@@ -206,7 +206,7 @@ def registry_of_writer(options: WriteOptions) -> HttpRegistry | None:
 
 
 class HttpRegistry:
-    """A registry with Confluent's REST interface. It remembers answers."""
+    """A registry with Confluent's REST interface. The client remembers answers."""
 
     def __init__(
         self, url: str, secret: str | None = None, oauth: OAuthOptions | None = None

@@ -3,8 +3,8 @@
 A file holds one record per line, ``{"topic": ..., "key": ..., "value": ...}``. The value is JSON,
 or ``{"hex": "00FF"}`` for other bytes. The key is text, or hex in the same form. Topic and key may
 be null. A line without ``value`` is read as a bare message. A topic is
-``kafka://host:port/topic?offset=earliest`` or ``offset=N``. A target may leave the topic out. Then
-the option ``topic`` names the topic, or each table has its own topic.
+``kafka://host:port/topic?offset=earliest`` or ``offset=N``. A target may leave the topic out: the
+topic is then the option ``topic``, or each table has its own topic.
 """
 
 from __future__ import annotations

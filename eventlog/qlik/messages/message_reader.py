@@ -1,5 +1,5 @@
-"""The reader of Qlik messages, in every form that occurs. It returns changes (formats/qlik.md 5.1,
-5.7; spec/change-model.md 2).
+"""Read Qlik messages, in every form that occurs, and return changes (formats/qlik.md 5.1, 5.7;
+spec/change-model.md 2).
 """
 
 from __future__ import annotations

@@ -251,8 +251,8 @@ class TableRecords:
         return _new(Draft, (self, self._key_of(data, known), body, headers, before is not None))
 
     def record(self, draft: Draft, sequence: str) -> KafkaRecord:
-        """Return the record of a message. ``sequence`` is the change sequence of the message. It is
-        stored in ``draft``.
+        """Return the record of a message. ``sequence`` is the change sequence of the message;
+        ``draft`` stores it.
 
         Raises NotExpressible.
         """

@@ -434,8 +434,8 @@ def metadata_message(
 
 
 def metadata_schema(table: MessageTable) -> str:
-    """Return the schema of a table's MD message. It has one record for each column, with the name
-    of the column.
+    """Return the schema of a table's MD message. The schema has one record for each column, with
+    the name of the column.
     """
     numbers = ("length", "precision", "scale", "primaryKeyPosition")
     in_use = {"MetadataMessage", "Lineage", "TableStructure", "TableColumns"}

@@ -221,9 +221,9 @@ class EventMessages:
 
 
 _Shape: TypeAlias = tuple[dict[Attribute | None, tuple[str, Convert]] | None, Names, Names]
-"""The results that depend only on the attributes of an event's steps. They are the column of each
-attribute, or None if an attribute has several steps; the known fields of the row, beginning with
-the key; and the known fields that are not in the key.
+"""The results that depend only on the attributes of an event's steps. The results are the column of
+each attribute, or None if an attribute has several steps; the known fields of the row, beginning
+with the key; and the known fields that are not in the key.
 """
 
 

@@ -353,9 +353,9 @@ def _plain(name: str, value: Value, what: str) -> Any:
 def mask_writer(
     layout: MaskLayout, mask_form: MaskForm, options: WriteOptions
 ) -> Callable[[frozenset[str]], str | bytes | None]:
-    """Return the function that makes the stored mask of a set of columns. It remembers masks, since
-    the same few sets repeat. The options ``byteorder`` and ``empty_mask`` apply to binary masks
-    only.
+    """Return the function that makes the stored mask of a set of columns. The function remembers
+    masks, since the same few sets repeat. The options ``byteorder`` and ``empty_mask`` apply to
+    binary masks only.
     """
     empty, byteorder = None if options.empty_mask == "null" else b"", options.byteorder
 

@@ -66,7 +66,7 @@ def _is_url(place: str) -> bool:
 def _changes_in(
     source: Source, place: str, options: ReadOptions, report: Report
 ) -> Iterator[Change]:
-    """Yield the changes of all tables of a source in change_seq order. They are numbered within
+    """Yield the changes of all tables of a source in change_seq order. Changes are numbered within
     their transactions.
 
     ``place`` names the source in messages. Raises FormatError.
@@ -228,8 +228,8 @@ class ChangeTableFormat(Format):
         return True if any(is_table(entry, suffix) for entry in (place, *entries)) else None
 
     def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
-        """Yield the changes of all change tables of a source in change_seq order. They are numbered
-        within their transactions.
+        """Yield the changes of all change tables of a source in change_seq order. Changes are
+        numbered within their transactions.
 
         Raises ConfigError, DatabaseError and the errors of this format.
         """
@@ -246,8 +246,8 @@ class ChangeTableFormat(Format):
     def write_changes(
         self, changes: Iterable[Change], target: str, options: WriteOptions, report: Report
     ) -> None:
-        """Append changes to the change tables of a target, all or none. Their numbers follow the
-        numbers of the stored changes.
+        """Append changes to the change tables of a target, all or none. The numbers of the changes
+        follow the numbers of the stored changes.
 
         Raises ConfigError, DatabaseError and the errors of this format.
         """

@@ -1,5 +1,5 @@
-"""Change tables in a database. They are read in change_seq order with bounded memory. In one
-transaction, they are created and numbered rows are appended (formats/qlik.md 1.1, 3, 4).
+"""Change tables in a database. Tables are read in change_seq order with bounded memory. In one
+transaction, tables are created and numbered rows are appended (formats/qlik.md 1.1, 3, 4).
 """
 
 from __future__ import annotations

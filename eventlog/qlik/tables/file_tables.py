@@ -69,7 +69,9 @@ from eventlog.qlik.tables.stored_tables import (
 from eventlog.qlik.values import converter, open_part
 
 _METADATA_SUFFIX: Final = ".dfm"
-"""The suffix of a file that describes a data file. It replaces the suffixes of the data file."""
+"""The suffix of a file that describes a data file. This suffix replaces the suffixes of the data
+file.
+"""
 
 STATE_FILE: Final = "_change_sequence.json"
 """The file with the state of a directory's writer."""

@@ -279,8 +279,8 @@ class Reading:
     report: Report
 
     def uncounted(self) -> Reading:
-        """Return the same context for reading ahead. It counts nothing, since rows are counted when
-        they are read again.
+        """Return the same context for reading ahead. This context counts nothing, since rows are
+        counted when they are read again.
         """
         return replace(self, report=Report())
 
