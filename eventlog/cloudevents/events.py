@@ -133,7 +133,7 @@ def attribute_writer(
     (None = unknown) and data.
 
     A subject with characters that attributes must not contain is left out. The function raises
-    NotExpressible for an id with such characters.
+    NotExpressible for an id with characters that attributes must not contain.
     """
     type_of = type_writer(event_type)
 

@@ -2,9 +2,9 @@
 (spec/event-log.md 4).
 
 Canonicalizing keys is a hot path. Nearly every key of a log is canonical already. One regular
-expression per class recognizes such a key in 0.3 us; the grammar takes 17 us (bench/RESULTS.md,
-"One path to JSON"). The price: the normal forms of the types are written twice, in
-``_plain_normal_form`` and in ``values.key_normalizer``;
+expression per class recognizes a canonical key in 0.3 us; the grammar takes 17 us
+(bench/RESULTS.md, "One path to JSON"). The price: the normal forms of the types are written twice,
+in ``_plain_normal_form`` and in ``values.key_normalizer``;
 test_the_fast_way_gives_what_the_grammar_gives_for_every_type checks that both are equal.
 
 The grammar:

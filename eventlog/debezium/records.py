@@ -359,7 +359,7 @@ def _images_of(
 
 
 def _taken_apart(value: Any) -> tuple[Any, Any]:
-    """Return the payload and the schema of a key or value. The schema is None if there is none."""
+    """Return the payload and the schema of a key or value. The schema is None if it is missing."""
     if isinstance(value, Mapping) and value.keys() == {"schema", "payload"}:
         return value["payload"], value["schema"]
     return value, None

@@ -286,7 +286,7 @@ def unpack_fields(
     """Return the fields of a packed value, None for NULL. Raises ColumnError.
 
     ``on_lenient`` is called for a number with more digits before the point than the qualifier has.
-    The digits of such a number are read left-aligned (formats/gbase-cdc.md 3.5).
+    The digits of a number that is too long are read left-aligned (formats/gbase-cdc.md 3.5).
     """
     number = unpack_digits(raw)
     if number is None:

@@ -45,7 +45,7 @@ def find_table(connection: sa.Connection, name: str, schema: str | None = None) 
     """Return the table of this name. The name matches exactly or, if no table has exactly this
     name, without case.
 
-    Raises DatabaseError if there is none.
+    Raises DatabaseError if there is no table of this name.
     """
     inspector = sa.inspect(connection)
     table_name = match_name(

@@ -196,8 +196,8 @@ class QueueWriter:
     """A writer of changes as rows. ``attrs`` are the tables by number; ``address`` is the address
     of the next operation.
 
-    Changes that cannot be written go to ``report.skip``. Without a report, the first such change
-    raises its error. Raises ConfigError.
+    Changes that cannot be written go to ``report.skip``. Without a report, the first change that
+    cannot be written raises its error. Raises ConfigError.
     """
 
     def __init__(

@@ -677,7 +677,7 @@ def _without_unreadable(
     surviving: Sequence[CheckedRow], failed: Mapping[Attribute, RowError]
 ) -> tuple[list[CheckedRow], list[InvalidRow]]:
     """Separate the query-back rows whose values cannot be written (spec/event-log.md 7.3) from the
-    others.
+    other rows.
     """
     good: list[CheckedRow] = []
     invalid: list[InvalidRow] = []

@@ -285,8 +285,8 @@ class MessageReader:
     def _table(self, schema: str | None, name: str, fields: Names, *, has_schema: bool) -> _Known:
         """Return the table of a message that names no metadata (formats/qlik.md 5.1).
 
-        The columns and their order come from the Avro schema of the message; without one, from the
-        option ``columns``, the newest MD, or the fields of the row.
+        The columns and their order come from the Avro schema of the message; without a schema, from
+        the option ``columns``, the newest MD, or the fields of the row.
         """
         key = schema, name, fields if has_schema or (schema, name) not in self._newest else None
         known = self._seen.get(key)
