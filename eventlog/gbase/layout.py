@@ -167,7 +167,7 @@ def _decimal(name: str, spelled: str, parameters: list[int], no_scale: str) -> C
 
 
 def tabschem(label: int, columns: Sequence[Column]) -> bytes:
-    """Return the TABSCHEM record of columns that are in stream order."""
+    """Return the TABSCHEM record of columns in stream order."""
     fixed = [column for column in columns if not column.type.variable]
     text = ", ".join(map(_spelled, columns))
     return tab_schem(

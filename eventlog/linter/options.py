@@ -56,7 +56,7 @@ class SourceOptions(PlaceOptions):
 class TargetOptions(PlaceOptions):
     """Options of a target. The options of the writer complement them.
 
-    Tables that are missing in a database are created.
+    Tables that a database lacks are created.
     """
 
     files: str = option("csv", STRING, "format of the files in a directory: csv, jsonl or parquet")

@@ -312,7 +312,7 @@ class QueueWriter:
     # --- rows -------------------------------------------------------------------------------------
 
     def _operation(self, change: Change, attrs: TableAttrs) -> tuple[int, list[bytes]]:
-        """Return the TYP and the parts of a change."""
+        """Return TYP and parts of a change."""
         images = whole_images(
             change, attrs.names, self.options.complete, needs_before=True, count=self._report.count
         )
@@ -353,7 +353,7 @@ class QueueWriter:
     # --- TRUNCATE ---------------------------------------------------------------------------------
 
     def _deletes(self, change: Change, attrs: TableAttrs) -> list[tuple[int, list[bytes]]]:
-        """Return the TYP and the parts of each DELETE that is written for a TRUNCATE."""
+        """Return TYP and parts of each DELETE that is written for a TRUNCATE."""
         if self.options.truncate == "error":
             raise NotExpressible(
                 f"TRUNCATE of {full_name(change.schema, change.table)}: a Linter queue has no such "

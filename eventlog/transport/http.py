@@ -90,7 +90,7 @@ class Response(NamedTuple):
 
 
 class Tokens(Protocol):
-    """A source of bearer tokens. Threads share the source."""
+    """A source of bearer tokens that threads share."""
 
     @property
     def secrets(self) -> Sequence[str]:

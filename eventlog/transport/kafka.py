@@ -164,7 +164,7 @@ class Transmitter:
     the object lives (idempotent producer).
 
     ``send`` returns immediately; ``flush`` waits for the brokers. ``timeout`` is the number of
-    seconds in which a record must be acknowledged. Raises ConfigError for settings that librdkafka
+    seconds for a record to be acknowledged. Raises ConfigError for settings that librdkafka
     refuses.
 
     Abandoned records may still be in a broker's socket, or in ours. Therefore the same producer

@@ -38,7 +38,7 @@ REDACTED: Final = "***"
 """The text of ``redact``, and the beginning of the texts of ``last``."""
 _KEPT: Final = 4
 _SHORT: Final = 8
-"""``last`` keeps ``_KEPT`` characters of texts that have more than ``_SHORT`` characters."""
+"""``last`` keeps ``_KEPT`` characters of texts with more than ``_SHORT``."""
 _TEXT: Final = ColumnType(Kind.CHARACTER, 0, "text")
 """The type of a masked column, as formats see it."""
 

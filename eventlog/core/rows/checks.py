@@ -241,7 +241,7 @@ def _truncated(
 
 
 _NONE: Final = object()
-"""A value that is in no row."""
+"""A value that no row has."""
 
 
 class _Table:

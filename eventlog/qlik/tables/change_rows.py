@@ -55,7 +55,7 @@ TEXT_LENGTHS: Final = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableLayout:
-    """The columns of a change table, in the order of the table."""
+    """The columns of a change table in order."""
 
     columns: Names
     headers: Mapping[str, int]

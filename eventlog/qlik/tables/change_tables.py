@@ -83,7 +83,7 @@ def source_table(
 ) -> SourceTable:
     """Return the description by which the rows of a table become changes.
 
-    If the options do not give the key, it is searched in ``rows``.
+    An unknown key is searched in ``rows``.
     """
     name, options = full_name(schema, table), reading.options
     return SourceTable(

@@ -217,7 +217,7 @@ def table_entries(source: Path, suffix: str) -> list[Path]:
 def source_of(files: TableFiles, reading: Reading) -> SourceTable:
     """Return the description by which the rows of a table become changes.
 
-    If the options do not give the key, it is searched in all files.
+    An unknown key is searched in all files.
     """
     rows = chain.from_iterable(_rows(part, files, reading.uncounted()) for part in files.parts)
     return source_table(files.schema, files.table, reading, rows)
