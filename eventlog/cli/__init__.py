@@ -1,6 +1,6 @@
 """The command line: its commands, their ``--help``, and the function that runs a command line.
 
-A command's module is imported on use, so ``eventlog --help`` imports none.
+The module of a command is imported on use, so ``eventlog --help`` imports no such module.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ _MODULES: Final = {
     "resume": "pausing",
     "decode": "convert",
 }
-"""The modules whose name differs from the command's. Each is in the package of the command's
-purpose.
+"""The modules whose name differs from the name of their command. Each module is in the package for
+the purpose of its command.
 """
 
 COMMANDS: Final = {
@@ -120,7 +120,7 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Output": ("--sql", "--show-values", "--report", "--json"),
     "Help and logs": ("--quiet", "--verbose", "--version", "--help"),
 }  # fmt: skip
-"""The options of all commands, by the group that ``--help`` shows them in."""
+"""The options that commands have, by the group in which ``--help`` shows them."""
 
 EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     "": {
@@ -351,9 +351,9 @@ def grouped_options(command: click.Command, ctx: click.Context) -> dict[str, lis
 
 
 class Command(click.Command):
-    """A command whose help shows its options in groups, and examples. It also accepts the options
-    of all commands, which work the same after its name as before it. Its callback is the class of
-    its request (``eventlog.cli.command``).
+    """A command whose help shows examples, and the options in groups. It also accepts the options
+    of all commands. They have the same effect after its name as before its name. Its callback is
+    the class of its request (``eventlog.cli.command``).
     """
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -391,7 +391,7 @@ class Command(click.Command):
 
 
 def command(request: type[Request]) -> click.Command:
-    """Return the command whose request this is, with the name of the class."""
+    """Return the command that makes this request. It has the name of the request's class."""
     return click.command(cls=Command)(request)
 
 
@@ -486,7 +486,7 @@ def _with_option(context: CommandContext, name: str, value: Any) -> CommandConte
 
 
 def _assignment(text: str) -> tuple[str, str]:
-    """Return a ``--set`` as ``section.key`` and text."""
+    """Return the setting of a ``--set`` as ``section.key``, and its value as text."""
     name, equals, value = text.partition("=")
     if not equals:
         raise ConfigError(
@@ -639,8 +639,8 @@ def main() -> None:
 
 def _open_closed_streams() -> None:
     """Discard what is written to a standard stream that the caller has closed (``>&-``), as
-    ``/dev/null`` does. Python has None in its place, and the next file or connection would get its
-    number.
+    ``/dev/null`` does. Python has None in place of this stream, and the next file or connection
+    would get the number of the stream.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:

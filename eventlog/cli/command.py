@@ -24,9 +24,9 @@ class CommandResult(NamedTuple):
     """What people see: lines, or a function that prints it; empty = nothing."""
     exit_code: ExitCode = ExitCode.DONE
     is_confirmation: bool = False
-    """True if it only confirms what was done, so that ``--quiet`` leaves it out."""
+    """True if the result only confirms what was done, so that ``--quiet`` leaves it out."""
     notes: Sequence[str] = ()
-    """Lines about it on standard error, which ``--json`` does not replace."""
+    """Lines about the result on standard error. ``--json`` does not replace these lines."""
 
 
 class Request:
@@ -36,7 +36,7 @@ class Request:
     """
 
     def run(self, context: CommandContext) -> Any:
-        """Do it, and return a CommandResult, or an exit code, or None."""
+        """Run the request, and return a CommandResult, an exit code, or None."""
         return self.runner()(context, self, context.config())
 
     def runner(self, address: str = "") -> Any:
@@ -61,7 +61,7 @@ class AddressedRequest(Request):
     """
 
     overriding: Iterable[str] = _SETTINGS
-    """The fields that override settings, where the command has these options."""
+    """The fields that override settings, if the command has options for them."""
     consumer: str | None
 
     def run(self, context: CommandContext) -> Any:

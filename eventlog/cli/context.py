@@ -60,11 +60,13 @@ class CommandContext:
 
     @property
     def hides_progress(self) -> bool:
-        """True if the result on standard output is all that is asked for."""
+        """True if the user wants only the result on standard output."""
         return self.quiet or self.as_json
 
     def with_flags(self, flags: Mapping[str, str | None]) -> CommandContext:
-        """Return the context with further settings, which override its own; None = not given."""
+        """Return the context with further settings, which override the present ones; None = not
+        given.
+        """
         given = {name: value for name, value in flags.items() if value is not None}
         return replace(self, flags={**self.flags, **given})
 
@@ -94,8 +96,8 @@ Decorator = Callable[[Any], Any]
 
 
 class _Name(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on
-    """The type of a name of a group of the registry. Only help and completion list all names,
-    because that requires a search through packages.
+    """The type of an option whose value is a name from one group of the registry. Only help and
+    completion list all names, because that requires a search through packages.
     """
 
     name = "name"
@@ -137,8 +139,8 @@ class _NameOption(click.Option):
 def name_option(
     *declarations: str, group: str, help: str, can: Sequence[str] = (), **more: Any
 ) -> Decorator:
-    """Return the decorator of an option whose value is a name of a group of the registry. ``can``
-    lists methods of formats, of which a format must have at least one.
+    """Return the decorator of an option whose value is a name from one group of the registry.
+    ``can`` lists methods of formats: a format must have at least one of these methods.
     """
     return click.option(*declarations, cls=_NameOption, type=_Name(group, can), help=help, **more)
 
@@ -183,7 +185,7 @@ yes_option = flag_option("--yes", "-y", help="Do not ask for confirmation, even 
 
 def limit_option(what: str, default: int, *more: str) -> Decorator:
     """Return the decorator of ``--limit``: how many entries a command lists at most. ``what`` names
-    them, and ``more`` has further names of the option.
+    the entries, and ``more`` has further names of the option.
     """
     return click.option(
         "--limit",
@@ -283,7 +285,7 @@ def reading_log(config: Config, purpose: Purpose | None = None) -> Iterator[Open
 
 def log_named(config: Config, dialect: Dialect, schema: str | None) -> LogTable:
     """Return the configured log as eventlog would create it, in this schema unless the
-    configuration names another one.
+    configuration names another schema.
     """
     from eventlog.sql.connect import new_log
     from eventlog.sql.log_table import split_name
@@ -309,7 +311,7 @@ def user_here() -> str:
 
 
 def end_change(log: OpenLog, *, dry: bool) -> None:
-    """Commit what the session changed; with ``dry`` nothing of it stays."""
+    """Commit what the session changed; with ``dry`` roll it back."""
     if dry:
         log.connection.rollback()
         return
@@ -336,7 +338,9 @@ def spark_module(name: str) -> Any:
 
 
 def master_of(option: str | None) -> str | None:
-    """Return the Spark master: the option, else spark-submit's (None), else all cores here."""
+    """Return the Spark master: the option, else None for the master of spark-submit, else all cores
+    of this machine.
+    """
     return option or (None if "PYSPARK_GATEWAY_PORT" in os.environ else "local[*]")
 
 
@@ -371,7 +375,9 @@ def configure_logging(settings: LogSettings, *, quiet: bool, verbose: int, log: 
 
 
 def _own_handlers() -> list[logging.StreamHandler[Any]]:
-    """Return the handlers that write to standard error; none if the application has its own."""
+    """Return the handlers that write to standard error; none if the application has handlers
+    already.
+    """
     return [
         handler
         for handler in logging.getLogger().handlers
@@ -454,7 +460,7 @@ def result(
 
 
 def _write(text: str, *, err: bool = False, **style: Any) -> None:
-    """Write text to a standard stream, with the style if that is a terminal.
+    """Write text to a standard stream, with the style if the stream is a terminal.
 
     The text itself is never changed: ``click`` would remove ANSI sequences when writing to a pipe,
     and so alter names in SQL or JSON.
@@ -480,8 +486,8 @@ def _plain(value: object) -> object:
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, err: bool = False) -> None:
-    """Write a table of the result, with aligned columns and no cell cut off. ``err`` writes it to
-    standard error, for when standard output holds the result.
+    """Write a table of the result, with aligned columns and no cell cut off. With ``err`` the table
+    goes to standard error, because standard output holds the result.
     """
     texts = [[_one_line("-" if cell is None else str(cell)) for cell in row] for row in rows]
     lines = [list(headings), *texts]
@@ -581,7 +587,7 @@ def confirm(what: str, *, yes: bool) -> None:
 
 
 _COMMANDS_SHOWN: Final = 5
-"""The most proposed commands to show for people at a time."""
+"""The maximum number of proposed commands that people are shown at a time."""
 
 
 def shown_commands(commands: Sequence[str]) -> Iterator[str]:

@@ -31,7 +31,7 @@ class Demo(Request):
     no_backlog: bool
 
     def run(self, context: CommandContext) -> None:
-        """Run it without a configuration."""
+        """Run the demonstration without a configuration."""
         self.runner()(context, self)
 
 

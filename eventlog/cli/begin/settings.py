@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from eventlog.sql.log_table import LogTable
 
 SELF_EXPLAINING: Final = (BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL, WEB_URL)
-"""The kinds whose default values already show what is legal."""
+"""The kinds of options whose default values already show which values are allowed."""
 
 
 @flag_option("--force", help="Overwrite the file if it exists.")
@@ -222,8 +222,8 @@ def _excludes(
     *,
     of_rows: bool,
 ) -> Iterator[str]:
-    """Yield the lines about what a watch may leave out: values of child tables that the format
-    cannot hold, and columns whose names look like secrets, which the user decides about.
+    """Yield the lines about what a watch may leave out: child tables whose values the format cannot
+    hold, and columns whose names look like secrets. The user decides about these columns.
     """
     from eventlog.sql.triggers.declared import looks_secret
     from eventlog.sql.triggers.watch import attribute_names
@@ -255,8 +255,8 @@ def _excludes(
 
 
 def _with_database(text: str, config: Config) -> str:
-    """Return the text with the schema, the log table and the URL of the command. The URL has no
-    password.
+    """Return the text of the file with the schema, the log table and the URL that the command was
+    given. The URL has no password.
     """
     settings = config.database
     values = {"schema_name": settings.schema_name, "log_table": settings.log_table}
@@ -292,7 +292,7 @@ def _from_driver(export: Path) -> tuple[str, list[str]]:
 def template(*, watch: bool = True) -> str:
     """Return the text of the file: a help line and the default for every option, all commented out.
 
-    ``watch``: with the options of a [[watch]].
+    ``watch`` is True if the text has the options of a [[watch]].
     """
     lines = [
         "# eventlog.toml: every option with its default, or an example where it has none; remove "
@@ -356,7 +356,7 @@ class Settings(Request):
     """Show the settings in effect and where each came from. Secrets are masked."""
 
     def run(self, context: CommandContext) -> CommandResult:
-        """Read them."""
+        """Read the settings."""
         settings = list(effective(context.config()))
         return CommandResult(
             [setting._asdict() for setting in settings], partial(print_settings, settings)

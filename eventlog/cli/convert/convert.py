@@ -190,8 +190,8 @@ def _convert(context: CommandContext, request: Convert, options: Options) -> Rep
 
 
 def _judged(report: Report, *, strict: bool) -> ExitCode:
-    """Return the exit code of a conversion that has ended. If it is strict and has lost something,
-    the last line names it.
+    """Return the exit code of a conversion that has ended. If a strict conversion has lost
+    something, the last line names what was lost.
     """
     lost = report.losses() if strict else ""
     if not lost:
@@ -264,7 +264,7 @@ def _output(target: str) -> Iterator[str]:
 
 @contextmanager
 def _progress(quiet: bool) -> Iterator[Callable[[Report], None]]:
-    """Yield a function that shows the numbers of changes on standard error, if a terminal."""
+    """Yield a function that shows the numbers of changes on standard error if it is a terminal."""
     if quiet:
         yield lambda report: None
         return
@@ -349,7 +349,9 @@ def readable(source_format: str, source: str, options: Options, report: Report) 
 
 
 def block(change: Change) -> list[str]:
-    """Return a change as lines: its operation and key, place and time, and columns, old -> new."""
+    """Return a change as lines: its operation and key, its place and time, its columns as old ->
+    new.
+    """
     table = full_name(change.schema, change.table)
     return [
         f"{change.op} {_line(table)}{_key(change)}",
@@ -433,7 +435,8 @@ def _standard_input(source: str, format: str) -> Iterator[tuple[str, Callable[[s
     """Yield the path of a source, and a function that puts the source's name into a message.
 
     Standard input is read through the pipe itself if the format is read once, else through a file
-    that keeps all of it. Errors within the block name it standard input.
+    that keeps the whole input. Messages of errors within the block have "standard input" in place
+    of this path.
     """
     if source != _STANDARD:
         yield source, str
@@ -457,9 +460,9 @@ def _standard_input(source: str, format: str) -> Iterator[tuple[str, Callable[[s
 
 
 def _pipe() -> str | None:
-    """Return the path of the pipe that is standard input, None if standard input is not a pipe, or
-    if the pipe cannot be opened again because it belongs to another user, such as a container
-    engine.
+    """Return the path of the pipe that is standard input. Return None if standard input is not a
+    pipe, or if the pipe cannot be opened again because it belongs to another user, such as a
+    container engine.
     """
     try:
         number = sys.stdin.buffer.fileno()
@@ -471,7 +474,9 @@ def _pipe() -> str | None:
 
 
 def _url_with_password(context: CommandContext, format: str, place: str) -> str:
-    """Return the URL of a place, with the configured password if it names that database."""
+    """Return the URL of a place, with the configured password if the URL names the configured
+    database.
+    """
     is_database = "://" in place and format_named(format).schemes is None
     if not is_database or not {_PASSWORD, f"{_PASSWORD}_FILE"} & os.environ.keys():
         return place
@@ -479,8 +484,8 @@ def _url_with_password(context: CommandContext, format: str, place: str) -> str:
 
 
 def with_configured_password(url: str, database: DatabaseSettings) -> str:
-    """Return the URL with the configured database's password, if it names that database and user
-    and has no password.
+    """Return the URL with the configured database's password, if the URL names that database and
+    user and has no password.
 
     Other URLs do not get the password, since it would be sent to their servers.
     """
@@ -499,8 +504,8 @@ def with_configured_password(url: str, database: DatabaseSettings) -> str:
 
 
 def _read_map(context: CommandContext, format: str, file: Path | None) -> Options:
-    """Return the options in ``file``, empty without a file. The reader's ``database_url`` gets the
-    configured password.
+    """Return the options in ``file``, or no options without a file. The reader's ``database_url``
+    gets the configured password.
     """
     if file is None:
         return {}

@@ -39,9 +39,9 @@ class CodeEntry(NamedTuple):
     where: str
     fix: str
     exit_code: str
-    """Empty if it does not decide an exit code."""
+    """The exit code, empty if the code does not decide it."""
     commands: tuple[str, ...]
-    """The commands that show it."""
+    """The commands that show the code."""
     page: str
     """The page of the documentation to read next, by its path in the tree."""
 
@@ -122,14 +122,14 @@ def _conditions() -> Iterator[CodeEntry]:
 
 
 def is_code(text: str) -> bool:
-    """Return True if an argument of ``explain`` is a code: words without digits. No record_id or
-    event-id is such a text.
+    """Return True if an argument of ``explain`` is a code: words without digits. Every record_id
+    and every event-id has a digit.
     """
     return _WORD.fullmatch(text) is not None
 
 
 def explained_code(text: str) -> list[CodeEntry]:
-    """Return the entries of a code. Raises BadParameter for an unknown code, with the nearest."""
+    """Return the entries of a code. An unknown code raises BadParameter, with the nearest code."""
     entries = code_entries()
     code = text.lower().replace("-", "_")
     if code in entries:

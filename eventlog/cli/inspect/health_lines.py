@@ -14,7 +14,7 @@ Status = Mapping[str, Any]
 """A status whose members have the names that the monitor uses."""
 
 SHOWN: Final = 20
-"""The events being delivered that are listed for people by default; --json lists all."""
+"""How many events being delivered are listed for people by default; --json lists all."""
 
 COLOURS: Final = {"error": "red", "warning": "yellow", "info": "cyan", "ok": "green"}
 """The colour of each severity."""
@@ -86,7 +86,7 @@ def print_health(status: Status) -> None:
 
 
 def print_letters(status: Status) -> None:
-    """Print the dead letters of a status that wait, if there are any."""
+    """Print how many dead letters wait according to a status, if there are any."""
     if status["dead_letters"]:
         number = number_of(status["dead_letters"], "dead letter")
         since = age(status["oldest_dead_letter_age_seconds"] or 0.0)

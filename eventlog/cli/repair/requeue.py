@@ -69,7 +69,7 @@ class Requeue(AddressedRequest):
         return None if self.ids is None else parse_ids(self.ids)
 
     def of_consumer(self, configured: str | None) -> Requeue:
-        """Return the request with the consumer that it is for, by default the configured one.
+        """Return the request with the consumer that it is for, by default the configured consumer.
         Raises UsageError for options that exclude each other.
         """
         consumer = self.consumer or configured

@@ -21,7 +21,7 @@ from eventlog.cli.context import (
 from eventlog.registry import FORMATS
 
 _SHOWN: Final = 20
-"""The objects that are listed for people by default; --json and --report list all."""
+"""How many objects are listed for people by default; --json and --report list all."""
 
 
 @click.argument("classes", nargs=-1, metavar="[CLASS]...")

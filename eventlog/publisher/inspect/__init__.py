@@ -1,5 +1,5 @@
-"""Answers for people about a log: what was refused, what waits, and why; and what people ask for:
-events that are given up, and readers that are paused.
+"""Answers for people about a log: what was refused, what waits, and why. Also the actions that
+people ask for: give up events, pause readers.
 """
 
 from lazy_loader import attach_stub

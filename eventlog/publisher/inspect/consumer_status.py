@@ -13,14 +13,14 @@ from eventlog.sql.readers.consumers import read_consumers
 from eventlog.sql.readers.followed_set import FollowedSet
 
 MAX_ROWS_BEHIND: Final = 100_000
-"""The most rows that are counted as not done."""
+"""The maximum number of rows that are counted as not done."""
 
 
 def consumer_statuses(
     log: OpenLog, event_time_zone: str, most: int = MAX_ROWS_BEHIND
 ) -> list[ConsumerStatus]:
-    """Return the status of each consumer of a log, by name; at most ``most`` rows behind are
-    counted for each.
+    """Return the status of each consumer of a log, by name. For each consumer, at most ``most``
+    rows that it has not done are counted.
     """
     found = []
     entries = read_consumers(log)

@@ -2,8 +2,8 @@
 (spec/event-log.md 11).
 
 It consists of a table of checks. Each check has a subject. It queries the database (``sql.doctor``,
-with the SQL in each dialect's ``doctor.sql``), and a plain function of its modules judges the
-answer.
+with the SQL in each dialect's ``doctor.sql``), and a plain function in a module of ``sql.doctor``
+judges the answer.
 """
 
 from __future__ import annotations
@@ -476,7 +476,7 @@ def _has_snapshot_to_send(case: Case) -> bool:
 
 
 def _columns_read_back(case: Case, cls: ObjectClass, whole_rows: bool) -> Iterator[tuple[str, str]]:
-    """Yield the table and the name of each column of a class that the publisher reads
+    """Yield each column that the publisher reads back for a class, as its table and its name
     (spec/event-log.md 7.1).
 
     ``whole_rows`` means that the format sends the object's row even if the log has the values
@@ -569,7 +569,7 @@ def _sees_triggers(case: Case) -> bool:
 
 
 def _watched(case: Case) -> list[str]:
-    """Return the tables of the watches that are classes, and their child tables."""
+    """Return the watched tables that are classes, and the child tables of these classes."""
     if case.catalog is None:
         return []
     watched = watched_classes(case.config, case.catalog)
@@ -819,7 +819,9 @@ def _detached(case: Case) -> Iterator[Finding]:
 
 
 def _published(case: Case) -> Iterator[Finding]:
-    """Judge publications of a partitioned log, whose leaves a subscriber lacks."""
+    """Judge publications that publish the leaves of the log: a subscriber lacks the leaves that a
+    purge creates.
+    """
     means = case.dialect.partitioning
     if means is None or not case.log.table.is_partitioned:
         return

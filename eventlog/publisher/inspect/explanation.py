@@ -57,7 +57,7 @@ from eventlog.sql.log.errors import (
 _SECONDS: Final = 60
 """The time-out of one statement, in seconds."""
 _MAX_REACH: Final = 50_000
-"""The most record_ids on either side of a row that are read for its group."""
+"""The maximum number of record_ids on each side of a row that are read for its group."""
 _MAX_STEPS: Final = 10
 _VALUES: Final = (None, None)  # old_value and new_value, the last of ``QUEUE_FIELDS``
 _REFUSED: Final = (Status.ERROR, Status.FATAL)
@@ -70,7 +70,8 @@ Source = Literal["in_flight", "queue", "reconstructed", "nearby"]
 
 
 class InFlight(NamedTuple):
-    """The place of a row that is recorded in flight. ``event_id`` is the event-id in the document.
+    """The place in a delivery of a row that is recorded in flight. ``event_id`` is the event-id in
+    the document.
 
     ``attempts`` is the recorded number of attempts at an event that is parked, or that the receiver
     fails for, 0 = none is recorded. ``next_attempt`` is a time of the database in UTC (ISO 8601),
@@ -131,7 +132,7 @@ class Explanation:
     key: str | None = None
     in_flight: InFlight | None = None
     source: Source | None = None
-    """The source from which the group is known, None if the row is in no group."""
+    """How the group is known, None if the row is in no group."""
     members: tuple[Member, ...] = ()
     read_back: tuple[str, ...] | None = None
     """The attributes that are read from the object now, None if there are none."""
@@ -179,9 +180,9 @@ class _Known(NamedTuple):
 
 
 class _Built(NamedTuple):
-    """A group, the source of its knowledge, its rows in the log, and its result.
+    """A group: how it is known, its rows in the log, and what became of it.
 
-    ``delivery`` is the delivery in which the event is, or would be, sent.
+    ``delivery`` is the delivery in which the event is sent, or would be sent.
     """
 
     source: Source
@@ -194,9 +195,9 @@ class _Built(NamedTuple):
 def explain(
     context: Context, record_id: int, seconds: int = _SECONDS, within: int | None = None
 ) -> Explanation:
-    """Explain the row of this record_id. ``within`` as in ``read_refusals``.
+    """Explain the row of this record_id. ``within`` is as in ``read_refusals``.
 
-    Raises LogTableError if it does not exist, DatabaseError.
+    Raises LogTableError if the row does not exist, and DatabaseError.
     """
     context.log.db.begin_reading(seconds)
     return _with_remedies(context, explain_as_read(context, record_id), within)
@@ -275,7 +276,7 @@ def _is_unknown(known: _Known, built: _Built) -> bool:
 
 
 def _read(context: Context, record_id: int, notes: list[str]) -> _Known:
-    """Read a row and check it. Raises LogTableError if it does not exist."""
+    """Read a row and check it. Raises LogTableError if the row does not exist."""
     rows = context.log.read_rows([(record_id, record_id)])
     if not rows:
         raise LogTableError(
@@ -496,7 +497,7 @@ _AGAIN: Final = "not tried again until it is requeued: `eventlog errors` prints 
 
 def _state_of_refused(status: str, last: ErrorRow, fix: str) -> str:
     """Return the state of a refused row or object with this status, from its newest error row.
-    ``fix`` describes a change since then.
+    ``fix`` describes a change that was made since this error row.
     """
     if last.code == SKIPPED:
         return f"skipped: {last.message}; not sent again until `eventlog requeue`"
@@ -554,7 +555,7 @@ def _state_of_new(context: Context, known: _Known) -> str:
 def _event_ahead(
     context: Context, object_id: ObjectId, deliveries: Iterable[Delivery]
 ) -> InFlight | None:
-    """Return the event in flight for the same object, None if there is none."""
+    """Return the place of the event in flight for this object, None if there is no such event."""
     by_first = {
         event.ids[0]: in_flight_at(context, delivery, document_no, event)
         for delivery, document_no, event in placed_events(deliveries)
@@ -603,8 +604,8 @@ def _rows_alike(
     first: int,
     last: int,
 ) -> list[LogRow]:
-    """Return the rows of an object from one record_id to another that may be in one group with a
-    known row, in queue order: the rows of an ``alike`` status, without waiting rows that are in
+    """Return, in queue order, the rows of an object between two record_ids that may be in one group
+    with a known row. These are the rows with a status in ``alike``, except waiting rows that are in
     flight or not due.
     """
     rows = [
@@ -624,8 +625,9 @@ def _rows_alike(
 def _folded(
     context: Context, source: Source, known: _Known, object_id: ObjectId, alike: Collection[str]
 ) -> _Built | None:
-    """Return the group of the row if all rows of an ``alike`` status around it are folded together.
-    For a waiting row this is the group that the next cycle would make (spec/event-log.md 6).
+    """Return the group that the row is in when all rows around it with a status in ``alike`` are
+    folded; None if it is in no group. For a waiting row this is the group that the next cycle would
+    make (spec/event-log.md 6).
     """
     options, record_id = context.options, known.row.record_id
     span = min(reach_of_span(options.fold_span) or _MAX_REACH, _MAX_REACH)

@@ -59,12 +59,12 @@ class FoundRow(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The rows of an object that a search has found, and where it has searched: keys have no
+    """The rows of an object that a search has found, and where the search has looked: keys have no
     index.
     """
 
     rows: Sequence[FoundRow]
-    """Ascending."""
+    """The rows, in ascending order of record_id."""
     searched: str
 
     @property
@@ -100,8 +100,8 @@ def explain_key(
     consumer: str | None = None,
     seconds: int = _SECONDS,
 ) -> list[KeyExplanation]:
-    """Return why the changes of the objects with a key are not published, or not sent to a
-    consumer of the log, None = the configured reader.
+    """Return why the changes of the objects with a key are not published, or not sent to a consumer
+    of the log. ``consumer`` None = the configured reader.
 
     ``text`` is a key as the log has it (``idu=7``), in any class, or with the name of its class
     before it (``usr.idu=7``). ``seconds`` is the time-out of one statement. Raises ConfigError if
@@ -242,7 +242,7 @@ def _sentences(
 def _without_row(
     context: Context, config: Config, object_id: ObjectId, compare: Compare
 ) -> Iterator[str]:
-    """Yield sentences on why the log may have no row of an object."""
+    """Yield sentences about why the log may have no row of an object."""
     cls, key = object_id
     conn = context.log.connection
     db = context.log.db.on(conn)

@@ -18,10 +18,11 @@ from eventlog.sql.log.errors import PUT_BACK, ErrorRow, newest_errors_of
 
 _MAX_READ: Final = 5000
 _BLOCK: Final = 1000
-"""The most rows that one page reads, and the rows of one statement."""
+"""The maximum number of rows that one page reads, and the number of rows that one statement reads.
+"""
 _MAX_REFUSED: Final = 1500
 _BLOCK_REFUSED: Final = 250
-"""The same for refused rows, which are read with their error rows."""
+"""The same two numbers for refused rows, which are read with their error rows."""
 FIELDS: Final = (
     "record_id",
     "status",
@@ -42,7 +43,9 @@ class Wanted(NamedTuple):
     """N, S, W, E or F; ``refused`` for E and F."""
     since: str = ""
     until: str = ""
-    """The first and the last event_time, as the log spells it, or their beginnings."""
+    """The first and the last event_time in the form that the log has, or the beginning of such a
+    text.
+    """
     before: int | None = None
     """The record_id before which the list begins, None = at the end of the log."""
 
@@ -79,9 +82,9 @@ class Listed(NamedTuple):
 
 
 def list_rows(context: Context, wanted: Wanted, most: int = 50) -> Listed:
-    """Return the newest ``most`` rows that are wanted, among at most 5,000.
+    """Return the newest ``most`` rows that are wanted, and read at most 5,000 rows for this.
 
-    Refused rows are found by their error rows, which have an index, among at most 1,500.
+    Refused rows are found by their error rows, which have an index; at most 1,500 are read.
     """
     context.ledger.recover()
     is_refused = wanted.status in ("refused", *REFUSED)
@@ -118,8 +121,9 @@ def _newest(context: Context, before: int | None) -> list[ListedRow]:
 
 
 def _refused(context: Context, before: int | None) -> list[ListedRow]:
-    """Return a block of the newest rows before a record_id that have error rows. A row that is no
-    longer refused has its present status, so that the caller leaves it out.
+    """Return a block of the newest rows that have error rows and whose record_id is before the
+    given one. A row that is no longer refused has its present status, so that the caller leaves it
+    out.
     """
     log, consumer = context.log, context.ledger.consumer
     ids = log.refused_ids(before, _BLOCK_REFUSED, consumer)

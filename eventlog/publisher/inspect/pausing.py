@@ -12,8 +12,8 @@ from eventlog.sql.readers.consumers import check_columns, consumer_row
 def pause_reader(log: OpenLog, consumer: str | None, reason: str, by: str) -> Pause:
     """Pause a consumer, None = the publisher; the caller commits.
 
-    Raises Paused if it is paused already, ConfigError for an unknown consumer or an empty reason,
-    LogTableError for a missing column or right.
+    Raises Paused if the reader is paused already, ConfigError for an unknown consumer or an empty
+    reason, LogTableError for a missing column or right.
     """
     if not reason.strip():
         raise ConfigError("give a reason: status and health show it")
@@ -22,8 +22,8 @@ def pause_reader(log: OpenLog, consumer: str | None, reason: str, by: str) -> Pa
 
 
 def resume_reader(log: OpenLog, consumer: str | None) -> Pause | None:
-    """Resume a consumer, None = the publisher, and return its pause; None = it was not paused. The
-    caller commits. Errors as for ``pause_reader``.
+    """Resume a consumer, None = the publisher, and return its pause, or None if it was not paused.
+    The caller commits. The errors are those of ``pause_reader``.
     """
     _check(log, consumer)
     return resume(log, consumer or "")

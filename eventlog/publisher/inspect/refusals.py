@@ -1,6 +1,6 @@
 """The refused rows in groups of one cause, each with the commands for it (spec/event-log.md 11).
 
-``eventlog errors`` shows them, and ``eventlog skip --refused`` means their rows. Whether
+``eventlog errors`` shows the groups, and ``eventlog skip --refused`` applies to their rows. Whether
 ``requeue`` accepts a row is decided by the functions that ``requeue`` itself calls.
 """
 
@@ -53,11 +53,13 @@ NOT_RECORDED: Final = "not_recorded"
 _WAITING: Final = "sent again, waiting: {}"
 _NOT_RECORDED_REASON: Final = "the reason is not recorded: the log has no error row for it"
 _OBJECTS_NAMED: Final = 20
-"""The most objects of a snapshot in a command line."""
+"""The maximum number of objects of a snapshot in a command line."""
 _KEYS_NAMED: Final = 20
-"""The most keys in a command line."""
+"""The maximum number of keys in a command line."""
 _MAX_REASONS: Final = 10
-"""The most groups of one code, table and status, before their reasons are merged."""
+"""The maximum number of groups of one code, table and status; if there are more, reasons are
+merged.
+"""
 _MARGIN: Final = 10_000
 """How many record_ids before the first refused row are read too: its insert, which is judged as a
 whole, may begin there.
@@ -69,8 +71,8 @@ class Refusals(NamedTuple):
     """Refused rows of one code, table, status and reason, or refused objects of a consumer's
     snapshot.
 
-    ``example`` is the newest of them: the record_id of the row, or the event-id of the object.
-    ``newest`` is the time of its error row in UTC, None if it has no error row. ``commands`` send
+    ``example`` is the record_id of the newest row, or the event-id of the newest object. ``newest``
+    is the time in UTC of the error row of ``example``, None without an error row. ``commands`` send
     the objects again; none of these commands would be refused now.
     """
 
@@ -85,7 +87,7 @@ class Refusals(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """What was refused, and not put back since."""
+    """The rows and objects that were refused, and that were not put back into the queue since."""
 
     rows: Mapping[int, LogRow]
     """The rows, by record_id."""
@@ -111,8 +113,8 @@ class _Judged(NamedTuple):
     removed: int
 
     def of(self, ids: Collection[int]) -> tuple[Sequence[Sequence[ObjectRow]], ResendPlan]:
-        """Return the objects that have one of these rows, which alone are chosen, and what
-        ``requeue`` would do with them.
+        """Return the objects that have at least one of these rows, and what ``requeue`` would do if
+        only these rows were chosen.
         """
         objects = [
             [row._replace(is_chosen=row.record_id in ids) for row in rows]
@@ -138,8 +140,8 @@ def read_refusals(
     catalog: Catalog | None = None,
     within: int | None = None,
 ) -> list[Refusals]:
-    """Return the refused rows in groups, the largest first: those of the newest ``most`` error
-    rows, and the newest ``most`` rows E and F, with an error row or without.
+    """Return the refused rows in groups, the largest group first. They are the rows of the newest
+    ``most`` error rows, and the newest ``most`` rows E and F, with an error row or without.
 
     Rows that were put back into the queue, published or purged since are left out. A row is also
     left out if a resync has logged another row for it, and this other row is done. ``consumer``
@@ -176,9 +178,9 @@ def _begin_of(log: OpenLog, within: int | None) -> int:
 def read_refused(
     log: OpenLog, most: int = LINES_READ, consumer: str = "", after: int = 0
 ) -> Refused:
-    """Return the rows and objects that were refused and not put back since, without those for which
-    a new row is done. ``most`` and ``consumer`` are those of ``read_refusals``. Rows without an
-    error row are found after the record_id ``after``.
+    """Return the rows and objects that were refused and not put back since. Rows and objects for
+    which a new row is done are left out. ``most`` and ``consumer`` are as in ``read_refusals``.
+    Rows without an error row are found after the record_id ``after``.
     """
     entries, objects = refused(log, most, consumer)
     without = []
@@ -202,8 +204,8 @@ def read_refused(
 def superseded(
     entries: Iterable[tuple[int | str, ErrorRow]], log: OpenLog, consumer: str = ""
 ) -> set[int | str]:
-    """Return the rows and objects of these newest error rows that need nothing more, because a
-    resync has logged them again, and their reader has done the new row.
+    """Return those rows and objects of these newest error rows that need nothing more. A resync has
+    logged them again, and their reader has done the new row.
     """
     new = {
         row: entry.superseded_by
@@ -249,10 +251,10 @@ def _newest_failed(log: OpenLog, most: int, after: int) -> list[int]:
 def refused(
     log: OpenLog, most: int = LINES_READ, consumer: str = ""
 ) -> tuple[dict[int, ErrorRow], dict[str, ErrorRow]]:
-    """Return the newest error row of each row, and of each object of a consumer's snapshot, that
-    was not put back since.
+    """Return the newest error row of each refused row, and of each refused object of a consumer's
+    snapshot. Rows and objects that were put back since are left out.
 
-    Only the newest ``most`` error rows are read. ``consumer`` as in ``read_refusals``.
+    Only the newest ``most`` error rows are read. ``consumer`` is as in ``read_refusals``.
     """
     newest = newest_by_row(log, most, consumer)
     failed = {row: entry for row, entry in newest.items() if entry.code != PUT_BACK}
@@ -383,8 +385,8 @@ def _refused_objects(
 def _judge(
     log: OpenLog, refused: Refused, consumer: str, own_user: str, begin: int
 ) -> _Judged | None:
-    """Return what decides whether refused rows after ``begin`` may go again, None if it cannot be
-    read, or not in time.
+    """Return what decides whether refused rows after ``begin`` may be sent again. Return None if
+    this cannot be read in time.
     """
     conn = log.connection
     ids = sorted(row for row in refused.rows if row > begin)
@@ -412,8 +414,8 @@ def _judge(
 def _conditions(
     log: OpenLog, ids: Sequence[int], consumer: str
 ) -> Iterator[sa.ColumnElement[bool]]:
-    """Yield conditions that together choose at least these ascending rows. For the publisher there
-    is a single condition, by status, so that the log is read once.
+    """Yield conditions that together select at least these rows, given in ascending order. For the
+    publisher there is a single condition, on the status, so that the log is read once.
     """
     if consumer:
         for ranges in runs_of_ranges(ids):
@@ -425,9 +427,9 @@ def _conditions(
 
 def _commands(kind: _Kind, ids: list[int], judged: _Judged, catalog: Catalog | None) -> list[str]:
     """Return the commands that send the objects of these refused rows again: ``requeue`` for the
-    rows that it accepts, ``resync`` for the objects of the others. For an object whose deletion was
-    logged since, the command is ``skip``. ``skip`` also follows a ``resync`` that cannot settle the
-    rows, for example because they have no error row.
+    rows that it accepts, ``resync`` for the objects of the other rows. For an object whose deletion
+    was logged since, the command is ``skip``. ``skip`` also follows a ``resync`` that cannot settle
+    the rows, for example because they have no error row.
     """
     (code, _, status), log, consumer = kind, judged.log, judged.consumer
     objects, plan = judged.of(frozenset(ids))
@@ -476,8 +478,8 @@ def resync_commands(
     """Return the commands that send these objects as they are now. Return also the rows of objects
     that were deleted and whose deletion was logged, so that there is nothing to send.
 
-    ``resync`` by key is for objects that exist, ``resync --deletes`` for the others. Without
-    ``finds_deleted`` the watched tables are not read, and all objects are taken to exist.
+    ``resync`` by key is for objects that exist, ``resync --deletes`` for objects that do not exist.
+    Without ``finds_deleted`` the watched tables are not read, and all objects are taken to exist.
     """
     keys: dict[str, dict[str, Sequence[ObjectRow]]] = defaultdict(dict)
     classes: dict[str, ObjectClass] = {}

@@ -32,7 +32,7 @@ class Remedy(NamedTuple):
     """The name of the command: requeue, resync or skip."""
     command: str
     text: str
-    """What it does."""
+    """What the command does."""
 
 
 def remedies_of(
@@ -42,9 +42,9 @@ def remedies_of(
     errors: Sequence[ErrorRow],
     within: int | None = None,
 ) -> Iterator[Remedy]:
-    """Yield what can be done about a row that is not in flight, or about an object of a snapshot by
-    its ``event_id``. ``errors`` are its error rows, the newest last. ``within`` as in
-    ``read_refusals``.
+    """Yield what can be done about a row that is not in flight, or about the object of a snapshot
+    with this ``event_id``. ``errors`` are the error rows of the row or object, the newest last.
+    ``within`` is as in ``read_refusals``.
     """
     consumer, last = context.ledger.consumer, errors[-1] if errors else None
     is_refused = last is not None and last.code not in (PUT_BACK, SUPERSEDED)

@@ -43,7 +43,7 @@ class AskedAgain(NamedTuple):
     ranges: Ranges | None = None
     """The record_ids of the rows, None = all."""
     consumer: str | None = None
-    """The consumer that gets them, None = they return to the publisher's queue."""
+    """The consumer that gets the rows, None = the rows return to the publisher's queue."""
     event_ids: Sequence[str] = ()
     """The objects of the consumer's snapshot."""
     loopback: bool = False
@@ -51,18 +51,18 @@ class AskedAgain(NamedTuple):
     force: bool = False
     dry: bool = False
     by: str = ""
-    """The person who asks, for the error rows of a consumer."""
+    """The person who asks, to be recorded in the error rows of a consumer."""
 
 
 class RequeuedRows(NamedTuple):
-    """What was put back, or with --dry-run would be."""
+    """What was put back, or would be put back with --dry-run."""
 
     done: requeue.Requeued
     outcome: str
     """What happens to the rows, in words after their number."""
     why_refused: str
     objects: int | None = None
-    """The objects of the consumer's snapshot, None without a consumer."""
+    """The number of objects of the consumer's snapshot, None without a consumer."""
     others: str = ""
     """A sentence about the named rows that have none of the chosen statuses."""
     claim: str = ""
@@ -72,7 +72,7 @@ class RequeuedRows(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """What was done."""
+        """The sentence about what was done."""
         return f"{number_of(self.done.set_back, 'row')}{self.outcome}"
 
     def remarks(self) -> Iterator[str]:
@@ -90,7 +90,8 @@ class RequeuedRows(NamedTuple):
 
 def requeue_rows(log: OpenLog, config: Config, asked: AskedAgain) -> RequeuedRows:
     """Send rows again; the caller commits. Raises ConfigError for an unknown consumer and for an
-    object that was not refused. With ``loopback`` also raises it if the database logs no users.
+    object that was not refused. With ``loopback`` it also raises ConfigError if the database logs
+    no users.
     """
     way = _by_status
     if asked.consumer is not None:
@@ -175,8 +176,9 @@ def _other_status_note(log: OpenLog, chosen: Sequence[str], ranges: Ranges | Non
 
 
 def _of_consumer(log: OpenLog, config: Config, asked: AskedAgain, would: str) -> RequeuedRows:
-    """Send the named rows and objects of the snapshot again to a consumer, or all that were refused
-    for it. Raises ConfigError for an unknown consumer, and for an object that was not refused.
+    """Send the named rows and objects of the snapshot again to a consumer, or all rows and objects
+    that were refused for it. Raises ConfigError for an unknown consumer, and for an object that was
+    not refused.
     """
     consumer, ranges, event_ids = asked.consumer or "", asked.ranges, asked.event_ids
     if not asked.dry:
@@ -239,9 +241,9 @@ class Settled(NamedTuple):
     """What became of the refused rows and objects whose objects were logged again."""
 
     superseded: int
-    """How many of them the new rows replace."""
+    """How many refused rows and objects the new rows replace."""
     unsettled: int = 0
-    """How many of them have no record of their replacement."""
+    """How many refused rows and objects have no record of their replacement."""
     obstacle: str = ""
     """Why the replacement could not be recorded."""
 
@@ -249,8 +251,8 @@ class Settled(NamedTuple):
 def settle(
     log: OpenLog, catalog: Catalog, selection: Selection, after: int, by: str = ""
 ) -> Settled:
-    """Record that the rows above ``after`` replace the refused rows of the same objects; the caller
-    commits. ``by`` is who asked, for the error rows.
+    """Record that the rows with record_ids above ``after`` replace the refused rows of the same
+    objects; the caller commits. The error rows name ``by``, the person who asked.
     """
     found = find_logged_again(log, catalog, selection, after, LINES_READ)
     number = sum(map(len, found))

@@ -71,13 +71,13 @@ def skip(log: OpenLog, ledger: Ledger, event_id: str, why: str) -> Skipped:
 
 
 def given_up(by: str, reason: str) -> str:
-    """Return the message of the error rows of what a person gives up."""
+    """Return the message for the error rows of events and rows that a person gives up."""
     return f"given up by hand by {by}: {reason}"
 
 
 def ledger_to_skip(log: OpenLog, consumer: str | None, *, dry: bool) -> Ledger:
-    """Return the ledger of a reader, to give up its events. A consumer is locked, unless
-    ``dry``. Raises ConfigError for an unknown consumer, ConsumerRuns.
+    """Return the ledger of a reader, from which events can then be given up. A consumer is locked,
+    unless ``dry``. Raises ConfigError for an unknown consumer, ConsumerRuns.
     """
     ledger = ledger_of(log, consumer)
     if ledger.consumer:
@@ -98,8 +98,8 @@ class SkippedRows(NamedTuple):
 def parked_events(
     log: OpenLog, ledger: Ledger, class_name: str | None, catalog: Catalog | None
 ) -> list[str]:
-    """Return the event-ids of the events that are parked, as the in-flight entries record them;
-    ``class_name`` None = of all classes, by the names of ``catalog``.
+    """Return the event-ids of the parked events in the in-flight entries. They are the events of
+    the class ``class_name``, as ``catalog`` names it; None = the events of all classes.
     """
     deliveries, _ = read_recorded(log, ledger.consumer)
     parked = [
@@ -134,8 +134,8 @@ def skip_refused(
     keeps its status. The caller commits.
 
     ``ids`` None = all refused rows, and for a consumer the refused objects of its snapshot. Rows
-    that were skipped before are left out. With ``dry`` nothing is written. Raises ConfigError for
-    ids of which none is a refused row.
+    that were skipped before are left out. With ``dry`` nothing is written. Raises ConfigError if no
+    row of ``ids`` is refused, or if all refused rows of ``ids`` were skipped before.
     """
     found = read_refused(log, consumer=consumer)
     skipped = {row for row, entry in found.row_errors.items() if entry.code == SKIPPED}
@@ -177,7 +177,7 @@ def _with_reason(why: str, entry: ErrorRow | None) -> str:
 
 
 def _class_named(catalog: Catalog | None, table_name: str | None) -> str | None:
-    """Return the class that a table_name of the log means; the name itself if it means none."""
+    """Return the class that a table_name of the log means, else the table_name itself."""
     meaning = None if catalog is None or table_name is None else catalog.log_name(table_name)
     return table_name if meaning is None else meaning.object_class.name
 

@@ -35,10 +35,10 @@ def monitoring(
     config: Config, listen: str, counters: Counters, liveness: LivenessClock, compare: Compare
 ) -> Iterator[Observer]:
     """Serve the monitor at ``listen`` while the block runs, and yield the observer of the
-    publisher's work. ``liveness`` shows whether it is alive.
+    publisher's work. ``liveness`` shows whether the publisher is alive.
 
-    ``compare`` as in ``Questions``. Raises ConfigError if the extra is missing, or if other
-    machines could read it without a token.
+    ``compare`` is as in ``Questions``. Raises ConfigError if the extra is missing, or if other
+    machines could read the monitor without a token.
     """
     settings, name = config.monitor, config.publication
     with _extra():
@@ -89,7 +89,7 @@ def monitoring_job(
     config: Config, listen: str, directory: str, format_name: str, compare: Compare
 ) -> Iterator[JobActivity]:
     """Serve the monitor of a backlog job that writes files of the format ``format_name`` to
-    ``directory``; otherwise like ``monitoring``.
+    ``directory``. In all else the function is like ``monitoring``.
     """
     settings, name = config.monitor, config.publication
     with _extra():

@@ -29,15 +29,15 @@ HEADERS: Final = {
 }
 """The headers of all answers."""
 USER: Final = "eventlog.user"
-"""The name in a request's scope: the name of the token that the client has shown."""
+"""The key in a request's scope for the name of the token that the client has shown."""
 MAY_READ: Final = "eventlog.may_read"
-"""The name in a request's scope: True if the client has shown the token."""
+"""The key in a request's scope for a flag: True if the client has shown the token."""
 _HEALTH: Final = ("/livez", "/readyz")
 """The paths that are answered without a token and under any load."""
 _COOKIE: Final = "eventlog_monitor"
 _LARGEST_FORM: Final = 4096
 _MAX_REQUESTS: Final = 64
-"""The most other requests that are answered at the same time."""
+"""The maximum number of requests for all other paths that are answered at the same time."""
 
 
 def page_file(name: str) -> bytes:

@@ -1,10 +1,10 @@
 """The actions of the status page: requeue, skip, resync, pause, resume (docs/operate/monitor.md).
 
-Each does what the command of that name does, under a separate role (``[monitor] database_url``). A
-refusal has the message of the command. Only a client with a named token may act: its name is in the
-log line, and in the error rows that the request writes. A browser sends a cookie with every
-request, even with a request that a foreign page makes. So a request must be a POST of JSON from
-this origin, with the token against forgery, which only this page can read.
+Each action does what the command of the same name does, under a separate role (``[monitor]
+database_url``). A refusal has the message of the command. Only a client with a named token may act:
+its name is in the log line, and in the error rows that the request writes. A browser sends a cookie
+with every request, even with a request that a foreign page makes. So a request must be a POST of
+JSON from this origin, with the token against forgery, which only this page can read.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ class Done(NamedTuple):
 
 
 class BadRequest(Exception):
-    """A request that has not what the action needs."""
+    """A request that lacks what the action needs."""
 
 
 class Actions:
-    """The actions on the log of a configuration, by the role of ``[monitor] database_url``. All
-    raise BadRequest and EventlogError. ``seconds`` is the time-out of one statement, which may wait
-    for a lock.
+    """The actions on the log of a configuration. They run as the role of ``[monitor]
+    database_url``. All actions raise BadRequest and EventlogError. ``seconds`` is the time-out of
+    one statement, which may wait for a lock.
     """
 
     def __init__(self, config: Config, seconds: int = _STATEMENT_SECONDS) -> None:
@@ -123,16 +123,16 @@ class Actions:
 
 
 class Order(NamedTuple):
-    """What is asked of an action: the members of a JSON object, by name."""
+    """A request for an action: the members of a JSON object, by name."""
 
     log: OpenLog
     config: Config
     asked: Mapping[str, Any]
     by: str
-    """Who asks."""
+    """The name of the person who asks."""
 
     def text(self, name: str) -> str:
-        """Return a text that must be there. Raises BadRequest."""
+        """Return a text that the request must have. Raises BadRequest."""
         value = self.asked.get(name)
         if not isinstance(value, str) or not value.strip():
             raise BadRequest(f"give {name}, a text")
@@ -157,8 +157,8 @@ class Order(NamedTuple):
 
     @property
     def consumer(self) -> str | None:
-        """The named consumer, by default the one that this process runs as; None = the publisher.
-        Raises BadRequest.
+        """The named consumer, by default the consumer that this process runs as; None = the
+        publisher. Raises BadRequest.
         """
         return self.text("consumer") if "consumer" in self.asked else self.config.of_log.consumer
 
@@ -274,7 +274,9 @@ class ActionPages:
         ]
 
     async def offered(self, request: Request) -> Response:
-        """Answer which actions this client may ask for, with the token against forgery."""
+        """Return the names of the actions that this client may ask for, and the token against
+        forgery.
+        """
         user = request.scope.get(USER, "")
         names = [] if self._actions is None or not user else [*self._actions.names]
         token = self._forgery.setdefault(user, secrets.token_urlsafe(32)) if names else None

@@ -51,9 +51,11 @@ from eventlog.sql.doctor import Limits
 HISTORY_SECONDS: Final = 3600
 """The time that the curves of the status page cover."""
 _SENT_KEPT: Final = 2000
-"""The documents that ``eventlog tail`` and the page can show."""
+"""The number of documents that ``eventlog tail`` and the page can show."""
 _TIMES_KEPT: Final = 10_000
-"""The most times of documents between two samples, for their median; the newest stay."""
+"""The maximum number of times of documents that are kept between two samples, for the median of
+these times. The newest times are kept.
+"""
 _MEASURING_SHARE: Final = 100.0
 """The pause after a measurement is at least this many times its duration, so that slow measurements
 are rare.
@@ -66,8 +68,8 @@ _SIZES_KEPT: Final = 36
 _QUIET: Final = (Doing.RESTING, Doing.PAUSED)
 """The states in which the publisher sends nothing, and waits for nobody."""
 _FIRST_CAP: Final = 10_000
-"""The most rows of status N that the first measurement counts, since it happens before anything is
-sent.
+"""The maximum number of rows of status N that the first measurement counts, since the measurement
+happens before anything is sent.
 """
 
 
@@ -101,7 +103,7 @@ class Sample(NamedTuple):
     send_duration_99: float | None = None
     """The times of documents in seconds, None if no document was answered."""
     consumers: Mapping[str, int] = MappingProxyType({})
-    """The rows that each consumer has to do."""
+    """The number of rows that each consumer has not done yet."""
 
 
 class Sent(NamedTuple):
@@ -203,7 +205,7 @@ class Monitored(ABC):
 
     @abstractmethod
     def health(self, *, quotes: bool = True) -> Health:
-        """Return the health (spec/event-log.md 11.2). ``quotes`` as in ``in_words``."""
+        """Return the health (spec/event-log.md 11.2). ``quotes`` is as in ``in_words``."""
 
     @abstractmethod
     def add_sample(self) -> None:
@@ -219,7 +221,7 @@ class Monitored(ABC):
         most: float | None = None,
         consumers: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """Add a point. ``rows`` and ``events`` are totals; the others are the fields of
+        """Add a point. ``rows`` and ``events`` are totals; the other arguments are the fields of
         ``Sample``.
         """
         now, (before, rows_before, events_before) = self.clock(), self._sampled
@@ -237,9 +239,9 @@ class Monitored(ABC):
 
 
 class Activity(Monitored, Observer):
-    """The observer of one publisher. It requests figures that need a query every ``interval``
-    seconds, or less often if the query is slow. ``has_times`` means that the publisher rests until
-    a time of day.
+    """The observer of one publisher. Some figures need a query. It requests these figures every
+    ``interval`` seconds, or less often if the query is slow. ``has_times`` means that the publisher
+    rests until a time of day.
     """
 
     def __init__(
@@ -378,8 +380,8 @@ class Activity(Monitored, Observer):
             self._pending.clear()
 
     def _observe_delay(self, event_time: str | None) -> None:
-        """Add the time from an event_time until now to the histogram, by the log's clock at the
-        last measurement.
+        """Add the time from an event_time until now to the histogram. The present time is the log's
+        clock at the last measurement plus the time since then.
         """
         measured = self.measurement
         if measured is None or measured.clock is None or self.measured_time is None:
@@ -438,8 +440,8 @@ class Activity(Monitored, Observer):
 
     @property
     def oldest_seconds(self) -> float | None:
-        """The age of the first row of status N; None if the last measurement found none, or if
-        there was no measurement.
+        """The age of the first row of status N; None if the last measurement found no such row, or
+        if there was no measurement.
 
         After the last measurement the age grows as long as the row cannot have been answered. This
         is so while the publisher waits, or while a delivery from before the measurement has not
@@ -456,9 +458,10 @@ class Activity(Monitored, Observer):
     @property
     def oldest_snapshot_age_seconds(self) -> float | None:
         """The age, at the last measurement, of the oldest database snapshot that keeps dead rows
-        from being removed; None if it found none.
+        from being removed; None if there was no such snapshot.
 
-        Where the database shows no age, it is the time from the first measurement that saw it.
+        If the database shows no age, the age is the time between the first measurement that saw the
+        snapshot and the last measurement.
         """
         measured, measured_time = self.measurement, self.measured_time
         if measured is None or measured.oldest_snapshot is None or measured_time is None:
@@ -513,13 +516,13 @@ class Activity(Monitored, Observer):
 
     @property
     def bytes_in_a_day(self) -> float | None:
-        """The bytes that the log and its internal tables grow in a day, None if unknown."""
+        """The bytes by which the log and its internal tables grow in a day, None if unknown."""
         return growth_in_a_day(self._sizes[0], self._sizes[-1]) if self._sizes else None
 
     @property
     def keep_bytes_reached_seconds(self) -> float | None:
         """The seconds until the log has ``keep_bytes`` if it grows as before, 0 = it has more; None
-        without such a limit, or if the log does not grow.
+        without ``keep_bytes``, or if the log does not grow.
         """
         measured, grown = self.measurement or Measured(), self.bytes_in_a_day
         if measured.keep_bytes is None or not measured.tables:
@@ -531,7 +534,7 @@ class Activity(Monitored, Observer):
 
     @property
     def _resting(self) -> str:
-        """Return the rest in words, with the number of rows left in the queue."""
+        """Return the state of rest in words, with the number of parked objects or waiting rows."""
         if self._parked:
             return f"resting: {number_of(self._parked, 'object')} parked"
         rows = (self.measurement or Measured()).queue_rows
@@ -559,8 +562,8 @@ class Activity(Monitored, Observer):
         return words
 
     def waiting(self, *, quotes: bool = True) -> Waiting | None:
-        """Return what the publisher waits for before it tries again, None if it does not.
-        ``quotes`` as in ``in_words``.
+        """Return what the publisher waits for before it tries again, None if it does not wait.
+        ``quotes`` is as in ``in_words``.
         """
         now, state = self.clock(), self.state
         if state.doing is not Doing.WAITING or state.waits_for is None:
@@ -611,7 +614,7 @@ class JobActivity(Monitored):
             self._sampled = (self.begun, 0, self.events)
 
     def _progressed(self) -> float:
-        """Note progress, which is a sign of life, and return its time."""
+        """Record progress, which is a sign of life, and return the time of the progress."""
         self.progress_time = self.clock()
         self.liveness.sign()
         return self.progress_time

@@ -17,9 +17,11 @@ from eventlog.model import Document, Level
 from eventlog.publisher.context.observer import HALVES, NO_ANSWER, Attempt, Outcome
 
 _MAX_EVENTS: Final = 50_000
-"""The most events of the kept attempts of one kind: of those with success, and of the others."""
+"""The maximum number of events in the kept attempts of one kind. Attempts with success are one
+kind, all others are the second kind.
+"""
 _MAX_DOCUMENTS: Final = 2000
-"""The most attempts of one kind, each with the beginning of an answer."""
+"""The maximum number of kept attempts of one kind, each with the beginning of an answer."""
 _MAX_SHOWN: Final = 20
 
 
@@ -39,7 +41,7 @@ class _Newest:
         self.events = 0
 
     def add(self, one: _Kept) -> None:
-        """Add an attempt, and forget the oldest ones that are too many."""
+        """Add an attempt, and forget the oldest attempts if there are too many."""
         kept = self.kept
         kept.append(one)
         self.events += len(one[4])

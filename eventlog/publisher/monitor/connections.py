@@ -3,9 +3,9 @@ reads does not affect the other clients.
 
 uvicorn waits for a request without a limit, and its own limit counts all connections, health probes
 among them. Here a request must arrive, and the client must read the answer, within
-``REQUEST_SECONDS``. If there are more than ``MAX_CONNECTIONS``, the connection that has waited
-longest is closed, so that a probe can always connect. The application limits the number of parallel
-requests; it answers probes in any case.
+``REQUEST_SECONDS``. If more than ``MAX_CONNECTIONS`` connections wait for a request, the connection
+that has waited longest is closed, so that a probe can always connect. The application limits the
+number of parallel requests; it answers probes in any case.
 
 A client that sends further requests before it has its answer (pipelining) gets this answer, and
 then its connection is closed: thousands of requests in one packet would make the server produce
@@ -27,11 +27,13 @@ byte of the request; and the seconds in which a client must read an answer that 
 the connection's buffer.
 """
 MAX_CONNECTIONS: Final = 256
-"""A fraction of the files that a process may open, which include the publisher's own."""
+"""The maximum number of connections that wait for a request. A process may open more files than
+this, since the publisher needs some too.
+"""
 
 
 class Connections:
-    """The connections of one server; uvicorn calls it for each of them."""
+    """The connections of one server; uvicorn calls this object for each connection."""
 
     def __init__(
         self, request_seconds: float = REQUEST_SECONDS, most: int = MAX_CONNECTIONS
@@ -103,7 +105,7 @@ class _Connection(H11Protocol):
         super().resume_writing()
 
     def abort(self) -> None:
-        """Close the connection immediately, and drop unsent data."""
+        """Close the connection immediately, and discard unsent data."""
         self._end_request()
         self.transport.abort()
 

@@ -115,7 +115,7 @@ def _build_info(labels: _Labels) -> Metric:
 def _counter(
     name: str, text: str, labels: _Labels, number: float, created: float | None = None
 ) -> Metric:
-    """Return a counter. ``created`` is when it began, in seconds since 1970."""
+    """Return a counter. ``created`` is the time when the counter began, in seconds since 1970."""
     family = CounterMetricFamily(name, text, labels=list(labels))
     family.add_metric(list(labels.values()), number, created=created)
     return family
@@ -136,7 +136,9 @@ def _numbers_by(
     label: str,
     numbers: Mapping[str, float],
 ) -> Metric:
-    """Return counters or gauges with one more label, by the values of that label."""
+    """Return one counter or gauge for each value of a further label. ``numbers`` are by these
+    values.
+    """
     family = kind(name, text, labels=[*labels, label], unit=_unit_of(name))
     for value, number in numbers.items():
         family.add_metric([*labels.values(), value], number)
@@ -144,7 +146,7 @@ def _numbers_by(
 
 
 def _one_of(states: Iterable[str], now: str) -> dict[str, float]:
-    """Return a number for each of some states: 1 for the present one, 0 for the others."""
+    """Return a number for each state: 1 for the present state, 0 for all others."""
     return {each: float(each == now) for each in states}
 
 

@@ -40,9 +40,9 @@ from eventlog.sql.log.rows import count_newest
 _QUESTION_SECONDS: Final = 5
 """The time-out of one statement, in seconds."""
 _QUESTION_ROWS: Final = 10_000
-"""The number of the newest rows that are read."""
+"""How many of the newest rows are read."""
 _QUESTION_ERRORS: Final = 2_000
-"""The number of the newest error rows that are read, with their rows."""
+"""How many of the newest error rows are read, with their rows."""
 _MEANINGS: Final[Mapping[str, str]] = {
     Status.NEW: "waits",
     Status.SUCCESS: "success",
@@ -60,9 +60,9 @@ class BadQuestion(ConfigError):
 
 
 class Questions:
-    """Questions about the log of a configuration. All raise EventlogError.
+    """Questions about the log of a configuration. All methods raise EventlogError.
 
-    ``compare`` returns the differences between the triggers and the declared ones, for doctor.
+    ``compare`` returns the differences between the triggers and the declared triggers, for doctor.
     ``seen`` returns what the process has seen of an event.
     """
 
@@ -79,8 +79,9 @@ class Questions:
             yield context
 
     def explain(self, event: str) -> dict[str, Any]:
-        """Return the event of a row of the log, or of an object of a snapshot by its event-id, as
-        in ``eventlog explain --json``. Raises BadQuestion.
+        """Return the event of a row of the log, or the event of a snapshot's object. A record_id
+        names the row, and an event-id names the object. The form is as in ``eventlog explain
+        --json``. Raises BadQuestion.
         """
         row = row_or_object(event)
         if row is None:
@@ -140,7 +141,9 @@ class Questions:
         return {"errors": shown, "searched": searched}
 
     def queue(self) -> dict[str, Any]:
-        """Return the number of the newest rows of the log by class and status, and their total."""
+        """Return how many of the newest rows of the log have each class and status, and how many
+        rows were counted in all.
+        """
         with self._reading() as context:
             counts = count_newest(context.log, _QUESTION_ROWS)
         return {
@@ -178,7 +181,7 @@ class Questions:
 
 
 class SourceQuestions:
-    """Questions about the source that a configuration follows, as ``Questions``."""
+    """Questions about the source that a configuration follows. It is used as ``Questions`` is."""
 
     def __init__(self, config: Config, seen: Callable[[str], Seen]) -> None:
         self._config, self._seen = config, seen
@@ -190,7 +193,9 @@ class SourceQuestions:
         return _shown(replace(explained, seen=self._seen(event)), shows_values=self._shows_values)
 
     def search(self, key: str) -> dict[str, Any]:
-        """Return the objects with this key of which events wait, as ``Questions.search``."""
+        """Return the objects with this key that have waiting events, in the form of
+        ``Questions.search``.
+        """
         _, explained = explained_events(self._current(), None, key)
         by_object: dict[tuple[str | None, str | None], list[Explanation]] = {}
         for one in explained:
@@ -199,7 +204,7 @@ class SourceQuestions:
         return {"objects": found or [_waiting(None, key, [])]}
 
     def errors(self) -> dict[str, Any]:
-        """Return what was refused, as ``Questions.errors``."""
+        """Return what was refused, as ``Questions.errors`` does."""
         return {
             "errors": [
                 {
@@ -307,7 +312,7 @@ def _without_key(refusals: Refusals) -> Refusals:
 
 
 def _refusal_status(code: str, message: str) -> str:
-    """Return the status of the answer in the message of a refusal, and nothing else of it."""
+    """Return only the status of the answer, from the message of a refusal."""
     return answer_status(message) if code == RECEIVER else HIDDEN
 
 

@@ -45,7 +45,7 @@ _log = logging.getLogger("eventlog.publisher")
 
 _HANDSHAKE_SECONDS: Final = 10.0
 _QUEUED_SECONDS: Final = 30.0
-"""The most seconds that a question waits for earlier ones."""
+"""The maximum time in seconds that a question waits for earlier questions."""
 _ENDED_WITHIN: Final = 10.0
 _EVERY_ADDRESS: Final = ("0.0.0.0", "::")  # noqa: S104 - compared, not listened on
 _PAGE: Final = {
@@ -153,19 +153,19 @@ class _Pages:
         return json_answer({"interval": activity.interval, "samples": samples})
 
     async def question(self, request: Request) -> Response:
-        """Answer the question of the database that the path names."""
+        """Return the answer of the database to the question that the path names."""
         return await self._ask(request.url.path.strip("/").removesuffix(".json"))
 
     async def row(self, request: Request) -> Response:
         return await self._ask("explain", request.path_params["row"])
 
     async def seen(self, request: Request) -> Response:
-        """Answer what the process has seen of an event, without a question of the database."""
+        """Return what the process has seen of an event. This does not query the database."""
         seen = self._monitor.seen(request.path_params["event"])
         return json_answer(seen.as_data())
 
     async def rows(self, request: Request) -> Response:
-        """Answer a page of the rows of the log."""
+        """Return a page of the rows of the log."""
         asked = request.query_params
         before = asked.get("before", "")
         if before and row_or_object(before) is None:
@@ -177,7 +177,7 @@ class _Pages:
         return await self._ask("rows", wanted)
 
     async def documents(self, request: Request) -> Response:
-        """Answer a page of the newest documents."""
+        """Return a page of the newest documents."""
         try:
             before = float(request.query_params.get("before", "inf"))
         except ValueError:
@@ -193,7 +193,7 @@ class _Pages:
         return Response(page_file(name), 200, HEADERS, media_type)
 
     async def _ask(self, name: str, *asked: Any) -> Response:
-        """Answer the question of this name when the earlier ones are answered."""
+        """Return the answer to the question of this name, once earlier questions are answered."""
         try:
             await asyncio.wait_for(self._asking.acquire(), _QUEUED_SECONDS)
         except TimeoutError:
@@ -313,7 +313,7 @@ def serving(monitor: Monitor, connections: Connections | None = None) -> Iterato
     """Serve while the block runs, and yield the address, with the actual port if 0 was given.
 
     ``connections`` limits the connections, None = the limits of ``Connections``. If the server
-    cannot listen on the address, it logs a warning, and the block runs without a server: the work
+    cannot listen on the address, a warning is logged, and the block runs without a server: the work
     is more important than the monitor. Raises ConfigError if other machines could read the monitor
     without a token.
     """

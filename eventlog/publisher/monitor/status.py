@@ -2,8 +2,8 @@
 (docs/reference/metrics.md).
 
 A publisher reports its own state, and the queue at its last measurement; the command can only read
-the database. A value that one of the two cannot determine is null. Adding a name keeps the version;
-changing the meaning of a name or removing it raises the version.
+the database. A value that the publisher or the command cannot determine is null in its status.
+Adding a name keeps the version; changing the meaning of a name or removing it raises the version.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ HIDDEN: Final = "•••"
 """The text in place of values, keys and a receiver's texts (``monitor.show_values = false``)."""
 _MAX_LISTED: Final = 100
 _PAGE: Final = 50
-"""The documents of one page of the list."""
+"""The number of documents on one page of the list."""
 _MAX_EXAMPLES: Final = 3
-"""The most events that are named for a group of parked objects."""
+"""The maximum number of events that are named for a group of parked objects."""
 _MAX_SKIPPED: Final = 20
-"""The most events that one command skips."""
+"""The maximum number of events that one command skips."""
 
 _COUNTERS: Final = [
     "rows_published",
@@ -51,13 +51,13 @@ class Members(NamedTuple):
 
     names: tuple[str, ...]
     known_to: Literal["both", "process", "command"]
-    """What can determine them: a process, the command ``eventlog status``, or both."""
+    """What can determine the members: a process, the command ``eventlog status``, or both."""
     text: str
-    """What they are, as the reference shows it."""
+    """What the members are, in the words of the reference."""
 
 
 _ALWAYS: Final = ("version", "eventlog", "at")
-"""The members that no status lacks."""
+"""The members that every status has."""
 MEMBERS: Final = (
     Members(_ALWAYS, "both", "versions of this JSON object and of the program; the time in UTC"),
     Members(
@@ -206,7 +206,7 @@ EMPTY: Final[Mapping[str, Any]] = dict.fromkeys(
 
 
 def shape(**known: Any) -> dict[str, Any]:
-    """Return a status with these values; the others are null.
+    """Return a status with these values; all other values are null.
 
     Raises TypeError for a name outside the shape.
     """
@@ -255,7 +255,7 @@ def answer_status(text: str) -> str:
 
 
 def _reason(state: ActivityState, *, quotes: bool) -> str:
-    """Return why the publisher is in this state. ``quotes`` as in ``Monitored.in_words``."""
+    """Return why the publisher is in this state. ``quotes`` is as in ``Monitored.in_words``."""
     reason = state.reason if quotes else state.in_short
     if state.waits_for is None:
         return reason
@@ -265,8 +265,8 @@ def _reason(state: ActivityState, *, quotes: bool) -> str:
 def _parked_groups(
     parked: Sequence[ParkedObject], now: float, consumer: str | None, *, shows_values: bool
 ) -> list[dict[str, Any]]:
-    """Return the parked objects by class and answer, the largest group first, each with the command
-    that skips its first events.
+    """Return the parked objects in groups by class and answer, the largest group first. Each group
+    has the command that skips its first events.
     """
     groups: dict[tuple[str, str], list[ParkedObject]] = {}
     for one in parked:
@@ -293,8 +293,8 @@ def _parked_groups(
 
 
 def _skip(parked: Sequence[ParkedObject], consumer: str | None, *, shows_values: bool) -> str:
-    """Return the command that skips the events of parked objects, empty if their event-ids are
-    hidden because the event-id of an object in a snapshot contains its key.
+    """Return the command that skips the events of parked objects. It is empty if an event-id is
+    hidden: the event-id of an object in a snapshot contains the object's key.
     """
     ids = [one.event_id for one in parked]
     if not shows_values and any(without_key(one) != one for one in ids):
@@ -305,7 +305,7 @@ def _skip(parked: Sequence[ParkedObject], consumer: str | None, *, shows_values:
 
 
 def seen_of(activity: Activity, event_id: str, *, shows_values: bool) -> Seen:
-    """Return what the process has seen of an event. ``event_id`` as for ``Attempts.of``."""
+    """Return what the process has seen of an event. ``event_id`` is as in ``Attempts.of``."""
     attempts = activity.attempts.of(event_id)
     waits = _in_outbox(activity, event_id, shows_values=shows_values)
     return Seen(attempts if shows_values else [*map(without_texts, attempts)], waits)
@@ -382,7 +382,7 @@ def process_status(
 
     ``format_name`` is the name of the output format. ``consumer`` is the name of the consumer that
     the process runs as; ``source`` is the name of the source that the process follows. ``patience``
-    is the most seconds that the sink waits for an answer.
+    is the maximum time in seconds that the sink waits for an answer.
     """
     now, measured, state = activity.clock(), activity.measurement or Measured(), activity.state
 
@@ -449,7 +449,7 @@ def process_status(
 def job_status(activity: JobActivity, log: str, directory: str, format_name: str) -> dict[str, Any]:
     """Return the status of a backlog job; only such a status has the part ``job``.
 
-    ``format_name`` is the format of its files.
+    ``format_name`` is the format of the job's files.
     """
     left = activity.seconds_left
     seconds_left = None if left is None else round(left, 1)

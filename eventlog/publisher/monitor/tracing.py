@@ -1,10 +1,10 @@
 """Trace a publisher with OpenTelemetry: a span for each window, delivery, document and mark (extra
 ``otel``).
 
-A delivery is a trace: its documents and marks are spans below it, and it is linked to the window of
-its rows. The receiver of a document gets the document's span as ``traceparent`` (W3C Trace
-Context), in a header of the HTTP request or of each Kafka record. Spans contain numbers, levels and
-event-ids: never a value, a key or a receiver's words.
+A delivery is a trace: its documents and marks are spans below the delivery's span, which is linked
+to the window of the delivery's rows. The receiver of a document gets the document's span as
+``traceparent`` (W3C Trace Context), in a header of the HTTP request or of each Kafka record. Spans
+contain numbers, levels and event-ids: never a value, a key or a receiver's words.
 
 The standard variables of OpenTelemetry configure everything: the target of the spans, their number,
 their name.
@@ -95,7 +95,9 @@ class Tracing(Observer):
         delivery.end()
 
     def _past(self, name: str, seconds: float, context: Context, **numbers: int) -> Span:
-        """Return a span of work that ends now and took ``seconds``. ``numbers`` as in ``span``."""
+        """Return a span of work that ends now and took ``seconds``, with ``numbers`` as in
+        ``span``.
+        """
         now = int(unix_time() * 1e9)
         span = self.span(
             name, context, SpanKind.INTERNAL, None, now - int(seconds * 1e9), **numbers
@@ -117,7 +119,7 @@ class Tracing(Observer):
         """Return a span below the present delivery, or in ``context``, that began at ``begun``
         (nanoseconds since 1970) or now.
 
-        ``numbers`` are attributes of eventlog.
+        ``numbers`` become attributes of the span, with names that begin with ``eventlog.``.
         """
         attributes = {
             **self._attributes,

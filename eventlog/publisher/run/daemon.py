@@ -113,7 +113,7 @@ def publish(
     ``retry`` has its first and its longest pause in seconds.
 
     ``observer`` is called with the progress. ``compare`` compares the triggers with the declared
-    ones, None = no comparison. With ``standby`` the publisher waits while another publisher has
+    triggers, None = no comparison. With ``standby`` the publisher waits while another publisher has
     locked the log; a consumer always waits. ``open_letters`` opens the sink of dead letters, None =
     there are none. Raises FatalAnswer when the receiver answers fatal, PublisherAlreadyRunning when
     the log is locked, DatabaseError when the first connection fails.
@@ -224,7 +224,7 @@ def _letters(context: Context, open_letters: OpenLetters | None) -> Iterator[Let
 
 
 def _warn_of_letters(context: Context) -> None:
-    """Warn about letters of an earlier start that nothing sends."""
+    """Warn about letters that an earlier start recorded, if no sink takes them now."""
     if context.options.dead_letters:
         return
     waiting = waiting_letters(context.log, context.ledger.consumer).entries
@@ -287,7 +287,7 @@ def _publish_once(
 
 
 def _is_waiting(context: Context, last: int | None) -> bool:
-    """Return True if the queue has rows up to this one."""
+    """Return True if the queue has rows up to this record_id."""
     window = context.ledger.undone(Window(1, last, 1))
     return last is not None and bool(context.log.read_window(window))
 
@@ -473,8 +473,8 @@ def _local_time(context: Context) -> datetime | None:
 def _seconds_left(
     context: Context, state: PublisherState, heartbeat: HeartbeatTimer, timetable: Timetable
 ) -> float:
-    """Return the seconds until the next cycle, parked object or heartbeat by the
-    monotonic clock.
+    """Return the seconds until the next cycle, attempt at a parked object, heartbeat or measurement
+    is due.
     """
     options = context.options
     local = _local_time(context)
@@ -516,7 +516,7 @@ def run_post_poll(context: Context) -> None:
 
 
 def _measure_if_due(session: PublisherSession) -> None:
-    """Report to the observer if it is time. No transaction may be open, and none is left open."""
+    """Report to the observer if that is due. No transaction may be open, and none is left open."""
     if session.context.observer.measure_due() == 0.0:
         measure(session)
 

@@ -39,19 +39,19 @@ OLD_TRANSACTION: Final = 1800.0
 OLD_DEAD_ROWS: Final = 900.0
 """The seconds that the log may have many dead rows: a busy log has them between two vacuums."""
 LARGE_LOG: Final = 1_000_000_000
-"""The bytes of a log and its internal tables from which on their growth is judged."""
+"""If a log and its internal tables have at least this number of bytes, their growth is judged."""
 MANY_LETTERS: Final = 10_000
-"""The most dead letters that may wait."""
+"""The maximum number of dead letters that may wait."""
 OLD_LETTER: Final = 3600.0
 """The seconds that a dead letter may wait."""
 SECONDS_A_DAY: Final = 86_400.0
 _STATUS: Final = re.compile(r"\bthe receiver answers ([1-5][0-9]{2})\b")
 _MAX_NAMED: Final = 3
-"""The most tables or commands that one condition names."""
+"""The maximum number of tables or commands that one condition names."""
 
 
 class Condition(NamedTuple):
-    """A condition of a publisher that is not as it should be."""
+    """A condition: something about a publisher is not as it should be."""
 
     name: str
     severity: Severity
@@ -87,7 +87,7 @@ class Health(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """The most severe condition in words, and the number of the others."""
+        """The most severe condition in words, and the number of all others."""
         if not self.conditions:
             return self.state
         others = len(self.conditions) - 1
@@ -174,8 +174,8 @@ def _short(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The known facts about a publisher, a consumer or a job. None or empty = unknown, or there is
-    nothing.
+    """The known facts about a publisher, a consumer or a job. A fact that is None or empty is
+    unknown, or there is nothing.
     """
 
     state: str
@@ -221,14 +221,15 @@ def judge(facts: Facts) -> Health:
 
 
 def joined(health: Health, more: Iterable[Condition]) -> Health:
-    """Return the health with the conditions that another place has found, too."""
+    """Return the health with these further conditions, which were found elsewhere."""
     others = [one for one in more if one.name not in health.names]
     return health._replace(conditions=sorted([*health.conditions, *others], key=_rank))
 
 
 def _rank(condition: Condition) -> tuple[int, float]:
-    """Return the place of a condition, the worst first. One that has become an error comes before
-    ``no_progress``, whose cause it is.
+    """Return the place of a condition in the order in which the worst condition is first. A
+    condition that has become an error comes before ``no_progress``, since it is the cause of
+    ``no_progress``.
     """
     order = list(KINDS)
     place = float(order.index(condition.name))
@@ -371,7 +372,7 @@ def _log(facts: Facts) -> Iterator[Condition]:
 
 def growth_in_a_day(first: tuple[float, int], last: tuple[float, int]) -> float | None:
     """Return the bytes by which a log grows in a day, from two measurements of its size, each with
-    its time in seconds; None if they are less than an hour apart.
+    its time in seconds; None if the measurements are less than an hour apart.
     """
     seconds = last[0] - first[0]
     return None if seconds < 3600 else (last[1] - first[1]) / seconds * SECONDS_A_DAY

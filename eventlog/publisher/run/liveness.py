@@ -3,11 +3,11 @@
 A publisher is alive as long as its next sign is not overdue. Any call of its observer is a sign. A
 publisher announces rests and waits, so it also counts as alive while it is idle or while its
 receiver or database is unavailable. A publisher that hangs in a statement, or waits for a receiver
-forever, does not.
+forever, does not count as alive.
 
-Each supervisor has one way to read the clock: systemd gets ``WATCHDOG=1`` while it reports alive
-(``watched_over``), a container's probe checks a file that is touched as long as it is alive
-(``health_file``), and Kubernetes queries ``/livez`` of the monitor.
+Each supervisor has one way to read the clock: systemd gets ``WATCHDOG=1`` while the publisher is
+alive (``watched_over``), a container's probe checks a file that is touched as long as the publisher
+is alive (``health_file``), and Kubernetes queries ``/livez`` of the monitor.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from eventlog.registry import sink_named
 _log = logging.getLogger("eventlog.publisher")
 
 _REST: Final = 1.0
-"""The longest rest in seconds of a followed source without an interval."""
+"""The longest rest, in seconds, while a source is followed that has no polling interval."""
 
 _WORK: Final = 60.0
 """The seconds that a busy database may take between two signs, in addition to the
@@ -81,7 +81,8 @@ class LivenessClock:
 
 class Liveness(LivenessClock, Observer):
     """An observer that keeps the liveness clock of a publisher. ``rest`` is the longest rest in
-    seconds. ``is_connected`` is True from the first connection on, including that of a standby.
+    seconds. ``is_connected`` is True from the first connection on, even if it is the connection of
+    a standby.
     """
 
     def __init__(self, timeout: float, rest: float, clock: Callable[[], float] = monotonic) -> None:
@@ -129,7 +130,9 @@ def _longest_rest(config: Config) -> float:
 
 
 def _longest_work(config: Config) -> float:
-    """Return the longest seconds between two signs of a publisher that neither rests nor waits."""
+    """Return the longest time between two signs, in seconds, if a publisher neither rests nor
+    waits.
+    """
     timeout: float = sink_named(config.sink.type).answer_timeout(config.sink.options)
     return timeout + _WORK
 
@@ -141,8 +144,9 @@ def liveness_of(config: Config) -> Liveness:
 
 @contextmanager
 def reported_liveness(config: Config) -> Iterator[Liveness]:
-    """Yield the clock of a publisher, an observer of its work. While the block runs the health file
-    of the configuration is touched as long as the publisher is alive, from its first connection on.
+    """Yield the clock of a publisher. The clock observes the publisher's work. While the block runs
+    the health file of the configuration is touched as long as the publisher is alive, from its
+    first connection on.
 
     Raises ConfigError if the file cannot be written at the start.
     """

@@ -35,8 +35,8 @@ from eventlog.sql.port.database import Wake
 _log = logging.getLogger("eventlog.publisher")
 
 _POLL_PAUSES: Final = (0.05, 1.0)
-"""The first and the longest pause in seconds until the queue is read again while a writer has a
-transaction open that will not notify. The pauses double.
+"""The first and the longest pause in seconds before the queue is read again. These pauses apply
+while a writer has an open transaction that will not notify. They double.
 """
 
 FLOWING: Final = 0.03
@@ -44,11 +44,11 @@ FLOWING: Final = 0.03
 it sleeps until a notification. Before that, writers need not send notifications.
 """
 _MIN_REST: Final = 0.003
-"""The least seconds of one rest between polls."""
+"""The shortest rest between polls, in seconds."""
 _SHARE: Final = 0.15
 """The share of a core that a publisher uses while changes flow, polls and deliveries together. The
-rest leaves time for other processes, and the next poll finds more rows to send together. A cheaper
-poll does not lead to more polls.
+remaining time is left to other processes, and the next poll finds more rows to send together. A
+cheaper poll does not lead to more polls.
 """
 
 _FIRST_REST: Final = 0.05
@@ -248,7 +248,7 @@ LONGEST_REST: Final = 600.0
 
 @dataclass(slots=True)
 class Timetable:
-    """How far the times of the day are done: up to ``done``, in the server's local time; None =
+    """The times of the day up to ``done`` are done. ``done`` is in the server's local time; None =
     unknown. The object outlives a lost connection, so that an interrupted run continues.
     """
 
@@ -263,7 +263,7 @@ class Timetable:
     def finish(self, started: datetime) -> None:
         """Record the end of a run that began at ``started``.
 
-        A time that passed during the run is still to come.
+        A time of day that passed during the run is not done yet.
         """
         # The clock may have been set back: each time of day counts once a day.
         self.done = started if self.done is None else max(self.done, started)
@@ -301,13 +301,13 @@ class HeartbeatTimer:
 
 
 def soonest(*seconds: float | None) -> float:
-    """Return the smallest of these numbers. None = never; at least one must be a number."""
+    """Return the smallest of these numbers; None = never. At least one value must be a number."""
     return min(one for one in seconds if one is not None)
 
 
 @dataclass(slots=True)
 class BackOff:
-    """The waits after failures in a row, in seconds as from ``back_off``.
+    """The waits after successive failures, in seconds as ``back_off`` returns them.
 
     ``attempts`` is the number of failures.
     """
@@ -329,7 +329,7 @@ class BackOff:
     ) -> None:
         """Log the reason, and wait: for ``retry_after`` seconds if the receiver or server has
         requested a delay, within the bounds of the back-off. ``measure`` is called when the
-        observer wants a report. ``in_short`` and ``advice`` as in ``Observer.waits``.
+        observer wants a report. ``in_short`` and ``advice`` are as in ``Observer.waits``.
         """
         self.attempts += 1
         if retry_after is None:
@@ -379,8 +379,8 @@ class Pause(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """The connection of a process to its database, and its lock. ``unavailable`` and
-    ``stands_by_for`` as for ``keep_connected``.
+    """The connection of a process to its database, and the lock of the process. ``unavailable`` and
+    ``stands_by_for`` are as in ``keep_connected``.
     """
 
     unavailable: tuple[type[EventlogError], ...]
@@ -389,7 +389,7 @@ class Connection:
     was_connected: bool = False
     """True from the first connection on."""
     attempts: int = 0
-    """The failures in a row since the last connection, or since a lock was waited for."""
+    """How many failures in a row there were since the last connection or wait for a lock."""
     lost_at: float | None = None
     """The time when the connection was lost, None = it was not lost."""
     stands_by: bool = False
@@ -406,8 +406,9 @@ class Connection:
         )
 
     def failed(self, error: EventlogError, now: float) -> tuple[Connection, Pause] | None:
-        """Return the state after the work has failed at ``now``, on the monotonic clock, and the
-        pause before it is tried again. None = the error ends the process.
+        """Return the state after the work has failed, and the pause before the work is tried again.
+        None = the error ends the process. ``now`` is the time of the failure on the monotonic
+        clock.
         """
         again = replace(self, is_connected=False, attempts=self.attempts + 1)
         if isinstance(error, PublisherAlreadyRunning):
@@ -463,13 +464,13 @@ def keep_connected(
 
     ``work`` receives a function that it calls whenever it is connected, and that returns True the
     first time. ``unavailable`` are the errors of a lost connection. Before the first connection,
-    this function waits for a database server that cannot be reached, and raises the other errors.
-    ``initial`` and ``maximum`` are the back-off in seconds. ``observer`` is called for each
+    ``keep_connected`` waits for a database server that cannot be reached, and raises all other
+    errors. ``initial`` and ``maximum`` are the back-off in seconds. ``observer`` is called for each
     connection.
 
     If the session that was lost still has the lock, this process waits for the lock. It also waits
-    if the error about the lock is a ``stands_by_for``. Raises PublisherAlreadyRunning if any other
-    session has the lock.
+    if the error about the lock is of the type ``stands_by_for``. Raises PublisherAlreadyRunning if
+    any other session has the lock.
     """
     connection = Connection(unavailable, stands_by_for)
 

@@ -66,7 +66,7 @@ def run_cycle(session: PublisherSession) -> Delivered:
 
 
 def send_in_flight(session: PublisherSession) -> Delivered:
-    """Send the recorded documents that are due. Errors as for ``run_cycle``."""
+    """Send the recorded documents that are due. The errors are those of ``run_cycle``."""
     return _cycle(session, must_read=False)
 
 
@@ -132,8 +132,8 @@ def _read_and_send(session: PublisherSession, sender: Sender[Outgoing]) -> Deliv
 def _send_new(
     session: PublisherSession, delivery: Delivery, sender: Sender[Outgoing]
 ) -> Delivered | None:
-    """Send a delivery that has just been recorded, so that its events are built already. Return how
-    the cycle has ended, None if the next delivery may be sent.
+    """Send a delivery that has just been recorded; its events are built already. Return how the
+    cycle has ended, None if the next delivery may be sent.
     """
     state = session.state
     state.deliveries[delivery.number] = delivery._replace(documents={})
@@ -174,8 +174,8 @@ def _scan_to_read(session: PublisherSession) -> QueueScan | DueScan | None:
 def _valid_window(
     context: Context, state: PublisherState, scan: QueueScan | DueScan
 ) -> WindowResult | None:
-    """Return the next window of the scan. If a transaction has ended meanwhile whose rows the
-    window may lack, the scan ends, and None is returned.
+    """Return the next window of the scan. If a transaction has ended meanwhile, and the window may
+    lack its rows, the scan ends, and None is returned.
     """
     begun = monotonic()
     window, state.scan = _next_window(context, scan, state, ids_in(state.outbox.events()))
@@ -208,8 +208,8 @@ def _refuse_given_again(context: Context, window: WindowResult) -> None:
 def _send_window(
     session: PublisherSession, window: WindowResult, sender: Sender[Outgoing]
 ) -> Delivered:
-    """Send the deliveries of a window, and mark its rows that belong to no delivery. Errors as for
-    ``run_cycle``.
+    """Send the deliveries of a window, and mark its rows that belong to no delivery. The errors are
+    those of ``run_cycle``.
     """
     context, state = session.context, session.state
     for remark in window.remarks:
@@ -330,10 +330,10 @@ def record_new(
     is_plain: bool,
     alone: bool,
 ) -> Delivery | None:
-    """Record a delivery of new events, and return it; None if there is a request to send rows
-    again or to pause, which must be read first.
+    """Record a delivery of new events, and return it. Return None if there is a request to send
+    rows again or to pause: this request must be read first.
 
-    ``is_plain`` as in ``encode``; ``alone`` is true if nothing else belongs to the transaction.
+    ``is_plain`` is as in ``encode``; ``alone`` is true if nothing else belongs to the transaction.
     """
     context, state = session.context, session.state
     # If the format has no numbers, the delivery number is not needed before the entry is written.
@@ -406,7 +406,8 @@ def _windows(context: Context, state: PublisherState) -> Iterator[WindowResult]:
 
 def preview(context: Context, delivery: Delivery, events: Sequence[Outgoing]) -> str:
     """Return a preview of the document with these events of a delivery; empty if none of the
-    objects exists any more. In place of events that the format fails to write it has the reason.
+    objects exists any more. In place of events that the format fails to write, the preview has the
+    reason.
     """
     read, current_rows = with_current_rows(
         context, [event for event in events if event.operation is not None]

@@ -1,4 +1,4 @@
-"""The clock of the database, which gives the times in in-flight entries at which attempts are due
+"""The clock of the database: in-flight entries record in its time when attempts are due
 (spec/event-log.md 10).
 """
 
@@ -17,7 +17,7 @@ from eventlog.sql.port.dialect import Dialect
 
 
 class DatabaseClock:
-    """The clock of a database, read once, when it is first needed. Moments are of
+    """The clock of a database, read once, when it is first needed. Moments are times of
     ``core.clock.monotonic``, in seconds.
     """
 
@@ -41,7 +41,9 @@ class DatabaseClock:
         )
 
     def moment_of(self, text: str) -> float:
-        """Return the moment of a time of the database. Raises ValueError for another text."""
+        """Return the moment of a time of the database. Raises ValueError for a text of another
+        form.
+        """
         begun = self._begin()
         return self._started + (datetime.fromisoformat(text) - begun).total_seconds()
 
@@ -74,9 +76,9 @@ def attempts_of(tried: Tried, clock: DatabaseClock, longest: float) -> Attempts:
 
 
 def tried_of(document: Document[E], outbox: Outbox[E], clock: DatabaseClock) -> Tried | None:
-    """Return the attempts at a document as its entry records them, None = it records none. For a
-    document that has failed since the last answer, the entry records the number of rounds since
-    the doubt about the receiver began.
+    """Return the attempts at a document as its entry records them, None if it records no attempts.
+    For a document that has failed since the last answer, the entry records the number of rounds
+    since the doubt about the receiver began.
     """
     attempts = document.attempts
     kind = None if attempts is None else _RECORDED.get(attempts.kind)

@@ -1,4 +1,5 @@
-"""Send dead letters to the second sink, so that nothing waits for it (spec/event-log.md 8.7).
+"""Send dead letters to the second sink, while nothing else waits for this sink (spec/event-log.md
+8.7).
 
 A thread sends the letters of one batch. The thread that has the connection reads and removes their
 entries: ``step`` does what can be done now, and never waits.
@@ -33,11 +34,11 @@ from eventlog.sql.log.errors import DEAD_LETTER, add_errors, add_object_errors
 _log = logging.getLogger("eventlog.publisher")
 
 BATCH: Final = 100
-"""The most letters that are sent before their entries are removed."""
+"""The maximum number of letters that are sent before their entries are removed."""
 _SECONDS: Final = 1.0
-"""How long letters of one batch are sent: then those that are confirmed are removed."""
+"""For how many seconds letters of one batch are sent. Then the confirmed letters are removed."""
 _POLLS: Final = (0.05, 1.0)
-"""The first and the longest time in seconds until it is checked again whether a batch is sent."""
+"""The first and the longest time in seconds between two checks whether a batch has been sent."""
 
 
 class ReadyLetter(NamedTuple):
@@ -47,7 +48,7 @@ class ReadyLetter(NamedTuple):
     key: str
     event_id: str
     row: int
-    """The first row of the event, 0 = it has none."""
+    """The first row of the event, 0 = the event has no row."""
     write: Callable[[tuple[int, int]], Document]
     """A function that makes the document for a delivery number and a document number. Another
     thread calls it. Raises ReceiverUnavailable if a registry does not answer.
@@ -55,22 +56,22 @@ class ReadyLetter(NamedTuple):
 
 
 Refused = Sequence[tuple[ReadyLetter, str]]
-"""Letters that were refused themselves, each with the reason."""
+"""Letters that the second sink has refused, each with the reason."""
 
 
 class Letters(Protocol):
-    """The letters that wait, in the database. Its methods end the transaction."""
+    """The letters that wait in the database. The methods of this class end the transaction."""
 
     def read(self, most: int) -> Sequence[ReadyLetter]:
         """Return the first letters, at most ``most``."""
         ...
 
     def remove(self, sent: Sequence[ReadyLetter], refused: Refused) -> None:
-        """Remove letters; those that were refused get an error row."""
+        """Remove letters that were sent, and refused letters, each of which gets an error row."""
         ...
 
     def left(self) -> int:
-        """Return how many letters wait, as far as they are counted."""
+        """Return how many letters wait; there may be more if they are not all counted."""
         ...
 
 
@@ -168,7 +169,7 @@ class LetterSender:
         self._in_air = self._threads.submit(self._send, self._batch)
 
     def _send(self, batch: Sequence[ReadyLetter]) -> _Sent:
-        """Send letters until one fails or it is time; another thread calls this."""
+        """Send letters until one fails or ``_SECONDS`` have passed; another thread calls this."""
         results: list[tuple[ReadyLetter, EventResult]] = []
         failure, retry_after, begun = None, None, monotonic()
         delivery_no = batch[0].number
@@ -197,7 +198,7 @@ class LetterSender:
         )
 
     def _settle(self, letters: Letters) -> None:
-        """Remove the letters of a batch that was sent, and note a failure."""
+        """Remove the letters of a batch that was sent, and wait after a failure."""
         future, self._in_air = self._in_air, None
         assert future is not None
         try:
@@ -243,7 +244,7 @@ class LetterSender:
 
 
 def warn_without_sink(waiting: int) -> None:
-    """Warn about letters of an earlier start that nothing sends."""
+    """Warn about letters that an earlier start recorded, if no sink takes them now."""
     if waiting:
         _log.warning(
             "%s from an earlier run not sent, because [dead_letter] has no type: restore the type "
@@ -302,12 +303,14 @@ class LogLetters:
 
 
 def refusal_in_words(letter: ReadyLetter, why: str) -> str:
-    """Return the message of a letter that was refused itself."""
+    """Return the message about a letter that the second sink has refused."""
     return f"dead letter {letter.key} was refused: {as_of_letters(why)}"
 
 
 def _facts(built: BuiltLetter) -> LetterFacts:
-    """Return what goes with the event of a letter. The message of a check may quote a key."""
+    """Return what goes with the event of a letter. A message that may quote a hidden value is left
+    out.
+    """
     letter, message = built.letter, built.letter.message
     ranges = to_ranges(sorted(letter.rows))
     if letter.is_row and built.is_hidden:
@@ -324,7 +327,9 @@ def _facts(built: BuiltLetter) -> LetterFacts:
 
 
 def _written(form: LetterForm, built: BuiltLetter, place: tuple[int, int]) -> Document:
-    """Return the document of a letter; with its rows if the format fails to write its event."""
+    """Return the document of a letter, with rows in place of an event that the format fails to
+    write.
+    """
     event = None
     if built.event is not None:
         try:

@@ -1,8 +1,8 @@
 """The feed of a log: its documents are recorded in entries before they are sent, and the results
 become marks of rows (spec/event-log.md 7.3, 8.4, 10).
 
-This module writes what is left of a delivery into its entry, together with the marks, and gets the
-documents back after a restart.
+Together with the marks, this module writes what is left of a delivery into the entry of the
+delivery. After a restart, it makes the documents from the entry.
 
 This is a hot path: every event passes through ``save``, but no loop here visits single events,
 except for documents that are sent again.
@@ -98,7 +98,7 @@ def rounds_of(delivery: Delivery) -> int:
 
 def _numbered(context: Context, delivery: Delivery) -> Delivery:
     """Return a recorded delivery, with numbers if the format numbers events: a publisher with
-    another format may have recorded it without.
+    another format may have recorded the delivery without numbers.
     """
     if not delivery.first and (
         first := context.output.first(delivery.number, "", raised_at(context.epoch))
@@ -172,7 +172,7 @@ def new_documents(delivery: Delivery, is_single: bool) -> Iterator[Document[Outg
 
 
 def _later(one: Tried | None, other: Tried | None) -> Tried | None:
-    """Return the later one of the attempts at a document and at its events."""
+    """Return the attempts at a document or at its events, whichever are due later."""
     return max((tried for tried in (one, other) if tried), key=lambda each: each.due, default=None)
 
 
@@ -271,7 +271,7 @@ def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
 
 
 class RebuiltDocument(NamedTuple):
-    """Events of a recorded document with their values, and what a format needs besides."""
+    """Events of a recorded document with their values, and what else a format needs."""
 
     delivery: Delivery
     events: Sequence[Outgoing]
@@ -362,9 +362,9 @@ class LogFeed:
         check()
 
     def put_back(self, events: Sequence[Outgoing]) -> Sequence[Outgoing]:
-        """Return recorded events with a new attempt number for each one that an operator has
-        skipped and whose rows were set back to N before its next attempt. The receiver may have
-        applied the event under the previous number, and the event may have fewer rows now
+        """Return recorded events. An event that an operator has skipped, and whose rows were set
+        back to N before its next attempt, gets a new attempt number. The receiver may have applied
+        the event under the previous number, and the event may have fewer rows now
         (spec/event-log.md 7.4).
         """
         if self.context.ledger.consumer:  # ``skip`` removes its events from the entry
@@ -406,7 +406,7 @@ class LogFeed:
         context.observer.delivery_begins(info_of(number, events), event_times)
 
     def end_delivery(self, result: str) -> None:
-        """Report to the observer that the delivery which was announced is not sent any more."""
+        """Report to the observer that the announced delivery is not sent any more."""
         number, self._announced = self._announced, None
         if number is None:
             return
@@ -451,7 +451,7 @@ class LogFeed:
         """Let the sink confirm the answers; then mark their rows, and write what is left of their
         deliveries, in one transaction.
 
-        Raises ReceiverUnavailable if the sink has lost them.
+        Raises ReceiverUnavailable if the sink has lost answers.
         """
         refused = self.session.sink.flush()
         context, begun = self.context, monotonic()
@@ -482,7 +482,7 @@ class LogFeed:
         self.session.send_letters()
 
     def _forget_built(self, place: Place) -> None:
-        """Let go of the values of a document of which nothing is left."""
+        """Release the values of a document if nothing is left of the document."""
         if place in self._built and not any(
             one.place[: len(place)] == place for one in self._outbox.batch(place[0])
         ):
@@ -500,11 +500,11 @@ class LogFeed:
         return True
 
     def lost(self) -> None:
-        """Forget what the format has noted since the last save: the receiver is unavailable."""
+        """Forget what the format has recorded since the last save: the receiver is unavailable."""
         self.context.output.forget()
 
     def rest(self) -> None:
-        """Let go of values, which are read again when their events are sent."""
+        """Release the values of events. The values are read again when the events are sent."""
         self._outbox.rest()
         self._built.clear()
         deliveries = self._state.deliveries

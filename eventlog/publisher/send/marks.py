@@ -1,8 +1,8 @@
 """Mark done rows in the log (spec/event-log.md 7.3).
 
 This is a hot path: the rows of every event are marked here. ``itemgetter`` reads one field of all
-events of an answer in one pass, and for an event without outcomes, which nearly all are, the rows
-are its ``ids``. The price: the positions of these fields are repeated at the top of the module.
+events of an answer in one pass. Nearly all events have no outcomes; then the rows of an event are
+its ``ids``. The price: the positions of these fields are repeated at the top of the module.
 """
 
 from __future__ import annotations
@@ -40,13 +40,15 @@ class Marks:
     """The rows to be marked S that ``delete_from_log`` does not delete."""
     errors: list[InvalidRow] = field(default_factory=list)
     next_ids: dict[int, str] = field(default_factory=dict)
-    """The event-ids with which refused events are sent again, by the record_id of their first row,
-    where they differ from the first event-ids.
+    """The event-ids with which refused events are sent again, by the record_id of their first row.
+    Only event-ids that differ from the first event-ids are kept.
     """
     object_errors: list[tuple[str, str, str]] = field(default_factory=list)
     """The error rows for objects of a snapshot: event-id, code and message."""
     letters: list[Letter] = field(default_factory=list)
-    """What becomes E, and is sent to the second sink if there is one (spec/event-log.md 8.7)."""
+    """The rows and events that become E and are sent to the second sink, if there is such a sink
+    (spec/event-log.md 8.7).
+    """
     answered: list[Sequence[Outgoing]] = field(default_factory=list)
     """The events that were answered."""
 
@@ -77,8 +79,8 @@ class Marks:
         self, events: Sequence[Outgoing], result: EventResult, document: Document[Outgoing]
     ) -> None:
         """Add the rows of events that got an answer other than retry. ``document`` is the document
-        in which they were sent. Rows that precedence dropped are S with any answer. Objects of a
-        snapshot have no rows; refused objects get error rows.
+        in which they were sent. If other rows of the event take precedence over a row, this row
+        gets S with any answer. Objects of a snapshot have no rows; refused objects get error rows.
         """
         if has_letter(result):
             self._add_letters(events, result, document)
@@ -144,7 +146,7 @@ class Marks:
                 self.next_ids[first] = f"{event.event_id}.{number}"
 
     def add_outcomes(self, several: Iterable[RowOutcomes]) -> None:
-        """Add the rows of events that do not depend on an answer."""
+        """Add the rows of events whose marks do not depend on an answer."""
         for outcomes in several:
             self.counters.rows_dropped += len(outcomes.dropped)
             self.counters.rows_gone += len(outcomes.gone)

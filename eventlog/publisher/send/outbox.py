@@ -72,13 +72,15 @@ class Settled(NamedTuple, Generic[E]):
 
     judged: Judged[E] | None = None
     refused: str = ""
-    """The reason if it is sent in halves, since the receiver refused it."""
+    """Why the receiver refused the document, if it is sent in halves for this reason."""
     given_up: str = ""
-    """The reason if its only event is given up."""
+    """Why the only event of the document is given up, empty if it is not."""
     is_isolated: bool = False
-    """True if its objects are parked, since the receiver fails for it and answers others."""
+    """True if the objects of the document are parked: the receiver fails for the document, and
+    answers other documents.
+    """
     is_pause: bool = False
-    """True if everything pauses because of it."""
+    """True if everything pauses because of the outcome."""
     is_urgent: bool = False
     """True if nothing may be sent before the results are written."""
 
@@ -89,7 +91,7 @@ class Standing(NamedTuple, Generic[E]):
     document: Document[E]
     why: str
     due: float | None = None
-    """The time of its next attempt by the monotonic clock, None = it waits for no time."""
+    """The time of the next attempt by the monotonic clock, None = it waits for no time."""
 
 
 class Outbox(Generic[E]):
@@ -115,9 +117,9 @@ class Outbox(Generic[E]):
         self.in_doubt = False
         """True if the receiver has failed for a document and has answered none since."""
         self.rounds = 0
-        """How many pauses in a row followed a failure, without an answer."""
+        """How many successive pauses followed a failure, without an answer between them."""
         self.stops = 0
-        """How many pauses followed each other, for any reason."""
+        """How many successive pauses there were, for any reason."""
         self.failure = ReceiverUnavailable("")
         """The last failure that a document may have caused."""
         self.may_decide = True
@@ -207,7 +209,7 @@ class Outbox(Generic[E]):
                 yield Standing(document, "it is sent at its turn")
 
     def _follows(self, document: Document[E]) -> bool:
-        """Return True if an event of a document follows one in another document."""
+        """Return True if an event of a document follows an event in another document."""
         if self._queues is None:
             return False
         return any(any(self._before(document.place, event)) for event in document.events)
@@ -232,8 +234,8 @@ class Outbox(Generic[E]):
         )
 
     def untried_due(self) -> float | None:
-        """Return the time when the next document is due that the receiver failed for and whose
-        events have not been tried alone; None if there is none.
+        """Return the time when the next untried document is due; None if there is none. A document
+        is untried if the receiver failed for it and its events have not been tried alone.
         """
         return min(
             (
@@ -259,8 +261,8 @@ class Outbox(Generic[E]):
         return self._queues is not None
 
     def __contains__(self, one: object) -> bool:
-        """Return True if events of an object wait, so that later ones stay in the feed. This has
-        a meaning when the feed is asked for more.
+        """Return True if events of an object wait, so that its later events stay in the feed. Use
+        the result only when the feed is asked for more.
         """
         return self._queues is not None and (one in self._queues or EVERY in self._queues)
 
@@ -376,9 +378,9 @@ class Outbox(Generic[E]):
 
     def free(self) -> Iterator[Document[E]]:
         """Yield the documents that no other document holds up; they may still have to wait for
-        their own back-off. Each has only those of its events that follow no unsettled event in
-        another document. Only documents with attempts hold others up for long: if there are none,
-        nothing is yielded.
+        their own back-off. Each document is yielded with only those of its events that follow no
+        unsettled event in another document. Only documents with attempts hold others up for long:
+        if there are none, nothing is yielded.
 
         A document is left out if it follows a document that is being sent or about to be sent: it
         can be sent whole soon.
@@ -437,7 +439,9 @@ class Outbox(Generic[E]):
         )
 
     def _before(self, place: Place, event: E) -> Iterator[_Before]:
-        """Yield the other documents that an event follows, the first one of each of its objects."""
+        """Yield the other documents that an event follows: the first document of each object of the
+        event.
+        """
         assert self._queues is not None
         if EVERY in event.queues:
             for one in self.documents():
@@ -657,8 +661,8 @@ class Outbox(Generic[E]):
         )
 
     def skip(self, sent_id: str, result: EventResult) -> E | None:
-        """Give an event up by hand, and return it; None if it is not here. It is unknown whether
-        the receiver has applied it.
+        """Give an event up by hand, and return it; None if the outbox does not have it. It is
+        unknown whether the receiver has applied the event.
         """
         for document in self.documents():
             for event in document.events:
@@ -689,7 +693,7 @@ class Outbox(Generic[E]):
         self.in_doubt = self.rounds > 0
 
     def retry_now(self) -> None:
-        """Let each document that waits be due now, and have a turn, however many there are."""
+        """Make each waiting document due now, and give each a turn, however many there are."""
         for document in list(self.parked()):
             assert document.attempts is not None
             self._put(document._replace(attempts=document.attempts._replace(due=0.0)))
@@ -697,7 +701,7 @@ class Outbox(Generic[E]):
         self._again = -self.size
 
     def rest(self) -> None:
-        """End a cycle, in which a document is sent again once at most: let go of the values of all
+        """End a cycle, in which a document is sent again once at most: release the values of all
         events.
         """
         self._had_turn.clear()
@@ -709,8 +713,8 @@ class Outbox(Generic[E]):
     # --- saving -----------------------------------------------------------------------------------
 
     def take_marks(self) -> list[Mark[E]]:
-        """Return the events that have got their results since the last call, to be written. If they
-        cannot be, call ``put_back`` instead.
+        """Return the events that have got their results since the last call, to be written. If the
+        results cannot be written, call ``put_back`` instead.
         """
         marks, self._marks = self._marks, []
         return marks
@@ -835,7 +839,9 @@ class Outbox(Generic[E]):
             self._unindex(document)
 
     def _count_special(self, more: int) -> None:
-        """Make the index when the first document gets attempts; drop it when none has any."""
+        """Make the index when the first document gets attempts; remove it when no document has
+        attempts.
+        """
         self._special += more
         if self._special and self._queues is None:
             self._queues = {}
@@ -880,8 +886,8 @@ class Outbox(Generic[E]):
 
 
 class _Found(Generic[E]):
-    """The documents that may be sent now if they are free, by why they are sent, and the times when
-    others are due.
+    """The documents that may be sent now if they are free, by the reason why they are sent, and the
+    times when other documents are due.
     """
 
     def __init__(self) -> None:
@@ -924,7 +930,9 @@ class _Blocked(NamedTuple):
 
 
 class _Before(NamedTuple):
-    """A document that an event follows because of these objects; no objects = because of all."""
+    """A document that an event follows because of these objects; no objects = because of all
+    objects.
+    """
 
     place: Place
     objects: frozenset[Hashable]

@@ -61,16 +61,18 @@ class Attempts(NamedTuple):
 
     kind: Kind
     tries: int = 0
-    """A part: the attempts at its only event; parked: the answers *retry*; otherwise 0."""
+    """For a part, the number of attempts at its only event. For a parked document, the number of
+    answers *retry*. Otherwise 0.
+    """
     answer: str = ""
     due: float = 0.0
     """The time of the next attempt by the monotonic clock."""
     since: int = 0
-    """A part: how many documents had been answered when it was separated."""
+    """For a part, how many documents had been answered when the part was separated."""
     at: int = -1
     """How many documents had been answered when it last failed; -1 = not in this process."""
     run: int = 0
-    """How often it has failed without any answer in between."""
+    """How often the document has failed without any answer in between."""
 
     def failures(self, answers: int) -> int:
         """Return how often the document has failed since the last answer. ``answers`` is the number
@@ -112,11 +114,11 @@ class Rules(NamedTuple):
     retry_initial: float = 1.0
     retry_max: float = 60.0
     most_again: int = 1_000_000_000
-    """The most events that are sent again in a cycle, so that many parked objects leave room for
-    all others; a document is sent whole.
+    """The maximum number of events that are sent again in a cycle, so that many parked objects
+    leave room for all other objects. A document is sent whole.
     """
     random: Random = lambda: 1.0
-    """Removes up to half of each pause."""
+    """A function that removes up to half of each pause."""
 
     def back_off(self, attempts: int) -> float:
         """Return the seconds to wait after this number of attempts in a row."""
@@ -153,19 +155,19 @@ class Judged(NamedTuple, Generic[E]):
 
     answered: Answered[E]
     again: Sequence[E] = ()
-    """The events that are sent again, in order: those that got *retry*, and later events of their
-    objects, these under a new event-id.
+    """The events that are sent again, in order: the events that got *retry*, and the later events
+    of their objects. The later events have new event-ids.
     """
     unsettled: Sequence[tuple[EventResult, E]] = ()
-    """The same events, as they were sent, with their results."""
+    """The events of ``again`` as they were sent, with their results."""
     retried: Sequence[tuple[EventResult, E]] = ()
-    """Those of them that got *retry*."""
+    """The events of ``unsettled`` that got *retry*, with their results."""
     fatal: str | None = None
     """The message of an event that got *fatal*, None if there is none."""
 
 
 def judge(events: Sequence[E], answer: Answer) -> Judged[E]:
-    """Decide for each event its result, or that it is sent again.
+    """Decide for each event which result it has, or that it is sent again.
 
     An event after a retry of its object is sent again, too, since it must not get a final answer
     before the earlier event. The receiver may have applied it, so it gets a new event-id (7.4).
@@ -210,7 +212,7 @@ def is_retry_of_all(answer: Answer) -> bool:
 
 
 def refusal(events: Sequence[Any], answer: Answer) -> str | None:
-    """Return the reason if a document of several events was refused without naming an event;
+    """Return the reason if an answer refuses a document of several events and names no event;
     otherwise None.
 
     The receiver's own words, which may quote values, appear only with the rows that are refused in
@@ -257,13 +259,13 @@ class Failed(NamedTuple, Generic[E]):
     """What becomes of a document for which the receiver failed."""
 
     documents: Sequence[Document[E]]
-    """The documents in its place: itself with more attempts, or its parts."""
+    """What replaces the document: the same document with more attempts, or its parts."""
     given_up: str = ""
-    """The reason if its only event is not sent again, otherwise empty."""
+    """Why the only event of the document is not sent again, otherwise empty."""
     is_doubt: bool = False
     """True if the receiver may be unavailable: another document decides."""
     is_isolated: bool = False
-    """True if it is now sent in parts, since the receiver answers other documents."""
+    """True if the document is now sent in parts, since the receiver answers other documents."""
     is_recorded: bool = False
 
 

@@ -87,8 +87,8 @@ def as_flushed(
 ) -> Iterator[Mark[E]]:
     """Yield the results of events after a flush.
 
-    ``refused`` has results of the flush that replace answers. It may name an event that follows one
-    which got *retry*: that is sent again anyway.
+    ``refused`` has results of the flush that replace answers. It may name an event that follows an
+    event with *retry*: the later event is sent again anyway.
     """
     if not refused:
         yield from marks

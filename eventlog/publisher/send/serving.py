@@ -45,7 +45,7 @@ class Feed(Protocol[E]):
         ...
 
     def settled(self, settled: Settled[E]) -> None:
-        """Note what the outcome of a document has led to."""
+        """Record what the outcome of a document has led to."""
         ...
 
     def is_saved(self) -> bool:
@@ -57,7 +57,7 @@ class Feed(Protocol[E]):
         ...
 
     def lost(self) -> None:
-        """Forget what a format has noted since the last save: the receiver is unavailable."""
+        """Forget what a format has recorded since the last save: the receiver is unavailable."""
         ...
 
 
@@ -72,8 +72,8 @@ class Sender(Generic[E]):
         counters: Counters,
         halted: Callable[[], Delivered | None],
     ) -> None:
-        """``halted`` returns how the sending ends if nothing else may be begun; None = it goes
-        on.
+        """``halted`` returns how the sending ends if nothing else may be begun; None = the sending
+        goes on.
         """
         self._outbox, self._feed, self._options = outbox, feed, options
         self._counters, self._halted = counters, halted
@@ -175,7 +175,9 @@ class Sender(Generic[E]):
     # --- what came back ---
 
     def settle(self, document: Document[E], outcome: Answer | ReceiverUnavailable) -> None:
-        """Let the outbox decide what an outcome means, report it, and save if it is time."""
+        """Let the outbox decide what an outcome means, report the outcome, and save if a save is
+        due.
+        """
         settled = self._outbox.settle(document, outcome, monotonic())
         if isinstance(outcome, ReceiverUnavailable):
             self._note_failure(document, settled, outcome)
@@ -206,7 +208,7 @@ class Sender(Generic[E]):
             self._pause(failure)
 
     def _pause(self, failure: ReceiverUnavailable) -> None:
-        """Note that the receiver counts as unavailable, unless it has answered fatal."""
+        """Record that the receiver counts as unavailable, unless it has answered fatal."""
         if self._ended.result is not DeliveryResult.FATAL:
             decides = failure.is_suspicious and self._options.park and self._outbox.may_decide
             self._ended = Delivered.unavailable(failure)._replace(is_suspicious=decides)
@@ -267,7 +269,7 @@ class Sender(Generic[E]):
 
 
 def send_document(feed: Feed[E], document: Document[E]) -> Answer | ReceiverUnavailable:
-    """Send a document, and return the answer, or the error without one."""
+    """Send a document, and return the answer, or the error if there is no answer."""
     begun = monotonic()
     try:
         return feed.send(document)

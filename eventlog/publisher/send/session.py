@@ -35,9 +35,9 @@ _log = logging.getLogger("eventlog.publisher")
 
 
 class PassedOver:
-    """The objects whose rows a scan leaves in the queue: those that wait in the outbox, and those
-    that have become free since. Earlier rows of these may be before the rest of the scan, so they
-    wait for the next one.
+    """The objects whose rows a scan leaves in the queue: objects that wait in the outbox, and
+    objects that have become free since. Earlier rows of a free object may be before the rest of the
+    scan, so the object waits for the next scan.
     """
 
     __slots__ = ("_objects", "_outbox")
@@ -111,7 +111,7 @@ class PublisherState:
         return list(found.values())
 
     def begin_scan(self) -> None:
-        """Note that a scan begins at the head of the queue."""
+        """Record that a scan begins at the head of the queue."""
         self.passed = PassedOver(self.outbox)
 
 
@@ -129,7 +129,7 @@ class PublisherSession:
     sent.
     """
     check: CatalogCheck = UNCHECKED
-    """A check that may end a cycle by an error: nothing of its rows is recorded then."""
+    """A check that may end a cycle with an error: then nothing is recorded of the cycle's rows."""
     letters: LetterSender | None = None
     """The sender of dead letters, None without a second sink."""
 
@@ -161,9 +161,9 @@ class PublisherSession:
 
 
 def begin_delivery(context: Context, state: PublisherState) -> tuple[int, str]:
-    """Return a new delivery number, and the number of the delivery's first event; empty for formats
-    without numbers. The number of the event is greater than the numbers of earlier deliveries, even
-    if the clock has gone back.
+    """Return a new delivery number, and the number of the delivery's first event, which is empty
+    for formats without numbers. The number of the event is greater than the numbers of earlier
+    deliveries, even if the clock has gone back.
     """
     number = draw_delivery_no(context)
     state.newest = context.output.first(number, state.newest, raised_at(context.epoch))
@@ -173,9 +173,9 @@ def begin_delivery(context: Context, state: PublisherState) -> tuple[int, str]:
 def draw_delivery_no(context: Context) -> int:
     """Return a new delivery number.
 
-    Raises DatabaseUnavailable if it is not greater than every number that this process has used:
-    the database was restored to an earlier state, and the log gets a new epoch at the next
-    connection (spec/event-log.md 7.4).
+    Raises DatabaseUnavailable if the new number is not greater than every number that this process
+    has used: the database was restored to an earlier state, and the log gets a new epoch at the
+    next connection (spec/event-log.md 7.4).
     """
     number = next_number(context.log)
     if number <= context.used.delivery_no:

@@ -38,7 +38,7 @@ _log = logging.getLogger("eventlog.publisher")
 
 
 MAX_KEYS: Final = 1000
-"""The most objects of a chunk."""
+"""The maximum number of objects in a chunk."""
 
 
 _MORE: Final = Delivered(DeliveryResult.DONE, more=True)
@@ -58,7 +58,7 @@ class Chunk(NamedTuple):
 def record_chunk(session: PublisherSession, loading: UnfinishedSnapshot) -> Chunk:
     """Record the next chunk, and the key reached.
 
-    Ends the transaction. Errors as for ``run_cycle``.
+    Ends the transaction. The errors are those of ``run_cycle``.
     """
     context = session.context
     other_keys = _keys_of_other_names(context, loading)
@@ -260,8 +260,9 @@ def _build(
     event_ids: Mapping[str, str],
     marks: Marks,
 ) -> tuple[Sequence[str], Delivery | None]:
-    """Build the events of a chunk, for as many keys as a delivery has room for. ``event_ids`` has
-    their event-ids. Return these keys, and the delivery, None if none of the objects exists.
+    """Build the events of a chunk, for as many keys as a delivery has room for. ``event_ids`` maps
+    keys to event-ids. Return the keys that were built, and the delivery, which is None if none of
+    the objects exists.
     """
     context, state, keys = session.context, session.state, list(event_ids)
     built = build_present(context, object_class, keys, state.row_sizes, session.check)

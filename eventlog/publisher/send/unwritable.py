@@ -38,8 +38,8 @@ def written(write: Callable[[Sequence[Outgoing]], Written], events: Sequence[Out
     """Return what ``write`` makes of the events of a document.
 
     Raises ReceiverUnavailable as ``write`` does. After any other exception the events of each class
-    are tried alone: raises UnwritableClasses with the classes that fail, and the first exception if
-    none does.
+    are tried alone. The function then raises UnwritableClasses with the classes that fail, or the
+    first exception if no class fails.
     """
     try:
         return write(events)
@@ -66,7 +66,7 @@ def class_name_of(event: Outgoing) -> str:
 
 
 def error_of(write: Callable[[], object]) -> EventlogError | None:
-    """Return the error with which a format fails to write, None if it does not. Raises
+    """Return the error with which a format fails to write, None if it does not fail. Raises
     ReceiverUnavailable.
     """
     try:

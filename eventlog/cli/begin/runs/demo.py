@@ -115,7 +115,7 @@ _SCENES = (
 _Rows: TypeAlias = tuple[int, int]
 """The first and the last record_id of the rows that a scene logged.
 
-The last is less than the first if there are none.
+The last record_id is less than the first if the scene logged no rows.
 """
 
 
@@ -441,7 +441,7 @@ def _side_by_side(rows: Sequence[dict[str, Any]]) -> Grid:
 # --- a backlog, with Spark ------------------------------------------------------------------------
 
 _BACKLOG_ROWS: Final = 100_000
-"""The least number of rows of the backlog."""
+"""The backlog has at least this number of rows."""
 
 _NEW_USERS: Final = """
 INSERT INTO hr.usr (idu, login, fname, lname, mail, salary)
@@ -456,10 +456,11 @@ _LEAVERS: Final = "DELETE FROM hr.usr WHERE idu > 1000000 AND idu % 50 = 0"
 
 
 def _show_backlog(console: Console, *, file: Path, directory: Path) -> None:
-    """Make a backlog of many rows, convert it with Spark, publish it as well, and compare.
+    """Make a backlog of many rows, convert it with Spark, publish it as well, and compare the
+    events.
 
-    ``file`` is the configuration, ``directory`` the place for documents. Without Spark one line
-    reports why this part is left out. Raises EventlogError if the events differ.
+    ``file`` is the configuration, and ``directory`` is the place for documents. Without Spark one
+    line reports why this part is left out. Raises EventlogError if the events differ.
     """
     console.rule("A backlog, by Spark", align="left")
     try:

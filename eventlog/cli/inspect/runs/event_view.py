@@ -1,4 +1,4 @@
-"""One event in a terminal, for ``eventlog top``: what ``eventlog explain --json`` has."""
+"""One event in a terminal, for ``eventlog top``: the content of ``eventlog explain --json``."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ from eventlog.sql.port import Purpose
 from eventlog.sql.readers import consumer_row
 
 _WIDEST: Final = 1000
-"""The most characters of a row's value to show; ``--json`` has all of them."""
+"""The maximum number of characters of a row's value to show; ``--json`` has all characters."""
 _MAX_NAMED: Final = 10
 _SOURCES: Final = {
     "in_flight": "as recorded for its delivery",
@@ -140,7 +140,7 @@ def _print_explanation(explanation: Explanation) -> None:
 
 
 def _print_seen(seen: Seen | None) -> None:
-    """Print what the running process has seen of the event; None = it was not asked."""
+    """Print what the running process has seen of the event; None = the process was not asked."""
     if seen is None:
         return
     if seen.waits:

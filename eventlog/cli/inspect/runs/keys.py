@@ -14,7 +14,9 @@ from typing import Final
 from eventlog.core.clock import sleep
 
 ReadKey = Callable[[float], str]
-"""A function that waits so many seconds for a key, and returns its name, empty if none came."""
+"""A function that waits for a key, at most the given seconds. It returns the name of the key, or an
+empty text if none came.
+"""
 _NAMES: Final = {
     "\x1b[A": "up",
     "\x1bOA": "up",
@@ -28,7 +30,7 @@ _NAMES: Final = {
     "\x7f": "back",
     "q": "quit",
 }
-"""The names of the keys that mean something, by what the terminal sends."""
+"""The names of the keys that have an effect, by the text that the terminal sends for a key."""
 _LONGEST: Final = 16
 
 

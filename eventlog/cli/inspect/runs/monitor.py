@@ -28,7 +28,7 @@ Read = Callable[[], Status]
 
 
 def monitor_url(config: Config, url: str | None) -> str | None:
-    """Return the URL of a publisher's monitor: --url, else the configured one, else None."""
+    """Return the URL of a publisher's monitor: --url, else the configured URL, else None."""
     if url is not None or config.monitor.listen is None:
         return url
     return f"{'http' if config.monitor.certificate is None else 'https'}://{config.monitor.listen}/"

@@ -24,11 +24,11 @@ class Process(NamedTuple):
     """What a process has shown of itself."""
 
     asked: str | None = None
-    """The URL of its monitor, or the path of its health file; None = it has neither."""
+    """The URL of its monitor, or the path of its health file; None = the process has neither."""
     problem: str = ""
     """Why nothing is known, empty if the process was asked."""
     conditions: Sequence[Condition] = ()
-    """Its conditions that nobody else can determine."""
+    """The conditions of the process that only the process can determine."""
 
     def as_data(self) -> JsonObject:
         """Return what was asked as data for JSON."""
@@ -80,8 +80,8 @@ def ask_seen(config: Config, event_id: str) -> Seen | None:
 
 
 def with_process(config: Config, health: Health, runs: bool | None) -> JsonObject:
-    """Return the members ``health`` and ``process`` of a status: the health that the database shows
-    with what the process shows, unless no process ``runs``.
+    """Return the members ``health`` and ``process`` of a status. The health is what the database
+    shows, joined with what the process shows unless ``runs`` is False.
     """
     if runs is False:
         return {"health": health.as_data(), "process": None}

@@ -1,4 +1,4 @@
-"""The status of a followed source: its position, how much follows it, and what failed
+"""The status of a followed source: its position, how much follows the position, and what failed
 (spec/event-log.md 11).
 """
 
@@ -24,9 +24,9 @@ from eventlog.sql.doctor import age
 
 
 def status_of_source(config: Config) -> JsonObject:
-    """Return the status of the source in ``[source]``, from the tables of its position, from the
-    source itself and from its publisher, by the names of the monitor's status. Raises ConfigError,
-    DatabaseError.
+    """Return the status of the source in ``[source]``, with the names that the monitor uses. It
+    comes from the tables of the position, from the source itself and from its publisher. Raises
+    ConfigError, DatabaseError.
     """
     known = source_status(config)
     runs = known.publisher_runs
@@ -65,7 +65,7 @@ def status_of_source(config: Config) -> JsonObject:
 
 
 def print_source(status: Status, limit: int) -> None:
-    """Print the status of a source for people, at most ``limit`` events without an answer."""
+    """Print the status of a source for people, with at most ``limit`` events without an answer."""
     source = status["source"]
     result(f"source {source}: {in_words(runs=status['publisher_runs'], is_publisher=True)}")
     print_health(status)

@@ -133,8 +133,8 @@ def publishing_status(
     members have the names that the monitor uses. ``backlog`` is None unless rows wait for the marks
     of a backlog job.
 
-    ``differ`` is how the triggers differ from the declared ones. ``cap`` is the most rows of the
-    publisher's queue to count; None = all.
+    ``differ`` is how the triggers differ from the declared triggers. ``cap`` is the maximum number
+    of rows to count in the publisher's queue; None = all.
     """
     consumer, event_time_zone = config.of_log.consumer, config.publisher.event_time_zone
     ledger = ledger_of(log, consumer)
@@ -173,7 +173,7 @@ def publishing_status(
 
 
 def _who_runs(runs: bool | None, *, is_publisher: bool) -> str:
-    """Return the sentence about whether a publisher, or a consumer, runs. ``runs`` None = this
+    """Return the sentence about whether a publisher, or a consumer, runs. ``runs`` is None if this
     server is a standby.
     """
     if runs is None:
@@ -182,9 +182,7 @@ def _who_runs(runs: bool | None, *, is_publisher: bool) -> str:
 
 
 def _parked_in(delivery: Delivery) -> int:
-    """Return the number of events of a delivery that the receiver wants later, or for which it
-    fails.
-    """
+    """Return how many events of a delivery the receiver wants later, or fails for."""
     failing = {
         event.event_id
         for number in delivery.parts()
@@ -197,7 +195,8 @@ def _with_queue(
     log: OpenLog, consumer: str | None, event_time_zone: str, cap: int | None, measured: Measured
 ) -> Measured:
     """Return ``measured`` with figures of the publisher, or of a registered consumer: the waiting
-    rows, the oldest of them and the pause. For a consumer they include its set and its snapshot.
+    rows, the oldest of them and the pause. For a consumer, the figures include its set and its
+    snapshot.
     """
     if consumer is None:
         pause = read_pause(log)
@@ -222,9 +221,9 @@ def _with_queue(
 
 
 def _events_in_delivery(log: OpenLog, deliveries: Iterable[Delivery]) -> list[JsonObject]:
-    """Return the events being delivered, each with the table and key of its first row, None if the
-    row is gone. Events that are parked, or that the receiver failed for, have the recorded number
-    of attempts, and the last answer.
+    """Return the events being delivered, each with the table and key of its first row; table and
+    key are None if the row is gone. Events that are parked, or that the receiver failed for, have
+    the recorded number of attempts, and the last answer.
     """
     recorded = [
         (delivery.number, document, event, delivery.attempts_at(document, event))
@@ -288,7 +287,9 @@ def _verified(one: Mapping[str, Any]) -> str:
 
 
 def _utc(moment: str) -> str:
-    """Return a time in UTC, with or without its zone in ISO 8601, as text with one zone."""
+    """Return a time of ISO 8601 in UTC, written with or without its zone, as text with the zone
+    UTC.
+    """
     return f"{datetime.fromisoformat(moment):%Y-%m-%d %H:%M:%S} UTC"
 
 

@@ -36,8 +36,8 @@ def run_tail(context: CommandContext, request: Tail, config: Config) -> None:
 
 
 def _followed(read: Read, first: int, interval: float | None) -> Iterator[Sent]:
-    """Yield the ``first`` newest documents, then the documents that follow, unless ``interval`` is
-    None.
+    """Yield the ``first`` newest documents. Then, unless ``interval`` is None, yield the documents
+    that follow.
     """
     sent: Sequence[Sent] = read()["sent"] or ()
     yield from reversed(sent[:first])

@@ -90,8 +90,8 @@ _COUNTED: Final[Mapping[str, Sequence[str]]] = {
     "rows published": ("rows_published",),
     "events answered": ("answers_success", "answers_warning", "answers_error", "answers_fatal"),
 }
-"""The counters that are shown; an event that is sent again counts once. What was refused is a
-condition.
+"""The counters that are shown; an event that is sent again counts once. Refused events appear as a
+condition of the health.
 """
 _KEYS: Final = "up and down select an event, Enter opens it, Esc closes it, q quits"
 _STYLES: Final = {"ok": "bold green", "warning": "bold yellow", "error": "bold red"}
@@ -257,7 +257,7 @@ def _cell(key: str, value: Any) -> Text:
 
 
 def _figures(status: Status, before: _Dated | None) -> Table:
-    """Return the figures of a status, with rates since the earlier one."""
+    """Return the figures of a status, with rates since the earlier status."""
     if (job := status["job"]) is not None:  # the status is a backlog job's
         total = f" of {job['total']:,}" if job["total"] else ""
         figures = [("rows", f"{job['rows']:,}{total}"), ("events written", f"{job['events']:,}")]

@@ -1,1 +1,1 @@
-"""What these commands do when they run."""
+"""What the commands of ``eventlog.cli.install`` do when they run."""

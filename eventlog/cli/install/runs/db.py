@@ -95,7 +95,7 @@ def run_upgrade(context: CommandContext, request: Upgrade, config: Config) -> Co
 
 
 def _add_transaction_ids(config: Config) -> bool:
-    """Add the column of transaction ids to the log, and return False if it has the column already.
+    """Add the column of transaction ids to the log. Return False if the log has the column already.
     Raises LogInUse while other sessions use the log for longer than the command waits.
     """
     with changing_log(config) as log:
@@ -276,7 +276,7 @@ def offline(config: Config, dialect_name: str | None = None) -> dict[str, Any]:
 
 
 def _usable_log(db: OpenDatabase, config: Config) -> OpenLog | None:
-    """Return the log, None if there is none that a publisher can use."""
+    """Return the log, or None if a publisher cannot use it."""
     with suppress(LogTableError):
         return find_log(db, config)
     return None
@@ -294,8 +294,8 @@ def refuse_to_lose_rows(db: OpenDatabase, config: Config) -> None:
 
 
 def refuse_to_forget_deliveries(db: OpenDatabase, config: Config) -> None:
-    """Raise ConfigError if deliveries of the log are in flight, whose events would be sent again
-    with other rows under their event-ids.
+    """Raise ConfigError if deliveries of the log are in flight. The events of these deliveries
+    would be sent again with other rows under the same event-ids.
     """
     log = _usable_log(db, config)
     if log is not None and read_entries(log, EntryKind.DELIVERY, None):
@@ -337,8 +337,8 @@ def _what_is_dropped(db: OpenDatabase, config: Config, request: Downgrade) -> st
 
 
 def _refuse_to_orphan_triggers(db: OpenDatabase, config: Config) -> None:
-    """Raise ConfigError if triggers write to the log, since writes to their tables would fail
-    without it.
+    """Raise ConfigError if triggers write to the log, since writes to the tables of these triggers
+    would fail without the log.
     """
     try:
         log = find_log(db, config)

@@ -25,16 +25,16 @@ from eventlog.sql.readers import consumers
 
 
 class _Accepted(NamedTuple):
-    """What was accepted, or with --dry-run would be."""
+    """What was accepted, or would be accepted with --dry-run."""
 
     log: str
     is_changed: bool
     classes: Sequence[str]
-    """The classes whose objects the receiver may lack, or have too many of."""
+    """The classes of which the receiver may lack objects, or have objects that it must not have."""
     is_new: bool
     """True if the reader is a consumer that is not registered yet."""
     others: Sequence[str]
-    """The consumers that read the rows of a resync, too."""
+    """The consumers that also read the rows of a resync for the publisher."""
     refused: Mapping[str, Exception]
 
 
@@ -121,7 +121,7 @@ def _sentences(
 
 
 def _also(others: Sequence[str]) -> str:
-    """Return who else gets the rows of a resync."""
+    """Return the words that name who else gets the rows of a resync."""
     named = f": {first_of(list(others), 10)}" if others else ""
     return f", by new rows of the log, which every consumer and Spark stream also gets{named}"
 

@@ -137,8 +137,8 @@ def run_apply(context: CommandContext, request: Apply, config: Config) -> ExitCo
 
 
 def _applied(config: Config, lock_timeout: float, *, asks: bool) -> TriggerPlan:
-    """Apply the declared triggers, and return what was done. With ``asks``, only those triggers are
-    dropped for which the user was asked. Raises TriggerError.
+    """Apply the declared triggers, and return what was done. With ``asks``, the triggers of a table
+    are dropped only if the user was asked about this table. Raises TriggerError.
     """
     agreed = _confirmed_drops(config) if asks else None
     with changing(config) as db:
@@ -183,7 +183,9 @@ def _data(planned: TriggerPlan) -> JsonObject:
 
 
 def _show_due(planned: TriggerPlan, is_plan: bool) -> None:
-    """Print the resyncs. After the triggers exist, they send the changes that were not logged."""
+    """Print the resyncs that are due. Once the triggers exist, these resyncs send the changes that
+    were not logged.
+    """
     due = batches.due_for(planned.uncaptured)
     if due:
         after = " after apply" if is_plan else ""
@@ -272,7 +274,9 @@ def run_drop(context: CommandContext, request: Drop, config: Config) -> CommandR
 
 
 def _dropped(planned: TriggerPlan, log: str | None, *, dry: bool) -> CommandResult:
-    """Return what is dropped, or with ``dry`` would be: the triggers, and the log of this name."""
+    """Return what is dropped, or would be dropped with ``dry``: the triggers, and the log of this
+    name.
+    """
 
     def show() -> None:
         _print(planned)
@@ -346,7 +350,7 @@ def _print_compiled(config: Config, dialect: Dialect, catalog_file: Path) -> Non
 
 
 def _mismatch_warnings(database: Database, dialect: Dialect) -> Iterator[str]:
-    """Yield warnings about a file's tables that do not fit this database.
+    """Yield warnings about what does not fit this database in the tables of a catalogue file.
 
     Raises ConfigError for a name that is too long.
     """
@@ -373,11 +377,11 @@ def _mismatch_warnings(database: Database, dialect: Dialect) -> Iterator[str]:
 
 
 def _plan_with_loopback(db: OpenDatabase, config: Config, *, without_log: bool) -> TriggerPlan:
-    """Return the plan and a warning if the publisher's user owns watched tables (spec/event-log.md
-    8.3).
+    """Return the plan with its warnings, for example that the publisher's user owns watched tables
+    (spec/event-log.md 8.3).
 
-    With ``without_log`` and no log yet, the plan is for a new log, and a warning names the missing
-    log.
+    If the log does not exist yet and ``without_log`` is True, the plan is for a new log, and a
+    warning names the missing log.
     """
     writes_utc = config.publisher.event_time_zone == "local"
     try:

@@ -103,7 +103,7 @@ def _shown(out: str) -> str:
 
 @contextmanager
 def _watched(config: Config, out: str, file_format: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the keyword argument with the function to which the job reports its stages; none
+    """Yield the keyword argument with the function to which the job reports its stages; no argument
     without a monitor. If the job fails, show the notes of its error.
     """
     with _monitoring(config, _shown(out), file_format) as progress:

@@ -71,7 +71,7 @@ from eventlog.sql.readers import ConsumerStart
 _log = logging.getLogger("eventlog.publisher")
 
 _MAX_COUNTED: Final = 100_000_000
-"""The most waiting rows that are counted for the progress bar."""
+"""The maximum number of waiting rows that are counted for the progress bar."""
 _REDRAWN: Final = 0.2
 """The seconds between two updates of the progress bar."""
 _DONE: Final = (
@@ -180,8 +180,8 @@ def _print_documents(config: Config, counters: Counters) -> None:
 
 
 def _refuse_other_configuration(config: Config, context: CommandContext) -> None:
-    """Raise ConfigError if only the command line names the consumer: the configuration has the sink
-    of another reader, which would get the consumer's events (spec/event-log.md 13.4).
+    """Raise ConfigError if only the command line names the consumer. The configuration then has the
+    sink of another reader, and this sink would get the consumer's events (spec/event-log.md 13.4).
     """
     name = config.of_log.consumer
     if name is None or name == config.own_consumer:
@@ -367,7 +367,8 @@ def _stopped(sentence: str) -> ExitCode:
 
 def _log_settings(config: Config, file: Path | None, *, once: bool) -> None:
     """Log the settings that differ from their defaults, one line per section, secrets masked. With
-    ``once`` it is one line, which counts them, unless the log is verbose.
+    ``once`` the function logs one line with the number of these settings, unless the log is
+    verbose.
     """
     sections: dict[str, list[str]] = {}
     for section, key, value, _ in non_default(config):

@@ -1,1 +1,1 @@
-"""What these commands do when they run."""
+"""What the commands of ``eventlog.cli.repair`` do when they run."""

@@ -98,9 +98,9 @@ def run_drop(context: CommandContext, request: Drop, config: Config) -> CommandR
 
 @contextmanager
 def _taken(config: Config, request: Reset | Drop, loss: str) -> Iterator[OpenLog]:
-    """Yield the log under the lock of an existing consumer that does not run, then commit unless
-    dry. ``loss`` is the sentence that names what is lost, with placeholders for consumer and log.
-    Raises ConfigError, ConsumerRuns.
+    """Yield the log under the lock of an existing consumer that does not run, then commit, except
+    in a dry run. ``loss`` is the sentence that names what is lost, with placeholders for consumer
+    and log. Raises ConfigError, ConsumerRuns.
     """
     with changing_log(config, Purpose.RESET) as log:
         registered.check_possible(log)

@@ -35,7 +35,7 @@ from eventlog.sql.log import Purged, check_purge_rights, purge_cutoff
 from eventlog.sql.port import OpenLog, Purpose
 
 _REMOVED: Final = {True: "would be removed", False: "removed"}
-"""What happened to the rows, in words, by --dry-run."""
+"""The words for what happened to the rows, by the value of --dry-run."""
 
 
 def run_purge(context: CommandContext, request: Purge, config: Config) -> CommandResult:
@@ -194,8 +194,8 @@ def _limit(config: Config, age: str | None) -> tuple[timedelta, str]:
 def _purge_leaves(
     log: OpenLog, event_time: datetime, to_check: Extent, max_bytes: int | None, *, dry: bool
 ) -> tuple[list[LeafPurge], Extent]:
-    """Purge the leaves of a partitioned log whose owner this session is. Return the result for the
-    leaves, and which rows remain to be purged one by one.
+    """Purge the leaves of a partitioned log that the user of this session owns. Return the result
+    for the leaves, and which rows remain to be purged one by one.
     """
     means = log.dialect.partitioning
     known = means.leaves(log) if means is not None and log.table.is_partitioned else []
@@ -242,7 +242,9 @@ def _purge_leaves(
 def _each_counted(
     log: OpenLog, batches: Iterable[Purged], request: Purge, removed: Counter[str], what: str
 ) -> Iterator[Purged]:
-    """Yield the batches, each committed and counted, with the pause between two of them."""
+    """Yield the batches. Each batch is committed and counted, and there is a pause between two
+    batches.
+    """
     for batch in batches:
         log.commit()
         removed[what] += batch.removed

@@ -34,7 +34,7 @@ from eventlog.sql.readers import highest_row
 from eventlog.sql.resync import Unfinished, WriteBatch
 
 SHOWN: Final = 20
-"""The most invalid lines and missing keys to name; the rest are counted."""
+"""The maximum number of invalid lines and missing keys to name; the rest are counted."""
 
 
 class Opened(NamedTuple):
@@ -66,7 +66,7 @@ class Report:
     obstacle: str = ""
     """Why the replacement could not be recorded."""
     dry_run: bool = False
-    """True if ``rows`` would be written, and none was."""
+    """True if no row was written, and ``rows`` is the number that would be written."""
     compared: int | None = None
     """With --deletes, the number of keys that were searched."""
     known_since: str | None = None
@@ -183,7 +183,9 @@ def _opened(config: Config, class_name: str, *, resumable: bool) -> Iterator[Ope
 
 
 def _supersede(opened: Opened, selection: Selection, report: Report, after: int) -> None:
-    """Record that the rows above ``after`` count in place of the refused ones of their objects."""
+    """Record that the rows with record_ids above ``after`` replace the refused rows of the same
+    objects.
+    """
     settled = settle(opened.log, opened.catalog, selection, after)
     report.superseded += settled.superseded
     report.unsettled += settled.unsettled
@@ -208,8 +210,8 @@ def _write_named(opened: Opened, selection: Selection, keys: Sequence[str], repo
 def _write_keys(
     opened: Opened, selection: Selection, keys: Iterable[str], report: Report
 ) -> tuple[int, int]:
-    """Log the objects of these canonical keys, unless dry. Returns the number of objects, and the
-    number of keys without object.
+    """Log the objects of these canonical keys, except in a dry run. Returns the number of objects,
+    and the number of keys without an object.
     """
     rows, missing = write_objects(
         opened.log, opened.catalog, opened.cls, selection, keys, dry=report.dry_run
@@ -274,7 +276,7 @@ def _deleted_writer(
     opened: Opened, entry: Unfinished, report: Report, size: int, files: ExitStack
 ) -> tuple[WriteBatch, int]:
     """Return the function that writes a batch of deletes, and the number of keys still to be
-    searched. This function reads the log, once.
+    searched. The log is read once, before the first batch.
     """
     names, rows, since = batches.history(opened.log, opened.catalog, opened.cls)
     report.compared = 0
@@ -341,8 +343,8 @@ def _former_key(cls: ObjectClass, text: str) -> str | None:
 
 
 def batch_size(size: int, rate: float | None) -> int:
-    """Return the number of rows of a transaction. It is limited to one second of rows, to avoid
-    bursts.
+    """Return the number of rows of a transaction. To avoid bursts, it is at most the number of rows
+    that the rate allows in one second.
     """
     return size if rate is None else max(1, min(size, int(rate)))
 

@@ -109,9 +109,9 @@ def _skip_refused(
 
 
 def _later(log: OpenLog, config: Config, skipped: Sequence[Skipped]) -> list[str]:
-    """Return the commands that send the objects of skipped events again, with the values of that
-    time. The commands stay valid whatever is sent meanwhile. This role need not read the watched
-    tables.
+    """Return the commands that send the objects of skipped events again. Each object is sent with
+    the values that it then has. The commands stay valid whatever is sent meanwhile. The role of
+    this session need not be able to read the watched tables.
     """
     firsts = sorted(record_id_of(one.event_id) for one in skipped if one.rows)
     objects = objects_of(log, firsts)
