@@ -71,7 +71,7 @@ class Letters(Protocol):
         ...
 
     def left(self) -> int:
-        """Return how many letters wait; there may be more if they are not all counted."""
+        """Return how many letters wait, counted up to a limit."""
         ...
 
 

@@ -1,7 +1,7 @@
 """The receivers of documents. A sink takes a document and answers for its events.
 
-Each type of sink is a class in its own module here, known by its name to
-``eventlog.registry``; packages bring further ones by the entry point ``eventlog.sinks``.
+Each type of sink is a class in its own module here, known by its name to ``eventlog.registry``;
+packages add further types by the entry point ``eventlog.sinks``.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class Sink(ABC):
     needs: ClassVar[Mapping[str, str]] = {}
     """The options that must be set, with their meaning."""
     address: ClassVar[Sequence[str] | None] = None
-    """The options that name the receiver, None = those of ``needs``. A consumer records them at its
-    start (spec/event-log.md 13.4).
+    """The options that name the receiver, None = the options of ``needs``. A consumer records them
+    at its start (spec/event-log.md 13.4).
     """
     takes_records: ClassVar[bool] = False
     """True if the sink reads the records of a document instead of its body."""
@@ -176,7 +176,7 @@ class Sink(ABC):
         return None
 
     def close(self) -> None:
-        """Close the resources of the sink and drop unflushed documents.
+        """Close the resources of the sink and discard unflushed documents.
 
         This default does nothing.
         """

@@ -13,9 +13,9 @@ from eventlog.publisher.sinks import Sink
 
 
 class CheckedSink(Sink):
-    """A sink that passes everything to another sink, and checks what that returns.
+    """A sink that passes everything to another sink, and checks what the other sink returns.
 
-    Its methods raise WrongResult if it is not what the method promises.
+    Its methods raise WrongResult if a result is not what the method promises.
     """
 
     def __init__(self, sink: Any, opened_by: Callable[..., Any]) -> None:
@@ -38,7 +38,7 @@ class CheckedSink(Sink):
 
 
 def check_answer(send: Callable[..., Any], answer: object) -> None:
-    """Raise WrongResult unless ``send`` has returned an answer, with results in it."""
+    """Raise WrongResult unless ``send`` has returned an answer that contains results."""
     check_result(send, answer, Answer, "an eventlog.Answer")
     assert isinstance(answer, Answer)
     _check_results(send, answer.results, "an answer with a mapping")

@@ -1,4 +1,4 @@
-"""Write documents to files, under a temporary name that is renamed after an fsync
+"""Write documents to files, which have a temporary name until they are complete and synced
 (spec/event-log.md 10).
 
 The directory records its owner in a file whose name begins with a dot, which consumers skip.
@@ -114,8 +114,9 @@ class LineFiles(FilesSink):
     ``<delivery>-<first document>`` with a suffix.
 
     A delivery whose rows are marked in several parts has a file for each part. Each file is
-    complete before its rows are marked. A file that could not be written to its end is dropped,
-    since its last line may be torn. Events are never added to an existing name (``OpenName``).
+    complete before its rows are marked. A file that could not be written to its end is removed,
+    since its last line may be incomplete. Events are never added to an existing name
+    (``OpenName``).
     """
 
     def __init__(self, directory: Path, ending: str = ".xmll") -> None:
@@ -162,7 +163,7 @@ class LineFiles(FilesSink):
             sync_path(self._directory)
 
     def close(self) -> None:
-        """Drop unflushed documents: their rows stay unmarked, and they are sent again."""
+        """Discard unflushed documents, which are sent again: their rows stay unmarked."""
         self._open.lost = None
         if self._file is not None:
             file, self._file = self._file, None

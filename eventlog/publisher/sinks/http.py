@@ -96,11 +96,11 @@ _ADVICE: Final = {
         "sink.compression"
     ),
 }
-"""By the status of an answer, what to do about the option that causes the status."""
+"""What to do about the option that causes a status, by the status of the answer."""
 
 
 _TAKEN: Final = Answer()
-"""The answer of a receiver that answers by its status alone and has taken everything."""
+"""The answer of a receiver that answers by its status alone and has accepted all events."""
 _KILOBYTE: Final = 1024
 _PHRASES: Final = {one.value: one.phrase for one in HTTPStatus}
 _PAGE: Final = re.compile(rb"<!doctype\s+html|<html", re.IGNORECASE)
@@ -358,7 +358,7 @@ class HttpSink(NetworkSink):
 
     def _check_content(self, response: Response) -> None:
         """Raise ReceiverUnavailable if a body under a status 2xx is of another media type than
-        ``expected_content_type``, or a page of HTML; an answer without a body has no type.
+        ``expected_content_type``, or is a page of HTML. An answer without a body has no type.
 
         Without the option, only a warning is logged for the first answer of type HTML: pages of
         proxies have this type, but some frameworks use it for any text.
@@ -562,7 +562,9 @@ def _signing_keys(secret: str | None) -> tuple[bytes, ...]:
 
 
 def _named_credentials(options: HttpOptions) -> str:
-    """Return the names of the options with credentials that are set, of all if none is set."""
+    """Return the names of the options for credentials that are set; all these options if none is
+    set.
+    """
     is_set = {
         "EVENTLOG_SINK_TOKEN": options.token,
         "EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD": options.user,
@@ -587,7 +589,7 @@ def _secret_headers(references: Mapping[str, str]) -> dict[str, str]:
 
 
 def _tokens(options: HttpOptions) -> ClientTokens | None:
-    """Return the tokens of ``sink.oauth``, None without it. Raises ConfigError."""
+    """Return the tokens of ``sink.oauth``, None without this option. Raises ConfigError."""
     oauth = options.oauth
     if oauth is None:
         return None
@@ -608,7 +610,7 @@ def _credentials(
     token: str | None, user: str | None, password: str | None
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the Authorization header, and the secret texts in it, which must never be shown.
-    Raises ConfigError, which does not show them either.
+    Raises ConfigError, whose message has no secret text.
     """
     if token is not None:
         if user is not None or password is not None:

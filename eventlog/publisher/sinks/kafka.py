@@ -178,7 +178,7 @@ class KafkaSink(NetworkSink):
             raise _lost(unavailable) from None
 
     def close(self) -> None:
-        """Drop unflushed records: their rows are not marked and their events are sent again."""
+        """Discard unflushed records: their rows are not marked, and their events are sent again."""
         self._sent = []
         self.transmitter.close()
 
@@ -234,12 +234,12 @@ _ADVICE: Final = {
     "TOPIC_EXCEPTION": "{topic} is not a name of a topic; correct sink.topic",
     "UNSUPPORTED_COMPRESSION_TYPE": "correct compression.type in sink.properties",
 }
-"""By librdkafka's name of an error, what to do about the option that causes the error."""
+"""What to do about the option that causes an error, by librdkafka's name of the error."""
 _TOO_LARGE: Final = re.compile("too large", re.IGNORECASE)
 
 
 def _lost(unavailable: KafkaUnavailable) -> ReceiverUnavailable:
-    """Return the error of lost records. The message is the client's own and quotes no record."""
+    """Return the error of lost records. The message comes from the client and quotes no record."""
     advice = _ADVICE.get(unavailable.name, "").format(topic=unavailable.topic)
     why = "; ".join(filter(None, [str(unavailable), advice]))
     reply = Reply.in_words(unavailable.name, unavailable.words) if unavailable.name else None

@@ -1,6 +1,6 @@
-"""Dead letters as documents of a sink: the event, with why it was refused (spec/event-log.md 8.7).
+"""Dead letters as documents of a sink: the event, and why it was refused (spec/event-log.md 8.7).
 
-What goes with the event stands in headers where a sink has them, otherwise in a line of JSON.
+The facts about the letter are in headers if the sink has headers, otherwise in a line of JSON.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from eventlog.publisher.sinks import Sink
 from eventlog.publisher.sinks.messages import header_text
 
 _LONGEST: Final = 1000
-"""The most characters of a value in a header, or of a sentence in a chat."""
+"""The maximum number of characters of a value in a header, or of a sentence in a chat."""
 _JSON: Final = "application/json"
 
 
 class LetterFacts(NamedTuple):
-    """What goes with the event of a letter. The names of the fields are those in a line of JSON."""
+    """The facts about a letter. The fields have the same names as the members of the JSON."""
 
     key: str
     event_id: str
@@ -56,7 +56,7 @@ def _cut(text: str) -> str:
 
 
 def moment_text(moment: datetime | None) -> str:
-    """Return the moment of an E, in UTC, as text; empty if it is unknown."""
+    """Return the time when a row or event became E, in UTC, as text; empty if it is unknown."""
     return "" if moment is None else f"{moment:%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
@@ -78,7 +78,8 @@ def letter_document(
     place: tuple[int, int],
 ) -> Document:
     """Return a letter as a document with the numbers of ``place``. ``event`` is the document with
-    only the event of the letter; if it is None, the letter has ``rows`` in place of the event.
+    only the event of the letter. If ``event`` is None, the letter has ``rows`` in place of the
+    event.
     """
     if event is not None and _is_refused(event):
         event = None
@@ -112,8 +113,8 @@ def _is_refused(event: Document) -> bool:
 
 
 def _last_record(event: Document) -> KafkaRecord:
-    """Return the record with the event itself: descriptions of its table are before it, and a
-    tombstone is for Kafka's compaction.
+    """Return the record with the event itself: the last record that has a value. Earlier records
+    describe the table, and a tombstone, for Kafka's compaction, has no value.
     """
     (records,) = event.records
     assert not isinstance(records, EventResult)

@@ -31,7 +31,7 @@ class ServerUrl(NamedTuple):
     """What the URL of a server is like."""
 
     option: str
-    """The option that has it."""
+    """The option that has the URL."""
     scheme: str
     secure: str
     """The schemes without and with TLS."""
@@ -40,7 +40,7 @@ class ServerUrl(NamedTuple):
     fits: Callable[[SplitResult], bool] = lambda _: True
     """A function that returns True for a URL that is right in other respects."""
     secrets: str = _USER
-    """The secrets that do not belong in it, and where they do."""
+    """The secrets that do not belong in the URL, and where they belong."""
 
     def contradictions(
         self, options: Any, urls: Sequence[str], source_of: Callable[[str], str]
@@ -100,8 +100,8 @@ class Message(NamedTuple):
 
 
 def messages_of(event_id: str, records: Sequence[KafkaRecord]) -> list[Message]:
-    """Return the messages of an event. A tombstone is for the compaction of Kafka alone, so that it
-    becomes no message.
+    """Return the messages of an event. A tombstone is only for Kafka's compaction, so it becomes no
+    message.
     """
     bodies = [record for record in records if record.value is not None]
     return [
@@ -118,8 +118,8 @@ def messages_of(event_id: str, records: Sequence[KafkaRecord]) -> list[Message]:
 
 
 def rounds(messages: Iterable[Message], most: int = 1000) -> Iterator[list[Message]]:
-    """Yield the messages in their order, in rounds without a second message of an object: a round
-    can be sent at once, since a failure in it changes the order of no object.
+    """Yield the messages in their order, in rounds. A round has at most one message of each object,
+    so its messages can be sent together: a failure does not change the order within an object.
 
     ``most`` is the greatest number of messages in a round.
     """
@@ -147,7 +147,7 @@ class MessageSink(NetworkSink):
 
     @abstractmethod
     def __init__(self, options: Any) -> None:
-        """Prepare the client. Raises ConfigError without it."""
+        """Prepare the client. Raises ConfigError if it is not installed."""
 
     @classmethod
     def open(cls, options: Any, opening: Opening) -> Self:
@@ -155,7 +155,7 @@ class MessageSink(NetworkSink):
 
     @classmethod
     def try_out(cls, options: Any, opening: Opening) -> str:
-        """Connect, and ask for the place of the messages."""
+        """Connect, and query the server for the place of the messages."""
         with closing(cls(options)) as sink:
             return sink.found()
 
@@ -167,8 +167,8 @@ class MessageSink(NetworkSink):
 
     @abstractmethod
     def limit(self) -> tuple[int, str]:
-        """Return the most bytes of a message, and the setting of the server that has this limit.
-        Raises ReceiverUnavailable.
+        """Return the maximum number of bytes of a message, and the setting of the server that has
+        this limit. Raises ReceiverUnavailable.
         """
 
     @abstractmethod
@@ -179,7 +179,7 @@ class MessageSink(NetworkSink):
         """
 
     def size(self, message: Message) -> int:
-        """Return the bytes of a message that count for the limit."""
+        """Return how many bytes of a message count towards the limit."""
         return len(message.body) + sum(
             len(name.encode()) + len(value) for name, value in message.named
         )
@@ -234,12 +234,12 @@ _OF_ADDRESS: Final = re.compile(
     "hostname mismatch|ip address mismatch|name or service not known|wrong.version.number",
     re.IGNORECASE,
 )
-"""The errors of a host that does not exist, has a certificate for another name, or has no TLS."""
+"""The errors for a host that does not exist, has a certificate for another name, or has no TLS."""
 
 
 def unreachable(place: str, why: str, option: str) -> ReceiverUnavailable:
-    """Return the error if nothing can be sent to ``place``; ``option`` names the option with its
-    address.
+    """Return the error if nothing can be sent to ``place``; ``option`` names the option with the
+    address of the place.
     """
     if _OF_ADDRESS.search(why) is not None:
         return unavailable(place, why, f"check sink.{option}", _Misconfigured)
@@ -265,9 +265,9 @@ def unavailable(
     reply: Reply | None = None,
 ) -> ReceiverUnavailable:
     """Return the error of a server at ``place``. ``why`` may quote the server, but has no secret.
-    ``advice`` is what a user must do, without words of the server. If a server refuses something,
-    and the advice names an option of the publisher, this option is wrong. ``reply`` is what the
-    server has answered, None = nothing.
+    ``advice`` is what a user must do, in words that do not quote the server. If a server refuses
+    something, and the advice names an option of the publisher, this option is wrong. ``reply`` is
+    what the server has answered, None = nothing.
     """
     to_do = f"; {advice}" if advice else ""
     is_ours = kind is not ReceiverUnavailable and _OPTION.search(advice) is not None

@@ -51,7 +51,7 @@ class OpenName:
         )
 
     def change(self, flush: Callable[[], None]) -> None:
-        """Flush before a document begins another name. Raises ReceiverUnavailable."""
+        """Flush before a document gets another name. Raises ReceiverUnavailable."""
         try:
             flush()
         except ReceiverUnavailable as lost:
@@ -62,7 +62,7 @@ class OpenName:
 def refuse_another_owner(
     owner: Owner, marked: Owner, *, place: str, contents: str, marker: str
 ) -> None:
-    """Raise ConfigError unless the place is marked as the owner's.
+    """Raise ConfigError unless the marker of the place names this owner.
 
     For the message, ``place`` is for example "directory /srv/out", ``contents`` is "documents" or
     "objects", and ``marker`` is the file or object that records the owner.

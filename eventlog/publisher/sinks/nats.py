@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     import asyncio
 
 _AT_ONCE: Final = 256
-"""The most messages that wait for their confirmation."""
+"""The maximum number of messages that wait for their confirmation."""
 
 _MESSAGE_TOO_LARGE: Final = 10054
 _FULL: Final = (10077, 10047, 10023)
-"""JetStream's error codes: a stream at its limits, a server without room."""
+"""JetStream's error codes for a stream at its limits, and for a server without room."""
 
 _PATIENCE: Final = 5.0
 """The seconds that the loop has, in addition to the timeout of an answer, to return it."""
@@ -95,7 +95,8 @@ _URL: Final = ServerUrl(
 
 class NatsSink(MessageSink):
     """A sink that publishes to a subject, and waits until the stream that takes it has answered.
-    The stream recognizes a message that comes again by its event-id, within its own window.
+    Within the period that the stream is configured for, it recognizes a message that comes again by
+    the event-id.
     """
 
     name = "nats"
@@ -243,13 +244,13 @@ class NatsSink(MessageSink):
             await self._asyncio.wait_for(client.close(), _TO_CLOSE)
 
     async def _note(self, error: Exception | None = None) -> None:
-        """Note an error of the connection."""
+        """Record an error of the connection."""
         if self._failed is not None and not self._failed.done():
             self._failed.set_exception(error or ConnectionError("the connection ended"))
             self._failed.exception()  # read, so that nothing reports it as forgotten
 
     async def _publish(self, messages: Sequence[Message]) -> dict[str, EventResult]:
-        """Send messages at once. Return the errors of refused events."""
+        """Send messages together. Return the errors of refused events."""
         stream = (await self._connected()).jetstream(timeout=self._options.timeout)
         assert self._failed is not None
         answers: asyncio.Future[list[Any]] = self._asyncio.gather(

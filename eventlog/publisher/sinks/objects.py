@@ -4,8 +4,8 @@
 An object appears complete or not at all. Like the name of a file, its name contains the delivery
 and the first document, so that a document which is sent again replaces itself. The documents of a
 delivery stay in memory until they are put, since a store does not accept parts of an object. A
-state object next to the documents names their owner, the newest delivery, and the delivery that
-began each day: a delivery that is sent again on another day keeps its day.
+state object next to the documents names the owner, the newest delivery, and for each day the
+delivery that began the day: a delivery that is sent again on another day keeps its day.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ STATE: Final = "_eventlog.json"
 """The name of the state object. Readers of tables skip names that begin with an underscore."""
 
 _AHEAD: Final = 100
-"""The state object names a delivery that is this many numbers ahead, so that most deliveries need
-not write the state.
+"""The number of the delivery in the state object is ahead by this difference, so that most
+deliveries need not write the state.
 """
 _DAYS_KEPT: Final = 30
 _BY: Final = ("class", "day")
@@ -106,7 +106,7 @@ class ObjectOptions:
 
 
 class ObjectsSink(NetworkSink):
-    """A sink that puts the documents of a delivery as one object, or as one for each class."""
+    """A sink that puts the documents of a delivery as one object, or one object for each class."""
 
     name = "objects"
     title = "objects of a store such as S3"
@@ -206,8 +206,8 @@ class ObjectsSink(NetworkSink):
         return Answer(is_pending=True)
 
     def flush(self) -> None:
-        """Put the buffered documents. Raises ReceiverUnavailable: all of them must then be sent
-        again.
+        """Put the buffered documents. Raises ReceiverUnavailable: all buffered documents must then
+        be sent again.
         """
         parts, lost = self._parts, self._open.lost
         self.close()
@@ -224,7 +224,7 @@ class ObjectsSink(NetworkSink):
         self._newest = max(self._newest, self._open.delivery_no)
 
     def close(self) -> None:
-        """Drop unflushed documents: their rows are not marked, and they are sent again."""
+        """Discard unflushed documents, which are sent again: their rows are not marked."""
         self._parts, self._open.was_there, self._open.lost = {}, False, None
 
     def _bodies(self, document: Document) -> Iterator[tuple[str, bytes]]:
@@ -480,8 +480,8 @@ class ObjectStore:
 
 
 def _advice(text: str) -> tuple[str, bool]:
-    """Return what to do about an error of the store, empty if that is unknown, and True if an
-    option of ours is wrong.
+    """Return what to do about an error of the store, empty if that is unknown; and True if an
+    option of the publisher is wrong.
     """
     for pattern, advice, is_ours in _ADVICE:
         if re.search(pattern, text):
@@ -512,4 +512,6 @@ _ADVICE: Final = (
         False,
     ),
 )
-"""Advice for errors of the store by a pattern of their messages, and True if an option is wrong."""
+"""For each pattern of the messages of the store's errors, the advice, and True if an option is
+wrong.
+"""

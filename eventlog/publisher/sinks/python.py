@@ -106,8 +106,8 @@ class CallableSink(Sink):
 
 
 def _for_whole_events(answer: Answer, event_ids: Set[str], halves: Set[str]) -> Answer:
-    """Return an answer with the results of the document's events, and with the event-ids that the
-    document does not have as ``unknown_ids``.
+    """Return an answer with the results of the document's events. Its ``unknown_ids`` are the
+    event-ids that the document does not have.
 
     If the format writes a change of the key as one event, the function still gets two events, a
     delete and an add. ``halves`` are the event-ids of the adds. The worse of the two results counts
@@ -133,7 +133,7 @@ def load_callable(target: str, directory: Path | None = None) -> CallableSink:
 
 def check_receiver(function: object, what: str) -> None:
     """Raise ConfigError unless a function can be called with a document and its events. ``what``
-    names it in the message.
+    names the function in the message.
     """
     if not callable(function):
         raise ConfigError(f"{what} is {kind_of(function)} and cannot be called")
@@ -204,7 +204,7 @@ def _import(what: str, name: str, directory: Path | None) -> object:
 
 
 def _described(error: BaseException) -> str:
-    """Return the type, the message and the place in the user's code that raised the error."""
+    """Return the type and message of an error, and the place in the user's code that raised it."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     ours = last.filename in (__file__, importlib.__file__) or last.filename.startswith("<frozen ")
     place = "" if ours else f" ({last.filename}, line {last.lineno})"

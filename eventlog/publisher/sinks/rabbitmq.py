@@ -38,14 +38,14 @@ from eventlog.publisher.sinks.messages import (
 )
 
 _AT_ONCE: Final = 256
-"""The most messages that wait for their confirmation."""
+"""The maximum number of messages that wait for their confirmation."""
 
 _LONGEST_ID: Final = 255
-"""The most bytes of a short text of AMQP."""
+"""The maximum number of bytes of a short text of AMQP."""
 
 _MAX_SIZE: Final = re.compile(r"larger than (?:configured )?max size\D*([0-9]+)")
 _NAME: Final = re.compile("^[A-Z_]+")
-"""The name of an error at the beginning of its text, as ``NOT_FOUND - no queue 'x'``."""
+"""The name of an error at the beginning of its text, such as ``NOT_FOUND - no queue 'x'``."""
 _PATIENCE: Final = 2.0
 
 
@@ -93,8 +93,8 @@ _URL: Final = ServerUrl(
 
 class RabbitSink(MessageSink):
     """A sink that publishes persistent, mandatory messages, and waits until the server has
-    confirmed them. A message that no queue takes is returned before it is confirmed, so both are
-    waited for.
+    confirmed them. A message that no queue takes is returned before it is confirmed, so the sink
+    waits for both.
     """
 
     name = "rabbitmq"
@@ -239,7 +239,7 @@ class RabbitSink(MessageSink):
         )
 
     def _declared(self) -> str:
-        """Return that the exchange or the queue is there. Raises ReceiverUnavailable."""
+        """Return the sentence that the exchange or queue is there. Raises ReceiverUnavailable."""
         exchange, queue = self._options.exchange, self._options.routing_key or DEFAULT_PLACE
         session = self._connected()
         kind, name = ("queue", queue) if exchange is None else ("exchange", exchange)
@@ -425,7 +425,7 @@ class _Session:
             answer.done.set_result(answer)
 
     def _on_failed(self, _: Any, error: Exception | str) -> None:
-        """Note the end of the connection or the channel, or that it was not opened."""
+        """Record that the connection or the channel has ended, or was not opened."""
         reason = error if isinstance(error, Exception) else ConnectionError(str(error))
         self.is_open = False
         answered = None if self._answer is None else self._answer.done
@@ -449,7 +449,9 @@ def _fail(future: Future[Any], error: Exception) -> None:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """Return the reason of an error of the client, whose connections fail in several steps."""
+    """Return the innermost reason for an error of the client, whose connections fail in several
+    steps.
+    """
     inner = getattr(error, "exceptions", None) or getattr(error, "exception", None)
     if isinstance(inner, tuple | list):
         inner = inner[-1] if inner else None

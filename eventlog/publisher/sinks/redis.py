@@ -27,7 +27,9 @@ from eventlog.publisher.sinks.messages import (
 
 _PORT: Final = 6379
 _MARGIN: Final = 1.0
-"""The seconds that an answer may come after the timeout, which the server itself keeps."""
+"""The seconds to wait for an answer after the timeout has passed: the server itself keeps the
+timeout.
+"""
 _LOST: Final = -1
 
 _MAX_BULK: Final = 512 * 2**20
@@ -45,7 +47,7 @@ _ADVICE: Final = {
     "MOVED": "a cluster is not supported: set sink.redis_url to a single server",
     "LOADING": "wait until the server has loaded its data",
 }
-"""By the server's error code, what to do."""
+"""What to do, by the error code of the server."""
 
 _CODES: Final = {
     "AuthenticationError": "WRONGPASS",
@@ -56,7 +58,7 @@ _CODES: Final = {
     "BusyLoadingError": "LOADING",
     "MovedError": "MOVED",
 }
-"""The codes of the client's own classes, whose messages lack them."""
+"""The error codes by the client's classes of errors, whose messages lack the code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,7 @@ class RedisSink(MessageSink):
             yield from _URL.contradictions(options, [options.redis_url], source_of)
 
     def __init__(self, options: RedisOptions) -> None:
-        """Prepare the connection. Raises ConfigError without the client."""
+        """Prepare the connection. Raises ConfigError if the client is not installed."""
         try:
             import redis
             from redis.backoff import NoBackoff
@@ -251,8 +253,8 @@ class RedisSink(MessageSink):
         self._connections += 1
 
     def _lost(self) -> ReceiverUnavailable:
-        """Return the error of entries that nobody has waited for: their connection broke, perhaps
-        by a crash of the server that has lost them.
+        """Return the error for entries that were not confirmed: the connection broke, perhaps
+        because the server crashed and lost the entries.
         """
         return unavailable(self._shown, "the connection broke before the entries were confirmed")
 

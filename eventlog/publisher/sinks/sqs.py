@@ -39,13 +39,15 @@ from eventlog.publisher.sinks.messages import (
 
 _IN_BATCH: Final = 10
 _BATCH_BYTES: Final = 256 * 1024
-"""The most messages of a batch, and the bytes of a batch that each region of AWS accepts."""
+"""The maximum number of messages in a batch, and the bytes of a batch that each region of AWS
+accepts.
+"""
 
 _MAX_BYTES: Final = 256 * 1024
-"""The most bytes of a message if the user may not read the limit of the queue."""
+"""The maximum number of bytes of a message if the user may not read the limit of the queue."""
 
 _ATTRIBUTES: Final = 10
-"""The most attributes of a message."""
+"""The maximum number of attributes of a message."""
 
 _PAUSES: Final = (0.2, 0.8)
 """The seconds before the failed messages of a batch are sent again."""
@@ -78,7 +80,7 @@ _ADVICE: Final = (
         "EVENTLOG_SINK_ACCESS_KEY",
     ),
 )  # fmt: skip
-"""By parts of AWS's error code, which may stand in a text of XML, what to do."""
+"""What to do, by parts of AWS's error code. The code may be in a text of XML."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +102,8 @@ class SqsOptions:
 
 
 class SqsSink(MessageSink):
-    """A sink that sends batches to a FIFO queue: each object is a group, and a message that comes
-    again within five minutes is dropped there.
+    """A sink that sends batches to a FIFO queue: each object is a group, and the queue discards a
+    message that comes again within five minutes.
     """
 
     name = "sqs"
@@ -122,7 +124,7 @@ class SqsSink(MessageSink):
             )
 
     def __init__(self, options: SqsOptions) -> None:
-        """Prepare the client. Raises ConfigError without it, and without a region."""
+        """Prepare the client. Raises ConfigError if the client or a region is missing."""
         try:
             import boto3
             import botocore.exceptions
@@ -178,8 +180,8 @@ class SqsSink(MessageSink):
         self._client.close()
 
     def _send(self, batch: Sequence[Message]) -> dict[str, EventResult]:
-        """Send a batch. Messages that fail are sent again before any later one. Return the errors
-        of refused events. Raises ReceiverUnavailable.
+        """Send a batch. Messages that fail are sent again before any later message. Return the
+        errors of refused events. Raises ReceiverUnavailable.
         """
         refused: dict[str, EventResult] = {}
         left = {str(number): message for number, message in enumerate(batch)}
@@ -268,7 +270,7 @@ def _batches(messages: Sequence[Message], most: int) -> Iterator[list[Message]]:
 
 
 def _entry(message: Message) -> dict[str, Any]:
-    """Return the entry of a message in a batch, without its number there."""
+    """Return the entry of a message in a batch, without the number that it has in the batch."""
     named, body = message.named[:_ATTRIBUTES], message.body.decode("utf-8", "surrogateescape")
     if not body or _NOT_TEXT.search(body) is not None:
         body = b64encode(message.body).decode("ascii") or " "

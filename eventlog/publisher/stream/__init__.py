@@ -1,8 +1,9 @@
-"""Sources that a publisher follows in place of a log, and the steps that are read from them.
+"""Sources that a publisher follows in place of a log, and the steps that are read from a source.
 
-A source is one class in a module of its name here. It declares its capabilities and its options,
-and opens a ``Stream``, which yields changes and the positions from which to read again. ``pending``
-keeps their events between reading and answer; ``follow`` sends them.
+A source is one class, in a module of this package with the name of the source. It declares its
+capabilities and its options, and opens a ``Stream``, which yields changes and the positions from
+which to read again. ``source_feed`` keeps the events of the changes from reading to answer;
+``follow`` sends these events.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class Failure(NamedTuple):
 class Read(NamedTuple):
     """A change that was read.
 
-    ``event_id`` is the base of its events' event-ids, always the same for the same change.
+    ``event_id`` is the base of the event-ids of the change's events. It is always the same for the
+    same change.
     """
 
     change: Change
@@ -77,7 +79,7 @@ class Mark(NamedTuple):
 
 
 class Described(NamedTuple):
-    """The columns, types and key of a table, before the first change with them.
+    """The columns, types and key of a table. This step comes before the first change that has them.
 
     ``schema`` None = unknown.
     """
@@ -124,8 +126,8 @@ class Stream(Protocol):
 
 
 class Gives(Enum):
-    """A fact about changes, in addition to their values, that a source may have and a format may
-    need (spec/change-model.md 6.1).
+    """A fact that a source may have and a format may need, in addition to the values of changes
+    (spec/change-model.md 6.1).
     """
 
     TYPES = "types of columns"

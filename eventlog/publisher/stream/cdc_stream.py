@@ -50,12 +50,12 @@ _TIMEOUT: Final = 1
 
 
 class CdcStream:
-    """A stream that continues after a position, and whether it is idle. ``where`` returns the place
-    of a byte in words.
+    """A stream that continues after a position. ``is_idle`` is True while the stream is idle.
+    ``where`` returns the place of a byte in words.
     """
 
     def __init__(self, options: ReadOptions, token: Any) -> None:
-        """Prepare to read after ``token``: its restart and commit count. Raises BadToken."""
+        """Prepare to read after ``token``, from its ``restart`` and ``commit``. Raises BadToken."""
         if token is not None:
             try:
                 options = replace(

@@ -17,7 +17,7 @@ _UNITS: Final = ("bytes", "rows", "messages")
 
 
 class CheckedStream:
-    """A stream that passes on the steps of another stream, and checks each.
+    """A stream that passes on the steps of another stream, and checks each step.
 
     Its methods raise WrongResult for a step or a backlog that is not what the method promises.
     """

@@ -1,10 +1,10 @@
 """A dispatch queue in a database as a source (formats/linter-queue.md 5).
 
 The token names a COMMIT and its source database, whose log contains the COMMIT. A new start skips
-the transactions up to this COMMIT, and reads the rows of transactions again that were open then.
-Two kinds of rows are lost: rows that the replication server removes before they are read, and rows
-that were read but not yet answered when the publisher is killed. So the queue needs its own
-replication rule.
+the transactions up to this COMMIT, and reads again the rows of transactions that were open at this
+COMMIT. Two kinds of rows are lost: rows that the replication server removes before they are read,
+and rows that were read but not yet answered when the publisher is killed. So the queue needs its
+own replication rule.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ class DispatchQueue:
             )
 
     def backlog(self, token: Any) -> Backlog:
-        """Return the number of rows in the queue, with ``order_by = syslog`` only of rows after
-        ``token``. Raises the errors of ``steps``.
+        """Return the number of rows in the queue. With ``order_by = syslog`` only the rows after
+        ``token`` count. Raises the errors of ``steps``.
         """
         restart, _ = _saved(token, self.options)
         if restart is None or self.options.order_by != "syslog":
@@ -100,7 +100,7 @@ class DispatchQueue:
 
     def _check_node(self, saved: str | None) -> None:
         """Check that the queue has rows of the position's source database, or no rows. Raises
-        BadToken if it has only rows of others.
+        BadToken if it has only rows of other databases.
         """
         if saved is None:
             return
@@ -123,8 +123,8 @@ class DispatchQueue:
             )
 
     def _rows(self, behind: int | None = None) -> int:
-        """Return the number of rows in the queue now, with ``behind`` only of rows with a higher
-        address.
+        """Return the number of rows in the queue now. With ``behind`` only rows with a higher
+        address count.
         """
         with any_database_errors(PLACE), connect_any(self.url).connect() as connection:
             table = find_table(connection, self.place.queue_table, self.place.schema)

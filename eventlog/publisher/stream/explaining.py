@@ -26,7 +26,7 @@ Write = Callable[[RecordedEvent], str]
 
 
 def explain_event(source: str, records: SourceRecords, event_id: str, write: Write) -> Explanation:
-    """Explain the event of this event-id. ``source`` is the name of the source; ``records`` are its
+    """Explain the event of this event-id. ``source`` is the name of the source; ``records`` are the
     records of this event.
     """
     for number, document, event in _events(records):
@@ -57,7 +57,7 @@ def explain_key(source: str, records: SourceRecords, text: str, write: Write) ->
 
 
 def nothing_waits(key: str) -> str:
-    """Return the sentence about the objects with a key of which no event waits."""
+    """Return the sentence that no event waits for the objects with a key, and why."""
     return (
         f"no event of {key} waits for an answer. Its changes before the position were answered or "
         "failed (see `eventlog errors`), or have no event"
@@ -65,7 +65,7 @@ def nothing_waits(key: str) -> str:
 
 
 def _events(records: SourceRecords) -> Iterator[tuple[int, RecordedDocument, RecordedEvent]]:
-    """Yield the events that wait, with their documents and the numbers of these."""
+    """Yield the events that wait, each with its document and the number of the document."""
     for number, document in records.documents.items():
         for event in document.events:
             yield number, document, event

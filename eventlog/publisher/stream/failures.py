@@ -16,8 +16,8 @@ from eventlog.publisher.stream.pending_event import PendingEvent
 from eventlog.publisher.stream.recorded import RecordedDocument, SettledEvent, encode
 
 _MOST: Final = 10_000
-"""The most failures that wait until the position passes them, and the most event-ids in entries. A
-very long transaction can have more. Then failures are written before the position passes them.
+"""The maximum number of failures that wait until the position passes them, and of event-ids in
+entries. If a very long transaction has more, failures are written before the position passes them.
 After a crash more events are sent again, and their failures are written a second time.
 """
 
@@ -27,7 +27,7 @@ class FailedEvent(NamedTuple):
 
     failure: Failure
     event: PendingEvent | None = None
-    """None for a change that makes no event."""
+    """The event, None for a change that makes no event."""
     attempts: int = 0
     """How often the event was sent."""
 

@@ -204,8 +204,8 @@ class Run:
         self._back_off = BackOff(options.retry_initial, options.retry_max, observer)
 
     def restore(self) -> None:
-        """Read the recorded events, which are sent before what is read from the source. With
-        ``once`` each is tried now, due or not.
+        """Read the recorded events, which are sent before the events that are read from the source.
+        With ``once`` each event is tried now, whether it is due or not.
 
         Raises the errors of ``send_ready``, and ConfigError.
         """
@@ -232,8 +232,8 @@ class Run:
         self.send_ready(everything=True)
 
     def send_ready(self, *, everything: bool) -> None:
-        """Send full documents, or with ``everything`` all that need not wait, and save; wait while
-        the receiver is unavailable.
+        """Send full documents, or with ``everything`` all events that need not wait, and save. Wait
+        while the receiver is unavailable.
 
         Raises FatalAnswer, and with ``once`` ReceiverUnavailable.
         """
@@ -257,7 +257,7 @@ class Run:
 
     def _wait_until_resumed(self, why: Delivered) -> None:
         """Wait after a stop. With ``once`` raise ReceiverUnavailable instead, unless the document
-        may be the cause, which further attempts show.
+        may be the cause: further attempts show whether it is.
         """
         if self.once and not why.is_suspicious:
             self.save_now()
@@ -302,7 +302,7 @@ class Run:
             self.outbox.put_back()
 
     def save_if_due(self) -> None:
-        """Save if it is time. Raises the errors of ``send_ready``."""
+        """Save if a save is due. Raises the errors of ``send_ready``."""
         if self.feed.is_save_due():
             try:
                 self.feed.save()
@@ -343,7 +343,7 @@ class Run:
     def steps(self) -> Generator[SourceStep, None, None]:
         """Yield the steps of the source.
 
-        If it fails for good, send the changes read so far before the error is raised.
+        If the source fails permanently, send the changes read so far before the error is raised.
         """
         with closing(self.following.source.steps(self.feed.saved.token, once=self.once)) as steps:
             try:

@@ -1,5 +1,5 @@
-"""A GBase 8s (Informix) CDC stream as a source: files, standard input, a session with a
-server.
+"""A GBase 8s (Informix) CDC stream as a source: from files, from standard input, or from a session
+with a server.
 """
 
 from __future__ import annotations

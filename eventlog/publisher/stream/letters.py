@@ -25,9 +25,9 @@ from eventlog.sql.log.errors import DEAD_LETTER
 
 
 def encode_letter(failed: FailedEvent) -> str:
-    """Return the content of the entry of a letter: ``letter`` with the reason, and the same members
-    as in the entry of a document of the event. If there is no event, ``letter`` also has the
-    content of the failure.
+    """Return the content of the entry of a letter: the member ``letter`` with the reason, and the
+    members that the entry of a document with only this event has. If there is no event, ``letter``
+    also has the content of the failure.
     """
     failure, event, attempts = failed
     letter: dict[str, object] = {
@@ -47,8 +47,8 @@ def encode_letter(failed: FailedEvent) -> str:
 
 
 class SourceLetters:
-    """The letters of a followed source. ``output`` writes their events; only the thread that sends
-    letters uses it.
+    """The letters of a followed source. ``output`` writes the events of letters; only the thread
+    that sends letters uses ``output``.
     """
 
     def __init__(self, position: TablePosition, form: LetterForm, output: StreamOutput) -> None:
@@ -59,7 +59,7 @@ class SourceLetters:
         return [self._ready(*entry) for entry in self._position.letters(most).items()]
 
     def remove(self, sent: Sequence[ReadyLetter], refused: Refused) -> None:
-        """Remove letters; those that were refused are failures. Errors as for ``read``."""
+        """Remove letters; refused letters become failures. The errors are those of ``read``."""
         failures = [
             Failure(letter.event_id, DEAD_LETTER, refusal_in_words(letter, why))
             for letter, why in refused
@@ -68,7 +68,7 @@ class SourceLetters:
         self._position.remove_letters(numbers, failures)
 
     def left(self) -> int:
-        """Return how many letters wait. Errors as for ``read``."""
+        """Return how many letters wait. The errors are those of ``read``."""
         return self._position.waiting_letters().entries
 
     def _ready(self, number: int, text: str) -> ReadyLetter:

@@ -1,5 +1,5 @@
 """The publisher of a source, composed from the configuration: the source, its position, and the
-writer of its changes. Also read the status of a source for ``eventlog status --from``.
+writer of its changes. The module also reads the status of a source for ``eventlog status --from``.
 """
 
 from __future__ import annotations
@@ -69,10 +69,11 @@ from eventlog.sql.connect.connection import describe, parse_url
 def source_publisher(
     config: Config, counters: Counters, report: Report, *, is_dry: bool = False
 ) -> Callable[[Callable[[], Sink], Stop, bool, Observer], None]:
-    """Return ``follow`` with what a configuration gives it: the source, its position, ``standby``.
-    Its arguments are the function that opens the sink, ``stop``, ``once`` and ``observer``.
+    """Return the function ``follow`` with what a configuration gives it: the source, its position,
+    ``standby``. The arguments of the returned function are the function that opens the sink,
+    ``stop``, ``once`` and ``observer``.
 
-    The arguments here, and the errors, are those of ``following`` and ``position_of``.
+    This function has the arguments and the errors of ``following`` and ``position_of``.
     """
     source, position = following(config, counters, report), position_of(config, is_dry=is_dry)
     letters = None if is_dry else config.of_letters
@@ -120,8 +121,8 @@ def following(config: Config, counters: Counters, report: Report) -> Following:
 
 
 def refusal_of(kind: Source, format: Format, sink: str) -> str | None:
-    """Return why the changes of a source cannot be sent to a sink in a format with its default
-    options, None if they can (spec/change-model.md 6.5).
+    """Return why the changes of a source cannot be sent to a sink in a format with the default
+    options of the format. None = they can be sent (spec/change-model.md 6.5).
     """
     options, publishing = format.publish_options and format.publish_options(), taken_by(sink)
     if why := format.refusal(options, publishing):
@@ -181,7 +182,7 @@ def source_failures(config: Config, most: int) -> list[FailureGroup]:
 def explained_events(
     config: Config, event_id: str | None, key: str = ""
 ) -> tuple[SourceRecords, list[Explanation]]:
-    """Return what is recorded of the source in ``[source]``, and the explanation of the event of
+    """Return what is recorded about the source in ``[source]``, and the explanation of the event of
     this event-id. If ``event_id`` is None, explain the unanswered events of the objects with this
     key.
 
@@ -209,8 +210,8 @@ def explained_events(
 def skip_in_source(config: Config, event_ids: Iterable[str], why: str) -> list[Skipped]:
     """Give up events of the source in ``[source]`` that have no answer.
 
-    Raises ConfigError if there is no such event, PublisherAlreadyRunning, DatabaseError; then none
-    is given up.
+    Raises ConfigError if there is no such event, PublisherAlreadyRunning, DatabaseError; then no
+    event is given up.
     """
     with position_table(*_position_at(config.source)) as position:
         return skip_recorded(position, event_ids, why)
@@ -218,7 +219,7 @@ def skip_in_source(config: Config, event_ids: Iterable[str], why: str) -> list[S
 
 def parked_in_source(config: Config) -> list[str]:
     """Return the event-ids of the events of the source in ``[source]`` that are parked, or that the
-    receiver fails for, by the attempts that its position records.
+    receiver fails for, according to the attempts in the tables of the position.
     """
     status = status_in_table(*_position_at(config.source))
     return [one.event_id for one in status.waiting if one.attempts]

@@ -154,8 +154,8 @@ def _public_events(catalog: Catalog | None, events: Sequence[PendingEvent]) -> t
 
 
 def _record_key(event: PendingEvent, object_class: ObjectClass | None) -> bytes:
-    """Return the key of an event's record: the association of its object, with the new key if the
-    key changes.
+    """Return the key of an event's record: the association of the event's object. If the event
+    changes the key of the object, the association has the new key.
     """
     if not event.objects:
         return b""

@@ -1,5 +1,5 @@
-"""An event of a followed source that is not answered yet, and the places of the source between
-events.
+"""An event of a followed source that is not answered yet, and the places between events from which
+the source can be read again.
 """
 
 from __future__ import annotations
@@ -53,5 +53,5 @@ class PendingEvent(NamedTuple):
         return self.objects or (EVERY,)
 
     def again(self) -> Self:
-        """Return the event itself: the source has given it its event-id."""
+        """Return the event itself, since the source determines the event-id."""
         return self

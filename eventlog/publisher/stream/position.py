@@ -66,8 +66,8 @@ class _Tables(NamedTuple):
 
 
 def position_tables(name: str) -> _Tables:
-    """Return the table of this name (``schema.name`` or ``name``), the table of the events without
-    an answer, ``<name>_inflight``, and the table of failures, ``<name>_error``.
+    """Return the table of this name (``schema.name`` or ``name``), the table ``<name>_inflight`` of
+    the events without an answer, and the table ``<name>_error`` of the failures.
     """
     schema, table_name = split_name(name)
     metadata = sa.MetaData(schema=schema)
@@ -154,19 +154,19 @@ def position_ddl(name: str, database: str) -> str:
 
 
 _REMEMBERED: Final = 10_000
-"""How many failures are remembered, the newest first. Only remembered failures are removed when
-their events are answered later. The newest failures are those of the last runs.
+"""How many of the newest failures are remembered. Only remembered failures are removed when their
+events are answered later. The newest failures are the failures of the last runs.
 """
 
 
 _OF_LETTERS: Final = ".letters"
-"""What follows the name of a source in the entries of its dead letters, so that they are not read
-as documents of the source.
+"""The suffix of the name of a source in the entries of its dead letters. Because of it, these
+entries are not read as documents of the source.
 """
 
 
 def moment_of(number: int) -> datetime:
-    """Return the time when the event of the dead letter with this number became a failure, UTC."""
+    """Return the time (UTC) when the event of the dead letter with this number became a failure."""
     return datetime.fromtimestamp(number / 1_000_000, UTC)
 
 
@@ -239,13 +239,13 @@ class TablePosition:
         answered: Collection[str] = (),
         letters: Sequence[str] = (),
     ) -> None:
-        """Make durable a position, the failures up to it, and its entries, in one transaction. If
+        """Save a position, the failures up to it, and its entries durably, in one transaction. If
         ``entries`` is None, the entries stay unchanged. ``letters`` are the contents of entries of
         new dead letters.
 
         ``answered`` are the event-ids of the events that were answered since the last save: if an
         earlier run recorded a failure of such an event, the failure is settled. An event has at
-        most one failure: that of its last answer.
+        most one failure: the failure from its last answer.
         """
         with as_database_errors(self._connection):
             rows = [self._storable(failure) for failure in failures]
@@ -311,8 +311,8 @@ class TablePosition:
         return found
 
     def remove_letters(self, numbers: Sequence[int], failures: Sequence[Failure]) -> None:
-        """Delete the entries of dead letters, and write the failures of those that were refused
-        themselves.
+        """Delete the entries of dead letters, and write the failures of the letters that the second
+        sink has refused.
         """
         with as_database_errors(self._connection):
             self._write_failures([self._storable(failure) for failure in failures], ())
@@ -413,8 +413,8 @@ POSITION_SECRET: Final = "source.position_url_file"  # noqa: S105 - where it bel
 def position_table(
     url: str | sa.URL, name: str, source: str, kind: type[TablePosition] = TablePosition
 ) -> Iterator[TablePosition]:
-    """Open the position of ``source`` in the table ``name``, as this ``kind``. Missing tables are
-    created.
+    """Open the position of ``source`` in the table ``name``, as an object of the class ``kind``.
+    Missing tables are created.
 
     The table is locked against a second publisher until the block ends. Raises ConfigError,
     DatabaseError, PublisherAlreadyRunning.
@@ -453,7 +453,7 @@ def _storable_id(connection: sa.Connection, event_id: str) -> str:
 # --- the status of a source -----------------------------------------------------------------------
 
 _SHOWN: Final = 20
-"""The most failures that a status shows, the newest."""
+"""How many of the newest failures a status shows."""
 
 
 class WaitingEvent(NamedTuple):
@@ -540,7 +540,7 @@ class FailureGroup(NamedTuple):
 
 
 def failures_in_table(url: str, table: str, source: str, most: int) -> list[FailureGroup]:
-    """Return the newest ``most`` failures of a source by their codes, the largest group first.
+    """Return the newest ``most`` failures of a source in groups by code, the largest group first.
 
     Raises DatabaseError.
     """
@@ -601,7 +601,8 @@ def _reading(url: str, name: str, source: str) -> Iterator[_Reading | None]:
 
 
 def records_in_table(url: str, table: str, source: str, event_id: str | None) -> SourceRecords:
-    """Return what a position's tables have of a source, and of the event with this event-id.
+    """Return what a position's tables record about a source, and about the event with this
+    event-id.
 
     Raises ConfigError, DatabaseError.
     """
@@ -632,7 +633,7 @@ def _failures_of(failures: sa.Table, source: str) -> sa.Select[Any]:
 
 
 def _with_times(rows: Sequence[Any]) -> list[tuple[datetime, Failure]]:
-    """Return the failures that were read with their times in UTC, the newest last."""
+    """Return the failures that were read, each with its time in UTC, the newest last."""
     return [(at.replace(tzinfo=UTC), Failure(*rest)) for at, *rest in reversed(rows)]
 
 

@@ -1,10 +1,11 @@
 """The events of a followed source that its position has passed and that have no answer yet
 (spec/change-model.md 6.6): the form in which they are kept with the position.
 
-A source is read again from its position, so what is recorded may not depend on the source. An event
-is kept as its change, with all that makes it the same event again: its event-id, the description of
-its table, and the newest number before it for a format that numbers changes. Documents that the
-receiver failed for are recorded as in the in-flight entry of a log (``publisher.ledger.delivery``).
+A source is read again only from its position, so a recorded event must not depend on the source. An
+event is kept as its change, with all that makes it the same event again: its event-id, the
+description of its table, and the newest number before it for a format that numbers changes.
+Documents that the receiver failed for are recorded as in the in-flight entry of a log
+(``publisher.ledger.delivery``).
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ _OP = Change._fields.index("op")
 
 
 class _Kind(NamedTuple):
-    """A type of values, and the functions that make a text of a value and a value of the text."""
+    """A type of values, and the functions that convert a value to a text and a text to a value."""
 
     type: type
     to_text: Callable[[Any], str]
@@ -153,8 +154,8 @@ _KINDS: Final = {
     "date": _Kind(date, date.isoformat, date.fromisoformat),
     "time": _Kind(time, time.isoformat, time.fromisoformat),
 }
-"""The kinds of values that are kept as a text, by their names. A Lob is a tuple, and a datetime is
-a date, too: the first kind counts.
+"""The kinds of values that are kept as a text, by their names. A Lob is also a tuple, and a
+datetime is also a date: the first kind that fits is used.
 """
 
 

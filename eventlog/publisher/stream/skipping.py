@@ -21,7 +21,7 @@ def skip_recorded(position: TablePosition, event_ids: Iterable[str], why: str) -
     shows ``why``, and the later events of its object are sent. The caller has the position's lock,
     so that no publisher runs.
 
-    Raises ConfigError if there is no such event; then none is given up.
+    Raises ConfigError if there is no such event; then no event is given up.
     """
     entries = dict(position.entries())
     documents = {number: decode(number, content) for number, content in entries.items()}
@@ -53,7 +53,9 @@ def skip_recorded(position: TablePosition, event_ids: Iterable[str], why: str) -
 
 
 def _known(documents: Iterable[RecordedDocument]) -> str:
-    """Return a hint where the waiting events are listed."""
+    """Return the events that the receiver fails for, or else a hint where the waiting events are
+    listed.
+    """
     failing = [
         event.sent_id
         for document in documents

@@ -1,9 +1,10 @@
-"""The feed of a followed source: its events from reading to answer, and the position that follows
-them (spec/change-model.md 6).
+"""The feed of a followed source: its events from reading to answer, and its position, which follows
+the answers (spec/change-model.md 6).
 
 Events join the outbox as documents in which no object occurs twice; an event that concerns every
 object, such as a TRUNCATE, is a document alone. The position moves when everything before it is
-answered and flushed, or recorded with it: what waits, or follows what waits, is recorded.
+answered and flushed, or recorded with it. An event is recorded if it waits, or follows an event
+that waits.
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ class SourceFeed:
         self.last_document_no = 0
         self.next_number = 0
         self.passed = 0
-        """The saved position has passed the events with lower numbers: those without an answer are
-        recorded with it.
+        """The saved position has passed the events with lower numbers. If an event among them has
+        no answer, it is recorded with the position.
         """
         self.is_at_end = False
         self.sent_at = monotonic()
@@ -103,11 +104,13 @@ class SourceFeed:
         return number
 
     def add(self, *event: Any) -> None:
-        """Add an event that was read: the fields of ``PendingEvent`` after the number."""
+        """Add an event that was read. The arguments are the fields of ``PendingEvent`` after the
+        number.
+        """
         self._ready.append(PendingEvent(self.take_number(), *event))
 
     def restore(self, entry_no: int, document: RecordedDocument, content: str) -> None:
-        """Note an entry of the position. All entries are noted before events are read."""
+        """Restore an entry of the position. All entries are restored before events are read."""
         self._entries[entry_no] = _key_of(document), content
         if document.settled:
             self.failures.restore(entry_no, content, document.settled)
@@ -127,7 +130,7 @@ class SourceFeed:
         self.outbox.add([Document(place, events, attempts=attempts, retries=retries)])
 
     def pass_over(self, number: int) -> None:
-        """Give greater numbers than this one to the events that are read from now on."""
+        """Give greater numbers than ``number`` to the events that are read from now on."""
         self.next_number = self.passed = max(self.next_number, number + STEP)
 
     def mark(self, place: ReadPosition) -> None:
@@ -139,7 +142,7 @@ class SourceFeed:
         self._marks.append((self.next_number, place))
 
     def pack(self, *, everything: bool) -> None:
-        """Move ready events into the outbox, as full documents, or with ``everything`` all."""
+        """Move ready events into the outbox: full documents, or with ``everything`` all events."""
         size = self._options.batch_size
         while len(self._ready) >= size or (everything and self._ready):
             events = [self._ready.popleft()]
@@ -166,7 +169,7 @@ class SourceFeed:
         )
 
     def settled(self, settled: Settled[PendingEvent]) -> None:
-        """Note what an outcome has led to: an event that was answered fatal has a failure, and is
+        """Record what an outcome has led to: an event that was answered fatal has a failure, and is
         sent again.
         """
         self.sent_at = monotonic()
@@ -193,7 +196,7 @@ class SourceFeed:
         )
 
     def lost(self) -> None:
-        """Forget what the format and the failures have noted since the last save."""
+        """Forget the fatal answers, and what the format has recorded, since the last save."""
         self.output.writer.forget()
         self._fatal = []
 
@@ -245,8 +248,8 @@ class SourceFeed:
         self.after_save()
 
     def _moved(self) -> ReadPosition | None:
-        """Move to the newest place before which every event is answered, or recorded; None if the
-        position stays.
+        """Move to the newest place before which every event is answered or recorded, and return
+        this place; None if the position stays.
         """
         first, place = self._first_not_passed(), None
         while self._marks and self._marks[0][0] <= first:
@@ -254,8 +257,8 @@ class SourceFeed:
         return place
 
     def _first_not_passed(self) -> int:
-        """Return the number of the oldest event without an answer that the position cannot pass, or
-        of the next event if there is none.
+        """Return the number of the oldest event without an answer that the position cannot pass. If
+        there is no such event, return the number of the next event.
         """
         recorded: set[int] = set()
         if self._options.park:

@@ -57,8 +57,8 @@ class StreamFiles:
     names.
 
     ``rest`` is the seconds between checks of the end. The token is the stream's token with a
-    FilesPosition as ``capture``. Without this part all files are read, and delivered changes are
-    skipped.
+    FilesPosition as ``capture``. If the token has no ``capture``, all files are read, and delivered
+    changes are skipped.
     """
 
     path: Path
@@ -175,10 +175,11 @@ class StreamFiles:
             return [self.path]
 
     def _read_growing(self, path: Path, offset: int, once: bool) -> Iterator[_Fragment]:
-        """Yield a file from a byte to its end, until a next file exists and the end was read again
-        after that.
+        """Yield the content of a file from a byte on, until a next file exists and the end of this
+        file was read again after that.
 
-        The file is opened for each check, since a longer one may have replaced it, as rsync does.
+        The file is opened for each check, since a longer file may have replaced it, for example by
+        rsync.
         """
         known: bytes | None = None
         is_last = True
@@ -237,7 +238,7 @@ class _Track:
         self._known = _last(before, data)
 
     def _note(self, data: bytes) -> None:
-        """Note the beginnings of transactions and the table descriptions in bytes that were read
+        """Record where transactions begin, and the table descriptions, in bytes that were read
         without error.
         """
         for offset, number, _, record in self._framer.feed(data):
@@ -401,7 +402,7 @@ def _last(before: bytes, data: bytes) -> bytes:
 def _before(file: BinaryIO, path: Path, offset: int) -> bytes:
     """Return the last bytes before a place, at most ``_KNOWN``.
 
-    Raises SourceLost if the file ends before it.
+    Raises SourceLost if the file ends before the place.
     """
     size = os.fstat(file.fileno()).st_size
     if size < offset:

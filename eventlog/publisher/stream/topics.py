@@ -49,11 +49,13 @@ _NEW_PARTITIONS: Final = 60.0
 """The seconds between checks for partitions that were created after the topics were opened."""
 
 _NEW_METADATA: Final = 1.0
-"""The same, while a message waits for its metadata, whose topic may be new."""
+"""The seconds between these checks while a message waits for its metadata: the topic of the
+metadata may be new.
+"""
 
 MAX_UNDECODED: Final = 1000
-"""The most messages of a topic that are kept while none of them has a known schema. If there are
-more, the options must be wrong.
+"""The maximum number of messages of a topic that are kept while no message of the topic has a known
+schema. If there are more, the options must be wrong.
 """
 
 
@@ -184,7 +186,7 @@ class Topics:
 
 
 def _next_offset(partition: Partition, span: range, token: Mapping[Partition, int]) -> int:
-    """Return the next offset of a partition. Raises SourceLost if that message was removed."""
+    """Return the next offset of a partition. Raises SourceLost if the message there was removed."""
     topic, number = partition
     offset = token.get(partition, span.start)
     if not span.start <= offset <= span.stop:
@@ -198,7 +200,7 @@ def _next_offset(partition: Partition, span: range, token: Mapping[Partition, in
 
 
 def _steps_of(records: Sequence[kafka.Record], unpacked: _MessageSteps) -> Iterator[SourceStep]:
-    """Yield the steps of received records, and a mark, which is idle without records."""
+    """Yield the steps of received records, and a mark. Without records the mark is idle."""
     for record in records:
         yield from unpacked.take(record)
     if not records:
@@ -236,7 +238,7 @@ class _MessageSteps:
 
     @property
     def token(self) -> dict[str, dict[str, int]]:
-        """The next offsets, by topic and partition; all earlier messages need not be read again."""
+        """The next offsets, by topic and partition; no earlier message needs to be read again."""
         if not self.is_waiting:
             self._delivered.update(self._next_offsets)
         token: dict[str, dict[str, int]] = {}
@@ -252,7 +254,7 @@ class _MessageSteps:
     def take(self, message: kafka.Record) -> Iterator[SourceStep]:
         """Yield the steps that this message makes possible.
 
-        Raises UnknownSchema if too many are held, SourceUnavailable.
+        Raises UnknownSchema if too many messages are held, and SourceUnavailable.
         """
         is_old = message.offset < self._start.get(_partition_of(message), 0)
         if is_old and not _describes(message.value):
