@@ -473,8 +473,8 @@ _OVERRIDES: Final = {
 
 
 def _with_option(context: CommandContext, name: str, value: Any) -> CommandContext:
-    """Return the context with an option of all commands. Raises ConfigError for a ``--set`` that is
-    not an assignment.
+    """Return the context with the value of an option that all commands have. Raises ConfigError for
+    a ``--set`` that is not an assignment.
     """
     if name == "assignments":
         return context.with_flags(dict(map(_assignment, value)))
@@ -561,7 +561,7 @@ def cli(ctx: click.Context, /, **given: Any) -> None:
 
 @cache
 def _trailing_options() -> tuple[click.Option, ...]:
-    """Return the options of all commands as a command accepts them after its name."""
+    """Return the options of all commands in the form that a command accepts after its name."""
     options = []
     for option in cli.params:
         if isinstance(option, click.Option) and option.expose_value:

@@ -226,8 +226,8 @@ def session(
 
 @contextmanager
 def transaction(config: Config, purpose: Purpose | None = None) -> Iterator[OpenDatabase]:
-    """Open a writing transaction on the configured database, committed at the end. ``purpose`` is
-    as in ``session``.
+    """Open a writing transaction on the configured database, and commit it at the end. ``purpose``
+    is as in ``session``.
 
     Raises DatabaseError.
     """
@@ -512,8 +512,8 @@ def _one_line(text: str) -> str:
 
 
 def _width(text: str) -> int:
-    """Return the number of terminal columns of a text: a wide character has two, a combining one
-    none.
+    """Return the number of terminal columns of a text: a wide character has two columns, a
+    combining character has none.
     """
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1

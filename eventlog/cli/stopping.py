@@ -36,7 +36,7 @@ _command: Final = _Command()
 
 
 def if_stopped(sentence: str) -> None:
-    """Set the sentence for a signal from now on; empty = none is printed."""
+    """Set the sentence for a signal from now on; empty = no sentence is printed."""
     _command.sentence = sentence
 
 

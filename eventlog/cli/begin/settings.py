@@ -1,5 +1,5 @@
-"""``eventlog init`` and ``eventlog config``: write a commented eventlog.toml, made from the options
-themselves, and show the settings in effect.
+"""``eventlog init`` and ``eventlog config``: write a commented eventlog.toml, made from the
+declarations of the options, and show the settings in effect.
 """
 
 from __future__ import annotations

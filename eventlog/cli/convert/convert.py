@@ -226,8 +226,7 @@ def _print_report(
     """Print the numbers of changes read and written, why input was skipped, the first problems, and
     what the target has no place for.
 
-    With ``err`` all of it goes to standard error, since standard output holds the changes
-    themselves.
+    With ``err`` the whole report goes to standard error, since standard output holds the changes.
     """
     problems = Counter(report.problems)
     for problem, times in islice(problems.items(), _PROBLEMS_SHOWN):

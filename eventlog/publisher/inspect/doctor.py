@@ -404,7 +404,7 @@ def _wake(case: Case) -> Iterator[Finding]:
 
 
 def _classes(case: Case) -> Iterator[Finding]:
-    """Read the classes, without tables that cannot be classes, so that later checks can run."""
+    """Read the classes. Leave out tables that cannot be classes, so that later checks can run."""
     listed: Sequence[str] | None = None
     try:
         with in_savepoint(case.connection):
@@ -508,7 +508,7 @@ def _columns_read_back(case: Case, cls: ObjectClass, whole_rows: bool) -> Iterat
 
 
 def _plan(case: Case) -> Iterator[Finding]:
-    """Compare the triggers with the declared ones, or judge only the installed ones if the
+    """Compare the triggers with the declared triggers, or judge only the installed triggers if the
     comparison fails.
     """
     if case.database is None:

@@ -124,7 +124,7 @@ class Explanation:
     state: str
     """The state as a sentence."""
     row: LogRow | None = None
-    """The row, its values masked as for the reader."""
+    """The row, with its values masked for the reader."""
     problem: InvalidRow | None = None
     """The check that the row fails now."""
     class_name: str | None = None
@@ -216,8 +216,8 @@ def _with_remedies(
 
 
 def explain_as_read(context: Context, record_id: int) -> Explanation:
-    """Explain the row of this record_id in the transaction that the session has begun, as
-    ``explain`` does.
+    """Explain the row of this record_id as ``explain`` does, but in the transaction that the
+    session has begun.
     """
     notes: list[str] = []
     known = _read(context, record_id, notes)
@@ -659,7 +659,7 @@ def _folded(
 
 
 def _members(context: Context, built: _Built, *, are_known: bool) -> Iterable[Member]:
-    """Yield the rows of the group, their values masked as for the reader. Unless it is known that
+    """Yield the rows of the group, with their values masked for the reader. Unless it is known that
     the rows are one group (``are_known``), the outcome of each row is its status.
     """
     outcomes: dict[int, str] = dict.fromkeys(built.event.contributed, "makes the event")

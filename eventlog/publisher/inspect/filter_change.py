@@ -1,4 +1,4 @@
-"""What a reader has recorded to be sent, when its filters change (spec/event-log.md 15.3)."""
+"""What happens to recorded events when the filters of a reader change (spec/event-log.md 15.3)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The rights of those who work with a log, as SQL for its owner to run: ``eventlog grants`` and the
-fixes of ``doctor`` (docs/guides/install.md).
+"""The rights of the users who work with a log, as SQL for the owner of the log to run: ``eventlog
+grants`` and the fixes of ``doctor`` (docs/guides/install.md).
 """
 
 from __future__ import annotations

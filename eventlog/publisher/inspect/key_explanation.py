@@ -52,7 +52,7 @@ class FoundRow(NamedTuple):
 
     record_id: int
     status: str
-    """The status, for a consumer by its set of processed rows."""
+    """The status; for a consumer, its set of processed rows determines the status."""
     event_type: int | None
     column_name: str | None
     event_time: str | None

@@ -1,4 +1,5 @@
-"""The rows of a log as a list, the newest first: by class, status and time, paged by record_id.
+"""The rows of a log as a list, the newest first, selected by class, status and time, and paged by
+record_id.
 
 Each page reads a bounded number of rows, and names the range that it has read. Only the key has an
 index, and a page must not read a large log.
@@ -55,7 +56,9 @@ class ListedRow(NamedTuple):
 
     record_id: int
     status: str
-    """The status, for a consumer by its set of processed rows and its error rows."""
+    """The status; for a consumer, its set of processed rows and its error rows determine the
+    status.
+    """
     class_name: str | None
     """The class of the row, or its table_name if no class has that name."""
     key: str | None

@@ -1,4 +1,4 @@
-"""Pause a reader of a log and resume it, as a person asks for it (spec/event-log.md 8.8)."""
+"""Pause and resume a reader of a log when a person asks for it (spec/event-log.md 8.8)."""
 
 from __future__ import annotations
 

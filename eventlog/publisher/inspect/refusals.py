@@ -98,7 +98,7 @@ class Refused(NamedTuple):
 
 
 class _Judged(NamedTuple):
-    """The objects that have refused rows, and what ``requeue`` is given to decide about these
+    """The objects that have refused rows, and the data by which ``requeue`` decides about these
     rows.
     """
 
@@ -511,7 +511,9 @@ def resync_commands(
 
 
 def objects_of(log: OpenLog, ids: Sequence[int]) -> list[Sequence[ObjectRow]]:
-    """Return the objects of these ascending rows, each with its rows of the log."""
+    """Return the objects of these rows, given in ascending order. Each object has its rows of the
+    log.
+    """
     found: dict[int, Sequence[ObjectRow]] = {}
     for ranges in runs_of_ranges(ids):
         for rows in read_logged_objects(log, is_in(log.table, ranges)):

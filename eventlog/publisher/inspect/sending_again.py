@@ -1,4 +1,4 @@
-"""Send rows and objects again, as a person asks for it: ``eventlog requeue``, ``eventlog resync
+"""Send rows and objects again when a person asks for it: ``eventlog requeue``, ``eventlog resync
 --key``, and the actions of the status page (spec/event-log.md 11, 13.4).
 """
 
@@ -59,7 +59,7 @@ class RequeuedRows(NamedTuple):
 
     done: requeue.Requeued
     outcome: str
-    """What happens to the rows, in words after their number."""
+    """What happens to the rows, in words that follow the number of rows."""
     why_refused: str
     objects: int | None = None
     """The number of objects of the consumer's snapshot, None without a consumer."""

@@ -199,8 +199,8 @@ class Monitored(ABC):
 
     @abstractmethod
     def in_words(self, *, quotes: bool = True) -> str:
-        """Return the state as a sentence for people. ``quotes`` includes the receiver's words,
-        which may contain values.
+        """Return the state as a sentence for people. With ``quotes`` the sentence includes the
+        receiver's words, which may contain values.
         """
 
     @abstractmethod

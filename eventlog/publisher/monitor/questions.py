@@ -1,9 +1,9 @@
 """The questions of the status page to the database: the explanation of an event, refused rows,
 lists, the findings of doctor.
 
-They have a separate, read-only connection, and each statement is limited to five seconds. So the
-page is answered even while a delivery hangs, and it never delays a delivery. Values, keys and a
-receiver's texts are hidden unless the configuration shows them.
+The questions have a separate, read-only connection, and each statement is limited to five seconds.
+So the page is answered even while a delivery hangs, and the page never delays a delivery. Values,
+keys and a receiver's texts are hidden unless the configuration shows them.
 """
 
 from __future__ import annotations

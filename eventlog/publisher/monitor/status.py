@@ -202,7 +202,7 @@ MEMBERS: Final = (
 EMPTY: Final[Mapping[str, Any]] = dict.fromkeys(
     name for members in MEMBERS for name in members.names if name not in _ALWAYS
 )
-"""The names of the shape, except those that every status has."""
+"""The names of the shape, except the names that every status has."""
 
 
 def shape(**known: Any) -> dict[str, Any]:
@@ -355,9 +355,9 @@ def _sent_data(sent: Sent, *, shows_values: bool) -> dict[str, Any]:
 def documents_data(
     activity: Activity, level: str, before: float, *, shows_values: bool
 ) -> dict[str, Any]:
-    """Return a page of the attempts to send documents, the newest first: those before a time
-    (seconds since 1970) whose answer has this level; an empty level = all attempts. ``older`` is
-    the time before which the next page begins, null if there is none.
+    """Return a page of the attempts to send documents, the newest first. They are the attempts
+    before a time (seconds since 1970) whose answer has this level; an empty level = any level.
+    ``older`` is the time before which the next page begins, null if there is none.
     """
     found = [one for one in activity.newest_sent() if one.at < before and level in ("", one.level)]
     page = found[:_PAGE]
@@ -447,7 +447,7 @@ def process_status(
 
 
 def job_status(activity: JobActivity, log: str, directory: str, format_name: str) -> dict[str, Any]:
-    """Return the status of a backlog job; only such a status has the part ``job``.
+    """Return the status of a backlog job; only the status of a job has the part ``job``.
 
     ``format_name`` is the format of the job's files.
     """

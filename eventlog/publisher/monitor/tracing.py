@@ -116,8 +116,8 @@ class Tracing(Observer):
         begun: int | None = None,
         **numbers: int | str,
     ) -> Span:
-        """Return a span below the present delivery, or in ``context``, that began at ``begun``
-        (nanoseconds since 1970) or now.
+        """Return a span that began at ``begun`` (nanoseconds since 1970) or now. It is below the
+        present delivery, or in ``context``.
 
         ``numbers`` become attributes of the span, with names that begin with ``eventlog.``.
         """
@@ -131,7 +131,7 @@ class Tracing(Observer):
 
 
 class TracedSink(Sink):
-    """A sink that makes a span of each document and sends it to the receiver."""
+    """A sink that makes a span of each document and sends the document to the receiver."""
 
     def __init__(self, sink: Sink, tracing: Tracing) -> None:
         self._sink, self._tracing = sink, tracing

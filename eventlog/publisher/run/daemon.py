@@ -110,7 +110,7 @@ def publish(
     open_letters: OpenLetters | None = None,
 ) -> None:
     """Publish until ``stop`` is set. A lost database connection is opened again with a back-off;
-    ``retry`` has its first and its longest pause in seconds.
+    ``retry`` has the first and the longest pause of the back-off in seconds.
 
     ``observer`` is called with the progress. ``compare`` compares the triggers with the declared
     triggers, None = no comparison. With ``standby`` the publisher waits while another publisher has
@@ -396,8 +396,8 @@ def _is_paused(session: PublisherSession) -> bool:
 
 
 def _beat(context: Context, sink: Sink) -> None:
-    """Send a heartbeat. It has a delivery number but no in-flight entry, since it is never sent
-    again.
+    """Send a heartbeat. A heartbeat has a delivery number but no in-flight entry, since it is never
+    sent again.
     """
     number = context.used.delivery_no = draw_delivery_no(context)
     context.log.commit()
@@ -491,9 +491,9 @@ def _seconds_left(
 
 
 def run_post_poll(context: Context) -> None:
-    """Run ``post_poll_statements`` in a separate transaction. If one fails, all are rolled back and
-    the error is logged; the rows of the cycle are marked already, and publishing continues. An
-    error of the connection is raised.
+    """Run ``post_poll_statements`` in a separate transaction. If one statement fails, all
+    statements are rolled back and the error is logged; the rows of the cycle are marked already,
+    and publishing continues. An error of the connection is raised.
     """
     connection = context.log.connection
     try:
@@ -522,8 +522,8 @@ def _measure_if_due(session: PublisherSession) -> None:
 
 
 def measure(session: PublisherSession) -> None:
-    """Report the queue and the deliveries to the observer, unless it needs no measurements. No
-    transaction may be open, and none is left open.
+    """Report the queue and the deliveries to the observer, unless the observer needs no
+    measurements. No transaction may be open, and none is left open.
     """
     context, state = session.context, session.state
     if context.observer.measure_due() is None:

@@ -59,7 +59,7 @@ class Condition(NamedTuple):
     action: str
     commands: tuple[str, ...]
     details: str = ""
-    """All that is known, if the text leaves some of it out."""
+    """All that is known about the condition, if the text leaves a part of it out."""
 
     def as_data(self) -> dict[str, Any]:
         """Return the condition as data for JSON."""

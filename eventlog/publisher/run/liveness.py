@@ -138,7 +138,7 @@ def _longest_work(config: Config) -> float:
 
 
 def liveness_of(config: Config) -> Liveness:
-    """Return the clock of a publisher with this configuration; it starts now."""
+    """Return the clock of a publisher with this configuration; the clock starts now."""
     return Liveness(config.monitor.liveness_timeout or _longest_work(config), _longest_rest(config))
 
 
@@ -173,7 +173,9 @@ class ReportingSink(Sink):
     sink: Sink
     observer: Observer
     _pending: list[tuple[Document, Answer, float]] = field(default_factory=list)
-    """The documents that are answered only when the sink is flushed, and when each was begun."""
+    """The documents that are answered only when the sink is flushed, and the time when each was
+    begun.
+    """
 
     def send(self, document: Document) -> Answer:
         begun, event_ids = monotonic(), document.event_ids
@@ -238,8 +240,8 @@ may be late.
 
 
 class ServiceManager:
-    """The service manager at the socket ``NOTIFY_SOCKET``: a path, or a name without a file, which
-    begins with ``@``.
+    """The service manager at the socket ``NOTIFY_SOCKET``: a path, or a name that begins with ``@``
+    and has no file.
     """
 
     def __init__(self, address: str) -> None:

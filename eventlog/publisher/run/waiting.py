@@ -46,8 +46,8 @@ it sleeps until a notification. Before that, writers need not send notifications
 _MIN_REST: Final = 0.003
 """The shortest rest between polls, in seconds."""
 _SHARE: Final = 0.15
-"""The share of a core that a publisher uses while changes flow, polls and deliveries together. The
-remaining time is left to other processes, and the next poll finds more rows to send together. A
+"""The share of a core that a publisher uses while changes flow, for polls and deliveries together.
+The remaining time is left to other processes, and the next poll finds more rows to send together. A
 cheaper poll does not lead to more polls.
 """
 
@@ -78,8 +78,8 @@ class Stop(Protocol):
 
 
 class StopRequest:
-    """A request that a signal handler or another thread sets once. It can be waited for together
-    with a socket, without polling.
+    """A request that a signal handler or another thread sets once. A thread can wait for the
+    request and for a socket together, without polling.
 
     It has no lock, unlike ``threading.Event``, whose ``set`` may wait forever for the code that a
     signal interrupts.
@@ -142,8 +142,8 @@ class Idle:
         """Wait after a cycle that left nothing to send, until ``stop`` or a notification, but at
         most ``seconds``.
 
-        If the database sends no notifications, a rest is as long as all rests since something was
-        sent, added up. So a row waits at most as long as the queue was empty before it. If the
+        If the database sends no notifications, a rest is as long as the sum of all rests since
+        something was sent. So a row waits at most as long as the queue was empty before it. If the
         database notifies, the first rests are short, and no notification ends them. The call after
         them may return immediately: rows written before the lock was taken have no notification, so
         the queue must be read again.
@@ -231,7 +231,7 @@ def begin_idle(context: Context) -> Idle:
 
 
 _Selector: Final = getattr(selectors, "PollSelector", selectors.DefaultSelector)
-"""For a few descriptors that are waited for once, poll needs one call of the system, epoll five."""
+"""For a few descriptors that are waited for once, poll needs one system call, epoll needs five."""
 
 
 def _wait_for(descriptors: Iterable[int], seconds: float | None) -> None:

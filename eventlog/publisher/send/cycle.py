@@ -290,9 +290,8 @@ class Prepared(NamedTuple):
 def _prepare(
     session: PublisherSession, built: Built, origins: Origins, marks: Marks
 ) -> Prepared | None:
-    """Record a delivery of events, and write the marks of rows that make no event in the same
-    transaction. None = nothing was recorded or marked, because there is a request to send rows
-    again.
+    """Record a delivery of events and, in the same transaction, write the marks of rows that make
+    no event. None = nothing was recorded or marked, because there is a request to send rows again.
     """
     context = session.context
     _, events, current_rows = built

@@ -1,8 +1,8 @@
 """Send dead letters to the second sink, while nothing else waits for this sink (spec/event-log.md
 8.7).
 
-A thread sends the letters of one batch. The thread that has the connection reads and removes their
-entries: ``step`` does what can be done now, and never waits.
+A thread sends the letters of one batch. The thread that has the connection reads and removes the
+entries of letters: ``step`` does what can be done now, and never waits.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ class LetterSender:
         return max(0.0, self._due - monotonic()) if self._may_have_any else None
 
     def drain(self, letters: Letters, is_stopping: Callable[[], bool]) -> None:
-        """Send until no letter is left, one fails, or the process must stop; warn if some are
-        left.
+        """Send until no letter is left, a letter fails, or the process must stop; warn if letters
+        are left.
         """
         self._due = 0.0
         while True:
@@ -308,8 +308,8 @@ def refusal_in_words(letter: ReadyLetter, why: str) -> str:
 
 
 def _facts(built: BuiltLetter) -> LetterFacts:
-    """Return what goes with the event of a letter. A message that may quote a hidden value is left
-    out.
+    """Return the facts that go with the event of a letter. A message that may quote a hidden value
+    is left out.
     """
     letter, message = built.letter, built.letter.message
     ranges = to_ranges(sorted(letter.rows))

@@ -115,7 +115,7 @@ class Outbox(Generic[E]):
         self.answers = 0
         """How many documents were answered."""
         self.in_doubt = False
-        """True if the receiver has failed for a document and has answered none since."""
+        """True if the receiver has failed for a document and has answered no document since."""
         self.rounds = 0
         """How many successive pauses followed a failure, without an answer between them."""
         self.stops = 0
@@ -129,8 +129,8 @@ class Outbox(Generic[E]):
         self.resume_at = 0.0
         """The end of the present pause of everything."""
         self.rests_until = 0.0
-        """Documents that have failed wait until this time: for as long as the failure took, others
-        are sent.
+        """Documents that have failed wait until this time: for as long as the failure took, other
+        documents are sent.
         """
         self.size = 0
         """The number of events."""
@@ -179,8 +179,8 @@ class Outbox(Generic[E]):
         return not self._marks and not self._changed
 
     def parked(self) -> Iterator[Document[E]]:
-        """Yield the documents that wait for an attempt that is due later, also those that failed
-        before the last answer.
+        """Yield the documents that wait for an attempt that is due later, including documents that
+        failed before the last answer.
         """
         return (
             one
@@ -333,8 +333,8 @@ class Outbox(Generic[E]):
         """Select one of the documents that may be sent now; None = none of them.
 
         After a further attempt that failed again, other documents and the feed have their turn. In
-        doubt, documents for which the receiver has not failed come first: parked ones that are due,
-        then recorded ones, then new ones from the feed.
+        doubt, documents for which the receiver has not failed come first: parked documents that are
+        due, then recorded documents, then new documents from the feed.
         """
         is_trying = any(map(policy.is_tried, self._in_air.values()))
         others_in_air = len(self._in_air) - is_trying
@@ -379,8 +379,8 @@ class Outbox(Generic[E]):
     def free(self) -> Iterator[Document[E]]:
         """Yield the documents that no other document holds up; they may still have to wait for
         their own back-off. Each document is yielded with only those of its events that follow no
-        unsettled event in another document. Only documents with attempts hold others up for long:
-        if there are none, nothing is yielded.
+        unsettled event in another document. Only documents with attempts hold up other documents
+        for long: if no document has attempts, nothing is yielded.
 
         A document is left out if it follows a document that is being sent or about to be sent: it
         can be sent whole soon.
@@ -403,7 +403,9 @@ class Outbox(Generic[E]):
         return document._replace(events=[event for event, by in pairs if not by.is_waiting])
 
     def waiting(self) -> Iterator[E]:
-        """Yield the events that wait for an attempt that is due later, or follow such events."""
+        """Yield the events that wait for an attempt that is due later, and the events that follow
+        them.
+        """
         if self._queues is None:
             return
         for document in self.documents():
@@ -655,7 +657,7 @@ class Outbox(Generic[E]):
         return _renames(suspect, parts)
 
     def _has_fresh(self, now: float) -> bool:
-        """Return True if a document can be sent now for which the receiver has not failed."""
+        """Return True if a document for which the receiver has not failed can be sent now."""
         return any(
             not policy.is_tried(one) and policy.due_of(one, 0.0) <= now for one in self.free()
         )

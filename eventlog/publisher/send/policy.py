@@ -15,7 +15,7 @@ from eventlog.errors import ReceiverUnavailable
 from eventlog.model import SUCCESS, Answer, EventResult, Level
 
 EVERY: Final[Hashable] = ()
-"""The object that stands for all objects: an event of it follows and precedes all others."""
+"""The object that stands for all objects: an event of it follows and precedes all other events."""
 
 
 class Sendable(Protocol):
@@ -194,14 +194,14 @@ def judge(events: Sequence[E], answer: Answer) -> Judged[E]:
 
 def has_letter(result: EventResult) -> bool:
     """Return True if an event that ends with this result has a dead letter (8.7): it was refused,
-    is too large, or was given up. An event that was answered fatal has none, and what is skipped
-    by hand has no result.
+    is too large, or was given up. An event that was answered fatal has no dead letter, and an event
+    that is skipped by hand has no result.
     """
     return result.level is Level.ERROR
 
 
 def tries_at(document: Document[Any]) -> int:
-    """Return how often the events of a document were sent, as far as it is recorded."""
+    """Return how often the events of a document were sent, according to what is recorded."""
     tried = document.attempts
     return 1 + max(document.retries, 0 if tried is None else tried.tries)
 
@@ -238,7 +238,7 @@ def parked(
 
 
 def halves(document: Document[E], attempts: Attempts | None) -> list[Document[E]]:
-    """Return the halves of a document, the larger one first; a single event stays one document. An
+    """Return the halves of a document, the larger half first; a single event stays one document. An
     event after another event of its object gets a new event-id, since the two may be in different
     documents now (8.4, *Cutting*).
     """
@@ -359,7 +359,7 @@ def is_of_doubt(document: Document[Any], answers: int) -> bool:
 
 
 def due_of(document: Document[Any], rests_until: float) -> float:
-    """Return the time when a document may be sent. If it has failed, this is not before
+    """Return the time when a document may be sent. If the document has failed, this is not before
     ``rests_until``, so that other documents are sent for as long as the failure took.
     """
     attempts = document.attempts
@@ -385,7 +385,7 @@ def to_cut(documents: Iterable[Document[E]], answers: int) -> Document[E] | None
 
 def cut_in_doubt(document: Document[E], answers: int) -> list[Document[E]]:
     """Return the halves of a document that is cut although no answer shows that it is the cause.
-    They have not failed yet, and nothing is isolated.
+    The halves have not failed yet, and nothing is isolated.
     """
     attempts = document.attempts
     if attempts is not None and attempts.kind is Kind.PART:
@@ -394,8 +394,8 @@ def cut_in_doubt(document: Document[E], answers: int) -> list[Document[E]]:
 
 
 def parked_count(document: Document[Any], answers: int) -> int:
-    """Return how many parked objects a document counts as. If the receiver fails for it, it counts
-    as one object, since one event is the cause (8.4).
+    """Return how many parked objects a document counts as. If the receiver fails for the document,
+    the document counts as one object, since one event is the cause (8.4).
     """
     attempts = document.attempts
     if attempts is None or attempts.kind in (Kind.HALF, Kind.WITHHELD):

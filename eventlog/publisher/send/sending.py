@@ -33,7 +33,7 @@ class Delivered(NamedTuple):
     reason: str = ""
     """The reason for a stop, for people."""
     retry_after: float | None = None
-    """The seconds that the receiver asks the publisher to wait, None if it names none."""
+    """The seconds that the receiver asks the publisher to wait, None if it names no time."""
     more: bool = False
     """True if there is more to do immediately."""
     in_short: str = ""
@@ -47,7 +47,7 @@ class Delivered(NamedTuple):
 
     @classmethod
     def unavailable(cls, lost: ReceiverUnavailable) -> Delivered:
-        """Return the end of an attempt for a receiver that is unavailable."""
+        """Return how an attempt has ended if the receiver is unavailable."""
         short = lost.in_short
         return cls(DeliveryResult.UNAVAILABLE, str(lost), in_short=short, advice=lost.advice)
 

@@ -212,8 +212,8 @@ def wait_for_class(context: Context, loading: UnfinishedSnapshot, reason: str) -
 
 
 def _refuse_unknown(context: Context, again: list[str]) -> None:
-    """Remove objects without a class or a key from ``again``; each gets an error row, so that no
-    other object waits for it.
+    """Remove objects without a class or a key from ``again``, so that no other object waits for
+    them. Each removed object gets an error row.
     """
     unavailable: Mapping[str, object] = context.catalog.unavailable
     refused: dict[str, tuple[str, str]] = {}

@@ -1,8 +1,8 @@
 """Classes whose events the format fails to write (spec/event-log.md 5.1).
 
 A format reports an event that it cannot hold as the result of that event. An exception means that
-it cannot write the class, such as a class with a type that it does not know. Such a class is
-unavailable, and every other class is published.
+the format cannot write the class, for example because a type of the class is unknown to the format.
+Then this class is unavailable, and every other class is published.
 """
 
 from __future__ import annotations

@@ -97,8 +97,8 @@ class Sink(ABC):
     needs: ClassVar[Mapping[str, str]] = {}
     """The options that must be set, with their meaning."""
     address: ClassVar[Sequence[str] | None] = None
-    """The options that name the receiver, None = the options of ``needs``. A consumer records them
-    at its start (spec/event-log.md 13.4).
+    """The options that name the receiver, None = the options of ``needs``. A consumer records these
+    options at its start (spec/event-log.md 13.4).
     """
     takes_records: ClassVar[bool] = False
     """True if the sink reads the records of a document instead of its body."""
@@ -124,7 +124,7 @@ class Sink(ABC):
     @classmethod
     def contradictions(cls, options: Any, source_of: Callable[[str], str]) -> Iterator[str]:
         """Yield the contradictions between options. ``source_of`` returns the place where the
-        option of a name was set.
+        option with a name was set.
         """
         for name, what in cls.needs.items():
             if getattr(options, name) is None:

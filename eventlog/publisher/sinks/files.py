@@ -55,7 +55,7 @@ class FilesSink(Sink):
     @classmethod
     def try_out(cls, options: FileOptions, opening: Opening) -> str:
         """Write a file into the directory and remove it. A missing directory is not made: the file
-        is written where it will be.
+        is written where the directory will be made.
         """
         assert options.directory is not None
         directory = options.directory
@@ -207,8 +207,8 @@ def claim(directory: Path, owner: Owner, newest_delivery: Callable[[int], int]) 
     delivery of these documents and returns the newest number that the owner has drawn; a restored
     log first draws numbers until they are greater than this delivery. A directory without an owner
     gets this owner, unless it has documents of deliveries that the owner has not drawn yet. Raises
-    ConfigError for such a directory, for a directory of another owner, and for one that cannot be
-    written.
+    ConfigError for a directory with documents of such deliveries, for a directory of another owner,
+    and for a directory that cannot be written.
     """
     try:
         make_directory(directory)

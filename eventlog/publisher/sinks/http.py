@@ -441,7 +441,7 @@ def _named(status: int) -> str:
 
 def read_results(body: bytes, event_ids: Collection[str], clean: Callable[[str], str]) -> Answer:
     """Parse the answer ``{"results": [{"event_id": "7", "status": "retry", "message": "..."}]}`` to
-    ``event_ids``.
+    the events with ``event_ids``.
 
     ``status`` has the same words and meanings as in an XDS answer; an event without a result is a
     success. ``clean`` removes characters from a message that logs and tables cannot store: JSON may

@@ -133,8 +133,8 @@ class KafkaSink(NetworkSink):
         self._unavailable: ReceiverUnavailable | None = None
 
     def send(self, document: Document) -> Answer:
-        """Send the records. The answer names the events that are refused immediately; for the
-        others the answer is final after ``flush``.
+        """Send the records. The answer names the events that are refused immediately; for the other
+        events the answer is final after ``flush``.
 
         Raises ReceiverUnavailable. All answers since the last flush are then lost, and the next
         flush raises the error again.

@@ -343,7 +343,7 @@ class ObjectStore:
             )
 
     def put(self, name: str, content: bytes) -> None:
-        """Write an object; replace an existing one of this name. Raises ReceiverUnavailable."""
+        """Write an object; replace an existing object of this name. Raises ReceiverUnavailable."""
         try:
             self.write_object(name, content)
         except (OSError, ValueError) as error:

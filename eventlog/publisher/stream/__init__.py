@@ -157,12 +157,12 @@ class StreamOptions(CheckedOptions):
 
 
 class Source(ABC):
-    """One kind of source. Each kind extends this class in a module of its name."""
+    """One kind of source. Each kind extends this class in a module with the name of the kind."""
 
     name: ClassVar[str]
     title: ClassVar[str]
     options: ClassVar[type] = StreamOptions
-    """The class that declares the source's options of ``[source]``."""
+    """The class that declares the options that the source has in ``[source]``."""
     reader_format: ClassVar[str | None] = None
     """The format whose reader's options are in ``[source.reader]``, None if the source has none."""
     gives: ClassVar[frozenset[Gives]] = frozenset()
@@ -183,7 +183,7 @@ class Source(ABC):
     @classmethod
     def contradictions(cls, options: Any, source_of: Callable[[str], str]) -> Iterator[str]:
         """Yield the contradictions between options. ``source_of`` returns the place where the
-        option of a name was set.
+        option with a name was set.
         """
         yield from ()
 
@@ -192,7 +192,9 @@ class Source(ABC):
         return self.title
 
     def unused(self, options: Any) -> frozenset[str]:
-        """Return the names of the options that have no effect in combination with the others."""
+        """Return the names of the options that have no effect in combination with the other
+        options.
+        """
         return frozenset()
 
     def in_words(self, token: Any) -> str:

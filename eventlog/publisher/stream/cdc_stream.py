@@ -112,9 +112,9 @@ class CdcStream:
                 yield Described(layout.schema, catalog_table(layout))
 
     def reached(self) -> dict[str, str | None] | None:
-        """Return the token after all bytes read so far, None if it would be before the last token,
-        since delivered changes are then being read again. Do not call it within a run of
-        transactions: the token would be ahead of them.
+        """Return the token after all bytes read so far. Return None while delivered changes are
+        being read again: the token would be before the last token. Do not call this within a run of
+        transactions: the token would be ahead of these transactions.
         """
         token = self.reader.token
         if token.restart is None or (

@@ -146,8 +146,8 @@ def _token(restart: str | None, dbnode: str | None) -> dict[str, str | None] | N
 
 
 def _saved(token: Any, options: ReaderOptions) -> tuple[str | None, str | None]:
-    """Return the queue's restart token in a saved token, which may be the restart token alone, and
-    its source database.
+    """Return the queue's restart token and the source database in a saved token. A saved token may
+    be the restart token alone.
 
     Raises BadToken.
     """

@@ -1,9 +1,9 @@
 """Follow a source that is not a log: read its changes, send their events, and move its position
 according to the answers (spec/change-model.md 6).
 
-The guarantees are those of a log (spec/event-log.md 12): every event is sent at least once, the
-events of an object in their order; an event-id has one meaning; nothing is lost if the process is
-killed at any moment. The position moves when everything before it is answered and flushed, or is
+The guarantees are the same as for a log (spec/event-log.md 12): every event is sent at least once,
+the events of an object in their order; an event-id has one meaning; nothing is lost if the process
+is killed at any moment. The position moves when everything before it is answered and flushed, or is
 recorded with the position, such as the events of parked objects. After a crash, the events after
 the position are sent again, with the same event-ids.
 """
@@ -92,11 +92,11 @@ class Following:
     open_writer: Callable[[], EventWriter[Any]]
     """A function that returns a new writer of the format."""
     catalog: Catalog | None
-    """The classes, for keys and types. None = they are made from the source's own descriptions of
-    its tables, with the options ``values``.
+    """The classes, for keys and types. None = the classes are made from the source's own
+    descriptions of its tables, with the options ``values``.
     """
     options: PublisherOptions
-    """The publisher's options; only those about sending have an effect."""
+    """The publisher's options; only options about sending have an effect."""
     counters: Counters
     values: ValueOptions = _DEFAULTS
 
@@ -287,7 +287,7 @@ class Run:
 
     def not_sent(self, failure: Failure, number: int) -> None:
         """Record a change that makes no event, under its number; it is saved with the position
-        after it.
+        after the change.
         """
         self.counters.rows_invalid += 1
         self.failures.make_no_event(number, failure)

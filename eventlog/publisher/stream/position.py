@@ -265,7 +265,7 @@ class TablePosition:
             self._entries = dict(entries)
 
     def _write_entries(self, entries: Entries) -> None:
-        """Write the entries that differ from those in the table."""
+        """Write the entries that differ from the entries in the table."""
         before = self._entries
         changed = {one: text for one, text in entries.items() if before.get(one) != text}
         self._delete_entries(

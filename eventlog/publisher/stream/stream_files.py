@@ -47,7 +47,7 @@ moves anyway.
 
 _Fragment: TypeAlias = tuple["BytePosition", bytes, bytes]
 """A position in a file, the bytes read from there (empty if there are no more for now), and the
-bytes before it.
+bytes before the position.
 """
 
 
@@ -279,7 +279,7 @@ class _Track:
         return Mark({**token, "capture": place.to_json()}, stream.is_idle)
 
     def _tables_at(self, restart: int) -> bytes:
-        """Return the TABSCHEM records in force at an offset, joined, and forget older ones."""
+        """Return the TABSCHEM records in force at an offset, joined, and forget older records."""
         last = {label: offset for offset, label, _ in self._tables if offset < restart}
         self._tables = [one for one in self._tables if one[0] >= last.get(one[1], 0)]
         return b"".join(record for offset, _, record in self._tables if offset < restart)

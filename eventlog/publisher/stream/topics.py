@@ -213,7 +213,7 @@ class _MessageSteps:
 
     ``start`` has the offset of each data partition from which on messages count; earlier messages
     are read only for the tables that they describe. A message that waits for its metadata delays
-    the later ones, and the token with them.
+    the later messages and the token.
 
     A message that cannot be read is skipped. A message with an unknown schema may belong to a topic
     that these options cannot read at all. So it is kept, and the token stays before it, until
@@ -370,7 +370,7 @@ def _partition_of(message: kafka.Record) -> Partition:
 
 
 def _describes(value: bytes | None) -> bool:
-    """Return True if a message has metadata, False for an unreadable one."""
+    """Return True if a message has metadata, False if it does not or cannot be read."""
     if not value or value[:1] == b"\0":
         return False
     try:

@@ -35,8 +35,8 @@ def monitor_url(config: Config, url: str | None) -> str | None:
 
 
 def read_monitor(url: str, token: str | None, path: str = "/status.json") -> Read:
-    """Return a function that reads the monitor's status, or what is at another ``path``, with each
-    call.
+    """Return a function that on each call reads the monitor's status, or what is at another
+    ``path``.
 
     The function raises MonitorUnavailable if no monitor answers there, ConfigError if the token is
     refused.

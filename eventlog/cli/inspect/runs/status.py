@@ -195,7 +195,7 @@ def _with_queue(
     log: OpenLog, consumer: str | None, event_time_zone: str, cap: int | None, measured: Measured
 ) -> Measured:
     """Return ``measured`` with figures of the publisher, or of a registered consumer: the waiting
-    rows, the oldest of them and the pause. For a consumer, the figures include its set and its
+    rows, the oldest waiting row and the pause. For a consumer, the figures include its set and its
     snapshot.
     """
     if consumer is None:

@@ -175,8 +175,9 @@ class _Screen(NamedTuple):
 
 
 def _pictures(read: Read, explain: Explain, read_key: ReadKey, interval: float) -> Iterator[Group]:
-    """Yield a picture of the status at each interval and after each key, or of the event that is
-    opened, until the key to quit. If reading fails, yield the error; the next attempt may succeed.
+    """Yield a picture at each interval and after each key, until the key to quit is pressed. A
+    picture shows the status, or the event that is opened. If reading fails, yield the error; the
+    next attempt may succeed.
     """
     before: _Dated | None = None
     now: _Dated | None = None

@@ -227,7 +227,7 @@ def run_downgrade(
 def lock_all_readers(log: OpenLog) -> None:
     """Lock a log's publisher and all consumers for this session. Ends the transaction.
 
-    Raises PublisherAlreadyRunning, and ConsumerRuns that names the session of a consumer.
+    Raises PublisherAlreadyRunning, or ConsumerRuns, which names the session of the consumer.
     """
     lock_within(ledger_of(log), LOCK_WAIT)
     for consumer in read_consumers(log):

@@ -1,4 +1,4 @@
-"""The run of ``eventlog triggers``: bring the triggers to what the [[watch]] sections declare."""
+"""The run of ``eventlog triggers``: make the triggers as the [[watch]] sections declare them."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def _applied(config: Config, lock_timeout: float, *, asks: bool) -> TriggerPlan:
 
 
 def _print_script(db: OpenDatabase, planned: TriggerPlan, lock_timeout: float) -> None:
-    """Print the SQL of a plan. Raises TriggerError if this role cannot apply the plan, since its
+    """Print the SQL of a plan. Raises TriggerError if this role cannot apply the plan, since the
     script would fail.
     """
     if planned.lacking:
@@ -207,7 +207,7 @@ def _record_due(db: OpenDatabase, config: Config, planned: TriggerPlan) -> None:
 
 
 def _refused(planned: TriggerPlan) -> ExitCode:
-    """Print the watches that cannot be applied to standard error. Returns the exit code."""
+    """Print to standard error which watches cannot be applied. Returns the exit code."""
     for sentence in planned.refused:
         report_error(sentence, code=TriggerError.code)
     return ExitCode.FAILED if planned.refused else ExitCode.DONE
@@ -292,7 +292,7 @@ def _dropped(planned: TriggerPlan, log: str | None, *, dry: bool) -> CommandResu
 
 
 def _confirm_drop(planned: TriggerPlan, log: str | None) -> None:
-    """Ask whether all triggers may be dropped, and the log of this name."""
+    """Ask whether all triggers, and the log of this name, may be dropped."""
     goes = [f"the log {log} with all its rows and its internal tables"] if log is not None else []
     if planned.changes:
         tables = ", ".join(action.table for action in planned.changes)

@@ -70,8 +70,8 @@ class Report:
     compared: int | None = None
     """With --deletes, the number of keys that were searched."""
     known_since: str | None = None
-    """With --deletes, the event_time of the class's first row in the log, None if the log has
-    none.
+    """With --deletes, the event_time of the class's first row in the log, None if there is no such
+    row.
     """
 
     @property
@@ -228,7 +228,7 @@ def _batch_writer(
     report: Report,
     size: int,
 ) -> tuple[WriteBatch, int]:
-    """Return the function that writes a batch, and the number of rows or lines still to come."""
+    """Return the function that writes a batch, and the number of rows or lines that remain."""
     if keys_file is None:
         if entry.reached is not None and not opened.cls.has_key(entry.reached):
             raise ConfigError(
