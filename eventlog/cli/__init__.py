@@ -351,9 +351,9 @@ def grouped_options(command: click.Command, ctx: click.Context) -> dict[str, lis
 
 
 class Command(click.Command):
-    """A command whose help shows examples, and the options in groups. It also accepts the options
-    of all commands. They have the same effect after its name as before its name. Its callback is
-    the class of its request (``eventlog.cli.command``).
+    """A command whose help shows examples, and the options in groups. The command also accepts the
+    options of all commands, which have the same effect after the command's name as before the name.
+    Its callback is the class of its request (``eventlog.cli.command``).
     """
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -391,7 +391,7 @@ class Command(click.Command):
 
 
 def command(request: type[Request]) -> click.Command:
-    """Return the command that makes this request. It has the name of the request's class."""
+    """Return the command that makes this request. The name is the name of the request's class."""
     return click.command(cls=Command)(request)
 
 

@@ -434,8 +434,8 @@ def _standard_input(source: str, format: str) -> Iterator[tuple[str, Callable[[s
     """Yield the path of a source, and a function that puts the source's name into a message.
 
     Standard input is read through the pipe itself if the format is read once, else through a file
-    that keeps the whole input. Messages of errors within the block have "standard input" in place
-    of this path.
+    that keeps the whole input. Messages of errors within the block name "standard input" in place
+    of the path.
     """
     if source != _STANDARD:
         yield source, str

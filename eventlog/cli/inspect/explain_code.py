@@ -39,7 +39,7 @@ class CodeEntry(NamedTuple):
     where: str
     fix: str
     exit_code: str
-    """The exit code, empty if the code does not decide it."""
+    """The exit code that this code decides, empty if there is none."""
     commands: tuple[str, ...]
     """The commands that show the code."""
     page: str

@@ -1,5 +1,5 @@
-"""Answers for people about a log: what was refused, what waits, and why. Also the actions that
-people ask for: give up events, pause readers.
+"""Answers for people about a log: what was refused, what waits, and why. The package also has the
+actions that people ask for: giving up events, and pausing readers.
 """
 
 from lazy_loader import attach_stub

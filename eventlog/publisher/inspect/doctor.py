@@ -1,9 +1,9 @@
 """``doctor``: a check of the database that changes nothing and whose work is bounded
 (spec/event-log.md 11).
 
-It consists of a table of checks. Each check has a subject. It queries the database (``sql.doctor``,
-with the SQL in each dialect's ``doctor.sql``), and a plain function in a module of ``sql.doctor``
-judges the answer.
+``doctor`` consists of a table of checks. Each check has a subject. A check queries the database
+(``sql.doctor``, with the SQL in each dialect's ``doctor.sql``), and a plain function in a module of
+``sql.doctor`` judges the answer.
 """
 
 from __future__ import annotations

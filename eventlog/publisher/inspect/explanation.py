@@ -70,8 +70,8 @@ Source = Literal["in_flight", "queue", "reconstructed", "nearby"]
 
 
 class InFlight(NamedTuple):
-    """The place in a delivery of a row that is recorded in flight. ``event_id`` is the event-id in
-    the document.
+    """The place of a row in the delivery that records the row as in flight. ``event_id`` is the
+    event-id in the document.
 
     ``attempts`` is the recorded number of attempts at an event that is parked, or that the receiver
     fails for, 0 = none is recorded. ``next_attempt`` is a time of the database in UTC (ISO 8601),
@@ -604,9 +604,9 @@ def _rows_alike(
     first: int,
     last: int,
 ) -> list[LogRow]:
-    """Return, in queue order, the rows of an object between two record_ids that may be in one group
-    with a known row. These are the rows with a status in ``alike``, except waiting rows that are in
-    flight or not due.
+    """Return, in queue order, the rows of an object that are between two record_ids and may be in
+    one group with a known row. The rows have a status in ``alike``; waiting rows that are in flight
+    or not due are left out.
     """
     rows = [
         row
@@ -626,8 +626,8 @@ def _folded(
     context: Context, source: Source, known: _Known, object_id: ObjectId, alike: Collection[str]
 ) -> _Built | None:
     """Return the group that the row is in when all rows around it with a status in ``alike`` are
-    folded; None if it is in no group. For a waiting row this is the group that the next cycle would
-    make (spec/event-log.md 6).
+    folded; None if the row is in no group. For a waiting row this is the group that the next cycle
+    would make (spec/event-log.md 6).
     """
     options, record_id = context.options, known.row.record_id
     span = min(reach_of_span(options.fold_span) or _MAX_REACH, _MAX_REACH)

@@ -19,8 +19,8 @@ from eventlog.sql.port.rights import Addition, Part, Purpose, rights_for
 
 def grants_for(db: OpenDatabase, config: Config, role: str, purpose: Purpose) -> list[str]:
     """Return the GRANT statements that let a role work with the log: rights on the log and its
-    internal tables, and SELECT on tables. These are the watched tables and their child tables, or,
-    for a consumer, the tables of its classes.
+    internal tables, and SELECT on the tables that are read. SELECT is granted on the watched tables
+    and their child tables or, for a consumer, on the tables of its classes.
 
     ``role`` is written as in SQL without quotes. Raises
     ConfigError if the database has no such purpose, and the errors of ``find_log``.

@@ -44,8 +44,8 @@ class Wanted(NamedTuple):
     """N, S, W, E or F; ``refused`` for E and F."""
     since: str = ""
     until: str = ""
-    """The first and the last event_time in the form that the log has, or the beginning of such a
-    text.
+    """The first and the last event_time in the form that the log has, or the beginning of an
+    event_time in this form.
     """
     before: int | None = None
     """The record_id before which the list begins, None = at the end of the log."""
@@ -125,8 +125,8 @@ def _newest(context: Context, before: int | None) -> list[ListedRow]:
 
 def _refused(context: Context, before: int | None) -> list[ListedRow]:
     """Return a block of the newest rows that have error rows and whose record_id is before the
-    given one. A row that is no longer refused has its present status, so that the caller leaves it
-    out.
+    given record_id. A row that is no longer refused has its present status, so that the caller
+    leaves it out.
     """
     log, consumer = context.log, context.ledger.consumer
     ids = log.refused_ids(before, _BLOCK_REFUSED, consumer)

@@ -140,8 +140,8 @@ def read_refusals(
     catalog: Catalog | None = None,
     within: int | None = None,
 ) -> list[Refusals]:
-    """Return the refused rows in groups, the largest group first. They are the rows of the newest
-    ``most`` error rows, and the newest ``most`` rows E and F, with an error row or without.
+    """Return the refused rows in groups, the largest group first. The groups have the rows of the
+    newest ``most`` error rows, and the newest ``most`` rows E and F, with an error row or without.
 
     Rows that were put back into the queue, published or purged since are left out. A row is also
     left out if a resync has logged another row for it, and this other row is done. ``consumer``
@@ -204,8 +204,8 @@ def read_refused(
 def superseded(
     entries: Iterable[tuple[int | str, ErrorRow]], log: OpenLog, consumer: str = ""
 ) -> set[int | str]:
-    """Return those rows and objects of these newest error rows that need nothing more. A resync has
-    logged them again, and their reader has done the new row.
+    """Return which rows and objects with these newest error rows need nothing more, because a
+    resync has logged them again and their reader has done the new row.
     """
     new = {
         row: entry.superseded_by
@@ -511,8 +511,8 @@ def resync_commands(
 
 
 def objects_of(log: OpenLog, ids: Sequence[int]) -> list[Sequence[ObjectRow]]:
-    """Return the objects of these rows, given in ascending order. Each object has its rows of the
-    log.
+    """Return the objects of these rows, given in ascending order. Each object is returned with its
+    rows of the log.
     """
     found: dict[int, Sequence[ObjectRow]] = {}
     for ranges in runs_of_ranges(ids):

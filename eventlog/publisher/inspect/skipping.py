@@ -98,8 +98,8 @@ class SkippedRows(NamedTuple):
 def parked_events(
     log: OpenLog, ledger: Ledger, class_name: str | None, catalog: Catalog | None
 ) -> list[str]:
-    """Return the event-ids of the parked events in the in-flight entries. They are the events of
-    the class ``class_name``, as ``catalog`` names it; None = the events of all classes.
+    """Return the event-ids of the parked events in the in-flight entries. ``class_name`` selects
+    the events of one class, as ``catalog`` names it; None = the events of all classes.
     """
     deliveries, _ = read_recorded(log, ledger.consumer)
     parked = [

@@ -37,7 +37,7 @@ _HEALTH: Final = ("/livez", "/readyz")
 _COOKIE: Final = "eventlog_monitor"
 _LARGEST_FORM: Final = 4096
 _MAX_REQUESTS: Final = 64
-"""The maximum number of requests for all other paths that are answered at the same time."""
+"""The maximum number of requests, except for the health paths, that are answered at a time."""
 
 
 def page_file(name: str) -> bytes:

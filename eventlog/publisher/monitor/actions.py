@@ -75,7 +75,7 @@ class BadRequest(Exception):
 
 
 class Actions:
-    """The actions on the log of a configuration. They run as the role of ``[monitor]
+    """The actions on the log of a configuration. The actions run as the role of ``[monitor]
     database_url``. All actions raise BadRequest and EventlogError. ``seconds`` is the time-out of
     one statement, which may wait for a lock.
     """

@@ -239,9 +239,9 @@ class Monitored(ABC):
 
 
 class Activity(Monitored, Observer):
-    """The observer of one publisher. Some figures need a query. It requests these figures every
-    ``interval`` seconds, or less often if the query is slow. ``has_times`` means that the publisher
-    rests until a time of day.
+    """The observer of one publisher. The observer requests figures for which a query is needed:
+    every ``interval`` seconds, or less often if the query is slow. ``has_times`` means that the
+    publisher rests until a time of day.
     """
 
     def __init__(

@@ -136,8 +136,8 @@ def _numbers_by(
     label: str,
     numbers: Mapping[str, float],
 ) -> Metric:
-    """Return one counter or gauge for each value of a further label. ``numbers`` are by these
-    values.
+    """Return one counter or gauge for each value of a further label. ``numbers`` has the number for
+    each value.
     """
     family = kind(name, text, labels=[*labels, label], unit=_unit_of(name))
     for value, number in numbers.items():

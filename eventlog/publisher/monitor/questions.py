@@ -181,7 +181,9 @@ class Questions:
 
 
 class SourceQuestions:
-    """Questions about the source that a configuration follows. It is used as ``Questions`` is."""
+    """Questions about the source that a configuration follows. The class is used as ``Questions``
+    is.
+    """
 
     def __init__(self, config: Config, seen: Callable[[str], Seen]) -> None:
         self._config, self._seen = config, seen

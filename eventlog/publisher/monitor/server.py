@@ -160,7 +160,7 @@ class _Pages:
         return await self._ask("explain", request.path_params["row"])
 
     async def seen(self, request: Request) -> Response:
-        """Return what the process has seen of an event. This does not query the database."""
+        """Return what the process has seen of an event, which needs no query of the database."""
         seen = self._monitor.seen(request.path_params["event"])
         return json_answer(seen.as_data())
 

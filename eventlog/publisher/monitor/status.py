@@ -293,8 +293,8 @@ def _parked_groups(
 
 
 def _skip(parked: Sequence[ParkedObject], consumer: str | None, *, shows_values: bool) -> str:
-    """Return the command that skips the events of parked objects. It is empty if an event-id is
-    hidden: the event-id of an object in a snapshot contains the object's key.
+    """Return the command that skips the events of parked objects. The command is empty if an
+    event-id is hidden: the event-id of an object in a snapshot contains the object's key.
     """
     ids = [one.event_id for one in parked]
     if not shows_values and any(without_key(one) != one for one in ids):
@@ -355,7 +355,7 @@ def _sent_data(sent: Sent, *, shows_values: bool) -> dict[str, Any]:
 def documents_data(
     activity: Activity, level: str, before: float, *, shows_values: bool
 ) -> dict[str, Any]:
-    """Return a page of the attempts to send documents, the newest first. They are the attempts
+    """Return a page of the attempts to send documents, the newest first. The page has the attempts
     before a time (seconds since 1970) whose answer has this level; an empty level = any level.
     ``older`` is the time before which the next page begins, null if there is none.
     """

@@ -116,8 +116,8 @@ class Tracing(Observer):
         begun: int | None = None,
         **numbers: int | str,
     ) -> Span:
-        """Return a span that began at ``begun`` (nanoseconds since 1970) or now. It is below the
-        present delivery, or in ``context``.
+        """Return a span that began at ``begun`` (nanoseconds since 1970) or now. The span is below
+        the present delivery, or in ``context``.
 
         ``numbers`` become attributes of the span, with names that begin with ``eventlog.``.
         """

@@ -36,7 +36,7 @@ _log = logging.getLogger("eventlog.publisher")
 
 _POLL_PAUSES: Final = (0.05, 1.0)
 """The first and the longest pause in seconds before the queue is read again. These pauses apply
-while a writer has an open transaction that will not notify. They double.
+while a writer has an open transaction that will not notify. The pauses double.
 """
 
 FLOWING: Final = 0.03
@@ -468,9 +468,9 @@ def keep_connected(
     errors. ``initial`` and ``maximum`` are the back-off in seconds. ``observer`` is called for each
     connection.
 
-    If the session that was lost still has the lock, this process waits for the lock. It also waits
-    if the error about the lock is of the type ``stands_by_for``. Raises PublisherAlreadyRunning if
-    any other session has the lock.
+    If the session that was lost still has the lock, this process waits for the lock. The process
+    also waits if the error about the lock is of the type ``stands_by_for``. Raises
+    PublisherAlreadyRunning if any other session has the lock.
     """
     connection = Connection(unavailable, stands_by_for)
 

@@ -1,4 +1,4 @@
-"""The clock of the database: in-flight entries record in its time when attempts are due
+"""The clock of the database, by which in-flight entries record when attempts are due
 (spec/event-log.md 10).
 """
 

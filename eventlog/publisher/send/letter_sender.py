@@ -38,7 +38,7 @@ BATCH: Final = 100
 _SECONDS: Final = 1.0
 """For how many seconds letters of one batch are sent. Then the confirmed letters are removed."""
 _POLLS: Final = (0.05, 1.0)
-"""The first and the longest time in seconds between two checks whether a batch has been sent."""
+"""The first and the longest time in seconds between two checks of whether a batch is sent."""
 
 
 class ReadyLetter(NamedTuple):

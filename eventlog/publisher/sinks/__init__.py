@@ -123,8 +123,8 @@ class Sink(ABC):
 
     @classmethod
     def contradictions(cls, options: Any, source_of: Callable[[str], str]) -> Iterator[str]:
-        """Yield the contradictions between options. ``source_of`` returns the place where the
-        option with a name was set.
+        """Yield the contradictions between options. ``source_of`` returns for the name of an option
+        the place where the option was set.
         """
         for name, what in cls.needs.items():
             if getattr(options, name) is None:

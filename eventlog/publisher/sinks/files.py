@@ -207,8 +207,8 @@ def claim(directory: Path, owner: Owner, newest_delivery: Callable[[int], int]) 
     delivery of these documents and returns the newest number that the owner has drawn; a restored
     log first draws numbers until they are greater than this delivery. A directory without an owner
     gets this owner, unless it has documents of deliveries that the owner has not drawn yet. Raises
-    ConfigError for a directory with documents of such deliveries, for a directory of another owner,
-    and for a directory that cannot be written.
+    ConfigError for a directory with documents of deliveries that the owner has not drawn yet, for a
+    directory of another owner, and for a directory that cannot be written.
     """
     try:
         make_directory(directory)

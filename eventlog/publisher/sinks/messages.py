@@ -147,7 +147,7 @@ class MessageSink(NetworkSink):
 
     @abstractmethod
     def __init__(self, options: Any) -> None:
-        """Prepare the client. Raises ConfigError if it is not installed."""
+        """Prepare the client. Raises ConfigError if the client is not installed."""
 
     @classmethod
     def open(cls, options: Any, opening: Opening) -> Self:

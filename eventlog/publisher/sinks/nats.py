@@ -95,8 +95,8 @@ _URL: Final = ServerUrl(
 
 class NatsSink(MessageSink):
     """A sink that publishes to a subject, and waits until the stream that takes it has answered.
-    Within the period that the stream is configured for, it recognizes a message that comes again by
-    the event-id.
+    Within a period that is configured for the stream, the stream recognizes by the event-id a
+    message that comes again.
     """
 
     name = "nats"

@@ -57,8 +57,8 @@ class Failure(NamedTuple):
 class Read(NamedTuple):
     """A change that was read.
 
-    ``event_id`` is the base of the event-ids of the change's events. It is always the same for the
-    same change.
+    ``event_id`` is the base of the event-ids of the change's events. The same change always has the
+    same base.
     """
 
     change: Change
@@ -79,7 +79,8 @@ class Mark(NamedTuple):
 
 
 class Described(NamedTuple):
-    """The columns, types and key of a table. This step comes before the first change that has them.
+    """The columns, types and key of a table. The step comes before the first change that has these
+    columns, types and key.
 
     ``schema`` None = unknown.
     """
@@ -182,8 +183,8 @@ class Source(ABC):
 
     @classmethod
     def contradictions(cls, options: Any, source_of: Callable[[str], str]) -> Iterator[str]:
-        """Yield the contradictions between options. ``source_of`` returns the place where the
-        option with a name was set.
+        """Yield the contradictions between options. ``source_of`` returns for the name of an option
+        the place where the option was set.
         """
         yield from ()
 

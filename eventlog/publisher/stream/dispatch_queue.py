@@ -100,7 +100,7 @@ class DispatchQueue:
 
     def _check_node(self, saved: str | None) -> None:
         """Check that the queue has rows of the position's source database, or no rows. Raises
-        BadToken if it has only rows of other databases.
+        BadToken if the queue has only rows of other databases.
         """
         if saved is None:
             return

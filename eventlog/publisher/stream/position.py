@@ -160,8 +160,8 @@ events are answered later. The newest failures are the failures of the last runs
 
 
 _OF_LETTERS: Final = ".letters"
-"""The suffix of the name of a source in the entries of its dead letters. Because of it, these
-entries are not read as documents of the source.
+"""The suffix of the name of a source in the entries of its dead letters. Because of the suffix,
+these entries are not read as documents of the source.
 """
 
 

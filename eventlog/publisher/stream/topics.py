@@ -186,7 +186,7 @@ class Topics:
 
 
 def _next_offset(partition: Partition, span: range, token: Mapping[Partition, int]) -> int:
-    """Return the next offset of a partition. Raises SourceLost if the message there was removed."""
+    """Return the next offset of a partition. Raises SourceLost if the message was removed."""
     topic, number = partition
     offset = token.get(partition, span.start)
     if not span.start <= offset <= span.stop:
@@ -370,7 +370,7 @@ def _partition_of(message: kafka.Record) -> Partition:
 
 
 def _describes(value: bytes | None) -> bool:
-    """Return True if a message has metadata, False if it does not or cannot be read."""
+    """Return True if a message has metadata, False if it has none or cannot be read."""
     if not value or value[:1] == b"\0":
         return False
     try:

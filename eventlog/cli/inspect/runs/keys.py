@@ -14,8 +14,8 @@ from typing import Final
 from eventlog.core.clock import sleep
 
 ReadKey = Callable[[float], str]
-"""A function that waits for a key, at most the given seconds. It returns the name of the key, or an
-empty text if none came.
+"""A function that waits for a key, at most the given seconds, and returns the name of the key, or
+an empty text if no key was pressed.
 """
 _NAMES: Final = {
     "\x1b[A": "up",

@@ -24,9 +24,9 @@ from eventlog.sql.doctor import age
 
 
 def status_of_source(config: Config) -> JsonObject:
-    """Return the status of the source in ``[source]``, with the names that the monitor uses. It
-    comes from the tables of the position, from the source itself and from its publisher. Raises
-    ConfigError, DatabaseError.
+    """Return the status of the source in ``[source]``, with the names that the monitor uses. The
+    status comes from the tables of the position, from the source itself and from its publisher.
+    Raises ConfigError, DatabaseError.
     """
     known = source_status(config)
     runs = known.publisher_runs

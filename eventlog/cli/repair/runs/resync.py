@@ -343,8 +343,8 @@ def _former_key(cls: ObjectClass, text: str) -> str | None:
 
 
 def batch_size(size: int, rate: float | None) -> int:
-    """Return the number of rows of a transaction. To avoid bursts, it is at most the number of rows
-    that the rate allows in one second.
+    """Return the number of rows of a transaction. To avoid bursts, the number is at most what the
+    rate allows in one second.
     """
     return size if rate is None else max(1, min(size, int(rate)))
 
