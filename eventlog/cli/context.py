@@ -386,8 +386,8 @@ def _own_handlers() -> list[logging.StreamHandler[Any]]:
 
 
 class TextLines(logging.Formatter):
-    """The formatter of lines for people, with the time in UTC and the code of an error. It escapes
-    control characters, since the name of a table may hold any character.
+    """The formatter of lines for people, with the time in UTC and the code of an error. The
+    formatter escapes control characters, since the name of a table may hold any character.
     """
 
     converter = time.gmtime  # type: ignore[assignment]

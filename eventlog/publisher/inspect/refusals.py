@@ -456,8 +456,8 @@ def _skip(consumer: str, ids: Sequence[int], reason: str) -> str:
 
 
 def _requeue(status: str, consumer: str, ids: Sequence[int]) -> str:
-    """Return the command that requeues these rows. It names them by record_id, because the command
-    may refuse other rows of the group.
+    """Return the command that requeues these rows. The command names the rows by record_id, because
+    it may refuse other rows of the group.
     """
     whose = f"--consumer {shlex.quote(consumer)}" if consumer else f"--status {status}"
     return f"eventlog requeue {whose} --ids {ids_in_words(ids)}"

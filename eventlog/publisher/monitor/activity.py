@@ -443,9 +443,9 @@ class Activity(Monitored, Observer):
         """The age of the first row of status N; None if the last measurement found no such row, or
         if there was no measurement.
 
-        After the last measurement the age grows as long as the row cannot have been answered. This
-        is so while the publisher waits, or while a delivery from before the measurement has not
-        ended.
+        After the last measurement the age grows as long as the row cannot have been answered. A row
+        cannot have been answered while the publisher waits, or while a delivery from before the
+        measurement has not ended.
         """
         measured, measured_time = self.measurement, self.measured_time
         if measured is None or measured.oldest_seconds is None or measured_time is None:

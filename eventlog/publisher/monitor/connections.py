@@ -2,7 +2,7 @@
 reads does not affect the other clients.
 
 uvicorn waits for a request without a limit, and its own limit counts all connections, health probes
-among them. Here a request must arrive, and the client must read the answer, within
+among them. With this module a request must arrive, and the client must read the answer, within
 ``REQUEST_SECONDS``. If more than ``MAX_CONNECTIONS`` connections wait for a request, the connection
 that has waited longest is closed, so that a probe can always connect. The application limits the
 number of parallel requests; it answers probes in any case.

@@ -102,8 +102,8 @@ class Monitor:
     seen: Callable[[str], Seen] = lambda _: Seen()
     """A function that returns what the process has seen of an event."""
     documents: Callable[[str, float], dict[str, Any]] = lambda *_: {"documents": [], "older": None}
-    """A function of a level and a time in seconds since 1970. It returns the newest documents
-    before this time with an answer of this level; an empty level = all documents.
+    """A function of a level and a time in seconds since 1970. The function returns the newest
+    documents before this time with an answer of this level; an empty level = all documents.
     """
     actions: Actions | None = None
     """What a client with a named token may ask for, None = nothing."""

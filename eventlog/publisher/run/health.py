@@ -78,7 +78,7 @@ class Health(NamedTuple):
 
     conditions: Sequence[Condition]
     state: str
-    """What the process does, in words. It is the sentence to show if all is well."""
+    """What the process does, in words. This sentence is shown if all is well."""
 
     @property
     def severity(self) -> Severity:

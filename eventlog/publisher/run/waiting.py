@@ -81,8 +81,8 @@ class StopRequest:
     """A request that a signal handler or another thread sets once. A thread can wait for the
     request and for a socket together, without polling.
 
-    It has no lock, unlike ``threading.Event``, whose ``set`` may wait forever for the code that a
-    signal interrupts.
+    The request has no lock, unlike ``threading.Event``, whose ``set`` may wait forever for the code
+    that a signal interrupts.
     """
 
     __slots__ = ("_asked", "_reader", "_writer")
@@ -407,8 +407,8 @@ class Connection:
 
     def failed(self, error: EventlogError, now: float) -> tuple[Connection, Pause] | None:
         """Return the state after the work has failed, and the pause before the work is tried again.
-        None = the error ends the process. ``now`` is the time of the failure on the monotonic
-        clock.
+        Return None if the error ends the process. ``now`` is the time of the failure on the
+        monotonic clock.
         """
         again = replace(self, is_connected=False, attempts=self.attempts + 1)
         if isinstance(error, PublisherAlreadyRunning):

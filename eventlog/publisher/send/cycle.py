@@ -1,12 +1,12 @@
 """One cycle of the publisher: first the deliveries in flight, then one window of the queue
 (spec/event-log.md 8).
 
-This is a hot path because of its statements, not its loops: one statement reads a window, and a
-delivery takes two commits, one for its entry before it is sent and one for its marks afterwards. So
-the marks of rows that belong to no delivery are written in the transaction that records the next
-delivery. Rows are checked in ``queue``, events are made in ``core.rows``; no loop here visits
-single rows. Events with outcomes are rare; they are separated in one pass. The price: ``marks`` is
-passed from delivery to delivery.
+This module is a hot path because of its statements, not its loops: one statement reads a window,
+and a delivery takes two commits, one for its entry before it is sent and one for its marks
+afterwards. So the marks of rows that belong to no delivery are written in the transaction that
+records the next delivery. Rows are checked in ``queue``, events are made in ``core.rows``; no loop
+here visits single rows. Events with outcomes are rare; they are separated in one pass. The price:
+``marks`` is passed from delivery to delivery.
 """
 
 from __future__ import annotations

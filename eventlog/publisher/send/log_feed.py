@@ -4,8 +4,8 @@ become marks of rows (spec/event-log.md 7.3, 8.4, 10).
 Together with the marks, this module writes what is left of a delivery into the entry of the
 delivery. After a restart, this module makes the documents from the entry.
 
-This is a hot path: every event passes through ``save``, but no loop here visits single events,
-except for documents that are sent again.
+This module is a hot path: every event passes through ``save``, but no loop here visits single
+events, except for documents that are sent again.
 """
 
 from __future__ import annotations

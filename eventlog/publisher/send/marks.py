@@ -1,8 +1,9 @@
 """Mark done rows in the log (spec/event-log.md 7.3).
 
-This is a hot path: the rows of every event are marked here. ``itemgetter`` reads one field of all
-events of an answer in one pass. Nearly all events have no outcomes; then the rows of an event are
-its ``ids``. The price: the positions of these fields are repeated at the top of the module.
+This module is a hot path: the rows of every event are marked here. ``itemgetter`` reads one field
+of all events of an answer in one pass. Nearly all events have no outcomes; then the rows of an
+event are its ``ids``. The price: the positions of these fields are repeated at the top of the
+module.
 """
 
 from __future__ import annotations

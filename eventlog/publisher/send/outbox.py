@@ -1,10 +1,10 @@
 """The outbox: the only state between reading a feed and marking its events.
 
-It consists of documents in the order of the feed. An event may be sent if no earlier event of its
-objects is in another document. Three things follow from this rule. The events of an object are sent
-in order. An object waits as long as its first event. Two documents with events of the same object
-are never being sent at the same time. A document has no number until it is recorded, and only a
-document with a number is sent.
+The outbox consists of documents in the order of the feed. An event may be sent if no earlier event
+of its objects is in another document. Three things follow from this rule. The events of an object
+are sent in order. An object waits as long as its first event. Two documents with events of the same
+object are never being sent at the same time. A document has no number until it is recorded, and
+only a document with a number is sent.
 
 ``next`` selects a document, ``begin`` takes it, ``settle`` applies the policy to its outcome. The
 feed writes what ``take_marks`` and ``record`` return in one transaction.
@@ -72,7 +72,7 @@ class Settled(NamedTuple, Generic[E]):
 
     judged: Judged[E] | None = None
     refused: str = ""
-    """Why the receiver refused the document, if it is sent in halves for this reason."""
+    """Why the receiver refused the document, if the document is sent in halves for this reason."""
     given_up: str = ""
     """Why the only event of the document is given up, empty if it is not."""
     is_isolated: bool = False
@@ -322,8 +322,8 @@ class Outbox(Generic[E]):
         )
 
     def _objects_of(self, document: Document[E]) -> frozenset[Hashable]:
-        """Return the objects of a document. They are determined once: a document with other events
-        has another place.
+        """Return the objects of a document. The objects are determined once: a document with other
+        events has another place.
         """
         if (known := self._objects.get(document.place)) is None:
             known = self._objects[document.place] = document.objects
@@ -479,8 +479,8 @@ class Outbox(Generic[E]):
         withheld: Sequence[E] = (),
     ) -> Document[E] | None:
         """Replace the events of a document that is being sent by the same events with their values.
-        Return the document if nothing else has changed. Otherwise it gets a new place and is not
-        sent now.
+        Return the document if nothing else has changed. Otherwise the document gets a new place and
+        is not sent now.
 
         The ``idle`` events are settled, since their rows have lost their effect and need no answer.
         The ``withheld`` events wait for as long as the outbox lives, because their classes are
@@ -723,8 +723,8 @@ class Outbox(Generic[E]):
 
     def put_back(self) -> None:
         """Put back the events whose results are not written, since the receiver has lost these
-        events. They are sent again, and so are the documents that are being sent. A document that
-        was answered whole keeps its number.
+        events. These events are sent again, and so are the documents that are being sent. A
+        document that was answered whole keeps its number.
         """
         self._in_air.clear()
         lost: dict[Place, tuple[Document[E], set[str]]] = {}

@@ -169,8 +169,9 @@ class Judged(NamedTuple, Generic[E]):
 def judge(events: Sequence[E], answer: Answer) -> Judged[E]:
     """Decide for each event which result it has, or that it is sent again.
 
-    An event after a retry of its object is sent again, too, since it must not get a final answer
-    before the earlier event. The receiver may have applied it, so it gets a new event-id (7.4).
+    An event after a retry of its object is sent again, too, since the later event must not get a
+    final answer before the earlier event. The receiver may have applied the later event, so this
+    event gets a new event-id (7.4).
     """
     if not answer.results and answer.general is None:  # one result for all events
         return Judged([(SUCCESS, events)])
@@ -369,9 +370,9 @@ def due_of(document: Document[Any], rests_until: float) -> float:
 
 
 def to_cut(documents: Iterable[Document[E]], answers: int) -> Document[E] | None:
-    """Return the document to be cut in halves while no answer shows the cause. It is the first
-    document that has several events and that the receiver has failed for since the last answer.
-    None if there is none.
+    """Return the document to be cut in halves while no answer shows the cause. The document to be
+    cut is the first that has several events and that the receiver has failed for since the last
+    answer. None if there is none.
     """
     return next(
         (

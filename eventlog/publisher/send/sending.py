@@ -56,8 +56,8 @@ STOPPED: Final = Delivered(DeliveryResult.STOPPED, "asked to stop")
 
 
 def send_heartbeat(sink: Sink, document: Document, counters: Counters) -> bool:
-    """Send the heartbeat (spec/xds.md 7), and return True if it was received. It is never sent
-    again.
+    """Send the heartbeat (spec/xds.md 7), and return True if it was received. A heartbeat is never
+    sent again.
 
     Raises FatalAnswer; any other answer, or none, has no effect.
     """
@@ -87,8 +87,8 @@ def as_flushed(
 ) -> Iterator[Mark[E]]:
     """Yield the results of events after a flush.
 
-    ``refused`` has results of the flush that replace answers. It may name an event that follows an
-    event with *retry*: the later event is sent again anyway.
+    ``refused`` has results of the flush that replace answers. ``refused`` may name an event that
+    follows an event with *retry*: the later event is sent again anyway.
     """
     if not refused:
         yield from marks

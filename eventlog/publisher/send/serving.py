@@ -1,7 +1,7 @@
 """Send what is in an outbox, for logs and followed sources (spec/event-log.md 8.4).
 
-A ``Sender`` takes documents from the outbox until its feed must be asked for more. It reports the
-answers; the outbox decides what they mean, and the feed builds, sends and saves.
+A ``Sender`` takes documents from the outbox until its feed must be asked for more. The ``Sender``
+reports the answers; the outbox decides what they mean, and the feed builds, sends and saves.
 """
 
 from __future__ import annotations

@@ -134,7 +134,8 @@ def _save(context: Context, loading: UnfinishedSnapshot) -> None:
 
 def _keys_of_other_names(context: Context, loading: UnfinishedSnapshot) -> dict[str, str]:
     """Return the classes whose triggers log another key than the class has now, each with the
-    reason why it cannot be read (spec/event-log.md 13.3). This is checked before a class is begun.
+    reason why it cannot be read (spec/event-log.md 13.3). The keys are checked before a class is
+    begun. A class whose key has changed while it was read is begun again.
     """
     classes = {cls.name: cls for cls in context.catalog.classes}
     current = classes.get(loading.class_name or "")

@@ -20,8 +20,8 @@ _log = logging.getLogger("eventlog.publisher")
 
 
 class UnwritableClasses(Exception):
-    """The format has failed to write the events of some classes. Nothing of their document was
-    sent.
+    """The format has failed to write the events of some classes. Nothing was sent of the document
+    with these events.
 
     ``errors`` has the error of each class by its name.
     """

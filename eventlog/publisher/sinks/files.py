@@ -203,12 +203,12 @@ def claim(directory: Path, owner: Owner, newest_delivery: Callable[[int], int]) 
     """Record the owner in the directory, durably, before anything is written there. A missing
     directory is created.
 
-    ``newest_delivery`` is called only if the directory has documents. It receives the latest
-    delivery of these documents and returns the newest number that the owner has drawn; a restored
-    log first draws numbers until they are greater than this delivery. A directory without an owner
-    gets this owner, unless it has documents of deliveries that the owner has not drawn yet. Raises
-    ConfigError for a directory with documents of deliveries that the owner has not drawn yet, for a
-    directory of another owner, and for a directory that cannot be written.
+    ``newest_delivery`` is called only if the directory has documents. The function receives the
+    latest delivery of these documents and returns the newest number that the owner has drawn; a
+    restored log first draws numbers until they are greater than this delivery. A directory without
+    an owner gets this owner, unless it has documents of deliveries that the owner has not drawn
+    yet. Raises ConfigError for a directory with documents of deliveries that the owner has not
+    drawn yet, for a directory of another owner, and for a directory that cannot be written.
     """
     try:
         make_directory(directory)

@@ -120,8 +120,8 @@ class NatsSink(MessageSink):
         yield from _URL.contradictions(options, urls, source_of)
 
     def __init__(self, options: NatsOptions) -> None:
-        """Prepare the client. Raises ConfigError if it is not installed, or if the TLS files cannot
-        be used.
+        """Prepare the client. Raises ConfigError if the client is not installed, or if the TLS
+        files cannot be used.
         """
         import asyncio  # takes longer than a configuration
 

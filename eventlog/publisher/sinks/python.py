@@ -18,11 +18,11 @@ from eventlog.publisher.sinks import FILE_LAYOUT, Opening, Sink
 from eventlog.publisher.sinks.checked import check_answer
 
 Receive = Callable[[bytes, Sequence[Event]], str | bytes | Answer | None]
-"""A function that receives the bytes of a document and its events. It returns None (success for
-all), an XDS answer (spec/xds.md 7) or an Answer.
+"""A function that receives the bytes of a document and its events. The function returns None
+(success for all), an XDS answer (spec/xds.md 7) or an Answer.
 
-It may raise any exception if it could not receive the document. With ``concurrency`` > 1 several
-threads call it.
+The function may raise any exception if it could not receive the document. With ``concurrency`` > 1
+several threads call it.
 """
 
 
@@ -106,8 +106,8 @@ class CallableSink(Sink):
 
 
 def _for_whole_events(answer: Answer, event_ids: Set[str], halves: Set[str]) -> Answer:
-    """Return an answer with the results of the document's events. Its ``unknown_ids`` are the
-    event-ids that the document does not have.
+    """Return an answer with the results of the document's events. The ``unknown_ids`` of the answer
+    are event-ids that the document does not have.
 
     If the format writes a change of the key as one event, the function still gets two events, a
     delete and an add. ``halves`` are the event-ids of the adds. The worse of the two results counts

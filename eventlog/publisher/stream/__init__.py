@@ -1,9 +1,9 @@
 """Sources that a publisher follows in place of a log, and the steps that are read from a source.
 
-A source is one class, in a module of this package with the name of the source. It declares its
-capabilities and its options, and opens a ``Stream``, which yields changes and the positions from
-which to read again. ``source_feed`` keeps the events of the changes from reading to answer;
-``follow`` sends these events.
+A source is one class, in a module of this package with the name of the source. The class declares
+the capabilities and the options of the source, and opens a ``Stream``, which yields changes and the
+positions from which to read again. ``source_feed`` keeps the events of the changes from reading to
+answer; ``follow`` sends these events.
 """
 
 from __future__ import annotations
@@ -106,11 +106,11 @@ class Stream(Protocol):
     """An opened source of changes.
 
     ``steps`` reads what follows ``token`` (None = from the beginning of the source) until it is
-    closed; with ``once`` it ends at the present end of the source. If there is no step, it blocks
-    for a few seconds at most. The next step is requested when the previous step was received,
-    perhaps before the events of that step are answered. After SourceUnavailable and
-    DatabaseUnavailable, ``steps`` may be called again. It also raises SourceLost, FormatError,
-    DatabaseError, ConfigError, and BadToken for the position.
+    closed; with ``once`` it ends at the present end of the source. If there is no step, ``steps``
+    blocks for a few seconds at most. The next step is requested when the previous step was
+    received, perhaps before the events of that step are answered. After SourceUnavailable and
+    DatabaseUnavailable, ``steps`` may be called again. ``steps`` also raises SourceLost,
+    FormatError, DatabaseError, ConfigError, and BadToken for the position.
     """
 
     def steps(self, token: Any, *, once: bool) -> Generator[SourceStep, None, None]: ...

@@ -33,7 +33,9 @@ class EventLogOptions(CheckedOptions):
 
 
 class EventLog(Source):
-    """An event log. ``publisher.send.cycle`` reads, folds and marks its rows. It has no stream."""
+    """An event log. ``publisher.send.cycle`` reads, folds and marks its rows. The event log has no
+    stream.
+    """
 
     name = "eventlog"
     title = "the event log of [database]"

@@ -122,7 +122,7 @@ def following(config: Config, counters: Counters, report: Report) -> Following:
 
 def refusal_of(kind: Source, format: Format, sink: str) -> str | None:
     """Return why the changes of a source cannot be sent to a sink in a format with the default
-    options of the format. None = they can be sent (spec/change-model.md 6.5).
+    options of the format. Return None if they can be sent (spec/change-model.md 6.5).
     """
     options, publishing = format.publish_options and format.publish_options(), taken_by(sink)
     if why := format.refusal(options, publishing):

@@ -55,7 +55,7 @@ metadata may be new.
 
 MAX_UNDECODED: Final = 1000
 """The maximum number of messages of a topic that are kept while no message of the topic has a known
-schema. If there are more, the options must be wrong.
+schema. If there are more messages, the options must be wrong.
 """
 
 
@@ -216,8 +216,8 @@ class _MessageSteps:
     the later messages and the token.
 
     A message that cannot be read is skipped. A message with an unknown schema may belong to a topic
-    that these options cannot read at all. So it is kept, and the token stays before it, until
-    another message of its topic was read.
+    that these options cannot read at all. So the message is kept, and the token stays before it,
+    until another message of its topic was read.
     """
 
     def __init__(self, reader: MessageReader, start: Mapping[Partition, int]) -> None:

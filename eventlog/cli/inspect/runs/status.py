@@ -129,9 +129,9 @@ def _status_of_log(config: Config, limit: int) -> CommandResult:
 def publishing_status(
     log: OpenLog, config: Config, differ: Differences, cap: int | None = None
 ) -> JsonObject:
-    """Return the status of a log's publisher, or of the configured consumer, from the database. Its
-    members have the names that the monitor uses. ``backlog`` is None unless rows wait for the marks
-    of a backlog job.
+    """Return the status of a log's publisher, or of the configured consumer, from the database. The
+    members of the status have the names that the monitor uses. ``backlog`` is None unless rows wait
+    for the marks of a backlog job.
 
     ``differ`` is how the triggers differ from the declared triggers. ``cap`` is the maximum number
     of rows to count in the publisher's queue; None = all.

@@ -311,7 +311,9 @@ def _watching(config: Config, counters: Counters) -> Iterator[tuple[Observer, _O
 def _monitoring(
     config: Config, counters: Counters, liveness: Liveness
 ) -> AbstractContextManager[Observer]:
-    """Return the monitor as an observer of the work. It is imported only if it is configured."""
+    """Return the monitor as an observer of the work. The monitor is imported only if it is
+    configured.
+    """
     if config.monitor.listen is None:
         return nullcontext(SILENT)
     from eventlog.publisher.monitor import monitoring
