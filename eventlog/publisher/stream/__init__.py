@@ -1,4 +1,4 @@
-"""Sources that a publisher follows in place of a log, and the steps that are read from a source.
+"""Sources that a publisher follows in place of a log, and the steps that are read from them.
 
 A source is one class, in a module of this package with the name of the source. The class declares
 the capabilities and the options of the source, and opens a ``Stream``, which yields changes and the
