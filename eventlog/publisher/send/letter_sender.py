@@ -198,7 +198,9 @@ class LetterSender:
         )
 
     def _settle(self, letters: Letters) -> None:
-        """Remove the letters of a batch that was sent, and wait after a failure."""
+        """Remove the letters of a batch that was sent. After a failure, determine when to try
+        again.
+        """
         future, self._in_air = self._in_air, None
         assert future is not None
         try:
