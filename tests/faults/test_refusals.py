@@ -201,3 +201,16 @@ def test_one_run_delivers_all_others_of_the_only_document(log: sa.Engine, tmp_pa
     with Receiver(fails) as receiver:
         assert publish(log, tmp_path, receiver, retry_initial=0.01, retry_max=0.1) == 1
     assert {row for row, letter in statuses(log).items() if letter == "N"} == {11}
+
+
+def test_one_run_ends_although_a_later_event_of_the_culprit_cannot_be_tried(
+    log: sa.Engine, tmp_path: Path
+) -> None:
+    write(log, 1, 2)
+    write(log, 1, 3, event_type=2)
+    write(log, 4)
+    apart = {"fold_distance": 0, "batch_size": 4, "retry_initial": 0.01, "retry_max": 0.1}
+    fails = lambda request: reply(500) if "1" in ids(request) else OK  # noqa: E731
+    with Receiver(fails) as receiver:
+        assert publish(log, tmp_path, receiver, **apart) == 1
+    assert {row for row, letter in statuses(log).items() if letter == "N"} == {1, 3}

@@ -176,6 +176,16 @@ def test_halves_with_new_ids_are_written_before_anything_else_is_sent() -> None:
     assert [event.sent_id for event in log.outbox.events()] == ["1", "2.2", "3"]
 
 
+def test_a_part_that_follows_an_event_tried_alone_is_not_untried() -> None:
+    log = Log("12135", 4)
+    log.run(failing("1"), most=6)
+    assert log.sent[4:] == [("1",), ("4",)]
+    assert log.outbox.untried_due() is not None  # 2 has not been tried
+    log.run(failing("1"), most=7)
+    left = [[event.sent_id for event in one.events] for one in log.outbox.documents()]
+    assert (left, log.outbox.untried_due()) == ([["1"], ["3.2"]], None)
+
+
 @pytest.mark.parametrize("objects", ["1", "12"])
 def test_nothing_is_given_up_while_the_receiver_answers_nobody(objects: str) -> None:
     log = Log(objects, rules=Rules(max_attempts=1))

@@ -235,13 +235,15 @@ class Outbox(Generic[E]):
 
     def untried_due(self) -> float | None:
         """Return the time when the next untried document is due; None if there is none. A document
-        is untried if the receiver failed for it and its events have not been tried alone.
+        is untried if the receiver failed for it, its events have not been tried alone, and no
+        waiting document holds all of them up.
         """
         return min(
             (
                 policy.due_of(one, self.rests_until)
                 for one in self.parked()
                 if policy.is_tried(one) and one.attempts is not None and not one.attempts.tries
+                if self._sendable(one) is not None
             ),
             default=None,
         )
