@@ -1,6 +1,6 @@
 # ruff: noqa: B027 - what most databases leave empty
-"""What distinguishes one database from another, as text and types: how to connect, names, values,
-the tables of a log. ``Dialect`` adds the statements of an existing log.
+"""The text and types in which databases differ: how to connect, how names and values are written,
+and the tables of a log. ``Dialect`` adds the statements of an existing log.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CHANGING_POOL: Final = (
     "publisher would not work; connect to the database directly, or through a "
     "pool in session mode"
 )
-"""The problem with such a connection pool, and what to do."""
+"""The problem with a connection pool in transaction mode, and what to do."""
 
 Answer = Iterable[Sequence[Any]]
 """The rows of an answer to a question of ``doctor``. In all databases the rows have the same fields
@@ -44,8 +44,8 @@ in the same order; ``doctor.sql`` names the fields.
 """
 
 AnswerFunction = Callable[..., Answer]
-"""A function that answers a question. It takes the open database, or the open log that the question
-is about, and by name the arguments of the question.
+"""A function that answers a question. Its first argument is the open database or the open log that
+the question is about. The arguments of the question are passed by name.
 """
 
 CAPABILITIES: Final[Mapping[str, str]] = {
@@ -91,7 +91,7 @@ CAPABILITIES: Final[Mapping[str, str]] = {
 
 
 class Keepalive(NamedTuple):
-    """The times after which one end of a TCP connection detects the loss of the other, in s."""
+    """The times in s after which one end of a TCP connection detects the loss of the other end."""
 
     idle: int
     """The silence until the first probe."""
@@ -115,7 +115,8 @@ class LockHolder(NamedTuple):
     """The session that has locked a log, as far as the database shows it: its number, its user,
     application and address (each empty if it is not shown), and the time when the session began.
 
-    ``is_other`` means that its application is neither eventlog nor the application of this session.
+    ``is_other`` means that the application of the locking session is neither eventlog nor the
+    application of this session.
     """
 
     session: int
@@ -151,7 +152,7 @@ class Refusal(NamedTuple):
 
 class Wake(Protocol):
     """The means by which a database wakes a sleeping publisher (spec/triggers.md 8).
-    ``Dialect.wake`` is one.
+    ``Dialect.wake`` has the implementation of a database.
     """
 
     def create(self, log: LogTable) -> Sequence[str]:
@@ -166,18 +167,22 @@ class Wake(Protocol):
         """Return True if this session has the rights for ``create``."""
 
     def missing(self, log: OpenLog) -> str | None:
-        """Return why writers send no notification, for people; None if they send them."""
+        """Return, in words, why writers send no notifications; None if writers send
+        notifications.
+        """
 
     def listen(self, log: OpenLog) -> None:
-        """Start to receive the notifications for this log when the transaction has ended."""
+        """Begin to receive the notifications for this log. It takes effect when the transaction
+        ends.
+        """
 
     def fall_asleep(self, log: OpenLog) -> bool:
         """Let writers send notifications from now on. Returns False while a transaction is open
-        whose writes will not send one.
+        whose writes will send no notification.
         """
 
     def wake_up(self, log: OpenLog) -> None:
-        """Stop the notifications after ``fall_asleep`` has returned True."""
+        """Stop the notifications that ``fall_asleep`` has allowed by returning True."""
 
     def socket(self, conn: Connection) -> int:
         """Return the descriptor that becomes readable when a notification arrives, or when the
@@ -185,7 +190,7 @@ class Wake(Protocol):
         """
 
     def was_notified(self, conn: Connection) -> bool:
-        """Return True if a notification has arrived since the last call, without waiting."""
+        """Return True, without waiting, if a notification has arrived since the last call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,16 +220,18 @@ class SqlDatabase(ABC):
     capabilities: frozenset[str]
     """The names of ``CAPABILITIES`` that the database has."""
     driver: str
-    """The SQLAlchemy driver name of its URLs."""
+    """The SQLAlchemy driver name in URLs of the database."""
     extra: str = ""
-    """The extra that has the driver, empty = the package itself has it."""
+    """The package extra that installs the driver; empty = the package itself installs the
+    driver.
+    """
     connect_advice: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """The advice for errors that only people can fix, by the number in the driver's message;
     ``{secret}`` stands for the place where the password is set.
     """
     refused_by: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """The causes outside the database that make a statement fail, with advice, by a part of the
-    driver's message.
+    """The causes outside the database that make a statement fail, each with advice. The key of a
+    cause is a part of the driver's message.
     """
     plain_session: Sequence[str] = ()
     """The statements that each new session runs, also a session of ``connect_any``. They fix
@@ -244,10 +251,10 @@ class SqlDatabase(ABC):
     local_now: str
     """SQL of the server's local time."""
     utc_now: str
-    """SQL of the time in UTC as event_time holds it."""
+    """SQL of the present time in UTC, in the form of event_time."""
 
     engine_options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
-    """The arguments for SQLAlchemy's dialect, which affect how it compiles statements."""
+    """The arguments for SQLAlchemy's dialect. They affect how SQLAlchemy compiles statements."""
 
     # Sessions
 
@@ -262,8 +269,8 @@ class SqlDatabase(ABC):
         return {}
 
     def driver_arguments(self, url: URL) -> Mapping[str, object] | None:
-        """Return the driver arguments for a URL that replace SQLAlchemy's; None = these are
-        right.
+        """Return the arguments that the driver gets for a URL in place of SQLAlchemy's arguments;
+        None = SQLAlchemy's arguments are right.
 
         Raises ConfigError for a URL that the driver cannot use.
         """
@@ -272,11 +279,11 @@ class SqlDatabase(ABC):
     def name_session(self, driver_connection: Any) -> None:
         """Set the name under which the server shows a new session, if the driver can.
 
-        Raises ConfigError for a foreign server.
+        Raises ConfigError for a server of another database.
         """
 
     def begin(self, connection: PoolProxiedConnection) -> None:
-        """Begin a transaction of a driver's connection if the driver does not."""
+        """Begin a transaction of a driver's connection, unless the driver itself begins it."""
 
     def listen(self, engine: Engine) -> None:
         """Add listeners to a new engine if its statements need special treatment."""
@@ -285,8 +292,8 @@ class SqlDatabase(ABC):
         """Raise ConfigError or DatabaseError for a URL that cannot lead to a log."""
 
     def is_there(self, url: URL) -> bool:
-        """Return False for a database that does not exist yet, as far as that can be determined
-        without a session.
+        """Return False if the database is known not to exist yet. The method finds this out without
+        a session.
         """
         return True
 
@@ -294,14 +301,16 @@ class SqlDatabase(ABC):
         """Prepare a database for a log, before the first migration, outside of any transaction."""
 
     def refusal(self, error: BaseException) -> Refusal:
-        """Return what the error of a failed connection means, by default by ``connect_advice``."""
+        """Return what the error of a failed connection means, by default from
+        ``connect_advice``.
+        """
         advice = next(
             (advice for sign, advice in self.connect_advice.items() if sign in str(error)), None
         )
         return Refusal(advice, passes=advice is None)
 
     refusal_ends_transaction: bool = False
-    """True if a transaction accepts no further statement after one that was refused."""
+    """True if a transaction accepts no further statement after a refused statement."""
 
     def refuses(self, error: BaseException) -> bool:
         """Return True if an operational error of the driver is the statement's own fault, so that
@@ -310,7 +319,7 @@ class SqlDatabase(ABC):
         return False
 
     def passes(self, error: BaseException) -> bool:
-        """Return True if another error of the driver is transient: trying again may help."""
+        """Return True if an error of any other kind is transient, so that trying again may help."""
         return False
 
     def lacks_right(self, error: BaseException) -> bool:
@@ -324,7 +333,7 @@ class SqlDatabase(ABC):
         return quote_identifier(name)
 
     def qualified(self, schema: str | None, name: str) -> str:
-        """Return a name with its schema as SQL; a name without one is found in the session's
+        """Return a name with its schema as SQL. A name without a schema is found in the session's
         current schema.
         """
         return qualified(schema, name, self.quote)
@@ -334,8 +343,8 @@ class SqlDatabase(ABC):
         return name
 
     def spelled(self, name: str) -> str:
-        """Return a name of SQLAlchemy and the configuration (lower case = without case) as the
-        database stores it.
+        """Return a name as the database stores it. The given name is written as in SQLAlchemy and
+        in the configuration, where lower case = case-insensitive.
         """
         return str(name)
 
@@ -373,20 +382,20 @@ class SqlDatabase(ABC):
     # drop objects that dropping a table leaves.
 
     column_types: ClassVar[Mapping[str, TypeEngine[Any]]]
-    """The column types by role.
+    """The column types, by the purpose of a column.
 
-    The roles are integer (record_ids, counts), status, event_type, event_time, name (of users,
+    The purposes are integer (record_ids, counts), status, event_type, event_time, name (of users,
     tables, columns), key, value, time (of internal tables), code, digest, text.
     """
     queue_by_expression: bool = False
     """True if the publisher reads by an index of ``CASE status WHEN 'N' THEN record_id END``. The
-    index contains only rows of status N, in a database whose indexes cannot have a condition
+    index contains only rows of status N. It is for databases whose indexes cannot have a condition
     (spec/triggers.md 7).
     """
     prologue: Sequence[str] = ("BEGIN;", "")
     """The first lines of a script for the database's own tool."""
     epilogue: Sequence[str] = ("", "COMMIT;")
-    """The last lines of such a script."""
+    """The last lines of a script for the database's own tool."""
 
     def record_id(self, log: LogTable, comment: str) -> sa.Column[Any]:
         """Return the column record_id of the log, with the source of its numbers."""
@@ -399,8 +408,8 @@ class SqlDatabase(ABC):
 
     @abstractmethod
     def log_checks(self) -> Sequence[str]:
-        """Return the CHECKs of the log: status is a letter, event_type is 1 to 8; none if they
-        would slow down the log's writers.
+        """Return the CHECKs of the log: status is a letter, event_type is 1 to 8. Return none if
+        CHECKs would slow down the log's writers.
         """
 
     def create_queue_index(self, log: LogTable) -> str:
@@ -419,8 +428,8 @@ class SqlDatabase(ABC):
         return ()
 
     def after_log(self, log: LogTable) -> Sequence[str]:
-        """Return the statements that make the objects of the log beyond its columns, such as the
-        key quoting function.
+        """Return the statements that make the objects of the log that are not columns, such as the
+        function that quotes keys.
         """
         return ()
 
@@ -430,8 +439,8 @@ class SqlDatabase(ABC):
 
     @abstractmethod
     def after_internal_tables(self, log: LogTable) -> Sequence[str]:
-        """Return the statements that make the objects that the internal tables need, and the source
-        of delivery numbers.
+        """Return the statements that make the source of delivery numbers and all other objects that
+        the internal tables need.
         """
 
     def drop_after_internal_tables(self, log: LogTable) -> Sequence[str]:
@@ -453,7 +462,7 @@ class SqlDatabase(ABC):
 
     def placed(self, text: str, storage: Storage) -> str:
         """Adapt statements that create tables and indexes to a storage, and return them. Raises
-        ConfigError if the database has none.
+        ConfigError if the database does not support the storage.
         """
         if storage:
             raise ConfigError(
@@ -463,8 +472,8 @@ class SqlDatabase(ABC):
         return text
 
     def as_script(self, printed: str) -> str:
-        """Return the output of Alembic as text for the database's own tool, which can run it again
-        if the database allows it.
+        """Return the output of Alembic as a script for the database's own tool. The script can be
+        run again if the database allows it.
         """
         return printed
 

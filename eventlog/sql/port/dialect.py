@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 CurrentRow = dict[str, list[str | None]]
 """The current values of an object by attribute name, as log text (spec/triggers.md 6): one value
-for a single-valued column, else one for each row.
+for a single-valued column, one value per row for other attributes.
 """
 
 
 class NoSuchValue(Exception):
-    """A text that is not the text of any value of a key column's type."""
+    """A text that no value of a key column's type can have."""
 
 
 def child_of(cls: ObjectClass, attribute: Attribute) -> ChildTable | None:
@@ -50,7 +50,7 @@ def child_of(cls: ObjectClass, attribute: Attribute) -> ChildTable | None:
 
 
 class Dialect(SqlDatabase):
-    """One database as text and types, without a session; ``open`` gives a session.
+    """One database as text and types, without a session; ``open`` returns it with a session.
 
     A database's package overrides what differs. A further database must provide the abstract
     methods, here and in ``SqlDatabase``; ``StepwiseDialect`` provides some of them. The other
@@ -62,7 +62,7 @@ class Dialect(SqlDatabase):
         """Return the database of a connection."""
 
     answers: ClassVar[Mapping[str, AnswerFunction]] = MappingProxyType({})
-    """The questions of ``doctor`` that SQL alone cannot answer, and the functions that do
+    """The questions of ``doctor`` that SQL alone cannot answer, and the functions that answer them
     (``sql.doctor``).
     """
 
@@ -94,12 +94,12 @@ class Dialect(SqlDatabase):
     @abstractmethod
     def log_field(self, field: str, column: str, column_type: ColumnType | None) -> str:
         """Return SQL of a field of ``LogRow`` as it is read: record_id and event_type as integers
-        (0 for an unusable one), all others as text.
+        (0 for an unusable value), all others as text.
         """
 
     def transaction_id_statements(self, log: LogTable) -> tuple[str, ...]:
         """Return the statements that let the database record the transaction of each row of a log
-        (spec/event-log.md 1.5). Raises ConfigError if the database cannot.
+        (spec/event-log.md 1.5). Raises ConfigError if the database cannot record transactions.
         """
         raise ConfigError(
             f"database.transaction_ids: only PostgreSQL records transaction ids, and this is "
@@ -107,21 +107,21 @@ class Dialect(SqlDatabase):
         )
 
     def within(self, log: LogTable, record_id: str) -> str:
-        """Return the word ``within`` of statements that select rows by ranges: a further condition
-        on ``record_id``, so that only the leaves of these ranges are touched; empty for a log that
-        is not partitioned.
+        """Return the text for the word ``within`` in statements that select rows by ranges. It is a
+        further condition on ``record_id``, so that only the leaves of these ranges are read; it is
+        empty for a log that is not partitioned.
         """
         return ""
 
     @abstractmethod
     def log_times(self, column: str, *, is_zoned: bool) -> Mapping[str, str]:
-        """Return the words of ``log_sql`` about event_time: ``new_time``, the value for a new row,
-        and ``time``, the column in UTC.
+        """Return the words of ``log_sql`` about event_time. ``new_time`` is the value for a new
+        row; ``time`` is the column in UTC.
 
-        ``is_due`` is the one condition for a row that is due at the bind ``until``, and
+        ``is_due`` is the condition that a row is due at the time in the bind ``until``.
         ``due_order`` sorts due rows, rows without a time first (spec/event-log.md 8.1). If ``time``
-        is derived from a text, ``after`` is a bind of ``due_chunks`` in the same form. ``is_zoned``
-        means that the type of the column has a time zone.
+        is derived from a text, ``after`` is the bind ``after_time`` of ``due_chunks`` in the same
+        form. ``is_zoned`` means that the type of the column has a time zone.
         """
 
     def next_number(self, schema: str | None, sequence: str) -> str:
@@ -129,7 +129,7 @@ class Dialect(SqlDatabase):
         raise NotImplementedError
 
     numbers_sorted_rows: bool = True
-    """True if a sorted query may draw ``next_number`` for each of its rows, in that order."""
+    """True if a sorted query may draw ``next_number`` for each of its rows in the sorted order."""
     error_number: str | None = None
     """A column that numbers the rows of an internal table in the order in which they were written,
     for databases whose times are too coarse for this order (spec/event-log.md 10). None = times are
@@ -166,8 +166,9 @@ class Dialect(SqlDatabase):
         )
 
     def bounded_fields(self, log: LogTable, fields: Sequence[str], value_bytes: int | None) -> str:
-        """Return the word ``{fields}`` for rows with values bounded by ``Window.value_bytes``; with
-        a bound, one more field follows: the bytes of the values that are left out of the row.
+        """Return the text for ``{fields}`` if ``Window.value_bytes`` limits the values of rows.
+        With a limit, one more field follows: the number of bytes of the values that are left out of
+        the row.
         """
         if value_bytes is None:
             return self.log_fields(log, fields)
@@ -211,8 +212,8 @@ class Dialect(SqlDatabase):
     # The current rows of many keys of one class (spec/event-log.md 7.2, spec/xds.md 4.3)
 
     def is_read_back(self, column: Column) -> bool:
-        """Return True if the value is read back even in styles that log values (spec/triggers.md
-        6.1).
+        """Return True if the values of a column are read back even in styles that log values
+        (spec/triggers.md 6.1).
         """
         return False
 
@@ -255,7 +256,8 @@ class Dialect(SqlDatabase):
     def walk_condition(self, walk: Walk, *, continues: bool) -> str:
         """Return SQL that selects the rows still to be written.
 
-        ``continues`` means that the walk continues after the key reached, which is bound.
+        ``continues`` means that the walk continues after the last key that it reached. The values
+        of this key are bound.
         """
         conditions = []
         if walk.selection.where is not None:
@@ -280,8 +282,8 @@ class Dialect(SqlDatabase):
         return [self.bindable(self.quote(column.name)) for column in walk.cls.key]
 
     def behind(self, walk: Walk) -> str:
-        """Return SQL that selects rows whose key follows the key reached, whose values are bound
-        (``reached_binds``).
+        """Return SQL that selects rows whose key follows the last key that the walk reached. The
+        values of the last key are bound (``reached_binds``).
         """
         refs = self.walk_key(walk)
         return (
@@ -289,8 +291,8 @@ class Dialect(SqlDatabase):
         )
 
     def reached_binds(self, cls: ObjectClass, reached: str | None) -> Binds:
-        """Return the values of the key reached for binding: ``k0``, ``k1``, ..., or ``position``.
-        None = the walk begins.
+        """Return the binds of the key that a walk reached: ``k0``, ``k1``, ..., or ``position``.
+        ``reached`` None = the walk begins.
         """
         if cls.is_view and self.walks_views_by_text:
             return {} if reached is None else {"position": reached}
@@ -302,8 +304,8 @@ class Dialect(SqlDatabase):
         }
 
     walks_views_by_text: bool = False
-    """True if a walk over a view, in which several rows may have one key, is ordered by the
-    canonical text of the key, which is bound as ``position``.
+    """True if a walk over a view is ordered by the canonical text of the key, which is bound as
+    ``position``. Several rows of a view may have the same key.
     """
     keys_may_be_null: bool = False
     """True if a row may have a primary key that is NULL."""
@@ -315,16 +317,16 @@ class Dialect(SqlDatabase):
     # The log read by many sessions that see the same rows (spec/event-log.md 12)
 
     shares_snapshots: bool = True
-    """True if several sessions can share a database snapshot of the rows of status N. Otherwise the
-    parts of the log list their rows: only the status of a row ever changes, and while the log is
-    locked no row of status N changes.
+    """True if several sessions can share a database snapshot of the rows of status N. Otherwise
+    each part of the log lists the record_ids of its rows. This suffices, because only the status of
+    a row ever changes, and no row of status N changes while the log is locked.
     """
     snapshot_options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """Execution options of the connections that export and join a database snapshot."""
 
     def has_status(self, log: LogTable, status: str | None) -> str:
-        """Return SQL that selects rows of this status, as a literal, so that the queue's index is
-        used; None = any.
+        """Return SQL that selects rows of this status; None = any status. The SQL contains the
+        status as a literal, so that the queue's index is used.
 
         Raises ConfigError for a status that is not a letter.
         """
@@ -342,8 +344,8 @@ class Dialect(SqlDatabase):
         bounds: str = ":first AND :last",
         as_of: str = "",
     ) -> str:
-        """Return the statement that reads these fields of the rows of a status, from ``:first`` to
-        ``:last``, in their order.
+        """Return the statement that reads these fields of the rows of a status, from record_id
+        ``:first`` to ``:last``, in record_id order.
 
         ``as_of`` is SQL that follows the name of the log and selects the moment to read.
         """
@@ -386,8 +388,8 @@ WORDS: Final = (
     *("new_id", "is_new", "not_of_user", "has_time", "first_row", "begins_part", "in_ranges"),
     *("of_any_status", "of_new", "of_new_left"),
 )
-"""The texts of ``log_sql`` that statements contain as ``{words}``. A text that contains other words
-comes after these words.
+"""The texts of ``log_sql`` that statements contain as ``{words}``. If a text contains words of this
+list, it comes after them.
 """
 
 
@@ -428,9 +430,9 @@ def log_words(dialect: Dialect, log: LogTable, event_time_zone: str) -> Mapping[
 
 
 def _transaction_words(dialect: Dialect, log: LogTable) -> Mapping[str, str]:
-    """Return the words ``transaction_column`` and ``no_transaction`` of an INSERT of ours: the
-    column of the transaction id and its NULL, with commas before them; empty if the log has no such
-    column (spec/event-log.md 1.5).
+    """Return the words ``transaction_column`` and ``no_transaction`` of an INSERT by eventlog
+    itself: the column of the transaction id, and NULL as its value. Each has a comma before it.
+    Both are empty if the log has no such column (spec/event-log.md 1.5).
     """
     if log.transaction_column is None:
         return {"transaction_column": "", "no_transaction": ""}

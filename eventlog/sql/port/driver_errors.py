@@ -1,4 +1,4 @@
-"""The dialect of a session, and the errors of drivers as eventlog's own."""
+"""Find the dialect of a session, and turn errors of drivers into eventlog's own errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ALIASES: Final = {"postgres": "postgresql", EMBEDDED: "postgresql"}
 
 
 def load_dialect(name: str) -> Dialect:
-    """Return the dialect of this name. Raises ConfigError that names the supported ones."""
+    """Return the dialect of this name. Raises ConfigError, which names the supported dialects."""
     known = _ALIASES.get(name, name)
     if known not in SUPPORTED:
         raise ConfigError(f"database {name!r} is not supported: use one of {', '.join(SUPPORTED)}")
@@ -54,7 +54,7 @@ TO_THE_PRIMARY: Final = (
     "change the database URL to the primary's "
     "(?target_session_attrs=read-write finds it among several hosts)"
 )
-"""The advice if nothing can be written."""
+"""The advice if a session cannot write."""
 
 
 _PURPOSE: Final = "eventlog_purpose"
@@ -77,8 +77,8 @@ def set_purpose(engine: Engine, purpose: Purpose) -> Engine:
 
 
 def right_advice(source: Connection | Engine, otherwise: Purpose | None = None) -> str:
-    """Return what to do if a session lacks a right, by the purpose of its engine; ``otherwise`` is
-    the purpose if it has none.
+    """Return the advice for a session that lacks a right. It depends on the purpose of the
+    session's engine; ``otherwise`` is the purpose if the engine has none.
     """
     engine = source.engine
     purpose = engine.get_execution_options().get(_PURPOSE, otherwise)
@@ -123,9 +123,9 @@ def for_message(conn: Connection, ask: Callable[[], T]) -> T | None:
     """Ask the database something that only the text of a message needs: who has a lock, what a name
     may mean.
 
-    Returns the answer, None if the database refuses the question: the message without the answer is
-    worth more than the error of the question. The transaction continues. Raises DatabaseUnavailable
-    if the connection is lost.
+    Returns the answer, None if the database refuses the question: a message without the answer is
+    more useful than an error about the question. The transaction continues. Raises
+    DatabaseUnavailable if the connection is lost.
     """
     try:
         with as_database_errors(conn), conn.begin_nested():
@@ -150,12 +150,12 @@ def is_refused(conn: Connection, error: DBAPIError) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or its kind if it has none."""
+    """Return the first line of an error's message, or the error's class if the message is empty."""
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def refused_between(dialect: Dialect, error: BaseException) -> DatabaseError | None:
-    """Return the error of a statement that a cause outside the database has refused, or None."""
+    """Return the error if a cause outside the database has refused a statement, otherwise None."""
     line = first_line(error)
     for sign, cause in dialect.refused_by.items():
         if sign in line:

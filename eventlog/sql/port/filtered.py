@@ -70,8 +70,8 @@ def _as_present(rows: Mapping[str, CurrentRow]) -> dict[str, CurrentRow]:
 
 
 def why_refused(db: OpenDatabase, schema: str | None, cls: ObjectClass) -> str | None:
-    """Return why the database refuses the condition of a class, whatever the objects are; None if
-    it accepts it, or if there is none.
+    """Return why the database refuses the condition of a class for any object; None if it accepts
+    the condition, or if the class has no condition.
     """
     if cls.condition is None:
         return None

@@ -5,8 +5,8 @@ removed (spec/event-log.md 14).
 Only PostgreSQL has one. According to the manuals of other databases, their partitions by range
 differ as follows. None of this has been tried:
 
-- Unique keys must contain the column of the ranges (MariaDB, MySQL), as record_id does. There are
-  no foreign keys to or from a partitioned table (MariaDB, MySQL).
+- Unique keys must contain the column of the ranges (MariaDB, MySQL), as the key of a log does.
+  There are no foreign keys to or from a partitioned table (MariaDB, MySQL).
 - The range of a dropped partition belongs to the next partition, not to the lowest one. On Oracle
   the highest range partition cannot be dropped, and an insert creates an interval partition again.
 - Partitions ahead are split from a ``MAXVALUE`` partition by ``REORGANIZE PARTITION`` (MariaDB,
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from eventlog.sql.port.open_log import OpenLog
 
 MAX_LEAVES: Final = 8
-"""The number of leaves from which on new leaves are wider, because each poll and each query plan
-visits all leaves.
+"""If a log has at least this number of leaves, new leaves become wider, because each poll and each
+query plan visits all leaves.
 """
 MAX_MOVED: Final = 1000
 """The maximum number of rows that are moved while the log is locked."""
@@ -59,9 +59,9 @@ class Partitioning(Protocol):
     """The implementation of partitioned logs in a database that supports them.
 
     ``partition``, ``unpartition``, ``cut`` and ``remove`` each begin and commit one transaction, so
-    the session must not be in one. They need the rights of the log's owner. Each locks the log
-    exclusively, waits at most 20 ms for the lock, and raises LogInUse if another session has it.
-    Other sessions see a change only after its commit.
+    the session must not be in a transaction. They need the rights of the log's owner. Each locks
+    the log exclusively, waits at most 20 ms for the lock, and raises LogInUse if another session
+    has the lock. Other sessions see a change only after its commit.
     """
 
     def leaves(self, log: OpenLog) -> list[Leaf]:
@@ -70,7 +70,9 @@ class Partitioning(Protocol):
         """
 
     def sizes(self, log: OpenLog) -> dict[str, int]:
-        """Return the bytes of each leaf by its name, with its indexes and large values."""
+        """Return the size of each leaf in bytes, by its name. Indexes and large values are
+        included.
+        """
 
     def is_owner(self, log: OpenLog) -> bool:
         """Return True if this session has the rights of the log's owner."""
@@ -81,8 +83,8 @@ class Partitioning(Protocol):
         """
 
     def publications(self, log: OpenLog) -> list[str]:
-        """Return the names of the publications that publish the log's table or a leaf, also
-        publications of all tables, or of the tables of a schema.
+        """Return the names of the publications that publish the log's table or a leaf. They include
+        publications of all tables and publications of the tables of a schema.
         """
 
     def prepare(self, log: OpenLog) -> None:
@@ -91,8 +93,8 @@ class Partitioning(Protocol):
         """
 
     def partition(self, log: OpenLog, width: int) -> list[Leaf]:
-        """Make the table of a log, after ``prepare``, the first leaf, with an empty leaf of
-        ``width`` numbers and an open one above it (spec/event-log.md 14.2).
+        """Make the table of a log the first leaf, after ``prepare``. Create an empty leaf of
+        ``width`` numbers and an open leaf above it (spec/event-log.md 14.2).
         """
 
     def unpartition(self, log: OpenLog, max_copied: int) -> int:
@@ -123,9 +125,9 @@ class Partitioning(Protocol):
         """
 
     def finish(self, log: OpenLog) -> int:
-        """Drop the recorded tables of removed leaves with their records, and return their number.
-        Rows in them with another status than S or W, which somebody has changed by hand in the
-        meantime, are put back into the log first.
+        """Drop the recorded tables of removed leaves and their records. Return the number of
+        tables. Rows whose status somebody has meanwhile changed by hand, so that it is neither S
+        nor W, are put back into the log first.
 
         A table that is no longer the recorded table stays, and its record is deleted.
         """
@@ -137,11 +139,11 @@ class Partitioning(Protocol):
         """Record a table of ``unrecorded``, and drop it as ``finish`` does, in the transaction of
         the session, which is then committed. Return the number of rows that were put back.
 
-        Raises DatabaseError if a row has to be put back for which the log has no leaf, and LogInUse
+        Raises DatabaseError if the log has no leaf for a row that has to be put back, and LogInUse
         if another session uses the table or has changed it.
         """
 
     def drop(self, log: LogTable) -> list[str]:
-        """Return the statements that, after the log was dropped, drop the objects that belong to
-        its leaves.
+        """Return the statements that drop the objects of a log's leaves after the log was
+        dropped.
         """

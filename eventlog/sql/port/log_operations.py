@@ -31,17 +31,17 @@ class Window:
     limit: int | None
     """The maximum number of rows, None = no limit."""
     skipped_user: str | None = None
-    """The perpetrator whose rows are left out (``loopback_action = keep``), None = nobody's.
-    """
+    """The perpetrator whose rows are left out (``loopback_action = keep``), None = nobody."""
     value_bytes: int | None = None
     """The maximum number of bytes of a row's values, None = no bound. With a bound each row has one
-    more field, ``left_out``: the bytes of its values if they were left out, None if it has them.
+    more field, ``left_out``: the number of bytes of the values if they were left out, None if the
+    row has its values.
     """
     gaps: Ranges | None = None
     """The ascending ranges of the rows to read, instead of ``first`` and ``last``."""
     any_status: bool = False
-    """True if rows of the statuses N, S, W, E and F of every user are read in gaps, instead of only
-    status N.
+    """True if all rows in ``gaps`` that have one of the statuses N, S, W, E and F are read, from
+    every user, instead of only rows of status N.
     """
 
     def outside(self, passed: RecordSet, last: int) -> Window:
@@ -90,7 +90,7 @@ class Window:
 
 
 ANY_STATUS: Final = Window(1, None, None, any_status=True)
-"""The statuses of all rows except reserved ones."""
+"""The window of all rows except rows with a reserved status."""
 
 _SHORT: Final = 300
 """Two gaps are read as one if at most this many record_ids lie between them: about as many as an
@@ -121,8 +121,8 @@ def counted_rows(
 
 
 class Queue(NamedTuple):
-    """The waiting rows: the number of rows of status N, and the age in seconds of the oldest by
-    event_time; None if there is no such row.
+    """The waiting rows: the number of rows of status N, and the age in seconds of the row with the
+    oldest event_time. The age is None if there is no such row.
     """
 
     rows: int
@@ -170,18 +170,18 @@ class Selection:
 
     @property
     def digest(self) -> str:
-        """The digest that identifies its row in ``<log>_resync``, as 64 hex digits."""
+        """The digest that identifies the selection's row in ``<log>_resync``, as 64 hex digits."""
         parts = (self.class_name, str(int(self.event_type)), self.where or "", self.keys or "")
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 class ResyncBatch(NamedTuple):
-    """The result of one batch: the rows written, the keys without an object, and the key reached
-    after the batch.
+    """The result of one batch: the number of rows written, the number of keys without an object,
+    and the position reached.
 
-    ``position`` is the last key as canonical table_key text, for a file of keys the number of the
-    last line read, and for deleted objects the record_id of the last row that names one.
-    ``present`` is the number of objects that exist.
+    ``reached`` is the last key as canonical table_key text. For a file of keys, it is the number of
+    the last line read. For deleted objects, it is the record_id of the last row that names a
+    deleted object. ``present`` is the number of objects that exist.
     """
 
     rows: int
@@ -198,9 +198,9 @@ class WalkedKeys(NamedTuple):
 
     keys: list[str]
     unreadable: Sequence[tuple[int, str]] = ()
-    """The keys that cannot be read (spec/event-log.md 5.6). Each item is the number of ``keys``
-    before the unreadable key, and this key. In the key a lone surrogate stands for each byte that
-    is no character.
+    """The keys that cannot be read (spec/event-log.md 5.6). Each item consists of the number of
+    ``keys`` before the unreadable key, and the unreadable key. In the unreadable key, a lone
+    surrogate stands for each byte that is no character.
     """
 
 
@@ -218,7 +218,7 @@ UTF_8: Final[KeyOrder] = "bytes of UTF-8"
 """The order of texts by their bytes, which is also their order in Python and SQLite."""
 
 ReadRange: TypeAlias = Callable[[KeyValues | None, KeyValues | None, int], PlainRows]
-"""A function that returns the first objects of a table after a key and up to another one (None = no
+"""A function that returns the first objects of a table after a key and up to another key (None = no
 bound), in the order of their keys. Its last argument is the maximum number of objects.
 
 Each object is a tuple: the values of the key, then the texts of the attributes as ``query_back``
@@ -228,8 +228,8 @@ with a NULL in its key is left out.
 
 
 FindKeys: TypeAlias = Callable[[Sequence[KeyValues]], PlainRows]
-"""A function that returns the objects with these keys that exist, in the order of the keys, as
-``ReadRange`` does.
+"""A function that returns, for the given keys, the objects that exist. It returns them in the order
+of the keys, in the form of ``ReadRange``.
 """
 
 PresentKeys: TypeAlias = Callable[[Sequence[KeyValues]], Collection[KeyValues]]
@@ -248,8 +248,8 @@ def range_binds(behind: KeyValues | None, last: KeyValues | None) -> Binds:
 
 
 class RangeReader(NamedTuple):
-    """How the objects of a class are read by ranges of keys. The same bounds mean the same keys in
-    two readers with equal ``orders``, which has one for each key column.
+    """How the objects of a class are read by ranges of keys. If two readers have equal ``orders``,
+    the same bounds select the same keys. ``orders`` has one order per key column.
     """
 
     orders: tuple[KeyOrder, ...]
@@ -261,7 +261,7 @@ class RangeReader(NamedTuple):
 
 
 def masked_ranges(reader: RangeReader, masks: Sequence[Mask | None]) -> RangeReader:
-    """Return a reader of the same objects whose attributes are masked (None = not masked)."""
+    """Return a reader of the same objects that masks their attributes; a mask None = not masked."""
 
     def masked(objects: Sequence[PlainRow]) -> PlainRows:
         width = len(objects[0]) - len(masks) if objects else 0
@@ -286,7 +286,7 @@ def masked_ranges(reader: RangeReader, masks: Sequence[Mask | None]) -> RangeRea
 
 
 def _masked_value(mask: Mask, value: Any) -> Any:
-    """Return the masked text of an attribute, or texts of a view with several rows."""
+    """Return the masked text of an attribute, or the masked texts if a view has several rows."""
     if isinstance(value, list):
         return [None if one is None else mask(one) for one in value]
     return None if value is None else mask(value)

@@ -58,8 +58,8 @@ def part_size(total: int, rows: int, multiple: int) -> int:
 
 
 def parts_of(runs: Ranges, first: int, rows: int, multiple: int) -> list[LogPart]:
-    """Return the parts, with their ``ids``, of a log whose rows have these record_ids, by the rules
-    of ``OpenLog.log_parts``.
+    """Divide a log whose rows have these record_ids by the rules of ``OpenLog.log_parts``. Return
+    the parts with their ``ids``.
     """
     total = length(runs)
     if not total:
@@ -94,7 +94,7 @@ def arrow_schema(fields: Sequence[str]) -> pa.Schema:
 
 
 def arrow_batch(fields: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-    """Return rows with these fields, event_time as text, as one Arrow batch."""
+    """Return rows with these fields as one Arrow batch. The rows contain event_time as text."""
     import pyarrow as pa
 
     schema = arrow_schema(fields)

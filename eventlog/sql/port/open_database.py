@@ -72,8 +72,8 @@ class OpenDatabase(ABC):
         """
 
     def read_only(self) -> str | None:
-        """Return, in words, why this session cannot write whatever its rights are; None
-        if it can.
+        """Return, in words, why this session cannot write, even with all rights; None if it can
+        write.
         """
         return None
 
@@ -91,7 +91,7 @@ class OpenDatabase(ABC):
 
     @abstractmethod
     def limit_statements(self, seconds: int) -> None:
-        """Limit each statement of this transaction, which may wait for a lock, to ``seconds``."""
+        """Limit each statement of this transaction, or its wait for a lock, to ``seconds``."""
 
     @abstractmethod
     def session_id(self) -> str:
@@ -102,12 +102,14 @@ class OpenDatabase(ABC):
         return self._time(self.dialect.utc_now)
 
     def current_user(self) -> str:
-        """Return the user that triggers log as perpetrator, the empty text if they log none."""
+        """Return the user that triggers log as perpetrator, the empty text if triggers log no
+        user.
+        """
         return ""
 
     def storable(self, text: str) -> str:
         """Return a text for people in a form that the database can store (spec/event-log.md 5.6):
-        what its encoding lacks is escaped. The transaction continues.
+        characters that the database's encoding lacks are escaped. The transaction continues.
         """
         return storable(text)
 
@@ -145,9 +147,9 @@ class OpenDatabase(ABC):
         return None
 
     def foreign_tables(self, catalog: Catalog) -> Mapping[str, Sequence[str]]:
-        """Return the foreign tables, as schema.name, whose rows the tables and views of a catalogue
-        show, by the name of the table or view. No snapshot of the database contains such rows
-        (spec/event-log.md 12.3).
+        """Return the tables and views of a catalogue that show rows of foreign tables, by name,
+        each with these foreign tables as schema.name. No snapshot of the database contains rows of
+        foreign tables (spec/event-log.md 12.3).
         """
         return {}
 
@@ -191,7 +193,7 @@ class OpenDatabase(ABC):
         """
 
     def has_table(self, schema: str | None, name: str) -> bool | None:
-        """Return whether a schema has a table; None if this session cannot tell, since some
+        """Return whether a schema has a table; None if this session cannot see that, since some
         databases hide tables on which a user has no right.
         """
         return sa.inspect(self.connection).has_table(quoted(name), schema)
@@ -209,7 +211,9 @@ class OpenDatabase(ABC):
         return None
 
     def choose_plans(self) -> None:
-        """Set how the database plans the log's statements, before reading or marking."""
+        """Set how the database plans the log's statements. Call it before rows are read or
+        marked.
+        """
 
     def are_open(self, writers: frozenset[str]) -> bool:
         """Return True if all of these transactions were open when the previous statement began."""
@@ -225,9 +229,9 @@ class OpenDatabase(ABC):
         """Return the current values of ``attributes`` for the objects with these canonical keys, by
         key and attribute name. Values of masked attributes are masked (spec/event-log.md 15.1).
 
-        A single-valued table column has one value, an attribute of a child table or a view one for
-        each row. Missing objects are left out; keys are compared exactly, whatever the collation is
-        (spec/event-log.md 7.2).
+        A single-valued table column has one value, an attribute of a child table or a view has one
+        value per row. Missing objects are left out; keys are compared exactly, whatever the
+        collation is (spec/event-log.md 7.2).
         """
         if cls.stored is None:
             return self.read_current(schema, cls, keys, attributes)
@@ -242,16 +246,16 @@ class OpenDatabase(ABC):
         keys: Sequence[str],
         attributes: Sequence[Attribute],
     ) -> dict[str, CurrentRow]:
-        """Return the values of ``query_back`` as the database has them, of a class and attributes
-        without masks.
+        """Return the values of ``query_back`` for a class and attributes without masks, as the
+        database has them.
         """
 
     def range_reader(
         self, schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]
     ) -> RangeReader | None:
         """Return the reader of the objects of a class by ranges of keys. It reads the
-        ``attributes``, which are columns of the class's table or view. None if the order of their
-        keys is not known. Values of masked attributes are masked.
+        ``attributes``, which are columns of the class's table or view. Returns None if the order of
+        the objects' keys is not known. Values of masked attributes are masked.
         """
         if cls.stored is None:
             return self.read_ranges(schema, cls, attributes)
@@ -285,15 +289,15 @@ class OpenDatabase(ABC):
         binds: Binds | None = None,
         options: Options = AS_ANY,
     ) -> Iterable[Sequence[Any]]:
-        """Return the rows of a statement, also if some have texts that cannot be read
-        (spec/event-log.md 5.6): these have a lone surrogate for each byte that is no character.
+        """Return the rows of a statement, even if some texts cannot be read (spec/event-log.md
+        5.6): an unreadable text has a lone surrogate for each byte that is no character.
         """
         return self.connection.execute(statement, binds or {}, execution_options=options)
 
     def sees_triggers(self, schema: str) -> bool:
         """Return True if this session can see the triggers of a schema's tables.
 
-        If it cannot, no trigger counts as missing.
+        If the session cannot see triggers, no trigger is reported as missing.
         """
         return True
 
@@ -305,7 +309,7 @@ class OpenDatabase(ABC):
 
     @abstractmethod
     def join_snapshot(self, snapshot: str) -> None:
-        """Join the database snapshot of another transaction, as the first statement of this one.
+        """Join another transaction's database snapshot, as the first statement of this transaction.
 
         Raises DatabaseError.
         """
@@ -317,8 +321,8 @@ class OpenDatabase(ABC):
         table that the block reads waits for the end of the block, and other statements wait for the
         ALTER.
 
-        Raises SnapshotOutdated if the snapshot does not show what was read as it was, and
-        DatabaseError. After an error, close the session.
+        Raises DatabaseError, and SnapshotOutdated if the snapshot does not show the tables that
+        were read as they were when it was taken. After an error, close the session.
         """
         self.join_snapshot(snapshot)
         yield
@@ -328,8 +332,8 @@ class OpenDatabase(ABC):
 
     @abstractmethod
     def prove_snapshot(self) -> SnapshotProof:
-        """Return whether this transaction's database snapshot shows what it has read as it was when
-        the snapshot was taken (spec/event-log.md 12.3).
+        """Return whether this transaction's database snapshot shows the tables that were read as
+        they were when the snapshot was taken (spec/event-log.md 12.3).
 
         Call it as the last statement of a transaction that has read with one snapshot. What the
         transaction reads afterwards is not proven.

@@ -104,8 +104,8 @@ class OpenLog(ABC):
 
     @abstractmethod
     def try_lock(self) -> bool:
-        """Lock the log for this session; True if it holds the lock now. The lock ends with the
-        session, not the transaction.
+        """Lock the log for this session. Return True if the session now holds the lock. The lock
+        ends with the session, not with the transaction.
         """
 
     def claim(self) -> bool:
@@ -150,7 +150,7 @@ class OpenLog(ABC):
     # Consumers of a log (spec/event-log.md 13.4)
 
     def try_consumer_lock(self, consumer: str) -> bool:
-        """Lock a consumer for this session; True if it holds the lock now.
+        """Lock a consumer for this session. Return True if the session now holds the lock.
 
         The lock ends with the session.
         """
@@ -191,8 +191,8 @@ class OpenLog(ABC):
         """Return, in words, which of these rights on parts of the log this session lacks."""
 
     def grants(self, rights: Rights, user: str) -> list[str]:
-        """Return the statements that grant a quoted user rights on the parts of a log, without
-        ``Part.TABLES``.
+        """Return the statements that grant rights on the parts of a log to a user. ``user`` is
+        quoted. ``Part.CLASSES`` and ``Part.TABLES`` are left out.
         """
         return [
             f"GRANT {self.dialect.granted(self.table, part, wanted)} ON {name} TO {user}"
@@ -226,10 +226,10 @@ class OpenLog(ABC):
         return self.next_number()
 
     def server_parts(self) -> Mapping[str, str]:
-        """Return facts about the server that change when the log's newest rows may have been lost
-        (timeline, identity), as far as the server shows them.
+        """Return the facts about the server, by name, that change when the log's newest rows may
+        have been lost: timeline and identity.
 
-        Each part has its name. A part that this session may not read is left out.
+        A fact that the server does not show, or that this session may not read, is left out.
         """
         return {}
 
@@ -247,7 +247,9 @@ class OpenLog(ABC):
         return self.dialect.log_statement(self.table, name, **words)
 
     def has_statement(self, name: str) -> bool:
-        """Return True if the dialect has this statement of ``log_sql``, which replaces several."""
+        """Return True if the dialect has this statement of ``log_sql``. It replaces several
+        statements.
+        """
         return name in self.dialect.log_sql
 
     def run_statement(
@@ -284,7 +286,7 @@ class OpenLog(ABC):
         self, window: Window, fields: Sequence[str], consumer: str
     ) -> Iterator[PlainRows] | None:
         """Return the rows of a window as ``read_fields`` does, and check in the same statement
-        whether there is a request to send rows again: to the publisher, or to the named consumer.
+        whether the publisher, or the named consumer, has been requested to send rows again.
 
         Returns None if there is a request, or if the dialect has no such statement.
         """
@@ -307,8 +309,8 @@ class OpenLog(ABC):
         """Yield these fields of the rows of a window in lists of ``size``; the last list may be
         shorter. One statement reads them, so they belong to one database snapshot. With
         ``Window.value_bytes`` each row has one more field: the number of bytes of the values that
-        were left out, None if it has them. A reader that stops before the end has to close the
-        iterator.
+        were left out, None if the row has its values. A reader that stops before the end has to
+        close the iterator.
         """
         statement = self.dialect.window_statement(self.table, window, fields)
         return self._chunks(statement, self.dialect.window_parameters(window), size)
@@ -363,7 +365,8 @@ class OpenLog(ABC):
         """Let the database record the transaction of each row that is written from now on, in a
         column that the log does not have yet (spec/event-log.md 1.5). Commits.
 
-        Raises LogInUse if another session uses the log; ConfigError if the database cannot.
+        Raises LogInUse if another session uses the log; ConfigError if the database cannot record
+        transactions.
         """
         for statement in self.dialect.transaction_id_statements(self.table):
             self.db.run(statement)
@@ -430,7 +433,7 @@ class OpenLog(ABC):
     def refused_ids(self, before: int | None, most: int, consumer: str = "") -> list[int]:
         """Return the ``most`` newest record_ids below ``before`` that have error rows, the newest
         first. The error rows are those of the publisher, or of a ``consumer`` since its
-        registration. ``before`` None = all.
+        registration. ``before`` None = no upper bound.
         """
         last = self.dialect.last_record_id if before is None else before
         binds: dict[str, object] = {"before": last, "limit": most}
@@ -542,7 +545,7 @@ class OpenLog(ABC):
         """
 
     def walked_keys(self, walk: Walk, reached: str | None, limit: int) -> WalkedKeys:
-        """Return ``keys_after``, and the keys among them that cannot be read."""
+        """Return the keys of ``keys_after``, and the keys between them that cannot be read."""
         return WalkedKeys(self.keys_after(walk, reached, limit))
 
     def estimate(self, walk: Walk, reached: str | None) -> int:
@@ -581,8 +584,8 @@ class OpenLog(ABC):
         rows: int,
         multiple: int,
     ) -> list[LogPart]:
-        """Return ranges of record_ids with about equal numbers of rows of a status, at most
-        ``rows``, in ascending order.
+        """Return ranges of record_ids in ascending order. The ranges have about equal numbers of
+        rows of a status, at most ``rows`` rows each.
 
         ``status`` None = any. The number of parts is a multiple of ``multiple``, so that parallel
         tasks end at about the same time, unless the parts would be too small. The ranges cover all
@@ -620,7 +623,7 @@ class OpenLog(ABC):
         return self.db.has_table(self.table.schema, table) is not False
 
     def missing_rights(self, purpose: Purpose, *additions: Addition) -> list[str]:
-        """Return the rights that this session lacks for a purpose, in words. Tables that an older
+        """Return, in words, the rights that this session lacks for a purpose. Tables that an older
         log lacks need no rights.
         """
         return self.lacking(self._present(demanded(purpose, *additions)))
@@ -637,7 +640,7 @@ class OpenLog(ABC):
         self._refuse_without(demanded(purpose, *additions), purpose)
 
     def check_rights_to_read(self, needed: Purpose, purpose: Purpose) -> None:
-        """Raise LogTableError if this session lacks rights to read that a publisher or consumer
+        """Raise LogTableError if this session lacks SELECT rights that a publisher or consumer
         needs; the error names these rights. ``needed`` is the purpose of the publisher or consumer.
         The advice names the session's own ``purpose``.
         """

@@ -1,5 +1,6 @@
-"""The open transactions that have written to a log. They determine up to which record_id no further
-row can appear (spec/event-log.md 13.1), and commands can wait for them (11).
+"""The open transactions that have written to a log. These transactions determine up to which
+record_id no further row can appear (spec/event-log.md 13.1). Commands can wait for them
+(spec/event-log.md 11).
 
 What a command decides from the rows that it sees may be wrong once other transactions have
 committed. So the command writes first, then waits for the transactions that had written to the log
@@ -31,8 +32,9 @@ class OpenWriters(NamedTuple):
     last: int
     """The highest record_id, read before that moment."""
     writers: frozenset[str]
-    """The transactions that had written to the log by that moment and are still open. Record_ids up
-    to ``last`` that no database snapshot has shown belong to them, or will never be used.
+    """The transactions that had written to the log by that moment and are still open. If no
+    database snapshot has shown a record_id up to ``last``, it belongs to one of these transactions
+    or will never be used.
     """
     since: float
     """The moment, by the monotonic clock."""
@@ -40,9 +42,9 @@ class OpenWriters(NamedTuple):
 
 @dataclass(slots=True)
 class WriterHistory:
-    """The checks of one session for the open writers of a log. Their fields ascend from check to
-    check, since a writer that was open at one check and is still open was open at all checks in
-    between.
+    """The checks of one session for the open writers of a log. The fields of ``moments`` ascend
+    from check to check: ``writers`` does so because a writer that was open at one check and is
+    still open was open at all checks in between.
     """
 
     moments: list[OpenWriters] = field(default_factory=list)

@@ -13,5 +13,5 @@ def quoted(name: str) -> quoted_name:
 
 
 def schema_of(log: LogTable) -> quoted_name | None:
-    """Return the schema of a log's tables for SQLAlchemy, None = the session's current one."""
+    """Return the schema of a log's tables for SQLAlchemy, None = the session's current schema."""
     return None if log.schema is None else quoted(log.schema)

@@ -1,7 +1,7 @@
 """The rights of the roles that work with a log, by purpose and part of the log (spec/event-log.md
 11.1).
 
-This is the only place that lists them. The checks at the start of a command, `eventlog grants`,
+Only this module lists these rights. The checks at the start of a command, `eventlog grants`,
 `doctor` and the documentation use this list. A dialect defines how a GRANT is written, and asks the
 database whether a session has a right.
 """
@@ -33,7 +33,7 @@ class Part(StrEnum):
     """The sequence, or table, that numbers deliveries."""
     WRITERS = "writers"
     """The tables that show the open writers of the log: the metadata locks and the transactions of
-    MariaDB or MySQL. Other databases show them to every session.
+    MariaDB or MySQL. Other databases show the open writers to every session.
     """
     RECORD_IDS = "record_ids"
     """The sequence that numbers the rows of the log, if there is one."""
@@ -57,7 +57,7 @@ class Right(StrEnum):
     DRAW = "draw"
     """The right to draw the next number."""
     LOCK = "lock"
-    """The right to lock the log, where the database has one."""
+    """The right to lock the log, in databases that have such a right."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -134,7 +134,7 @@ class Addition(StrEnum):
     DELETE_FROM_LOG = "delete_from_log"
     """The option of ``[publisher]``: rows are deleted in place of being marked S."""
     POSITION = "position"
-    """A resync of a class records the key reached, so that it can continue."""
+    """A resync of a class records the last key that it reached, so that it can continue."""
     FILTERS = "filters"
     """A reader with filters reads which filters it may use."""
     SUPERSEDE = "supersede"

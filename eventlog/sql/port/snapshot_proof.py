@@ -1,10 +1,10 @@
-"""The proof that a database snapshot shows the relations that were read as they were when it was
-taken (spec/event-log.md 12.3).
+"""The proof that a database snapshot shows the relations that a transaction has read, in the state
+in which they were when the snapshot was taken (spec/event-log.md 12.3).
 
 Rows are read as a snapshot shows them, but a table is found in the present catalogue. A table that
 was rewritten, truncated or replaced after the snapshot was taken therefore appears empty, without
-an error. A lock would prevent that, but it would also block the application; so a reader proves
-afterwards, by the last statement of the transaction that has read.
+an error. A lock would prevent that, but it would also block the application; so the reader runs the
+proof afterwards, as the last statement of the transaction in which it has read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NAMED: Final = 3
 """The maximum number of relations that a message names."""
 
 FOREIGN: Final = "foreign"
-"""The ``why`` of a foreign table, whose rows are not those of the database snapshot in any case."""
+"""The ``why`` of a foreign table, whose rows never belong to the database snapshot."""
 
 _IN_WORDS: Final = {
     "created": "was created, or took the name of another table",
@@ -34,7 +34,7 @@ _IN_WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class UnprovenRelation:
-    """A table or view that a database snapshot does not show as it was, or may not show so."""
+    """A table or view that a database snapshot does not show, or may not show, as it was."""
 
     schema: str
     name: str
@@ -49,9 +49,9 @@ class UnprovenRelation:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotProof:
-    """The result of a proof: the relations that the transaction has read and that the database
-    snapshot does not show truly. ``foreign`` are the foreign tables among those read: nothing can
-    be proven for them.
+    """The result of a proof: ``changed`` are the relations that the transaction has read and that
+    the database snapshot does not show as they were. ``foreign`` are the foreign tables that it has
+    read: nothing can be proven for foreign tables.
     """
 
     changed: tuple[UnprovenRelation, ...] = ()

@@ -3,8 +3,8 @@
 Names, literals and keys follow the SQL standard; each dialect bases its own functions on these.
 Statements in files belong to a dialect, and so do the templates of its triggers.
 
-``fetch`` is a hot path: it returns the driver's tuples, in half the time of SQLAlchemy's rows. The
-price: values have no names and no converted types.
+``fetch`` is a hot path: it returns the driver's tuples, in half the time of SQLAlchemy's rows. In
+return, the values have no names, and their types are not converted.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def quote_identifier(name: str) -> str:
 
 
 def qualified(schema: str | None, name: str, quote: Quote = quote_identifier) -> str:
-    """Return a name with its schema as SQL; a name without one is found in the session's current
-    schema.
+    """Return a name with its schema as SQL. A name without a schema is found in the session's
+    current schema.
     """
     return quote(name) if schema is None else f"{quote(schema)}.{quote(name)}"
 
@@ -85,8 +85,8 @@ def all_there(refs: Iterable[str]) -> str:
 def trigger_words(
     log: LogTable, class_name: str, now: str, quote: Quote = quote_identifier
 ) -> dict[str, str]:
-    """Return the variables about the log for a template of triggers that log rows of a class at the
-    time ``now``.
+    """Return the variables that describe the log in a template of triggers. The triggers log rows
+    of a class; ``now`` is SQL of their time.
     """
     _, *columns = log.columns  # the database numbers record_id
     return {
@@ -121,8 +121,8 @@ def quoted_unless(
 ) -> Callable[[Column, str], str]:
     """Return the function for ``key_parts`` that returns SQL of a value in the key.
 
-    ``key_value`` returns SQL of the value's text, ``quoted`` SQL that quotes a text where the key
-    needs it. The text of values of the kinds ``never_quoted`` never needs quotes.
+    ``key_value`` returns SQL of the value's text. ``quoted`` returns SQL that quotes a text where
+    the key needs quotes. The text of values of the kinds ``never_quoted`` never needs quotes.
     """
 
     def value(column: Column, ref: str) -> str:
@@ -137,8 +137,8 @@ def quoted_unless(
 
 @cache
 def statements(package: str, file: str) -> Mapping[str, str]:
-    """Return the statements of a file of a package, by the names in their lines ``-- name:``,
-    without comments.
+    """Return the statements of a file in a package, without comments, by the names in their ``--
+    name:`` lines.
     """
     text = resources.files(package).joinpath(file).read_text(encoding="utf-8")
     named = (part.partition("\n") for part in text.split("-- name: ")[1:])
@@ -174,11 +174,12 @@ def template_renderer(
     globals: Mapping[str, object] = MappingProxyType({}),
     base: str | None = None,
 ) -> Callable[..., str]:
-    """Return the function that renders a template of a folder of a dialect's package from its name
-    and values.
+    """Return the function that renders a template, given its name and values. The template is in a
+    folder of a dialect's package.
 
-    ``base`` is the package with the templates that several dialects share. ``filters`` quote texts,
-    ``globals`` has the functions that make SQL of columns: they quote every value in the text.
+    ``base`` is the package with the templates that several dialects share. ``filters`` has
+    functions that quote texts. ``globals`` has the functions that make SQL of columns; these
+    functions quote every value in the text.
     """
 
     @cache
@@ -211,7 +212,9 @@ def template_renderer(
 
 
 class StatementKind(Enum):
-    """How a session of a publisher may run a statement; only some databases distinguish."""
+    """How a session of a publisher may run a statement; only some databases distinguish the
+    kinds.
+    """
 
     OTHER = auto()
     """A statement on other tables, or a statement of the user: it runs as in any session."""
@@ -220,7 +223,7 @@ class StatementKind(Enum):
     it.
     """
     CURSOR = auto()
-    """The declaration of a cursor for such a statement: it is not prepared."""
+    """The declaration of a cursor for a statement of the kind LOG: it is not prepared."""
     NEUTRAL = auto()
     """A statement that reads no table."""
 
@@ -229,11 +232,12 @@ KIND: Final = "eventlog_kind"
 """The execution option with the ``StatementKind`` of a statement; OTHER if it is not given."""
 ALONE: Final = "eventlog_alone"
 """The execution option of a statement that may be a transaction by itself: if no transaction has
-begun and the database supports it, it takes one round trip. The caller still commits.
+begun and the database supports it, the statement takes one round trip. The caller still commits.
 """
 FIRST: Final = "eventlog_first"
 """The execution option with the text of a statement that runs first, in the same transaction, with
-the same parameters and without a result. Where the driver can, both take one round trip.
+the same parameters and without a result. If the driver supports it, both statements take one round
+trip.
 """
 OF_LOG: Final[Options] = {KIND: StatementKind.LOG}
 OF_LOG_ALONE: Final[Options] = {KIND: StatementKind.LOG, ALONE: True}
@@ -345,8 +349,8 @@ def grouped(pairs: Iterable[tuple[K, V]]) -> defaultdict[K, list[V]]:
 
 
 def by_relation(rows: Iterable[Row[Any]]) -> defaultdict[Any, list[Row[Any]]]:
-    """Return the rows of a statement of ``reflect.sql`` by their table or view, the field
-    ``relation``.
+    """Return the rows of a statement of ``reflect.sql`` by their table or view, which is in the
+    field ``relation``.
     """
     return grouped((row.relation, row) for row in rows)
 
@@ -372,8 +376,8 @@ def source_of(
     among: str = "",
 ) -> str:
     """Return SQL of the rows of a class for a statement that reads these columns; ``relation``
-    returns SQL of a table. With the column of ``MATCHES`` they are a sub-select: the rows, and for
-    a view also the rows of its main table, which have no values (spec/event-log.md 15.4).
+    returns SQL of a table. With the column of ``MATCHES``, the SQL is a sub-select of the rows and,
+    for a view, also of the rows of its main table, which have no values (spec/event-log.md 15.4).
 
     ``among`` follows the key in a condition that every row of a UNION must meet; empty = none.
     """
@@ -407,8 +411,8 @@ def _columns_of(cls: ObjectClass) -> Sequence[Column]:
 
 def _with_flag(cls: ObjectClass, rows: str, quote: Quote) -> str:
     """Return the statement of the rows of a class with the column of ``MATCHES``. The condition
-    sees the logged columns only, under the name of the class (spec/event-log.md 15.2): other
-    columns have other names within it.
+    sees only the logged columns, under the name of the class (spec/event-log.md 15.2): inside the
+    statement, all other columns are renamed.
     """
     flag, columns, condition = quote(MATCHES.column.name), _columns_of(cls), cls.condition
     if condition is None:
@@ -452,8 +456,8 @@ def equal(refs: Iterable[str], others: Iterable[str]) -> str:
 
 
 def beyond(refs: Sequence[str], bounds: Sequence[str], operator: str = ">") -> str:
-    """Return SQL that compares keys column by column: for databases that cannot compare row values
-    by order, or use no index then.
+    """Return SQL that compares keys column by column. It is for databases that cannot compare row
+    values by order, or that use no index for such a comparison.
     """
     pairs = list(zip(refs, bounds, strict=True))
     steps = [
