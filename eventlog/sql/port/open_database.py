@@ -321,8 +321,8 @@ class OpenDatabase(ABC):
         table that the block reads waits for the end of the block, and other statements wait for the
         ALTER.
 
-        Raises DatabaseError, and SnapshotOutdated if the snapshot does not show the tables that
-        were read as they were when it was taken. After an error, close the session.
+        Raises DatabaseError, and SnapshotOutdated if ``prove_snapshot`` finds a changed relation.
+        After an error, close the session.
         """
         self.join_snapshot(snapshot)
         yield
@@ -332,8 +332,8 @@ class OpenDatabase(ABC):
 
     @abstractmethod
     def prove_snapshot(self) -> SnapshotProof:
-        """Return whether this transaction's database snapshot shows the tables that were read as
-        they were when the snapshot was taken (spec/event-log.md 12.3).
+        """Return whether, in this transaction's database snapshot, each table that was read appears
+        in its state at the time of the snapshot (spec/event-log.md 12.3).
 
         Call it as the last statement of a transaction that has read with one snapshot. What the
         transaction reads afterwards is not proven.

@@ -137,8 +137,8 @@ def quoted_unless(
 
 @cache
 def statements(package: str, file: str) -> Mapping[str, str]:
-    """Return the statements of a file in a package, without comments, by the names in their ``--
-    name:`` lines.
+    """Return the statements of a file in a package, without comments. The lines ``-- name:`` have
+    their names.
     """
     text = resources.files(package).joinpath(file).read_text(encoding="utf-8")
     named = (part.partition("\n") for part in text.split("-- name: ")[1:])

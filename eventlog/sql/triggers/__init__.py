@@ -1,5 +1,5 @@
-"""Plan and apply triggers: ``Triggers``, with a subclass for each database, makes the plan that
-brings a database to the declared triggers.
+"""Plan and apply triggers. ``Triggers``, with a subclass for each database, makes the plan that
+brings the triggers of a database to the declared state.
 
 The module ``watch`` defines a watch, and ``declared`` defines the rows that the tables of a watch
 log. ``planner`` compares compiled triggers with the installed ones. ``marked`` does so for triggers
@@ -55,7 +55,7 @@ NO_LONGER_WATCHED: Final = "no longer watched"
 """The reason for dropping the triggers of a table that no watch names."""
 ALL_GO: Final = "all triggers of the log are dropped"
 FactLiterals = Mapping[str, Any]
-"""What the SQL of triggers depends on beyond their tables, in a form that a migration contains."""
+"""Further facts on which the SQL of triggers depends, in a form that a migration contains."""
 _NO_FACTS: Final[FactLiterals] = MappingProxyType({})
 
 
@@ -76,8 +76,8 @@ class TableSql:
 
 
 class InstalledTrigger(NamedTuple):
-    """One trigger of the log, with its SQL and the SQL of its function; None = the trigger has no
-    function.
+    """One trigger of the log, with its SQL and the SQL of its function. ``function`` and
+    ``function_sql`` are None if the trigger has no function.
     """
 
     table: str
@@ -102,7 +102,7 @@ class Action:
     statements: tuple[str, ...] = ()
     uncaptured: tuple[Uncaptured, ...] = ()
     is_former: bool = False
-    """True if the triggers are those that an earlier version made. They log as they did before."""
+    """True if an earlier version made the triggers. They log as they did before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +114,9 @@ class TriggerPlan:
     not_captured: tuple[str, ...] = ()
     """Warnings, and what no trigger captures (spec/triggers.md 7.3), as sentences for people."""
     refused: tuple[str, ...] = ()
-    """Sentences on impossible watches. Their triggers are not changed. Neither are the triggers of
-    tables that no watch names, since these may be the same tables under another name.
+    """Sentences on impossible watches. Their triggers are not changed. The triggers of tables that
+    no watch names are not changed either, since these tables may be the tables of the refused
+    watches under another name.
     """
     captured: tuple[CapturedTable, ...] = ()
     """The declared tables as they are now; `triggers apply` records them."""
@@ -162,14 +163,14 @@ class TriggerPlan:
 
 
 class Triggers(ABC):
-    """The triggers of one database: the interface for the core, and the methods that each database
-    implements.
+    """The triggers of one database. The class has the interface for the core, and the methods that
+    each database implements.
     """
 
     script_head: Sequence[str] = ("BEGIN;",)
     """The first lines of a script for the database's own tool."""
     script_end: Sequence[str] = ("COMMIT;", "")
-    """The last lines of such a script."""
+    """The last lines of a script for the database's own tool."""
 
     # Methods that a database must provide
 
@@ -202,8 +203,7 @@ class Triggers(ABC):
 
     @abstractmethod
     def plan_drop(self, log: OpenLog) -> TriggerPlan:
-        """Return the plan that drops all triggers that the database shows and that write to a log;
-        the log stays.
+        """Return the plan that drops all visible triggers that write to a log; the log stays.
 
         Raises LogTableError if the log is missing.
         """
@@ -221,15 +221,15 @@ class Triggers(ABC):
     @abstractmethod
     def digests(self, log: OpenLog, tables: Collection[TableName] = ()) -> Mapping[str, str]:
         """Return the hash of the installed triggers of each table (named as in ``TableSql.table``).
-        On ``tables``, triggers that were made for the log under a former name count, too
+        On ``tables``, triggers that were made for the log under a former name are included
         (spec/triggers.md 9.3).
         """
 
     # Methods that a database may override
 
     def facts(self, log: OpenLog, database: Database, tables: Collection[str]) -> FactLiterals:
-        """Return, as literals for ``compile``, the facts beyond these tables that the SQL of
-        ``plan`` depends on.
+        """Return the facts besides these tables on which the SQL of ``plan`` depends, as literals
+        for ``compile``.
         """
         return _NO_FACTS
 
@@ -237,7 +237,7 @@ class Triggers(ABC):
         self, conn: Connection, tables: Collection[TableName]
     ) -> Mapping[TableName, Identity]:
         """Return the internal numbers of tables and their columns, such as OIDs; empty if the
-        database has none.
+        database has no such numbers.
         """
         return {}
 
@@ -344,10 +344,10 @@ class Triggers(ABC):
         watches: Sequence[WatchedTable],
         refused: Mapping[str, EventlogError] = MappingProxyType({}),
     ) -> tuple[str, ...]:
-        """Return sentences on declared tables that differ from what `triggers apply` has recorded.
+        """Return one sentence per declared table that is not as `triggers apply` has recorded it.
 
-        It is for a role to which the database shows no triggers. It needs only the right to read
-        the record. The arguments are as in ``plan``.
+        The method is for a role to which the database shows no triggers. It needs only the right to
+        read the record. The arguments are as in ``plan``.
         """
         log = self.find_log(log)
         if not (entries := self._entries(log)):
@@ -379,8 +379,8 @@ class Triggers(ABC):
         )
 
     def recorded_keys(self, log: OpenLog, tables: Collection[str]) -> dict[str, tuple[str, ...]]:
-        """Return the key columns by which the triggers of these tables log objects, by class, as
-        the last apply recorded them; none if this session may not read the record.
+        """Return, by class, the key columns by which the triggers of these tables log objects, as
+        the last apply recorded them. Return none if this session may not read the record.
         """
         return recorded_keys(self._entries(log), tables)
 
@@ -391,8 +391,8 @@ class Triggers(ABC):
         return read_captured(log) if not self._unreadable(log, Right.SELECT) else ()
 
     def write_to(self, log: OpenLog) -> bool:
-        """Return True if triggers of eventlog write to a log: those that this session sees, or
-        those that the last apply recorded.
+        """Return True if triggers of eventlog write to a log: triggers that this session sees, or
+        triggers that the last apply recorded.
         """
         return bool(self.tables_of(log) or self._entries(log))
 
@@ -409,8 +409,8 @@ class Triggers(ABC):
             return [f"{', '.join(rights)} on table {what}"]
 
     def record(self, log: OpenLog, plan: TriggerPlan) -> list[str]:
-        """Record in ``<log>_captured`` what an applied plan captures, and return the rights that
-        this session lacks for it, in words. The caller commits.
+        """Record in ``<log>_captured`` what an applied plan captures. Return, in words, the rights
+        that this session lacks for the record. The caller commits.
         """
         log = self.find_log(log)
         needed = rights_for(Purpose.TRIGGERS)[Part.CAPTURED]
@@ -457,8 +457,8 @@ class Triggers(ABC):
             raise DatabaseError(f"the triggers of {action.table}: {error}") from error
 
     def script(self, plan: TriggerPlan, lock_timeout: float = LOCK_TIMEOUT) -> str:
-        """Return the statements of a plan as a script for the database's own tool, or only a
-        comment if there are none.
+        """Return the statements of a plan as a script for the database's own tool; a plan without
+        statements results in a comment.
         """
         if not plan.changes:
             return "-- Nothing to do: the triggers are as declared.\n"
@@ -500,7 +500,7 @@ def _with_uncaptured(action: Action, uncaptured: Sequence[Uncaptured]) -> Action
 def _with_child_reason(
     action: Action, schema: str | None, no_children: Mapping[str, str]
 ) -> Action:
-    """Return the action, with the reason why its table is no longer captured as a child table."""
+    """Return the action. If its table is no longer captured as a child table, add the reason."""
     if action.reason == NO_LONGER_WATCHED:
         for name, why in no_children.items():
             if action.table in (name, f"{schema}.{name}"):
@@ -523,7 +523,7 @@ def made_for(log: str, *, fails: bool = True) -> str:
 
 
 def warnings_of_missing_log(log: LogTable, tables: Iterable[TableName]) -> Iterator[str]:
-    """Yield a warning for each of the tables whose triggers write a missing log."""
+    """Yield a warning for each of these tables. Their triggers write to a missing log."""
     for table in tables:
         yield (
             f"{'.'.join(filter(None, table))} has triggers that write to {log}, which does not "
@@ -576,7 +576,7 @@ def sha256(text: str) -> str:
 
 
 def digest_of(digests: Iterable[str]) -> str:
-    """Return one hash for all triggers of a table, from their hashes."""
+    """Return one hash for all triggers of a table, computed from the hashes of the triggers."""
     return sha256("\n".join(sorted(digests)))
 
 

@@ -1,11 +1,12 @@
-"""The record of what `triggers apply` has captured, which shows the later changes that no trigger
-has logged (spec/triggers.md 9.1).
+"""The record of what `triggers apply` has captured. It shows which later changes no trigger has
+logged (spec/triggers.md 9.1).
 
-The text of a trigger shows the names of the columns that it was compiled for. It does not identify
-the table and the columns: two tables, or two columns, may have exchanged their names. So
-``<log>_captured`` has one row per captured table: its columns, its key, and, in databases that
-number tables and columns, these numbers. The numbers are valid only in the database that assigned
-them. A restored dump has other numbers; there, columns are compared by name, type and order.
+The text of a trigger shows the names of the columns that it was compiled for. The text does not
+identify the table and the columns: two tables, or two columns, may have exchanged their names. So
+``<log>_captured`` has one row per captured table: its columns, its key, and the numbers of the
+table and its columns if the database numbers them. The numbers are valid only in the database that
+assigned them. A restored dump has other numbers; there, columns are compared by name, type and
+order.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ class Partition(NamedTuple):
 class Identity(NamedTuple):
     """The numbers that a database has for a table, its columns and its partitions.
 
-    ``database`` identifies the database in which they are valid; ``labels`` are the labels of
-    columns whose type is an enumeration.
+    ``database`` identifies the database in which the numbers are valid; ``labels`` are the labels
+    of columns whose type is an enumeration.
     """
 
     database: str
@@ -66,8 +67,8 @@ class Identity(NamedTuple):
 class CapturedClass:
     """A class whose rows the triggers of a table log.
 
-    ``columns`` maps names in the log to columns of the table; ``key`` are names in the log, empty
-    for a table of values of the class's objects.
+    ``columns`` maps names in the log to columns of the table. ``key`` has the names of the key
+    columns in the log; it is empty if the table only has values of the class's objects.
     """
 
     name: str
@@ -77,8 +78,8 @@ class CapturedClass:
     """Those of ``columns`` that the class does not have (``ClassTriggers.deciding``)."""
 
     def named(self) -> str:
-        """Return the name of the class, and whether rows of the table are its objects or only
-        values of them.
+        """Return the name of the class, and whether the rows of the table are objects of the class
+        or only values of objects.
         """
         return f"{'of' if self.key else 'values of'} {self.name}"
 
@@ -100,7 +101,7 @@ class CapturedTable:
 
     @property
     def name(self) -> str:
-        """The table as actions name it."""
+        """The name of the table in the form that actions use."""
         return ".".join(filter(None, self.place))
 
     def content(self) -> str:
@@ -214,7 +215,7 @@ def read_captured(log: OpenLog) -> tuple[CapturedTable, ...]:
 
 def write_captured(log: OpenLog, captured: Iterable[CapturedTable]) -> None:
     """Write those rows of ``<log>_captured`` that have changed. The row of a renamed table gets the
-    new name.
+    table's new name.
     """
     table, entries = _table(log.table), {one.place: one for one in read_captured(log)}
     changed, replaced = [], set()
@@ -239,8 +240,8 @@ def write_captured(log: OpenLog, captured: Iterable[CapturedTable]) -> None:
 def uncaptured_since(
     entries: Iterable[CapturedTable], captured: Iterable[CapturedTable]
 ) -> dict[str, tuple[Uncaptured, ...]]:
-    """Return, for each table of ``captured``, the changes since its row was written that no trigger
-    has logged.
+    """Return, for each table of ``captured``, the changes that no trigger has logged since the
+    table's row was written.
     """
     known = {one.place: one for one in entries}
     digests = {one.digest: one.place for one in known.values()}
@@ -258,7 +259,7 @@ def unlike_entries(
     captured: Iterable[CapturedTable],
     present: Mapping[TableName, Collection[str]],
 ) -> tuple[str, ...]:
-    """Return sentences on tables whose columns differ from the columns in their rows of
+    """Return one sentence for each table whose columns differ from the columns in its row of
     ``<log>_captured``. ``present`` are all columns of each table, watched or not.
     """
     known, words = {one.place: one for one in entries}, []
@@ -275,8 +276,8 @@ def unlike_entries(
 def recorded_keys(
     entries: Iterable[CapturedTable], tables: Collection[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the key columns by which the triggers of these tables log objects, by class; columns
-    have their names in the log.
+    """Return, by class, the key columns by which the triggers of these tables log objects. The
+    columns have their names in the log.
     """
     own = (entry.classes for entry in entries if entry.place[1] in tables)
     return {one.name: one.key for one in chain.from_iterable(own) if one.key}
@@ -285,8 +286,8 @@ def recorded_keys(
 def _entry_of(
     now: CapturedTable, entries: Mapping[TableName, CapturedTable]
 ) -> CapturedTable | None:
-    """Return the recorded row of a table: found by its name, otherwise by its number, otherwise by
-    a former name.
+    """Return the recorded row of a table. It is found by the table's name, otherwise by the table's
+    number, otherwise by a former name of the table.
     """
     if now.place in entries:
         return entries[now.place]
@@ -315,7 +316,7 @@ def _is_same_table(before: CapturedTable, now: CapturedTable) -> bool:
 def _uncaptured(
     before: CapturedTable, now: CapturedTable, *, is_another: bool
 ) -> Iterator[Uncaptured]:
-    """Yield the changes of a table since its row was written that no trigger has logged.
+    """Yield the changes of a table that no trigger has logged since the table's row was written.
     ``is_another`` means that the name now belongs to another recorded table.
     """
     is_another |= _is_same_database(before, now) and not _is_same_table(before, now)
@@ -341,8 +342,9 @@ def _whole(table: CapturedTable, one: CapturedClass, reason: str) -> Uncaptured:
 def _pairs(
     before: Sequence[CapturedClass], now: Sequence[CapturedClass]
 ) -> Iterator[tuple[CapturedClass, CapturedClass]]:
-    """Yield pairs of a recorded class and a present class with the same name. Otherwise, if each
-    side has only one class, yield these two, since the class of a renamed table has another name.
+    """Yield pairs of a recorded class and a present class with the same name. If no names match and
+    there is only one recorded and one present class, yield these two classes, since the class of a
+    renamed table has another name.
     """
     names = {one.named(): one for one in before}
     for one in now:
@@ -355,8 +357,8 @@ def _pairs(
 def _key_change(
     before: CapturedTable, former: CapturedClass, now: CapturedTable, one: CapturedClass
 ) -> str:
-    """Return the change of a class's key in words, empty if it has the same columns in the same
-    order.
+    """Return the change of a class's key in words, empty if the key has the same columns in the
+    same order.
     """
     if former.key != one.key:
         names = ", ".join(one.key), ", ".join(former.key)
@@ -402,9 +404,9 @@ def _uncaptured_of_class(
 def _is_same_column(
     before: CapturedTable, former: CapturedClass, now: CapturedTable, one: CapturedClass, name: str
 ) -> bool:
-    """Return True if a name in the log still belongs to the column that was captured: by its number
-    where that is valid. Otherwise compare its place and, if another database has numbered the
-    columns, its type.
+    """Return True if a name in the log still belongs to the column that was captured. If the
+    numbers of columns are valid, compare the column's number. Otherwise compare its place and, if
+    another database has numbered the columns, its type.
     """
     column, present = former.columns[name], one.columns[name]
     if _is_same_table(before, now) and before.identity is not None and now.identity is not None:
@@ -431,8 +433,8 @@ def _has_lost_labels(
 
 
 def _uncaptured_of_partitions(before: CapturedTable, now: CapturedTable) -> Iterator[Uncaptured]:
-    """Yield the uncaptured changes: rows that were attached, detached or dropped with a partition,
-    since no trigger fires for them.
+    """Yield the uncaptured changes by partitions: no trigger fires for rows that are attached,
+    detached or dropped with a partition.
     """
     if not _is_same_table(before, now) or before.identity is None or now.identity is None:
         return

@@ -35,7 +35,7 @@ from eventlog.sql.triggers.watch import (
 
 TableName = tuple[str, str]
 """A schema and a table. The schema is empty if the database has no schemas, or if it is the
-session's current one.
+session's current schema.
 """
 
 _BaseTable = tuple[Table, str | None]
@@ -44,11 +44,12 @@ _BaseTable = tuple[Table, str | None]
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Declared:
-    """The declaration for one table: rows of a class, by a key whose columns are in key order.
+    """The declaration for one table: which class the logged rows belong to, and by which key. The
+    columns of the key are in key order.
 
     ``names`` maps columns to their names in the log where these differ; ``schema`` is the schema of
-    the table, None = the schema of the class. ``refusing`` are further columns for which the
-    database may refuse a row, in addition to the columns of the table's keys and foreign keys.
+    the table, None = the schema of the class. ``refusing`` are further columns because of which the
+    database may refuse a row, besides the columns of the table's keys and foreign keys.
     """
 
     watch: WatchedTable
@@ -72,7 +73,7 @@ class _Declared:
 class ClassTriggers(_Declared):
     """The triggers of a class's own table, or of a base table whose rows are objects of a view.
 
-    Without columns an INSERT is one row of type 5.
+    Without ``columns``, an INSERT is logged as one row of type 5.
     """
 
     columns: tuple[Column, ...]
@@ -87,8 +88,8 @@ class ClassTriggers(_Declared):
     """
 
     deciding: frozenset[str] = frozenset()
-    """The names in the log of the columns that the class does not have: of a view's base table,
-    they only decide which objects the view has.
+    """The names in the log of the columns that the class does not have. They are columns of a
+    view's base table that only decide which objects the view has.
     """
 
     @property
@@ -109,7 +110,7 @@ class ClassTriggers(_Declared):
 
     @property
     def is_nullable(self) -> bool:
-        """True if rows without a key are possible; they are not objects."""
+        """True if rows without a key are possible. Rows without a key are not objects."""
         return not {column.name for column in self.key} <= set(self.table.primary_key)
 
     @property
@@ -122,7 +123,7 @@ class ClassTriggers(_Declared):
 class ChildTriggers(_Declared):
     """The triggers of a child table.
 
-    They log rows with the owner's class and key, for ``attribute``.
+    The rows that they log have the class and the key of the owner, and are for ``attribute``.
     """
 
     owner: Table
@@ -135,11 +136,11 @@ class ChildTriggers(_Declared):
     event_type: EventType
     """2 = the logged row contains the value, 8 = the value is read back."""
     owner_schema: str | None = None
-    """The schema of the owner, None = the class's."""
+    """The schema of the owner, None = the schema of the class."""
 
     @property
     def by_value(self) -> bool:
-        """True if the rows contain the values (``event_type`` 2)."""
+        """True if the logged rows contain the values (``event_type`` 2)."""
         return self.event_type is EventType.UPDATE_FIELD
 
     def read_back_unless(self, is_loggable: bool) -> ChildTriggers:
@@ -150,8 +151,8 @@ class ChildTriggers(_Declared):
 
     @property
     def own_key(self) -> tuple[Column, ...]:
-        """The columns of ``log_key`` with the types of ``owner_columns``, which the child's row
-        has.
+        """The columns of ``log_key`` with the types of ``owner_columns``, which are columns of the
+        child table.
         """
         pairs = zip(self.log_key, self.owner_columns, strict=True)
         return tuple(Column(key.name, column.type, column.deterministic) for key, column in pairs)
@@ -189,7 +190,7 @@ def _sql_types(table: Table, shown: Collection[Column]) -> dict[str, str]:
 
 
 def following(triggers: ClassTriggers, declared: Iterable[TableTriggers]) -> list[ChildTriggers]:
-    """Return the child tables whose rows a foreign key may update when this key changes."""
+    """Return the child tables whose rows a foreign key may update when the owner's key changes."""
     return [
         one
         for one in declared
@@ -200,8 +201,8 @@ def following(triggers: ClassTriggers, declared: Iterable[TableTriggers]) -> lis
 
 
 class DeclaredTriggers(NamedTuple):
-    """The declared triggers of watches, table by table, and warnings about what they do not
-    capture.
+    """The declared triggers of watches, table by table, and warnings about changes that these
+    triggers do not capture.
 
     ``refused`` maps the table of an impossible watch to the reason.
     """
@@ -231,7 +232,8 @@ def declared_triggers(
 
     ``database`` is the schema of the classes, ``catalog`` its classes, built with or without
     ``excluded_columns``. ``reflect`` returns another schema, for base tables of views; None = the
-    database has only one. ``refused`` are tables whose watches are left out, with the reason.
+    database has only one schema. ``refused`` are tables whose watches are left out, with the
+    reason.
     """
     warnings: list[str] = []
     declared: list[TableTriggers] = []
@@ -276,7 +278,7 @@ LEAVES_VIEW: Final = "stays at the receiver"
 def _warnings_of_view(
     cls: ObjectClass, watch: WatchedTable, declared: Sequence[TableTriggers]
 ) -> Iterable[str]:
-    """Yield warnings about rows of base tables that enter or leave the view, or are not in it
+    """Yield warnings about rows of base tables that enter or leave the view, or are not in the view
     (spec/triggers.md 3).
     """
     resync = f"eventlog resync {shlex.quote(cls.name)}"
@@ -375,10 +377,10 @@ def _base_table(database: Database, name: str) -> _BaseTable | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Source:
-    """A table with the columns of a class's key, in its order, and the columns of its attributes.
+    """A table, its columns for a class's key in the order of the key, and those for attributes.
 
-    ``names`` maps columns to attributes. For a class's own table it contains only the columns whose
-    attributes have other names.
+    ``names`` maps columns to attributes. For a class's own table, ``names`` contains only the
+    columns whose attributes have other names.
     """
 
     table: Table
@@ -403,9 +405,9 @@ def compile_watch(
     """Return the triggers of a watch: the class's own table first, then its child tables
     (spec/triggers.md 1, 2, 3).
 
-    ``excluded`` is the result of ``excluded_columns``, if the class was built without it. ``base``
-    holds, for a view, the tables that ``watch.base`` names. Raises TriggerError for a view whose
-    base tables do not make its objects.
+    ``excluded`` is the result of ``excluded_columns``, if the class was built without this result.
+    ``base`` holds, for a view, the tables that ``watch.base`` names. Raises TriggerError for a view
+    whose base tables do not make its objects.
     """
     places = {column.name: place for place, column in enumerate(cls.table.columns)}
     attributes = sorted(
@@ -439,8 +441,8 @@ def compile_watch(
 
 
 def _is_unique(table: Table, columns: Iterable[Column]) -> bool:
-    """Return True if a key over exactly these columns is unique at any time, which a DEFERRABLE key
-    is not.
+    """Return True if a key over exactly these columns is unique at any time. A DEFERRABLE key is
+    not unique at any time.
     """
     names = {column.name for column in columns}
     is_key = names == set(table.primary_key) and not table.key_deferrable
@@ -454,8 +456,8 @@ def main_table(
     cls: ObjectClass, watch: WatchedTable, database: Database
 ) -> tuple[MainTable, Sequence[Column]] | None:
     """Return the base table whose rows are the objects of a view, and its columns that are logged
-    only because ``membership`` names them. None if no table is, or if a base table is in another
-    schema than the view. Raises TriggerError for an unknown column in ``membership``.
+    only because ``membership`` names them. None if there is no such base table, or if a base table
+    is in another schema than the view. Raises TriggerError for an unknown column in ``membership``.
     """
     try:
         tables = _base_tables(database, watch, None)
@@ -472,8 +474,8 @@ def main_table(
 def _members(
     cls: ObjectClass, watch: WatchedTable, owner: _Source
 ) -> tuple[frozenset[str], tuple[Column, ...]]:
-    """Return the columns that ``membership`` names, by their names in the log. Also return those of
-    these columns that are in the main table, but in no column of the view.
+    """Return the columns that ``membership`` names, by their names in the log. Also return the
+    named columns that the main table has, but that feed no column of the view.
     """
     of_view = [column.name for column in cls.table.columns]
     of_table = {column.name: column for column in owner.table.columns}
@@ -561,8 +563,8 @@ def _source(
 
 
 def _owner(cls: ObjectClass, watch: WatchedTable, sources: Sequence[_Source]) -> _Source:
-    """Return the base table whose rows are the view's objects: the first with a key and values,
-    otherwise the first with a key.
+    """Return the base table whose rows are the view's objects. It is the first base table with a
+    key and values, otherwise the first base table with a key.
     """
     able = [source for source in sources if source.makes_objects]
     for source in sorted(able, key=lambda source: not source.columns):
@@ -636,13 +638,13 @@ _SECRET: Final = re.compile(
 
 
 def looks_secret(name: str) -> bool:
-    """Return True if a column's name looks like that of a secret."""
+    """Return True if a column's name looks like the name of a secret."""
     return _SECRET.search(name) is not None
 
 
 def secret_names(triggers: TableTriggers) -> tuple[str, ...]:
-    """Return the names of logged columns that look like secrets, by their own name or by the name
-    of the view's column.
+    """Return the names of logged columns that look like secrets. The column's own name, or the name
+    of the view's column, looks like a secret.
     """
     if isinstance(triggers, ChildTriggers):
         return (
@@ -657,7 +659,7 @@ def secret_names(triggers: TableTriggers) -> tuple[str, ...]:
 
 
 def warnings_of(declared: Sequence[TableTriggers]) -> Iterable[str]:
-    """Yield warnings of the declared triggers that hold for every database."""
+    """Yield the warnings about the declared triggers that every database has in common."""
     for triggers in declared:
         for column in secret_names(triggers):
             where = f"{triggers.table.name}.{column}"
@@ -677,7 +679,7 @@ def warnings_of(declared: Sequence[TableTriggers]) -> Iterable[str]:
 
 
 def _undecided_views(declared: Sequence[TableTriggers]) -> Iterable[str]:
-    """Yield warnings for a view if rows are logged, and read back, that are not in the view."""
+    """Yield warnings for a view if rows that are not in the view are logged and read back."""
     of_classes = [one for one in declared if isinstance(one, ClassTriggers)]
     for triggers in of_classes:
         for other in of_classes:

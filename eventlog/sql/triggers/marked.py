@@ -46,8 +46,8 @@ from eventlog.sql.triggers.planner import (
 )
 
 MARKER: Final = re.compile("-- eventlog sha256:([0-9a-f]{64}) log (.*)")
-"""The comment in the text of eventlog's triggers: the hash of the compiled text, and the log that
-they write to, as SQL.
+"""The comment in the text of eventlog's triggers: the hash of the compiled text, and the log to
+which the triggers write, as SQL.
 """
 
 
@@ -62,7 +62,8 @@ def stored_trigger(
     unquoted: Callable[[str], str] = str,
     **more: Any,
 ) -> StoredTrigger:
-    """Return a trigger as a database has it, with what the comments in its text record.
+    """Return a trigger as a database has it. The comments in its text provide the hash, the log and
+    the columns.
 
     ``unquoted`` converts the text of the columns to JSON.
     """
@@ -90,8 +91,8 @@ class MarkedTriggers(PlannedTriggers):
     """Triggers that contain, in a comment of their text, the hash of the compiled
     text (``MARKER``).
 
-    A subclass provides the text of the triggers, the way to read them, and the sentences on changes
-    that they do not capture.
+    A subclass provides the text of the triggers, the way to read triggers, and the sentences on
+    changes that the triggers do not capture.
     """
 
     only_by_row: str = ""
@@ -117,10 +118,10 @@ class MarkedTriggers(PlannedTriggers):
     def all_triggers(
         self, conn: Connection, tables: Collection[TableName] = ()
     ) -> list[StoredTrigger]:
-        """Return the triggers of all tables that have one of our triggers, and of ``tables``, in
-        the order of tables and names.
+        """Return the triggers of ``tables`` and of all tables that have one of our triggers, in the
+        order of tables and names.
 
-        For our triggers the result contains their text.
+        The result contains the text of our triggers.
         """
 
     @abstractmethod
@@ -134,8 +135,8 @@ class MarkedTriggers(PlannedTriggers):
         refuse_own_tables(log.table, schema, declared)
 
     def first_actions(self, log: OpenLog) -> list[Action]:
-        """Return the actions that create missing objects, such as functions, that the triggers of a
-        log need.
+        """Return the actions that create the missing objects that the triggers of a log need, such
+        as functions.
         """
         return []
 
@@ -302,7 +303,7 @@ class MarkedTriggers(PlannedTriggers):
 
     def _table_sql(self, compiled: Sequence[Compiled]) -> TableSql:
         """Return the SQL that creates the triggers of one table in a database that has none of
-        them, and the SQL that drops them.
+        these triggers, and the SQL that drops the triggers.
         """
         triggers = [trigger for one in compiled for trigger in one.triggers]
         return TableSql(
@@ -321,7 +322,7 @@ def class_words(
     key_text: Callable[[Sequence[Column], Sequence[str]], str],
     quote: Quote,
 ) -> dict[str, object]:
-    """Return the words of the templates of a class that need no knowledge of the database."""
+    """Return those words for the templates of a class that do not depend on the database."""
     old, new = (
         [f"{row}.{quote(column.name)}" for column in triggers.key] for row in ("OLD", "NEW")
     )
@@ -342,7 +343,7 @@ def class_words(
 
 
 class CommittedTriggers(MarkedTriggers):
-    """Triggers on databases that commit every statement of a plan by itself.
+    """Triggers of databases that commit each statement of a plan separately.
 
     ``busy`` are the error codes, as ``error_code`` returns them, of a table that is locked for too
     long.

@@ -1,8 +1,8 @@
-"""Compare compiled triggers with the installed ones, and plan what brings a database to the
-declaration.
+"""Compare compiled triggers with the installed triggers, and plan the actions that make the
+installed triggers match the declaration.
 
 There is one ``StoredTrigger`` for each trigger of a *place*, which is a table or a partition. A
-hash records for which declaration a trigger was compiled. The trigger contains the hash, or the
+hash records for which declaration a trigger was compiled. The hash is in the trigger, or in the
 function that the trigger calls (``StoredTrigger.helper``). The *records* of a place are the
 triggers or functions that have the hash. A database implements how triggers and functions are read,
 and the SQL that creates and drops them (spec/triggers.md 9.4).
@@ -72,19 +72,18 @@ class Compiled:
     declared: TableTriggers
     triggers: Sequence[CompiledTrigger]
     columns: Mapping[str, str]
-    """The columns, name -> type, for which they are compiled."""
+    """The columns, name -> type, for which the triggers are compiled."""
     function: CompiledTrigger | None = None
     """The function that the triggers call, None if they call none."""
     partitions: Mapping[TableName, CompiledTrigger | None] = field(default_factory=dict)
-    """The partitions and their own triggers, None = this role may not create one. They are not in
-    the hash, since partitions are attached and detached.
+    """The partitions and their own triggers, None = this role may not create the trigger. These
+    triggers are not in the hash, since partitions are attached and detached.
     """
     is_copy: bool = False
     """True if these triggers log changes that other triggers of the declaration log in another way.
     """
     former: Compiled | None = None
-    """The same triggers as earlier versions compiled them, if those triggers still log as before.
-    """
+    """These triggers as compiled by earlier versions, if those triggers still log as before."""
 
     @property
     def place(self) -> TableName:
@@ -122,16 +121,16 @@ class StoredTrigger:
     """The event on which the trigger fires, as the database writes it."""
     follows: frozenset[TableName] = frozenset()
     """The schemas and names of the triggers after which this trigger fires, if the database shows
-    them.
+    these triggers.
     """
     digest: str | None = None
     """The hash of the compiled text; None if eventlog has not written a hash."""
     log: str | None = None
     """The log that the trigger writes to, as SQL; None if the trigger is not one of eventlog's."""
     columns: Mapping[str, str] = field(default_factory=dict)
-    """The columns, name -> type, for which it was compiled; empty if it does not list them."""
+    """The columns, name -> type, for which the trigger was compiled; empty if it lists none."""
     helper: StoredTrigger | None = None
-    """The function of eventlog's that it calls."""
+    """The function of eventlog that the trigger calls."""
     kind: Literal["trigger", "function"] = "trigger"
     is_partition: bool = False
     """True if its table is a partition of another table."""
@@ -160,7 +159,7 @@ class Installed:
     former: Mapping[TableName, str] = field(default_factory=dict)
     """The log's former name, as SQL, by table."""
     lost: Mapping[TableName, Collection[str]] = field(default_factory=dict)
-    """Other logs that no longer exist, by the table whose triggers write to them."""
+    """Other logs that no longer exist, by the table whose triggers write to these logs."""
     unused: Sequence[StoredTrigger] = ()
     """The functions of the log that no trigger calls."""
 
@@ -216,19 +215,19 @@ class _Every(NamedTuple):
     known: Set[TableName]
     """The records of the installed triggers (``records_of``), by schema and name."""
     captured: Collection[str]
-    """The declared classes of which a table has triggers."""
+    """The declared classes that have a table with triggers."""
 
 
 class PlannedTriggers(Triggers):
     """Triggers that are compiled as a whole, and compared with the installed ones by their hashes
     and texts.
 
-    A subclass provides the way to read them, their SQL, and its sentences.
+    A subclass provides the way to read triggers, the SQL of triggers, and sentences for people.
     """
 
     replaces: bool = False
-    """True if CREATE replaces a trigger of the same name, so that a trigger exists at
-    every moment.
+    """True if CREATE replaces a trigger of the same name, so that the table is never without the
+    trigger.
     """
     names_in_schema: bool = True
     """True if the names of triggers belong to the schema, and stay when a table is renamed."""
@@ -241,7 +240,9 @@ class PlannedTriggers(Triggers):
     other parts.
     """
     by_hand: str = "was changed by hand"
-    """The difference of a text that is not as it was compiled, in words that follow its name."""
+    """The difference if a text is not as it was compiled, in words that follow the trigger's
+    name.
+    """
     former_reason: str = ""
     """The reason for replacing triggers that an earlier version made and that log as before."""
 
@@ -249,8 +250,9 @@ class PlannedTriggers(Triggers):
     def stored(
         self, conn: Connection, tables: Collection[TableName] = ()
     ) -> tuple[Sequence[StoredTrigger], Sequence[StoredTrigger]]:
-        """Return the triggers of all tables that have one of ours, and of ``tables``, in the order
-        of tables and names; and the functions of any log that no trigger calls.
+        """Return two results. The first is the triggers of ``tables`` and of all tables that have
+        one of our triggers, in the order of tables and names. The second is the functions, of any
+        log, that no trigger calls.
         """
 
     @abstractmethod
@@ -267,7 +269,7 @@ class PlannedTriggers(Triggers):
 
     def outdated(self, stored: StoredTrigger, compiled: CompiledTrigger) -> str | None:
         """Return the fault of a trigger that an earlier version compiled for the same columns, in
-        words that follow its name; None if none is known.
+        words that follow the trigger's name. None = no fault is known.
         """
         return None
 
@@ -289,16 +291,16 @@ class PlannedTriggers(Triggers):
         old: Sequence[StoredTrigger],
         superfluous: Collection[StoredTrigger],
     ) -> Iterable[str]:
-        """Return the differences besides the differences of records; ``superfluous`` are records
-        that nobody declares.
+        """Return the differences besides the differences of records. ``superfluous`` are records
+        without a declaration.
         """
         return (f"trigger {one.name} is superfluous" for one in superfluous)
 
     def compare_partitions(
         self, compiled: Sequence[Compiled], old: Sequence[StoredTrigger]
     ) -> tuple[Sequence[str], Sequence[str]]:
-        """Return the differences of the triggers of partitions, and the statements that end them;
-        the triggers of the table itself are as declared.
+        """Return the differences of the triggers of partitions, and the statements that remove
+        these differences. The triggers of the table itself are as declared.
         """
         return (), ()
 
@@ -310,23 +312,24 @@ class PlannedTriggers(Triggers):
         records: Sequence[StoredTrigger],
         has_others: bool,
     ) -> str | None:
-        """Return the reason, in words, why changes of a table with our triggers ``old`` were not
-        logged, None if all fired. ``records`` are the records of this declaration (``records_of``).
-        ``has_others`` means that other records of the table belong to no declaration.
+        """Return the reason, in words, why our triggers ``old`` have not logged all changes of a
+        table; None if all of these triggers fire. ``records`` are the records of this declaration
+        (``records_of``). ``has_others`` means that other records of the table belong to no
+        declaration.
         """
 
     def at_once(self, table: TableName, statements: Sequence[str]) -> Sequence[str]:
-        """Return the ``statements``, which drop and create triggers of a table, with a lock that
-        blocks writers in between.
+        """Return ``statements``, which drop and create triggers of a table. Add a lock that blocks
+        writers while the statements run.
         """
         return statements
 
     def enable(self, trigger: StoredTrigger) -> Sequence[str]:
-        """Return the statements that enable a trigger which has replaced this trigger."""
+        """Return the statements that enable the trigger that has replaced ``trigger``."""
         return ()
 
     def log_in_marker(self, log: LogTable) -> str:
-        """Return the log as the markers of its triggers name it, on one line."""
+        """Return the name of the log in the markers of its triggers, on one line."""
         return qualified(log.schema, log.name, self.quote)
 
     # The interface for the core
@@ -337,10 +340,10 @@ class PlannedTriggers(Triggers):
         tables: Collection[TableName] = (),
         takes: Callable[[TableName], bool] = lambda _: False,
     ) -> Installed:
-        """Return the triggers of a log, and foreign triggers on their tables and on ``tables``.
+        """Return the triggers of a log, and other triggers on their tables and on ``tables``.
 
-        ``takes`` returns True for tables whose triggers are taken over if they were made for a log
-        that does not exist any more (spec/triggers.md 9.3).
+        ``takes`` returns True for a table whose triggers belong to this log if they were made for a
+        log that does not exist any more (spec/triggers.md 9.3).
         """
         triggers, functions = self.stored(log.connection, tables)
         own, logs = self.log_in_marker(log.table), defaultdict[TableName, set[str]](set)
@@ -401,7 +404,7 @@ class PlannedTriggers(Triggers):
 
     def claims(self, compiled: Iterable[Compiled]) -> Claims:
         """Return the table of each declared trigger by the trigger's schema and name; empty if
-        several tables may have triggers of one name.
+        triggers of several tables may have the same name.
         """
         return {
             (one.schema or "", trigger.name): one.place
@@ -437,10 +440,10 @@ class PlannedTriggers(Triggers):
     def _drop_all(
         self, installed: Installed, compiled: Iterable[Compiled], reason: str
     ) -> list[Action]:
-        """Return the actions that drop our triggers and functions, except those that are declared.
+        """Return the actions that drop our triggers and functions, except the declared ones.
 
-        Triggers of partitions are dropped with the table whose function they call, and a function
-        with the last of its triggers.
+        The triggers of a partition are dropped with the triggers of the table whose function they
+        call. A function is dropped with the last trigger that calls it.
         """
         declared = [one for one in compiled if one.triggers]
         staying = {place for one in declared for place in (one.place, *one.partitions)}
@@ -473,9 +476,9 @@ class PlannedTriggers(Triggers):
     ) -> Action:
         """Return the action for one table, from its compiled declarations.
 
-        If a trigger of another declared table has a claimed name (``renamed``), that trigger gives
-        it up. Triggers of tables that are no longer watched were dropped before. A function that
-        another table claims is replaced with its triggers.
+        If a trigger of another declared table has a claimed name (``renamed``), that trigger is
+        dropped. Triggers of tables that are no longer watched were dropped before. A function that
+        another table claims is replaced together with its triggers.
         """
         place, name = compiled[0].place, name_of(compiled[0].place)
         installed, old = every.installed, every.installed.on(place)
@@ -570,8 +573,8 @@ class PlannedTriggers(Triggers):
         yield from self.further_differences(as_installed, old, unmatched.values())
 
     def _how(self, stored: StoredTrigger, record: CompiledTrigger) -> str | None:
-        """Return the difference of a trigger whose hash is as declared, in words that follow its
-        name; None if there is none.
+        """Return the difference of a trigger whose hash is as declared, in words that follow the
+        trigger's name; None if there is no difference.
         """
         text = record.shape or record.statement
         if self.compared(stored.text) != self.compared(text):
@@ -586,8 +589,8 @@ class PlannedTriggers(Triggers):
         old: Sequence[StoredTrigger],
         records: Mapping[TableName, StoredTrigger],
     ) -> Iterator[Uncaptured]:
-        """Yield the uncaptured changes of a table that has triggers: columns that they were not
-        compiled for, and operations for which no trigger fires.
+        """Yield the uncaptured changes of a table that has triggers: columns for which the triggers
+        were not compiled, and operations for which no trigger fires.
         """
         declared = {record.name for one in compiled for record in one.records}
         present = {one.name: one for one in records.values()}
@@ -609,8 +612,8 @@ class PlannedTriggers(Triggers):
 
 
 def _uncaptured_of_new(compiled: Iterable[Compiled], every: _Every) -> Iterator[Uncaptured]:
-    """Yield the uncaptured changes of a table without triggers, if the table that had its name
-    before still has triggers, or if other tables of its class have triggers.
+    """Yield the uncaptured changes of a table without triggers. There are such changes if the table
+    that had this name before still has triggers, or if other tables of the class have triggers.
     """
     for one in compiled:
         if one.is_copy:

@@ -16,14 +16,14 @@ from eventlog.sql.triggers.declared import ClassTriggers, TableTriggers
 ANOTHER_TABLE: Final = (
     "when its triggers were made, another table had this name, or no table had it"
 )
-"""Why changes were not logged: the table has taken the name of a captured table."""
+"""The reason if changes were not logged because the table took the name of a captured table."""
 NEW_TO_CLASS: Final = "its rows were not captured with the class"
-"""Why changes were not logged: the table has joined a captured class."""
+"""The reason if changes were not logged because the table joined a captured class."""
 
 
 @dataclass(frozen=True, slots=True)
 class Uncaptured:
-    """Changes of a class that no trigger has logged before a plan is applied (spec/triggers.md
+    """Changes of a class, before a plan is applied, that no trigger has logged (spec/triggers.md
     9.1).
     """
 
@@ -53,9 +53,9 @@ def column_changes(
     ``column x (text) is new``.
 
     ``new`` is the text for a column that did not exist before; ``unwatched`` are columns that no
-    watch names any longer. A missing column counts as renamed if a column of the same type has
-    appeared in its place, after the same column: a catalogue does not distinguish a renamed column
-    from a dropped column and an added column.
+    watch names any longer. A missing column is reported as renamed if a column of the same type has
+    appeared in its place, which means after the same column. In a catalogue, a renamed column looks
+    like a dropped column and an added column.
     """
     renamed = _renamed(before, now)
     lost = [name for name in before if name not in now and name not in renamed]
@@ -74,7 +74,7 @@ def column_changes(
 
 
 def _renamed(before: Columns, now: Columns) -> dict[str, str]:
-    """Return the columns that count as renamed, old name -> new."""
+    """Return the columns that are reported as renamed: old name -> new name."""
     gained = [name for name in now if name not in before]
     renamed: dict[str, str] = {}
     for old in before:
@@ -97,7 +97,7 @@ def _neighbour(name: str, columns: Columns, others: Columns) -> str | None:
 
 
 def declared_otherwise(before: Columns, now: Columns, present: Collection[str]) -> tuple[str, ...]:
-    """Return the reasons why triggers that were compiled for the columns ``before`` differ from the
+    """Return the reasons why triggers, compiled for the columns ``before``, differ from the
     declaration.
 
     ``before`` is empty if it is unknown. ``present`` are all columns of the table, watched or not.
@@ -113,8 +113,8 @@ def declared_otherwise(before: Columns, now: Columns, present: Collection[str]) 
 def uncaptured_columns(
     triggers: TableTriggers, before: Columns, now: Columns
 ) -> Iterator[Uncaptured]:
-    """Yield the uncaptured changes of each column for which triggers were not compiled; nothing if
-    it is unknown for which columns they were compiled.
+    """Yield the uncaptured changes of each column for which the triggers were not compiled. Yield
+    nothing if it is unknown for which columns the triggers were compiled.
     """
     # A view's column keeps its name if the column of its base table is renamed, so rows that are
     # read back contain its values.
@@ -133,11 +133,11 @@ def uncaptured_columns(
 
 
 def uncaptured_column(class_name: str, table: str, name: str, *, selects: bool) -> Uncaptured:
-    """Return the uncaptured changes of a column whose values the triggers did not log; the column
-    has its name in the log.
+    """Return the uncaptured changes of a column whose values the triggers did not log. ``name`` is
+    the name of the column in the log.
 
     ``selects`` means that only objects with a value are selected: the column is in the class's own
-    table, and the receiver has no value under its name.
+    table, and the receiver has no value under the column's name.
     """
     return Uncaptured(
         class_name,
@@ -148,8 +148,8 @@ def uncaptured_column(class_name: str, table: str, name: str, *, selects: bool) 
 
 
 def uncaptured_member(class_name: str, table: str, name: str) -> Uncaptured:
-    """Return the uncaptured changes of a column of a view's base table that the view does not have.
-    These changes let objects into the view, or out of it.
+    """Return the uncaptured changes of a base table's column that the view does not have. By these
+    changes, objects enter or leave the view.
     """
     return Uncaptured(
         class_name,
@@ -160,7 +160,7 @@ def uncaptured_member(class_name: str, table: str, name: str) -> Uncaptured:
 
 
 def uncaptured_table(triggers: TableTriggers, reason: str) -> Uncaptured:
-    """Return the uncaptured changes of a table whose triggers did not fire, with the reason."""
+    """Return the uncaptured changes of a table whose triggers did not fire, with this reason."""
     is_object = isinstance(triggers, ClassTriggers)
     return Uncaptured(
         triggers.class_name,
@@ -171,7 +171,7 @@ def uncaptured_table(triggers: TableTriggers, reason: str) -> Uncaptured:
 
 
 def key_change(before: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:
-    """Describe the change of a class's key in words; empty if its columns are the same."""
+    """Describe the change of a class's key in words; return nothing if the columns are the same."""
     if tuple(before) == tuple(now):
         return ()
     names = (", ".join(now), ", ".join(before))

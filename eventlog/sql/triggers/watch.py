@@ -47,10 +47,10 @@ class WatchedTable:
     exclude: tuple[str, ...] = ()
     """The attributes to leave out."""
     capture: tuple[str, ...] = ()
-    """The columns that are logged, and are in no document."""
+    """The columns that are logged, but that no document contains."""
     membership: tuple[str, ...] = ()
-    """The columns, of a view or of its main base table, by which an object enters or leaves the
-    view.
+    """The columns of a view, or of its main base table, that decide whether an object enters or
+    leaves the view.
     """
     base: Mapping[str, Mapping[str, str]] | None = None
     """The base tables of a view: base table -> its columns -> the view's columns. A base table of
@@ -61,8 +61,8 @@ class WatchedTable:
     lob_values: bool = False
     """True if LOBs are logged by value, in databases that have LOB types."""
     lob_capture_always: bool = False
-    """True if a LOB is also logged, to be read back, whenever another column of its row changes,
-    since a write through a locator fires no trigger (spec/triggers.md 6.1).
+    """True if each change of another column in the row also logs the LOB, to be read back. This is
+    needed because a write through a locator fires no trigger (spec/triggers.md 6.1).
     """
     max_binary_bytes: int = MAX_BINARY_BYTES
     """The size in bytes of the largest binary value that is logged (spec/triggers.md 6.2)."""
@@ -76,7 +76,7 @@ def excluded_columns(
 
     A column of a child table is listed under the child table's name. ``tables`` are the classes as
     in ``build_catalog``, None = all tables with a key. Raises TriggerError for a name that is not
-    an attribute of the class and for a key column.
+    an attribute of the class, and for a key column.
     """
     present = {table.name: table for table in database.tables}
     table = match_name(watch.table, present)
@@ -116,7 +116,7 @@ def excluded_columns(
 
 
 def columns_named(table: Table, names: Iterable[str]) -> frozenset[str]:
-    """Return the columns of a table that have these names, exactly or without case."""
+    """Return the columns of a table whose names match these names exactly or case-insensitively."""
     present = [column.name for column in table.columns]
     found = (match_name(name, present) for name in names)
     return frozenset(name for name in found if name is not None)
@@ -125,7 +125,7 @@ def columns_named(table: Table, names: Iterable[str]) -> frozenset[str]:
 def attribute_names(
     database: Database, table: Table, tables: Collection[str] | None
 ) -> dict[str, tuple[str, str]]:
-    """Map the names of a class's attributes in its watch to table and column.
+    """Return the table and column of each attribute of a class, by its name in the watch.
 
     ``tables`` is as in ``excluded_columns``.
     """
@@ -179,7 +179,7 @@ _OWN_COLUMNS: Final = tuple(
         "version_num",
     )
 )
-"""The columns of tables that belong to eventlog or Alembic instead of an application."""
+"""The columns of each table that belongs to eventlog or Alembic instead of an application."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class TableChoice:
 
     tables: tuple[str, ...]
     left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The attributes whose child tables are not watched, by class, named as in
+    """The attributes whose child tables are not watched, by class. Names are as in
     ``WatchedTable.exclude``.
     """
     without_key: tuple[str, ...] = ()
@@ -209,10 +209,10 @@ def choose_tables(
     """Return the tables of a schema that patterns select, except those that ``without`` selects
     (docs/guides/choose-tables.md).
 
-    A name of a table selects that table. Any other text is a pattern (``*``, ``?``, ``[...]``),
-    which matches only tables: no views, no names in ``ignore``, no child tables of a class.
-    ``watched`` are tables of another watch, which these patterns skip; ``others`` are tables that
-    patterns of other watches may select.
+    A name of a table selects that table. Any other text is a pattern (``*``, ``?``, ``[...]``). A
+    pattern does not match views, names in ``ignore``, and child tables of a class. ``watched`` are
+    tables of another watch, which these patterns skip; ``others`` are tables that patterns of other
+    watches may select.
     """
     tables = _tables_of(database, ignore)
     refused: dict[str, ConfigError] = {}
@@ -250,7 +250,7 @@ def choose_tables(
 def matching_tables(
     database: Database, patterns: Sequence[str], without: Sequence[str], ignore: Collection[str]
 ) -> set[str]:
-    """Return all tables that patterns match, including child tables and those without a key;
+    """Return all tables that patterns match, including child tables and tables without a key;
     invalid patterns are ignored.
     """
     tables = _tables_of(database, ignore)
@@ -260,7 +260,7 @@ def matching_tables(
 
 
 def _tables_of(database: Database, ignore: Collection[str]) -> dict[str, Table]:
-    """Return the tables that are no views, by name, without those to ignore."""
+    """Return the tables by name, without views and without the names in ``ignore``."""
     return {
         table.name: table
         for table in database.tables
@@ -293,8 +293,8 @@ def _matching(
     *,
     may_miss: bool = False,
 ) -> tuple[set[str], set[str]]:
-    """Return the tables selected by name and those selected by pattern, and add to ``refused`` the
-    texts that select no table.
+    """Return the tables selected by name, and the tables selected by pattern. Add the texts that
+    select no table to ``refused``.
 
     With ``may_miss`` a pattern without a match is accepted.
     """
@@ -325,7 +325,9 @@ def _matching(
 
 
 def _like(pattern: str, names: Iterable[str]) -> set[str]:
-    """Return the names that match a pattern: exactly, or without case if none does."""
+    """Return the names that match a pattern exactly. If none matches, return the names that match
+    case-insensitively.
+    """
     exactly = re.compile(translate(pattern))
     same_case = {name for name in names if exactly.match(name)}
     if same_case:
