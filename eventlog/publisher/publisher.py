@@ -1,4 +1,6 @@
-"""A publisher for Python programs: of a log, or of the source that its configuration names."""
+"""A publisher for Python programs. It publishes a log, or the source that its configuration
+names.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,7 @@ _CONFIGURATION: Final = instance_of_type(
 
 
 class Publisher:
-    """A publisher of a log, or of the source in ``[source]``, which works like
-    ``eventlog publish``.
+    """A publisher of a log, or of the source in ``[source]``. It works like ``eventlog publish``.
 
     ``from_config`` creates it. A log has one publisher at a time: a second one raises
     PublisherAlreadyRunning. The same object may run again after it has ended, but not in two
@@ -65,8 +66,8 @@ class Publisher:
         sink: Receive | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> Publisher:
-        """Return a publisher of a configuration (docs/reference/configuration.md). It has not
-        connected yet.
+        """Return a publisher of a configuration (docs/reference/configuration.md). The publisher
+        has not connected yet.
 
         ``config`` is the path of an ``eventlog.toml``, or its content as nested dicts, which may
         contain secrets:
@@ -76,7 +77,7 @@ class Publisher:
         (success for all), an ``Answer``, or an XDS answer as text. It may raise any exception if it
         could not receive the events; they are then sent again. ``environ`` has the variables
         ``EVENTLOG_...`` that override the configuration, None = the variables of the process.
-        Raises ConfigError, which names all problems.
+        Raises ConfigError, with all problems in its message.
         """
         check_arguments(
             "Publisher.from_config",
@@ -119,7 +120,7 @@ class Publisher:
         """Publish the present queue, and return the counters so far, as ``counters`` does.
 
         Raises the errors of ``run``, and ReceiverUnavailable if events are left because the
-        receiver was unavailable or asked for them later.
+        receiver was unavailable or answered *retry*.
         """
         self._run(stop or StopRequest(), once=True)
         return self.counters
@@ -156,7 +157,7 @@ class Publisher:
 
 
 def _name_of(receive: Receive) -> str:
-    """Return the name of a function that receives documents; of an object, the name of its
-    class.
+    """Return the name of a function that receives documents. For another object, return the name of
+    its class.
     """
     return str(getattr(receive, "__qualname__", type(receive).__qualname__))

@@ -1,4 +1,4 @@
-"""What the functions of a publisher work with: options, counters, and the observer of its work."""
+"""What the functions of a publisher work with: options, counters, and the publisher's observer."""
 
 from lazy_loader import attach_stub
 

@@ -1,5 +1,6 @@
-"""The conditions in which a publisher, a consumer or a backlog job needs attention: when each
-holds, its words, and what to do (spec/event-log.md 11.2). ``health.judge`` finds those that hold.
+"""The conditions in which a publisher, a consumer or a backlog job needs attention
+(spec/event-log.md 11.2). Each has a rule for when it holds, words, and an action. ``health.judge``
+finds the conditions that hold.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 LINES_READ: Final = 10_000
-"""The newest error rows that are read to find what was refused and what is invalid."""
+"""The number of the newest error rows that are read to find refused and invalid rows."""
 
 
 class Severity(StrEnum):
-    """How bad a condition is, as in ``doctor``, the best first."""
+    """The severity of a condition, as in ``doctor``. The least severe value is the first."""
 
     OK = "ok"
     WARNING = "warning"
@@ -29,11 +30,11 @@ class Severity(StrEnum):
 
 
 class Kind(NamedTuple):
-    """The description of a kind of condition, which has a name."""
+    """The description of a kind of condition. ``KINDS`` has its name."""
 
     severity: Severity
     when: str
-    """The rule for when the condition holds."""
+    """The rule that decides when the condition holds."""
     words: str
     """The sentence, with placeholders."""
     action: str
@@ -41,8 +42,8 @@ class Kind(NamedTuple):
     commands: tuple[str, ...] = ()
     """The commands that belong to the action."""
     known_to: Literal["both", "process", "command"] = "both"
-    """Where it can be determined: in the process, in a command that reads the database, or in
-    both.
+    """Where the condition can be determined: in the process, in a command that reads the database,
+    or in both.
     """
 
 

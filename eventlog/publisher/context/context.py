@@ -1,7 +1,7 @@
 """The context that the functions of the publisher work with, its options and counters.
 
-It also makes the log lines about a publisher's work (spec/event-log.md 11), including those about
-loopback rows (8.3).
+The module also makes the log lines about a publisher's work (spec/event-log.md 11), including the
+warnings about loopback rows (spec/event-log.md 8.3).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from eventlog.sql.port.questions import ask
 _log = logging.getLogger("eventlog.publisher")
 _COUNTING: Final = Lock()
 UNLIMITED_WINDOW: Final = 10_000
-"""The rows of a window with ``query_limit = 0``: windows do not change the result, and memory stays
-bounded.
+"""The maximum number of rows of a window with ``query_limit = 0``. The division into windows does
+not change the result, and memory stays bounded.
 """
 
 
@@ -66,7 +66,7 @@ class PublisherOptions:
     fold_distance: int = 1000
     fold_span: int = 10000
     driver_user: str | None = None
-    """The perpetrator whose rows are loopback, None = no rows are (``allow_loopback``)."""
+    """The perpetrator whose rows are loopback, None = no rows are loopback (``allow_loopback``)."""
     leave_loopback: bool = False
     """True if loopback rows stay N instead of being marked S."""
     delete_loopback: bool = False
@@ -77,8 +77,8 @@ class PublisherOptions:
     """
     delete_from_log: bool = False
     park: bool = True
-    """True if an answer retry parks one object instead of stopping the cycle (``on_retry``), and so
-    does a failure that the document may have caused.
+    """True if an answer *retry*, or a failure that the document may have caused, parks one object
+    instead of stopping the cycle (``on_retry``).
     """
     max_parked: int = 1000
     isolate_after: int = 5
@@ -92,7 +92,7 @@ class PublisherOptions:
     polling_interval: float = 10.0
     concurrency: int = 1
     time_of_day: tuple[day_time, ...] = ()
-    """The times to publish at, in place of the interval; empty = the interval counts."""
+    """The times of day at which to publish; empty = publish at ``polling_interval``."""
     notify: bool = True
     heartbeat_interval: float = 0.0
     """The interval of heartbeats, 0 = none."""
@@ -100,17 +100,17 @@ class PublisherOptions:
     handle_future_events: bool = False
     event_time_zone: str = "utc"
     classes: frozenset[str] | None = None
-    """The names of the wanted classes, None = all. Rows of other classes count as done and are not
-    sent.
+    """The names of the wanted classes, None = all. Rows of other classes are recorded as done and
+    are not sent.
     """
     events: EventOptions = EventOptions()
     retention: Retention = NO_RETENTION
     dead_letters: bool = False
-    """True if each E has a letter for a second sink (spec/event-log.md 8.7)."""
+    """True if each event that becomes E has a letter for a second sink (spec/event-log.md 8.7)."""
 
     @property
     def window_rows(self) -> int:
-        """The most rows of a window, or events of a followed source without an answer."""
+        """The maximum number of rows of a window, or of unanswered events of a followed source."""
         return self.query_limit or UNLIMITED_WINDOW
 
     @property
@@ -123,8 +123,8 @@ class PublisherOptions:
 
 
 _MAX_REFUSED: Final = 100_000
-"""The most rows of status E and F that a process remembers, so that it recognizes them when they
-are queued again.
+"""The maximum number of rows of status E and F that a process remembers, so that it recognizes
+these rows when they are queued again.
 """
 
 
@@ -133,9 +133,11 @@ class Counters:
     """The counts since the start of the process, which are never reset."""
 
     rows_read: int = 0
-    """Rows taken from the queue, each once; not those that an earlier process has recorded."""
+    """Rows taken from the queue, each once, without rows that an earlier process has recorded."""
     rows_success: int = 0
-    """Rows of events with the final answer success. Three counters for other answers follow."""
+    """Rows of events with the final answer success. The next three counters are for other
+    answers.
+    """
     rows_warning: int = 0
     rows_error: int = 0
     rows_fatal: int = 0
@@ -148,7 +150,7 @@ class Counters:
     rows_invalid: int = 0
     rows_missing: int = 0
     events_sent: int = 0
-    """Answers of events: an event that is sent again counts again."""
+    """Answers to events: an event that is sent again is counted again."""
     documents_sent: int = 0
     """Answered documents and halves of documents, without heartbeats."""
     answers_success: int = 0
@@ -167,7 +169,9 @@ class Counters:
     warned: set[str] = field(default_factory=set, compare=False)
     """The columns with a warning about lost fractions."""
     refused: dict[int, None] = field(default_factory=dict, compare=False)
-    """The last rows that became E or F. If they are read again, they count as queued again."""
+    """The last rows that became E or F. If these rows are read again, they are counted as queued
+    again.
+    """
     missing: set[int] = field(default_factory=set, compare=False)
     """The rows in flight that are known to be deleted."""
 
@@ -178,7 +182,7 @@ class Counters:
 
     @property
     def events_answered(self) -> int:
-        """The number of events with a final answer: one that is sent again counts once."""
+        """The number of events with a final answer: an event that is sent again is counted once."""
         accepted = self.answers_success + self.answers_warning
         return accepted + self.answers_error + self.answers_fatal
 
@@ -188,20 +192,22 @@ class Counters:
         setattr(self, name, getattr(self, name) + number)
 
     def count_requeued(self, record_ids: Collection[int]) -> None:
-        """Count the rows that are done again after this process has seen them refused."""
+        """Count the rows that are done again and that were refused earlier in this process."""
         for record_id in self.refused.keys() & record_ids:
             del self.refused[record_id]
             self.rows_requeued += 1
 
     def note_refused(self, record_ids: Iterable[int]) -> None:
-        """Remember rows that become E or F. The oldest are forgotten if there are very many."""
+        """Remember rows that become E or F. If there are too many, the oldest rows are
+        forgotten.
+        """
         self.refused.update(dict.fromkeys(record_ids))
         for record_id in list(islice(self.refused, max(0, len(self.refused) - _MAX_REFUSED))):
             del self.refused[record_id]
 
     def note_missing(self, record_ids: Iterable[int]) -> list[int]:
-        """Remember recorded rows that were deleted. Return, ascending, those whose deletion was not
-        known before.
+        """Remember recorded rows that were deleted. Return the rows whose deletion was not known
+        before, in ascending order.
         """
         new = sorted(set(record_ids) - self.missing)
         self.missing.update(new)
@@ -218,7 +224,7 @@ class Counters:
     def count_left_out(self, reason: str) -> None:
         """Count what the format has left out of an event, such as ``old_unreadable table.column``.
 
-        It may be called from several threads, which make documents.
+        Several threads that make documents may call it.
         """
         counter, _, _ = reason.partition(" ")
         if counter == "old_unreadable":
@@ -271,7 +277,7 @@ class Reports:
         self._loopback, self._warned_at = counters.rows_loopback, float("-inf")
 
     def due(self) -> Counters | None:
-        """Return the counters of the last line if it is time for another one; else None."""
+        """Return the counters of the last line if it is time for another line, otherwise None."""
         now, counters = monotonic(), self._counters
         is_early = now < self._reported_at + REPORT_INTERVAL
         if is_early or counters == self._reported or not _log.isEnabledFor(logging.INFO):
@@ -288,7 +294,7 @@ class Reports:
 
 
 def stream_summary(counters: Counters) -> str:
-    """Return a summary of the work on a source that is not a log, for people."""
+    """Return a summary, for people, of the work on a source that is not a log."""
     return (
         f"{number_of(counters.rows_read, 'change')} read, "
         f"{_sent(Counters(), counters)} sent, "
@@ -298,8 +304,8 @@ def stream_summary(counters: Counters) -> str:
 
 
 def summary(before: Counters, now: Counters, queue: Measured | None, parked: int) -> str:
-    """Return one log line: the work between two readings of the counters, and the state of the
-    queue unless it is None. ``parked`` counts objects.
+    """Return one log line about the work between two readings of the counters and, unless ``queue``
+    is None, the state of the queue. ``parked`` is the number of parked objects.
     """
     invalid = now.rows_invalid - before.rows_invalid
     refused = now.rows_error + now.rows_fatal - before.rows_error - before.rows_fatal
@@ -318,7 +324,7 @@ def summary(before: Counters, now: Counters, queue: Measured | None, parked: int
 
 
 def _sent(before: Counters, now: Counters) -> str:
-    """Return what was sent between two readings of the counters, in words."""
+    """Return, in words, what was sent between two readings of the counters."""
     events = number_of(now.events_answered - before.events_answered, "event")
     again = now.answers_retry - before.answers_retry
     documents = number_of(now.documents_sent - before.documents_sent, "document")
@@ -332,11 +338,12 @@ def _in_words(queue: Measured) -> str:
 
 
 def closing_summary(counters: Counters, parked: int, waiting: int) -> tuple[str, bool]:
-    """Return one log line about the work of a process, and True if an operator must examine
-    something: refused or invalid rows, or ``parked`` objects.
+    """Return one log line about the work of a process. Also return True if an operator must examine
+    refused rows, invalid rows, or ``parked`` objects.
 
-    The number of rows read is the sum of the other figures. ``waiting`` is the number of rows that
-    are in flight at the end. Rows that an earlier process had in flight are among them.
+    The number of rows read is the sum of the other numbers of rows in the line. ``waiting`` is the
+    number of rows that are in flight at the end. These rows include rows that an earlier process
+    had in flight.
     """
     without_effect = (
         counters.rows_dropped + counters.rows_gone + counters.rows_noop + counters.rows_loopback
@@ -364,8 +371,8 @@ def closing_summary(counters: Counters, parked: int, waiting: int) -> tuple[str,
 
 
 def _answered(counters: Counters, waiting: int) -> str:
-    """Return what was answered, in words. A document that the receiver did not take does not count
-    as answered.
+    """Return, in words, what was answered. A document that the receiver did not take is not
+    answered.
     """
     if waiting and not counters.documents_sent:
         return "the receiver has taken no document"
@@ -373,7 +380,7 @@ def _answered(counters: Counters, waiting: int) -> str:
 
 
 def _reasons_without_event(counters: Counters) -> str:
-    """Return why rows made no event, in words."""
+    """Return, in words, why rows made no event."""
     reasons = [
         (counters.rows_dropped, "covered by another row"),
         (counters.rows_gone, "of an object that no longer exists"),
@@ -397,7 +404,7 @@ def has_failed(counters: Counters) -> bool:
 
 
 def remarks(old_unreadable: int, truncated: int) -> list[str]:
-    """Return the remarks on valid rows in words, empty if there are none."""
+    """Return, in words, the remarks on valid rows; empty if there are no remarks."""
     found = [f"{number_of(old_unreadable, 'old value')} unreadable"] if old_unreadable else []
     if truncated:
         found.append(f"{number_of(truncated, 'change')} below a second not sent")
@@ -409,18 +416,18 @@ def remarks(old_unreadable: int, truncated: int) -> list[str]:
 
 @dataclass(slots=True)
 class Used:
-    """The numbers of a log that this process has used, in all its connections (spec/event-log.md
-    7.4).
+    """The numbers of a log that this process has used in all of the process's connections
+    (spec/event-log.md 7.4).
 
-    They are the highest delivery number, the published record_ids, the server's last identification
-    of itself, and the session that had the lock last.
+    The object has the highest delivery number, the published record_ids, the last identification of
+    the server, and the session that had the lock last.
     """
 
     delivery_no: int = 0
     published: Published = field(default_factory=Published)
     given_again: str | None = None
-    """The reason why a published record_id may have been used a second time, empty if there is
-    none.
+    """The reason why a published record_id may have been used a second time, None if there is no
+    such reason.
     """
     begun: datetime | None = None
     """The time when the consumer of this process was registered, UTC."""
@@ -442,8 +449,8 @@ class Context:
     ledger: Ledger
     """The ledger, which records the done rows."""
     reread: Callable[[], Catalog] | None = None
-    """A function that reads the classes as they are in the database now, None = they do not change.
-    It raises ConfigError, TriggerError, DatabaseError.
+    """A function that reads the present classes, None = the classes do not change. The function
+    raises ConfigError, TriggerError, DatabaseError.
     """
     captured: tuple[str, ...] = ()
     """The tables whose triggers fill the log."""
@@ -452,11 +459,11 @@ class Context:
     epoch: str = ""
     """The log's epoch."""
     used: Used = field(default_factory=Used)
-    """The numbers of the log that the process has used. They outlive the connection."""
+    """The numbers of the log that the process has used. The numbers outlive the connection."""
     attempts: dict[int, int] = field(default_factory=dict)
-    """The attempt number of a new event, by the record_id of its first row, where it is not 1
-    (spec/event-log.md 7.4). It is read from the error table at each connection; the code that marks
-    rows adds to it.
+    """The attempt numbers of new events that are not 1, by the record_id of the event's first row
+    (spec/event-log.md 7.4). They are read from the error table at each connection; the code that
+    marks rows adds attempt numbers.
     """
 
     def wants(self, table_name: str | None) -> bool:
@@ -488,18 +495,18 @@ class Context:
 
 
 class CatalogCheck:
-    """The checks that the owner of the catalogue makes before a window relies on it. This one does
-    nothing.
+    """The checks that the owner of the catalogue makes before a window relies on it. The checks of
+    this class do nothing.
 
-    Both methods raise an error, which ends the cycle, if the tables no longer match the catalogue.
-    Nothing about the window's rows is recorded before.
+    If the tables no longer match the catalogue, both methods raise an error, which ends the cycle.
+    Nothing about the window's rows is recorded before that.
     """
 
     def before_invalid(self) -> None:
         """Check before rows are marked E."""
 
     def before_read_back(self) -> None:
-        """Check after rows are read and before the first values are read back for them."""
+        """Check after rows are read, and before the first values of these rows are read back."""
 
 
 UNCHECKED: Final = CatalogCheck()
@@ -522,7 +529,9 @@ LOOPBACK_WAYS_OUT: Final = (
     "or allow_loopback = true in [publisher], to publish its changes too",
     'or loopback_action = "mark" in [publisher], if its changes must not be published',
 )
-"""The ways to end the warnings about loopback rows; with the first two the rows are published."""
+"""The ways to end the warnings about loopback rows. With the first two ways, the rows are
+published.
+"""
 
 
 def loopback_of_tables(user: str, tables: Sequence[str]) -> str:
@@ -540,8 +549,8 @@ def owned_tables(
     schema: str | None,
     tables: Sequence[str],
 ) -> Sequence[str]:
-    """Return the tables that the publisher's user owns; none if there is no loopback user, or if
-    the settings determine what happens to loopback rows.
+    """Return the tables that the publisher's user owns. Return none if there is no loopback user,
+    or if the settings determine what happens to loopback rows.
     """
     if not options.driver_user or schema is None or options.loopback_is_meant:
         return ()
@@ -584,7 +593,7 @@ def warn_at_start(context: Context) -> None:
 
 def report_missing(context: Context, rows: int, first: int, last: int) -> None:
     """Count rows that were deleted after they were read and before they were answered, and log an
-    error (spec/event-log.md 10). They are among the record_ids ``first`` to ``last``.
+    error (spec/event-log.md 10). The deleted rows are among the record_ids ``first`` to ``last``.
     """
     context.counters.rows_missing += rows
     _log.error(
@@ -601,8 +610,8 @@ def report_missing(context: Context, rows: int, first: int, last: int) -> None:
 
 
 def warn_of_loopback(context: Context, rows: int, done: str = "marked") -> None:
-    """Warn about rows that are marked S without being published, unless the settings
-    ask for that.
+    """Warn about rows that are marked S without being published, unless the settings demand
+    this.
     """
     if rows > 0 and not context.options.loopback_is_meant:
         _log.warning(

@@ -1,7 +1,7 @@
-"""The observer of a publisher's work: the monitor, traces, the service manager.
+"""The observer of a publisher's work. Observers are the monitor, traces, and the service manager.
 
-If nothing observes, the observer is ``SILENT``, so that callers need not test for one. An observer
-is called from the publisher's own threads, and must return immediately.
+If nothing observes the work, the observer is ``SILENT``, so that callers need not test for an
+observer. An observer is called from the publisher's own threads, and must return immediately.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from eventlog.sql.log.pauses import Pause
 
 QUEUE_CAP: Final = 100_000
-"""The most rows of status N that a measurement counts; for a longer queue, "or more" is
-reported.
+"""The maximum number of rows of status N that a measurement counts; for a longer queue, "or more"
+is reported.
 """
 
 
 _MAX_TRANSACTIONS: Final = 100
-"""The most open transactions that a measurement reads."""
+"""The maximum number of open transactions that a measurement reads."""
 
 
 class Doing(StrEnum):
@@ -61,7 +61,7 @@ class WaitFor(StrEnum):
 
 
 class ParkedObject(NamedTuple):
-    """An object whose event the receiver wants later, or for which it fails.
+    """An object whose event the receiver wants later, or for whose event the receiver fails.
 
     ``due`` is the time of the next attempt, on the monotonic clock. ``event_id`` is the event-id of
     the event.
@@ -81,7 +81,7 @@ HALVES: Final = "sent in halves"
 
 
 class Attempt(NamedTuple):
-    """An attempt to send an event, and what came back."""
+    """An attempt to send an event, and the result of the attempt."""
 
     at: float
     """The time in seconds since 1970."""
@@ -90,7 +90,7 @@ class Attempt(NamedTuple):
     delivery: int
     document: int
     events: int
-    """How many events the document had."""
+    """The number of events in the document."""
     event_id: str
     """The event-id in the document."""
     level: str
@@ -112,17 +112,17 @@ class Seen(NamedTuple):
     """What a running process has seen of an event."""
 
     attempts: Sequence[Attempt] = ()
-    """The newest attempts since its start, the newest first."""
+    """The last attempts since the start of the process, the newest first."""
     waits: str = ""
-    """What the event's document in the outbox waits for, in words; empty if it is not there."""
+    """What the event's document waits for, in words; empty if the outbox does not have it."""
 
     def as_data(self) -> dict[str, Any]:
-        """Return it as data for JSON."""
+        """Return what the process has seen as data for JSON."""
         return {"attempts": [one._asdict() for one in self.attempts], "waits": self.waits}
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Seen:
-        """Return what ``as_data`` has made data of."""
+        """Return what the process has seen from the data of ``as_data``."""
         return cls([*map(Attempt.from_data, data["attempts"])], data["waits"])
 
 
@@ -131,15 +131,15 @@ class OutboxDocument(NamedTuple):
 
     delivery: int
     document: int
-    """Its number, 0 = it is not recorded yet."""
+    """The number of the document, 0 = the document is not recorded yet."""
     event_ids: Sequence[str]
     why: str
-    """What it waits for, for people."""
+    """What the document waits for, in words."""
     due: float | None
-    """The time of the next attempt by the monotonic clock, None = it waits for no time."""
+    """The time of the next attempt by the monotonic clock, None = there is no such time."""
     tries: int
     answer: str
-    """The last answer, empty if there was none, or it is not the document's own."""
+    """The last answer, empty if there was none, or if it was the answer to another document."""
 
 
 Outcome = Answer | ReceiverUnavailable
@@ -154,7 +154,7 @@ class SnapshotProgress(NamedTuple):
     objects: int
     """The number of objects that were answered."""
     expected: int
-    """The approximate number of objects to be answered in all."""
+    """The approximate total number of objects to be answered."""
     done: Sequence[str]
     """The finished classes."""
 
@@ -187,9 +187,9 @@ class ConsumerStatus(NamedTuple):
     begins: str
     begun: datetime
     rows_behind: int
-    """The number of rows that the consumer has not done, ``MAX_ROWS_BEHIND`` at most."""
+    """The number of rows that are not done by the consumer, at most ``MAX_ROWS_BEHIND``."""
     oldest_seconds: float | None
-    """The age of the first of these rows by event_time."""
+    """The age, by event_time, of the first row that is not done by the consumer."""
     ranges: int
     """The number of ranges in the consumer's set above ``done_up_to``."""
     done_up_to: int
@@ -198,24 +198,24 @@ class ConsumerStatus(NamedTuple):
     """The highest record_id of the consumer's set."""
     moved: datetime | None
     still_seconds: float
-    """The time since the set last changed, or since the consumer was registered."""
+    """The seconds since the set last changed, or since the consumer was registered."""
     events_in_flight: int
     """The number of events that were sent or are parked, without a final answer."""
     snapshot: SnapshotProgress | None
-    """The progress of the consumer's first load, None = it has none, or it has ended."""
+    """The progress of the consumer's first load, None = there is no first load, or it has ended."""
     oldest_row: int | None = None
-    """The record_id of the first row that it has not done."""
+    """The record_id of the first row that is not done by the consumer."""
     start: ConsumerStart | None = None
-    """What the consumer sends, and where to, as of its last start; None = unknown."""
+    """What the consumer has sent since its last start, and to which receiver; None = unknown."""
     pause: Pause | None = None
-    """Why it sends nothing, None = it is not paused."""
+    """Why the consumer sends nothing, None = the consumer is not paused."""
     paused_seconds: float = 0.0
 
     @property
     def rests(self) -> bool:
-        """True if it sends nothing on purpose: it is paused, or it runs and has nothing in flight,
-        as between two times of day. A consumer that waits for its receiver has recorded what it
-        sends; a stream in Spark records nothing.
+        """True if the consumer sends nothing on purpose: it is paused, or it runs and has nothing
+        in flight, as between two times of day. A consumer that waits for its receiver has recorded
+        what it sends; a stream in Spark records nothing.
         """
         records = self.start is None or self.start.sink != STREAM_OF_SPARK
         is_idle = self.runs and records and not self.events_in_flight
@@ -251,15 +251,15 @@ class JobProgress(NamedTuple):
     parts: str = ""
     """The number of the stage's finished parts, in words."""
     total: int = 0
-    """The number of rows to read or mark in all, 0 = unknown."""
+    """The total number of rows to read or mark, 0 = unknown."""
 
 
 class OverduePurge(NamedTuple):
-    """What a purge should have done for at least half of ``keep_days``; empty = nothing."""
+    """What a purge should have done at least half of ``keep_days`` ago; empty = nothing."""
 
     what: str = ""
     reason: str = ""
-    """What holds it back, and since when."""
+    """What holds the purge back, and since when."""
 
 
 NOTHING_OVERDUE: Final = OverduePurge()
@@ -270,7 +270,7 @@ class Differences(NamedTuple):
 
     ``uncaptured`` are the sentences of ``tables`` about triggers that do not log as declared.
     ``otherwise`` are the sentences of ``uncaptured`` about triggers that log every declared column
-    and operation, but in another way: another configuration was applied, or somebody changed the
+    and operation, but not as declared: another configuration was applied, or somebody changed the
     triggers.
     """
 
@@ -281,7 +281,7 @@ class Differences(NamedTuple):
 
     @property
     def sentences(self) -> list[str]:
-        """All sentences: of the tables, and of the watches."""
+        """All sentences: the sentences on tables, then the sentences on watches."""
         return [*self.tables, *self.refused]
 
 
@@ -290,20 +290,20 @@ NO_DIFFERENCES: Final = Differences()
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Figures that need a query, as the publisher's own session last measured them between two
-    deliveries.
+    """The last measurement of figures that need a query. The publisher's own session measures them
+    between two deliveries.
     """
 
     queue_rows: int | None = None
-    """The number of rows in the queue: at most ``cap``, and then there may be more. None for a
-    stream, which has no queue.
+    """The number of rows in the queue. If it is ``cap``, there may be more rows. None for a stream,
+    which has no queue.
     """
     cap: int | None = None
     oldest_seconds: float | None = None
-    """The age of the first row of status N by event_time, None if there is no such row."""
+    """The age, by event_time, of the first row of status N, None if there is no such row."""
     oldest_open_transaction_age_seconds: float | None = None
-    """The age of the oldest open transaction that has written to the log, None if there is none or
-    it is unknown.
+    """The age of the oldest open transaction that has written to the log, None if there is no such
+    transaction or if it is unknown.
     """
     parked: Sequence[ParkedObject] = ()
     deliveries: Sequence[DeliveryInfo] = ()
@@ -314,58 +314,58 @@ class Measured:
     seconds: float = 0.0
     """The duration of the measurement."""
     oldest_delivery_age_seconds: float | None = None
-    """The age of the first of ``deliveries`` according to its entry, None if unknown."""
+    """The age of the first delivery of ``deliveries`` according to its entry, None if unknown."""
     ranges: int | None = None
     """The number of ranges in a consumer's set."""
     snapshot: SnapshotProgress | None = None
-    """The progress of the consumer's first load, None = it has none, or it has ended."""
+    """The progress of the consumer's first load, None = there is no first load, or it has ended."""
     behind: int | None = None
-    """The number of ``behind_unit``s in a followed source after its position, None for a log or if
-    it is unknown.
+    """How far a followed source is ahead of its position, as a number of ``behind_unit``s. None for
+    a log, or if the number is unknown.
     """
     behind_unit: str | None = None
     oldest_open_transaction: str | None = None
     """The session of the oldest open transaction that has written to the log."""
     oldest_snapshot: HeldSnapshot | None = None
-    """The snapshot that keeps dead rows of the log from being removed, None if there is none or it
-    is unknown.
+    """The snapshot that prevents the removal of dead rows of the log, None if there is no such
+    snapshot or if it is unknown.
     """
     tables: Sequence[TableStorage] = ()
     """The log and its internal tables, empty if unknown."""
     verified: Sequence[LastVerification] = ()
     """The last verifications of targets, newest first; empty for a consumer."""
     refused_rows: int = 0
-    """The rows, and objects of a snapshot, that the receiver has finally refused. After a resync
-    they count as long as the new rows wait.
+    """The rows, and objects of a snapshot, that the receiver has finally refused. After a resync,
+    these rows are counted until the new rows are done.
     """
     invalid_rows: int = 0
     """The rows, and objects of a snapshot, that failed a check."""
     due_resyncs: Sequence[str] = ()
     """The commands of the resyncs that are due; empty for a consumer, or if this role may not read
-    them.
+    the resyncs.
     """
     unavailable: Sequence[str] = ()
     """The names of the classes that cannot be published."""
     consumers: Sequence[ConsumerStatus] = ()
-    """The consumers of the log; empty for a consumer."""
+    """The consumers of the log; empty if the reader is a consumer."""
     overdue_purge: OverduePurge = NOTHING_OVERDUE
-    """What a purge of the log should have done; empty for a consumer."""
+    """What a purge of the log should have done; empty if the reader is a consumer."""
     oldest_row: int | None = None
     """The record_id of the first row of status N, None if there is no such row."""
     keep_bytes: int | None = None
-    """The most bytes that the log should have, None = no limit; None for a consumer."""
+    """The maximum size of the log in bytes, None = no limit, or the reader is a consumer."""
     letters: int = 0
     """The dead letters that wait for the second sink."""
     oldest_letter_seconds: float | None = None
-    """The age of the first of them, None if there is none."""
+    """The age of the first letter that waits, None if no letter waits."""
     pause: Pause | None = None
-    """Why the reader sends nothing, None = it is not paused."""
+    """Why the reader sends nothing, None = the reader is not paused."""
     paused_seconds: float = 0.0
 
     @classmethod
     def read(cls, log: OpenLog, consumer: str = "") -> Measured:
-        """Return what the database shows of a log: its oldest writer and snapshot, its tables; and,
-        unless it is for a ``consumer``, the verifications of targets.
+        """Return what the database shows of a log, such as its oldest writer, its oldest snapshot
+        and its tables. Without a ``consumer``, this includes the verifications of targets.
         """
         writer = oldest_writer(ask(log, "transactions", OpenTransaction, limit=_MAX_TRANSACTIONS))
         snapshots = ask(log, "snapshots", HeldSnapshot, limit=1)
@@ -387,7 +387,7 @@ class Measured:
 
     @property
     def dead_rows(self) -> Mapping[str, int]:
-        """The dead rows by part of the log, as far as they are known."""
+        """The dead rows by part of the log. Parts with an unknown number are left out."""
         return {table.part: table.dead for table in self.tables if table.dead is not None}
 
     @property
@@ -401,7 +401,7 @@ class Measured:
         return {table.part: table.bytes for table in self.tables}
 
     def as_data(self) -> dict[str, Any]:
-        """Return the figures as data for JSON, by the names of a status
+        """Return the figures as data for JSON, under the names that a status has
         (docs/operate/monitor.md).
         """
         snapshot = self.oldest_snapshot
@@ -434,7 +434,7 @@ NOT_MEASURED: Final = Measured()
 
 
 def _due_resyncs(log: OpenLog) -> list[str]:
-    """Return the commands of the resyncs that are due, empty if this role may not read them."""
+    """Return the commands of the due resyncs, empty if this role may not read the resyncs."""
     if not log.may_have(log.table.resync_table) or log.lacking([(Part.RESYNC, Right.SELECT)]):
         return []
     return [one.command for one in due_now(log)]
@@ -450,8 +450,8 @@ def measure_queue(
     """Measure the queue of a log, and count at most ``cap`` rows. The database's clock is read
     last.
 
-    ``ledger`` None = a new ledger of the publisher. ``measured`` has earlier figures, which the
-    result contains, too.
+    ``ledger`` None = a new ledger of the publisher. ``measured`` has earlier figures, which are
+    copied to the result.
     """
     ledger = ledger or ledger_of(log)
     rows = count_undone(ledger, cap)
@@ -468,8 +468,8 @@ def measure_queue(
 
 
 def event_age(event_time: str | None, clock: datetime) -> float | None:
-    """Return the seconds from an event_time, a text, to the log's clock; None if the text is not a
-    usual time.
+    """Return the seconds from ``event_time``, a text, to ``clock``, the time of the log's clock.
+    None if the text is not a usual time.
     """
     try:
         return (clock - moment_of(event_time or "")).total_seconds()
@@ -478,7 +478,7 @@ def event_age(event_time: str | None, clock: datetime) -> float | None:
 
 
 def moment_of(text: str) -> datetime:
-    """Parse a time of the log's clock, without its zone; fractions below microseconds are cut off.
+    """Return a time of the log's clock without its zone. Fractions below microseconds are cut off.
 
     Raises ValueError.
     """
@@ -501,16 +501,16 @@ class Observer:
 
     @property
     def wants_event_times(self) -> bool:
-        """True if event_time must be read for ``delivery_begins`` where it is not known."""
+        """True if event_times that are not known must be read for ``delivery_begins``."""
         return False
 
     def does(self, doing: Doing, reason: str = "") -> None:
-        """Note the publisher's present activity."""
+        """Record the publisher's present activity."""
 
     def waits(
         self, who: WaitFor, reason: str, until: float, in_short: str = "", advice: str = ""
     ) -> None:
-        """Note that the publisher backs off until ``until``, its next try on the monotonic clock.
+        """Record that the publisher waits for its next attempt, ``until`` on the monotonic clock.
 
         ``in_short`` is the reason without the text that the receiver sent. It is empty if the
         reason has no such text.
@@ -518,58 +518,58 @@ class Observer:
         """
 
     def connected(self, *, again: bool) -> None:
-        """Note that the connection is open, the lock is held and the classes have been read."""
+        """Record that the connection is open, the lock is held and the classes have been read."""
 
     def disconnected(self) -> None: ...
 
     def progressed(self) -> None:
-        """Note that a cycle ended well, or that the receiver gave an answer other than retry."""
+        """Record that a cycle ended well, or that an answer other than *retry* has arrived."""
 
     def window_read(self, seconds: float, groups: int) -> None:
-        """Note that a window of the queue was read, with so many groups to publish."""
+        """Record that a window of the queue was read, and its number of groups to publish."""
 
     def delivery_begins(
         self, delivery: DeliveryInfo, event_times: Mapping[str, str | None]
     ) -> None:
-        """Note that a delivery is about to be sent. ``event_times`` has the event_time of each
+        """Record that a delivery is about to be sent. ``event_times`` has the event_time of each
         document's first row, by the event-id in the document.
         """
 
     def delivery_ended(self, number: int, result: str, left: DeliveryInfo | None = None) -> None:
-        """Note that a delivery was sent as far as possible, and its answered events are marked.
-        ``result`` is for people.
+        """Record that a delivery has ended and its answered events are marked. ``result`` is for
+        people.
 
         ``left`` is the recorded rest, which is sent again; None = the delivery is done.
         """
 
     def compared(self, differences: Differences) -> None:
-        """Note the differences between the triggers and the declared ones."""
+        """Record the differences between the installed triggers and the declared triggers."""
 
     def loads(self, snapshot: SnapshotProgress | None) -> None:
-        """Note the progress of a consumer's snapshot, None = it has ended."""
+        """Record the progress of a consumer's snapshot, None = the snapshot has ended."""
 
     def marked(self, seconds: float) -> None:
-        """Note that answered events are marked, or that the position has moved after them."""
+        """Record that answered events are marked, or that the position is now after them."""
 
     def answered(self, document: Document, answer: Answer, seconds: float) -> None:
-        """Note the answer to a document after so many seconds."""
+        """Record the answer to a document, and after how many seconds it came."""
 
     def attempted(self, document: Document, outcome: Outcome, seconds: float) -> None:
-        """Note an attempt to send a document, and what came back after so many seconds."""
+        """Record an attempt to send a document, its outcome, and after how many seconds it came."""
 
     def flushed(self) -> None:
-        """Note that the receiver has answered all pending documents."""
+        """Record that the receiver has answered all pending documents."""
 
     def left(self, parked: int, rows: int) -> None:
-        """Note how many objects are parked, and how many rows are in flight, after a cycle."""
+        """Record how many objects are parked, and how many rows are in flight, after a cycle."""
 
     def measure_due(self) -> float | None:
-        """Return the seconds until ``measured`` is called next, 0 if it is due, None for never."""
+        """Return the seconds until the next call of ``measured``, 0 = now, None = never."""
         return None
 
     @property
     def queue_cap(self) -> int:
-        """The most rows N that the next measurement counts."""
+        """The maximum number of rows of status N that the next measurement counts."""
         return QUEUE_CAP
 
     def measured(self, measured: Measured) -> None: ...
@@ -579,7 +579,7 @@ SILENT: Final = Observer()
 
 
 class _Several(Observer):
-    """Several observers as one: every call goes to each of them."""
+    """Several observers as one observer: each call is passed on to all of the observers."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
@@ -617,6 +617,6 @@ for _note, _method in vars(Observer).items():
 
 
 def join_observers(*observers: Observer) -> Observer:
-    """Return one observer for all of them: ``SILENT`` if none of them listens."""
+    """Return one observer that combines several; ``SILENT`` if all of them are ``SILENT``."""
     listening = [observer for observer in observers if observer is not SILENT]
     return listening[0] if len(listening) == 1 else _Several(listening) if listening else SILENT

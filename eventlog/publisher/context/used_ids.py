@@ -1,8 +1,8 @@
 """The record_ids that this process has published, and rows that get such a record_id a second time
 (spec/event-log.md 7.4).
 
-If a sequence is set back, it returns numbers again, and an event-id would stand for two sets of
-rows.
+If a sequence is set back, it returns numbers that it has returned before, and an event-id would
+stand for two sets of rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INTERVAL: Final = 1.0
 sequence.
 """
 _MAX_MOMENTS: Final = 1_000
-"""The most remembered moments."""
+"""The maximum number of remembered moments."""
 _MIN_SKEW: Final = 1.0
 _SKEW: Final = 0.01
 """The seconds, and the share of a duration, by which the clocks of this process and of the database
@@ -38,14 +38,14 @@ class Published:
 
     highest: int = 0
     moments: list[tuple[int, float]] = field(default_factory=list)
-    """Record_ids with the times of ``monotonic`` at which they, and all lower ones, had been drawn,
-    both ascending.
+    """Pairs of a record_id and a time of ``monotonic`` at which this record_id and all lower
+    record_ids had been drawn. Both ascend.
     """
     checked: float = float("-inf")
     """The time of the last check of the sequence."""
     are_ordered: bool | None = None
-    """True if numbers are drawn one by one, so that a lower number was drawn earlier; None = not
-    determined yet. A session that caches numbers writes younger rows under lower numbers.
+    """True if numbers are drawn one by one, so that a lower number was drawn earlier. None = not
+    determined yet. A session that caches numbers may write a row under a lower number later.
     """
 
     def add(self, record_id: int) -> None:
@@ -54,7 +54,7 @@ class Published:
         self.remember()
 
     def remember(self) -> None:
-        """Remember that the highest record_id had been drawn by now."""
+        """Remember that the highest record_id had been drawn at the present time."""
         now = monotonic()
         last, since = self.moments[-1] if self.moments else (0, float("-inf"))
         if self.highest <= last or now < since + INTERVAL:
@@ -64,7 +64,7 @@ class Published:
         self.moments.append((self.highest, now))
 
     def forget(self) -> None:
-        """Forget everything, since the numbers are used again under a new epoch."""
+        """Forget all record_ids, since the same numbers are used again under a new epoch."""
         self.highest = 0
         self.moments.clear()
 

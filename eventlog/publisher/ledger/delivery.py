@@ -5,8 +5,8 @@ The entry is written and committed before the first document is sent. After a cr
 rows made which event, so that an event-id never stands for two sets of rows.
 
 This is a hot path: every event gets its delivery here. An event is made by ``tuple.__new__``, so
-``placed`` repeats the order of fields in ``Outgoing``, and ``encode`` skips the search for special
-events in new deliveries that have none.
+``placed`` repeats the order of fields in ``Outgoing``. For a new delivery without special events,
+``encode`` skips the search for them.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _new: Final = tuple.__new__  # makes a NamedTuple from its fields; _replace take
 ENTRY_FORMAT: Final = 1
 """The format of the entries.
 
-Each entry names it, so that an eventlog of another version refuses the entry.
+Each entry names its format, so that another version of eventlog refuses the entry.
 """
 
 _MAX_CHARACTERS: Final = 300
-"""The most characters of the last answer that an entry keeps."""
+"""The maximum number of characters of the last answer that an entry keeps."""
 
 NO_ORIGINS: Final = Origins({}, {}, {})
 
@@ -50,10 +50,12 @@ class DeliveryInfo(NamedTuple):
 
 
 class TriedKind(StrEnum):
-    """Why something is sent again (spec/event-log.md 8.4), by the names of the entries' members."""
+    """Why something is sent again (spec/event-log.md 8.4). The values are names of members of
+    entries.
+    """
 
     PART = "suspect"
-    """It is a part of an isolated document: the receiver failed for this document alone."""
+    """It is part of an isolated document: the receiver failed for the isolated document alone."""
     FAILURES = "failures"
     """The receiver failed for the document, and has answered no document since. ``tries`` counts
     the rounds since the doubt about the receiver began.
@@ -80,8 +82,8 @@ class Tried(NamedTuple):
 
     def limit_in_words(self, max_attempts: int) -> str:
         """Return why an event that is tried alone is not given up although it has had
-        ``max_attempts`` attempts (spec/event-log.md 8.4). Empty if it has had fewer, or if there is
-        no limit (0).
+        ``max_attempts`` attempts (spec/event-log.md 8.4). Empty if it has had fewer attempts, or if
+        there is no limit (0).
         """
         if self.kind is not TriedKind.PART or not 0 < max_attempts <= self.tries:
             return ""
@@ -89,12 +91,12 @@ class Tried(NamedTuple):
 
 
 def is_part(tried: Tried | None) -> bool:
-    """Return True if these attempts are those at a part of an isolated document."""
+    """Return True if these attempts are attempts to send a part of an isolated document."""
     return tried is not None and tried.kind is TriedKind.PART
 
 
 def read_tried(data: Mapping[str, Any]) -> Tried | None:
-    """Return the attempts of a document or an event in an entry's JSON, None if it has none."""
+    """Return the attempts of a document or an event from an entry's JSON, None = no attempts."""
     return next(
         (Tried(**data[kind.value], kind=kind) for kind in TriedKind if kind.value in data), None
     )
@@ -121,28 +123,28 @@ class Delivery(NamedTuple):
     answered yet.
     """
     tried: Mapping[int, Tried] = MappingProxyType({})
-    """By document number, the attempts at documents that the receiver has failed for."""
+    """The attempts to send documents for which the receiver has failed, by document number."""
     parked: Mapping[str, Tried] = MappingProxyType({})
-    """By event-id, the attempts with events that were answered with retry."""
+    """The attempts to send events that were answered with retry, by event-id."""
 
     def events(self) -> Iterator[Outgoing]:
         """Return the events of all documents in order."""
         return chain.from_iterable(self.documents.values())
 
     def attempts_at(self, document_no: int, event: Outgoing) -> Tried | None:
-        """Return the recorded attempts at an event of a document, None if there are none: it is
-        parked, or the receiver has failed for the document.
+        """Return the recorded attempts to send an event of a document: of a parked event, or of a
+        document for which the receiver has failed. None if there are no attempts.
         """
         return self.parked.get(event.event_id) or self.tried.get(document_no)
 
     def parts(self) -> dict[int, Tried]:
-        """Return the attempts at documents that are parts of an isolated one, by their numbers."""
+        """Return the attempts to send parts of isolated documents, by the numbers of the parts."""
         return {number: one for number, one in self.tried.items() if is_part(one)}
 
     @property
     def is_of_snapshot(self) -> bool:
-        """True if the events are objects of a consumer's snapshot (spec/event-log.md 13.3), which
-        have no rows.
+        """True if the events are objects of a consumer's snapshot (spec/event-log.md 13.3). These
+        events have no rows.
         """
         return any(not event.ids for event in islice(self.events(), 1))
 
@@ -175,10 +177,11 @@ def pack(
 def rest_of(delivery: Delivery, left: Mapping[int, Sequence[Outgoing]]) -> Delivery:
     """Return a delivery with the events that are ``left``, by the numbers of their documents.
 
-    Once a part of a document is answered, the rest of it gets a new number, and so does each later
-    document. Sinks name files by the number, so under the old number the rest would replace what
-    was sent (spec/event-log.md 10). New numbers are greater than all earlier numbers of the
-    delivery. A document that follows the halves of another document gets a new number too.
+    Once a part of a document is answered, the rest of the document gets a new number, and so does
+    each later document. Sinks name files by the number, so a rest with the old number would replace
+    the document that was sent (spec/event-log.md 10). New numbers are greater than all earlier
+    numbers of the delivery. Documents that follow the halves of another document get new numbers,
+    too.
     """
     last_number = max((delivery.last_number, *delivery.documents))
     documents: dict[int, Sequence[Outgoing]] = {}
@@ -205,8 +208,8 @@ def rest_of(delivery: Delivery, left: Mapping[int, Sequence[Outgoing]]) -> Deliv
 def _with_documents(
     delivery: Delivery, documents: Mapping[int, Sequence[Outgoing]], origin: Mapping[int, int]
 ) -> Delivery:
-    """Return a delivery with these documents. ``origin`` has the old number of each document, under
-    which its attempts are found.
+    """Return a delivery with these documents. ``origin`` has the old number of each document. The
+    attempts are found under the old number.
     """
     before = delivery.tried
     tried = {one: before[old] for one, old in origin.items() if old in before}
@@ -217,8 +220,8 @@ E = TypeVar("E")
 
 
 def halves(events: Sequence[E]) -> list[Sequence[E]]:
-    """Return the halves of a document that the receiver has refused or failed for, the larger one
-    first; one event stays alone (spec/event-log.md 8.4, *Cutting*).
+    """Return the halves of a document that the receiver has refused, or for which it has failed.
+    The larger half is the first; a single event is not divided (spec/event-log.md 8.4, *Cutting*).
     """
     middle = (len(events) + 1) // 2
     return [half for half in (events[:middle], events[middle:]) if half]
@@ -272,19 +275,19 @@ def placed(events: Iterable[Outgoing], places: Iterator[int]) -> list[Outgoing]:
 def encode(delivery: Delivery, *, is_plain: bool = False) -> str:
     """Return the content of the entry of kind ``delivery``.
 
-    ``{"line_format": 1, "documents": [...]}``, with ``"first"`` in a numbered delivery, with
-    ``"epoch"`` if the log has an epoch, and with ``"last_number"`` if a finished document had a
-    higher number than the remaining ones. A document has its ``number``, the record_ids of its
-    events one after the other as ranges (``rows``), the number of ids of each event (``counts``),
-    and in a numbered delivery the ``place`` of its first event. ``events`` has the exceptions, by
-    the index of the event: an ``id`` other than the first record_id and the epoch; rows that were
-    ``dropped`` because other rows of the event take precedence (7.1); the number of ``attempts``; a
-    ``place`` that does not follow the previous one; the attempts of an event that is ``parked``. A
-    delivery of a snapshot has ``"snapshot"``, the time when the snapshot was begun, and each of its
-    documents has ``objects`` in place of rows and counts. A document that was ``tried`` has
-    ``"suspect"`` or ``"failures"``, by the kind: ``{"tries": 2, "answer": "...", "due": "..."}``.
-    ``is_plain`` means that no event has an exception, as in nearly all new deliveries, and skips
-    the search.
+    The content is ``{"line_format": 1, "documents": [...]}``, with ``"first"`` in a numbered
+    delivery, with ``"epoch"`` if the log has an epoch, and with ``"last_number"`` if a finished
+    document had a higher number than the remaining documents. A document has its ``number``, the
+    record_ids of its events one after the other as ranges (``rows``), the number of ids of each
+    event (``counts``), and in a numbered delivery the ``place`` of its first event. ``events`` has
+    the exceptions, by the index of the event: an ``id`` other than the first record_id and the
+    epoch; rows that were ``dropped`` because other rows of the event take precedence (7.1); the
+    number of ``attempts``; a ``place`` that does not follow the previous one; the attempts of an
+    event that is ``parked``. A delivery of a snapshot has ``"snapshot"``, the time when the
+    snapshot was begun, and each of its documents has ``objects`` in place of rows and counts. A
+    document that was ``tried`` has ``"suspect"`` or ``"failures"``, by the kind:
+    ``{"tries": 2, "answer": "...", "due": "..."}``. ``is_plain`` means that no event has an
+    exception, as in nearly all new deliveries, so that no search for exceptions is needed.
     """
     entry: dict[str, object] = {"line_format": ENTRY_FORMAT}
     if delivery.epoch:
@@ -393,7 +396,9 @@ def decode(number: int, content: str) -> Delivery:
 
 
 def _read(document: Mapping[str, Any], suffix: str, begun: Any) -> list[Outgoing]:
-    """Return the events of a document of rows, or of objects of a snapshot that was ``begun``."""
+    """Return the events of a document. Its events have rows, or are objects of a snapshot that was
+    ``begun``.
+    """
     special = document.get("events", {})
     place = document.get("place", 0)
     events: list[Outgoing] = []

@@ -1,9 +1,9 @@
-"""Read what is in flight for a reader of a log, and the rows that a backlog job has claimed
+"""Read the deliveries in flight of a reader of a log, and the rows that a backlog job has claimed
 (spec/event-log.md 8.6).
 
 A claim names rows that a backlog job has converted into a finished directory and that are not
-marked yet. The publisher passes over them and over all later rows of their objects. So nothing is
-sent twice and nothing overtakes the documents of the directory.
+marked yet. The publisher passes over the claimed rows and over all later rows of their objects. So
+nothing is sent twice and nothing overtakes the documents of the directory.
 
 A claim may also name recorded deliveries whose documents are in the directory. The job does not
 write ``<log>_inflight``: it marks the rows of these deliveries, then the claim itself. The next
@@ -49,7 +49,7 @@ class BacklogClaim(NamedTuple):
     """The entry's number."""
     job: str
     directory: str
-    """The names of the job and of the place of its documents."""
+    """The place of the job's documents. ``job`` is the name of the job."""
     manifest: str
     """The SHA-256 of the directory's manifest."""
     since: str
@@ -64,13 +64,13 @@ class BacklogClaim(NamedTuple):
     is_marking: bool = False
     """True if marking has begun."""
     is_marked: bool = False
-    """True if all rows are marked. The next publisher then deletes the claim and the entries of its
-    deliveries.
+    """True if all rows are marked. The next publisher then deletes the claim and the entries of the
+    claim's deliveries.
     """
 
     @property
     def in_words(self) -> str:
-        """The claimed rows as the beginning of a sentence."""
+        """A description of the claimed rows that begins a sentence."""
         begun = "; marking has begun" if self.is_marking else ""
         return (
             f"{number_of(self.rows, 'row')} up to record_id {self.last} claimed for "
@@ -100,8 +100,8 @@ def read_claims(log: OpenLog) -> list[BacklogClaim]:
 def read_recorded(log: OpenLog, consumer: str = "") -> tuple[list[Delivery], BacklogClaim | None]:
     """Return the publisher's deliveries in flight, oldest first, and the claim on rows.
 
-    ``consumer`` selects the deliveries of this consumer, which have no claim; empty = the
-    publisher's. Raises DatabaseError for an entry that this version cannot read.
+    ``consumer`` selects the deliveries of this consumer, for which there is no claim; empty = the
+    deliveries of the publisher. Raises DatabaseError for an entry that this version cannot read.
     """
     refuse_unknown_kinds(log, EntryKind.DELIVERY)
     # The claims are read first. A marked claim is deleted together with the entries of its
@@ -117,9 +117,9 @@ def read_recorded(log: OpenLog, consumer: str = "") -> tuple[list[Delivery], Bac
 
 
 def remove_marked_claims(log: OpenLog) -> None:
-    """Delete the claims whose rows are all marked, and the entries of their deliveries.
+    """Delete each claim whose rows are all marked, and the entries of the claim's deliveries.
 
-    The caller holds the lock of the log, so that no delivery of them is sent meanwhile.
+    The caller holds the lock of the log, so that none of these deliveries is sent meanwhile.
     """
     for claim in read_claims(log):
         if claim.is_marked:
@@ -139,10 +139,10 @@ def placed_events(deliveries: Iterable[Delivery]) -> Iterator[tuple[Delivery, in
 
 
 def sent_ids(log: OpenLog, consumer: str = "") -> RecordSet:
-    """Return the rows of status N that the receiver may have already: those in flight, and all rows
-    that a finished directory may contain.
+    """Return the rows of status N that the receiver may have already: the rows in flight, and all
+    rows that a finished directory may contain.
 
-    ``consumer`` as in ``read_recorded``.
+    ``consumer`` is as in ``read_recorded``.
     """
     deliveries, claim = read_recorded(log, consumer)
     ids = sorted(
@@ -171,19 +171,19 @@ def _decode_claim(log: OpenLog, entry: Entry) -> BacklogClaim:
 
 
 _BITS: Final = 2**27
-"""16 MiB.
+"""The number of bits, which take 16 MiB.
 
-With a million claimed objects, one in 130 other objects waits unnecessarily, with ten million one
-in 14.
+With a million claimed objects, one of 130 other objects waits unnecessarily. With ten million
+claimed objects, it is one of 14.
 """
 
 
 class ClaimedObjects:
-    """The objects of claimed rows, one bit for each. A few other objects share such a bit and wait
-    unnecessarily.
+    """The objects of claimed rows, with one bit per object. A few other objects have the same bit
+    as a claimed object, and wait unnecessarily.
 
     ``writers`` are transactions that may still add rows to the claim. The set is complete while all
-    of them are open.
+    of these transactions are open.
     """
 
     __slots__ = ("_bits", "writers")

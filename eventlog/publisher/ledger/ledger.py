@@ -1,10 +1,10 @@
-"""The ledger of a log's done rows, which is the only difference between its publisher and its
-consumers.
+"""The ledger of a log's done rows. A log's publisher and its consumers differ only in their
+ledgers.
 
-The publisher's ledger is the statuses of the rows (spec/event-log.md 2), a consumer's ledger is a
-set of record_ids (spec/event-log.md 13.1). A ledger selects the rows to read next, records done
-rows, and names the owner of in-flight entries. Only the thread that works with the connection may
-use it. No method but ``lock`` ends a transaction.
+The publisher's ledger consists of the statuses of the rows (spec/event-log.md 2). A consumer's
+ledger is a set of record_ids (spec/event-log.md 13.1). A ledger selects the rows to read next,
+records done rows, and names the owner of in-flight entries. Only the thread that works with the
+connection may use it. No method but ``lock`` ends a transaction.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class QueueScan(NamedTuple):
 
     first: int
     last: int | None
-    """The last record_id of the rest, ``first`` is the first one; None = up to the tail of the
-    queue.
+    """The last record_id of the rest, None = up to the tail of the queue. ``first`` is the first
+    record_id of the rest.
     """
     writers: Writers
     """The writers when the scan began."""
@@ -81,10 +81,10 @@ class Unmarked(NamedTuple):
     """The rows that a mark did not change."""
 
     gone: int = 0
-    """How many of them no longer exist in the log."""
+    """The number of unchanged rows that no longer exist in the log."""
     taken: frozenset[int] = frozenset()
-    """Those whose status was not N, because somebody had set it by hand. If somebody may have set
-    the status that the mark sets, ``taken`` has all rows that still exist.
+    """The unchanged rows whose status was not N, because somebody had set it by hand. If somebody
+    may have set the status that the mark sets, ``taken`` has all rows that still exist.
     """
 
 
@@ -112,9 +112,9 @@ class Ledger(ABC):
     def lock(self, lost: LockHolder | None = None) -> LockHolder | None:
         """Lock this ledger until the session ends. Ends the transaction.
 
-        ``lost`` is the session in which this process had the lock before. Returns the present one,
-        None if the database does not show it. Raises LostSession if ``lost`` has the lock, and
-        PublisherAlreadyRunning if another session has it.
+        ``lost`` is the session in which this process had the lock before. Returns the session that
+        has the lock now, None if the database does not show it. Raises LostSession if ``lost`` has
+        the lock, and PublisherAlreadyRunning if another session has the lock.
         """
 
     def check_possible(self) -> None:  # noqa: B027 - every database has statuses
@@ -122,7 +122,7 @@ class Ledger(ABC):
 
     @abstractmethod
     def recover(self) -> None:
-        """Read the done rows, after a connection was opened or to replace what is in memory."""
+        """Read the done rows when a connection was opened, or to replace the rows in memory."""
 
     def loading(self) -> tuple[datetime, dict[str, Any]] | None:
         """Return the time when the consumer was registered with a snapshot, and the progress of the
@@ -132,7 +132,8 @@ class Ledger(ABC):
 
     def is_requested(self) -> bool:
         """Return True if rows must be sent again before the rest of the present window, or if the
-        reader is paused. For a consumer no other session requests this until the transaction ends.
+        reader is paused. For a consumer, no other session can request this until the transaction
+        ends.
         """
         return is_requested(self.log, self.consumer) or self.read_pause() is not None
 
@@ -141,8 +142,8 @@ class Ledger(ABC):
         return read_pause(self.log, self.consumer)
 
     def pass_requests(self) -> None:  # noqa: B027 - a consumer remembers its done rows
-        """Delete the requests of a publisher that remembers no done rows: each of its scans reads
-        all rows with status N.
+        """Delete the requests if this is a publisher that remembers no done rows. Requests are not
+        needed then, since each scan reads all rows with status N.
         """
 
     @abstractmethod
@@ -155,11 +156,11 @@ class Ledger(ABC):
 
     @abstractmethod
     def poll(self, window: Window, fields: Sequence[str]) -> QueueScan | None:
-        """Return a scan that begins at the head of the queue, with the rows of its first window,
-        which one statement reads. None if one statement is not enough, or if the reader is paused:
-        ``read_pause`` and ``begin_scan`` must be called.
+        """Return a scan that begins at the head of the queue. It has the rows of its first window,
+        which one statement has read. None if one statement is not enough, or if the reader is
+        paused; then call ``read_pause`` and ``begin_scan``.
 
-        ``window`` has the bounds of the first window, and ``fields`` are those to read.
+        ``window`` has the bounds of the first window, and ``fields`` are the fields to read.
         """
 
     def _polled(
@@ -194,11 +195,11 @@ class Ledger(ABC):
 
     @abstractmethod
     def undone(self, window: Window) -> Window:
-        """Return the window, limited to rows that are not done."""
+        """Return the window without the rows that are done."""
 
     def tail(self) -> int | None:
-        """Return the highest record_id that may still have to be processed, None if
-        there is none.
+        """Return the highest record_id that may still have to be processed, None if there is no
+        such record_id.
         """
         return consumers.highest_row(self.log)
 
@@ -212,11 +213,11 @@ class Ledger(ABC):
         ended: int | None = None,
         alone: bool = False,
     ) -> Unmarked:
-        """Record that rows are done, by their statuses, and return which of them were not changed,
-        as far as the ledger checks it.
+        """Record that rows are done, by their statuses. Return the rows that were not changed, if
+        the ledger checks this.
 
-        With ``deletes``, rows that get S or W are deleted, except the ``retained`` ones, which
-        become S. ``ended`` is the number of a delivery that is done; its entry is deleted.
+        With ``deletes``, rows that get S or W are deleted. ``retained`` are rows that become S and
+        are not deleted. ``ended`` is the number of a delivery that is done; its entry is deleted.
         ``alone`` is true if nothing else belongs to the transaction.
         """
 
@@ -229,9 +230,9 @@ def refused_lock(
     lost: LockHolder | None = None,
     error: type[PublisherAlreadyRunning] = PublisherAlreadyRunning,
 ) -> PublisherAlreadyRunning:
-    """Return the error of a lock that another session has.
+    """Return the error for a lock that another session has.
 
-    ``what`` is locked and therefore in this ``state``; ``way_out`` is the advice unless another
+    ``what`` is locked and therefore in this ``state``. ``way_out`` is the advice, except if another
     program has the lock. ``holder`` is the session with the lock, None if the database does not
     show it. ``lost`` is the session that this process has lost.
     """
@@ -253,20 +254,20 @@ def refused_lock(
 
 _MIN_REST: Final = 60.0
 _SHARE: Final = 100.0
-"""A search for rows that were set to N by hand pauses at least this many seconds, and at least this
-many times its own duration.
+"""After a search for rows that were set to N by hand, the next search waits at least ``_MIN_REST``
+seconds, and at least ``_SHARE`` times the duration of the search.
 """
 MAX_FOUND: Final = 10_000
-"""The most rows that a search removes from the set. If there may be more, the whole set is
-forgotten. This bounds memory, and an insert whose rows lie on both sides of the last removed row
-does not become two events.
+"""The maximum number of rows that a search removes from the set. If there may be more rows, the
+whole set is forgotten. This bounds memory. It also prevents that an insert with rows on both sides
+of the last removed row becomes two events.
 """
 
 
 def _rest(dialect: Dialect) -> float:
-    """Return the least seconds between two searches. It is zero in databases with one writer at a
-    time. There, dead entries never slow down a search, and only a search notices that the database
-    file was replaced.
+    """Return the least number of seconds between two searches. The number is zero in databases with
+    one writer at a time. In these databases, dead entries never slow down a search, and only a
+    search notices that the database file was replaced.
     """
     return _MIN_REST if "concurrent_writers" in dialect.capabilities else 0.0
 
@@ -296,7 +297,7 @@ def lock_within(
 
 def try_within(try_lock: Callable[[], bool], log: OpenLog) -> bool:
     """Take a lock of a log for this session, and try again for ``LOCK_WAIT`` seconds while another
-    session has it; True if this session has it now. Ends the transaction.
+    session has the lock. Return True if this session now has the lock. Ends the transaction.
     """
     end = monotonic() + LOCK_WAIT
     while not (is_ours := try_lock()) and monotonic() < end:
@@ -318,8 +319,8 @@ class StatusLedger(Ledger):
     skipped_user: str | None = None
     """The perpetrator whose rows count as done."""
     followed: FollowedSet | None = None
-    """The rows that are done. None = the publisher does not remember them, or cannot do so with
-    this log.
+    """The rows that are done. None = the publisher does not remember done rows, or cannot remember
+    them for this log.
     """
     search_at: float = 0.0
     """The time of ``monotonic`` at which the log is searched for rows that were set to N by
@@ -328,7 +329,7 @@ class StatusLedger(Ledger):
     writers: Writers = None
     """All writers that were open when the present scan began."""
     highest: int = 0
-    """The highest record_id at the last search, 0 = this ledger has deleted rows since."""
+    """The highest record_id at the last search, 0 = this ledger has deleted rows after it."""
     locked: bool = False
 
     statuses = frozenset({Status.NEW.value})
@@ -458,9 +459,9 @@ class StatusLedger(Ledger):
         ended: int | None = None,
         alone: bool = False,
     ) -> Unmarked:
-        """Run one statement per status, and a second statement if the first one changed fewer rows
+        """Run one statement per status, and another statement if that statement changed fewer rows
         than it was given. The first statement also ends the delivery, if the database has a
-        statement for both.
+        statement that does both.
         """
         if ended is None and not retained and not any(statuses.values()):
             return Unmarked()
@@ -520,7 +521,7 @@ def _unmarked(
 
 
 def are_registered(log: OpenLog) -> bool:
-    """Lock out new consumers until the transaction ends, and return True if the log has any."""
+    """Lock out new consumers until the transaction ends. Return True if the log has consumers."""
     if not consumers.has_table(log):
         return False
     log.lock_removing()
@@ -535,7 +536,7 @@ SMALL: Final = 1_000
 
 @dataclass(slots=True)
 class SetLedger(Ledger):
-    """A consumer's ledger: a set of record_ids, in memory and in entries of the consumer."""
+    """A consumer's ledger: a set of record_ids, kept in memory and in the consumer's entries."""
 
     begins: str = consumers.LATEST
     """The place where a new consumer begins."""
@@ -543,11 +544,11 @@ class SetLedger(Ledger):
     """The option of ``[publisher]``, for a consumer that begins at a time."""
     followed: FollowedSet = field(default_factory=FollowedSet)
     recent: RecordSet | None = None
-    """The rows that were added since the whole set was written; None = this session has not written
-    it yet.
+    """The rows that were added after the whole set was written; None = this session has not written
+    the whole set yet.
     """
     is_changed: bool = False
-    """True if there was any other change of the set."""
+    """True if the set was changed in another way than by adding rows."""
     entries: tuple[int, ...] = ()
     """The numbers of the entries that contain the set."""
 
@@ -680,10 +681,10 @@ def ledger_of(
     skipped_user: str | None = None,
     durable_marks: bool = True,
 ) -> Ledger:
-    """Return the ledger of a consumer, None = of the publisher.
+    """Return the ledger of a consumer; ``consumer`` None = the ledger of the publisher.
 
-    ``begins`` is where a new consumer begins, and ``event_time_zone`` the zone of the log's times.
-    ``by_number``, ``skipped_user`` and ``durable_marks`` are as for ``StatusLedger``.
+    ``begins`` is the place where a new consumer begins. ``event_time_zone`` is the zone of the
+    log's times. ``by_number``, ``skipped_user`` and ``durable_marks`` are as for ``StatusLedger``.
     """
     if consumer is not None:
         return SetLedger(log, consumer, begins, event_time_zone, durable_marks=durable_marks)
@@ -703,7 +704,7 @@ def is_at_work(log: OpenLog, consumer: str) -> bool:
 
 
 def status_of(ledger: Ledger, record_id: int, status: str) -> str:
-    """Return N if the row is not done, otherwise its result as far as the ledger records it."""
+    """Return N if the row is not done, otherwise the result that the ledger has for the row."""
     status = unpadded(status)
     if not isinstance(ledger, SetLedger) or status not in ledger.statuses:
         return status

@@ -27,7 +27,7 @@ from eventlog.sql.log.internal_tables import (
 from eventlog.sql.port.open_log import OpenLog
 
 COUNTED: Final = 100_000
-"""The most letters that are counted."""
+"""The maximum number of letters that are counted."""
 
 
 class Letter(NamedTuple):
@@ -37,19 +37,19 @@ class Letter(NamedTuple):
     """The event-id in the document that was sent."""
     code: str
     message: str
-    """As in the error row."""
+    """The message, as in the error row."""
     rows: Sequence[int] = ()
     """The record_ids of the event; none for an object of a snapshot."""
     attempts: int = 0
-    """How often the event was sent."""
+    """The number of times that the event was sent."""
     is_row: bool = False
     """True for an invalid row, from which no event is built."""
     refusal: int = 1
     """The number of the refusal: the event may be queued and refused again."""
     number: int = 0
-    """The number of its entry, 0 = it is not recorded yet."""
+    """The number of the letter's entry, 0 = the letter is not recorded yet."""
     moment: datetime | None = None
-    """When it became E, UTC."""
+    """The time in UTC at which the event became E."""
 
     @property
     def key(self) -> str:
@@ -58,8 +58,8 @@ class Letter(NamedTuple):
 
 
 def add_letters(log: OpenLog, letters: Sequence[Letter], consumer: str) -> None:
-    """Write the entries of new letters, before the error rows of their events are written. Nothing
-    is committed.
+    """Write the entries of new letters. Call this before the error rows of their events are
+    written. Nothing is committed.
     """
     if not letters:
         return

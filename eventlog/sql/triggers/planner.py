@@ -240,9 +240,7 @@ class PlannedTriggers(Triggers):
     other parts.
     """
     by_hand: str = "was changed by hand"
-    """The difference if a text is not as it was compiled, in words that follow the trigger's
-    name.
-    """
+    """The words after the name of a trigger or function whose text is not as it was compiled."""
     former_reason: str = ""
     """The reason for replacing triggers that an earlier version made and that log as before."""
 
