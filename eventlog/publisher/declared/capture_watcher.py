@@ -1,8 +1,8 @@
 """Check, while a publisher runs, whether the triggers capture the tables in their present form
 (spec/triggers.md 9.1).
 
-A column that is added while no publisher runs is in the catalogue of the next publisher but in no
-trigger, so only a comparison of the triggers finds it.
+If a column is added while no publisher runs, the next publisher has the column in its catalogue,
+but no trigger captures it. Only a comparison of the triggers finds this column.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _log = logging.getLogger("eventlog.publisher")
 CAPTURE_INTERVAL: Final = 60.0
 """Seconds between two comparisons."""
 CompareTriggers = Callable[[OpenDatabase], Differences]
-"""A function that returns the differences between the triggers and the declared ones."""
+"""A function that returns the differences between the installed and the declared triggers."""
 _SHARE: Final = 100.0
-"""The pause after a comparison is at least this many times its duration, so that slow ones are
-rare.
+"""The pause after a comparison is at least this many times the duration of the comparison, so that
+slow comparisons are rare.
 """
 
 

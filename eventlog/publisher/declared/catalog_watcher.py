@@ -1,13 +1,14 @@
 """The catalogue of a publisher whose tables change while it runs (spec/event-log.md 5.5).
 
-A publisher reads its catalogue at the start. A column that is added later would make its rows
-``unknown_column``, a new type would make them ``bad_value``, and a missing column would fail the
-statement that reads back. Values that are read back by an older catalogue lack the new column, and
-nothing would send them later. So ``CatalogWatcher`` compares the catalogue by one statement: every
-few seconds, and immediately when values are about to be read back, when rows are about to become E,
-and when the database refuses a statement. Each change is logged once, and publishing goes on with
-the present catalogue, without the classes that the format fails to write. Rows that were logged
-earlier may still name a column that no longer exists; it is no longer read back.
+A publisher reads its catalogue at the start. Without a newer catalogue, rows of a column that is
+added later would be ``unknown_column``, rows of a column with a new type would be ``bad_value``,
+and the statement that reads back would fail if a column is missing. Values that are read back with
+an older catalogue lack the new column, and nothing would send the lacking values later. So
+``CatalogWatcher`` compares the catalogue with the tables by one statement: every few seconds, and
+immediately when values are about to be read back, when rows are about to become E, and when the
+database refuses a statement. Each change is logged once, and publishing goes on with the present
+catalogue, without the classes that the format fails to write. Rows that were logged earlier may
+still name a column that no longer exists; such a column is no longer read back.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from eventlog.sql.triggers.uncaptured import column_changes, key_change
 _log = logging.getLogger("eventlog.publisher")
 
 CATALOG_INTERVAL: Final = 10.0
-"""Seconds between two checks of the tables when nothing points to a change."""
+"""Seconds between two checks of the tables if there is no sign of a change."""
 
 
 class CatalogDrifted(Exception):
@@ -66,11 +67,11 @@ class CatalogWatcher(CatalogCheck):
         return monotonic() >= self._next_refresh and self.refresh()
 
     def refresh(self) -> bool:
-        """Compare the tables with the catalogue, and return True if ``context`` has a new catalogue
-        now. Ends the transaction.
+        """Compare the tables with the catalogue. Return True if ``context`` now has a new
+        catalogue. Ends the transaction.
 
-        Changes are logged as a warning, once. If the catalogue cannot be read, the old one stays in
-        force, and a warning reports it once.
+        A warning reports each change once. If the catalogue cannot be read, the old catalogue stays
+        in force, and a warning reports the error once.
         """
         self._next_refresh = monotonic() + CATALOG_INTERVAL
         if self._is_current():
@@ -92,7 +93,7 @@ class CatalogWatcher(CatalogCheck):
         return False
 
     def _reread(self) -> bool:
-        """Read the catalogue, and return True if ``context`` has a new catalogue now. Ends the
+        """Read the catalogue. Return True if ``context`` now has a new catalogue. Ends the
         transaction.
         """
         context = self.context
@@ -135,7 +136,7 @@ class CatalogWatcher(CatalogCheck):
         return fresh.without(refused) if refused else fresh
 
     def _leave_out(self, errors: Mapping[str, EventlogError]) -> None:
-        """Make classes unavailable that the format has failed to write."""
+        """Make the classes unavailable that the format has failed to write."""
         context = self.context
         for name, error in errors.items():
             self._unwritable[name] = _tables(context.catalog.class_named(name)), error
@@ -151,19 +152,19 @@ class CatalogWatcher(CatalogCheck):
     def before_read_back(self) -> None:
         """Raise CatalogDrifted if values would be read back with an old catalogue.
 
-        When a row of the log is read, the tables have every change that was committed before the
-        row, including new columns. So one comparison after reading is enough for all rows of a
-        window.
+        When a row of the log is read, the tables already have every change that was committed
+        before the row, such as a new column. So one comparison after reading is enough for all rows
+        of a window.
         """
         if not self._is_current() and self._reread():
             raise CatalogDrifted
 
     def explains(self, error: CatalogDrifted | UnwritableClasses | DBAPIError) -> bool:
-        """Return True if the cycle that an error ended must run again: an old catalogue caused the
-        error, and ``context`` has a new one now; the format has failed to write classes, which
-        ``context`` no longer has; or a table may have been unavailable only while the statement
-        ran. The last cause leaves no trace, so one cycle is run again whichever statement the
-        database has refused, but not a second one directly after it.
+        """Return True if an error has ended a cycle that must run again. There are three such
+        causes of an error: the catalogue was old, and ``context`` now has a new catalogue; the
+        format has failed to write classes, which ``context`` no longer has; a table was unavailable
+        only while the statement ran. The last cause leaves no trace. So a cycle is run again after
+        any statement that the database has refused, but not a second time in succession.
         """
         if isinstance(error, CatalogDrifted):
             return True
@@ -188,7 +189,7 @@ class CatalogWatcher(CatalogCheck):
 
 
 def _changes(before: Catalog, now: Catalog) -> Iterator[str]:
-    """Yield one sentence for each table of the classes that has changed."""
+    """Yield one sentence for each changed table of the classes."""
     classes = {cls.name: cls for cls in now.classes}
     for name, error in now.unavailable.items():
         if str(before.unavailable.get(name, "")) != str(error):
@@ -206,7 +207,7 @@ def _changes(before: Catalog, now: Catalog) -> Iterator[str]:
 def _changes_of_class(
     old: ObjectClass, new: ObjectClass, no_children: Mapping[str, str]
 ) -> Iterator[str]:
-    """Yield the changes of the tables of a class: its own, and its child tables."""
+    """Yield the changes of the tables of a class: its own table and its child tables."""
     tables = _columns(new)
     for table, columns in _columns(old).items():
         if table not in tables:
@@ -232,7 +233,9 @@ def _tables(cls: ObjectClass) -> tuple[Table, ...]:
 
 
 def _columns(cls: ObjectClass) -> dict[str, dict[str, str]]:
-    """Return the columns of a class that are attributes, by table, its own table first."""
+    """Return the columns of a class that are attributes, by table. The class's own table is the
+    first.
+    """
     tables: dict[str, dict[str, str]] = {cls.table.name: {}}
     for attribute in cls.attributes:
         column = (attribute.stored or attribute).column
@@ -241,8 +244,8 @@ def _columns(cls: ObjectClass) -> dict[str, dict[str, str]]:
 
 
 def _with_lost_names(now: Catalog, before: Catalog) -> Catalog:
-    """Return the new catalogue, with names that only the old one had, since the log's rows may use
-    them.
+    """Return the new catalogue, with the names that only the old catalogue had, since the log's
+    rows may use these names.
     """
     names: dict[str, LogName] = {}
     for name, log_name in now.log_names.items():

@@ -34,13 +34,13 @@ _TEXTS: Final = {
     Kind.TIMESTAMPTZ: "2000-01-01 00:00:00Z",
     Kind.UUID: "00000000-0000-0000-0000-000000000000",
 }
-"""The text of a key column of each kind in the trial; other kinds have the text ``a``."""
+"""The text that the trial uses for a key column of each kind; for other kinds, it is ``a``."""
 
 _ORIGINS: Final = Origins({1: "2000-01-01 00:00:00"}, {1: None}, {1: None})
 
 
 def unwritable_classes(config: Config, catalog: Catalog, log: LogTable) -> Iterator[str]:
-    """Yield a sentence for each class for which the format fails to write an inserted row of NULLs.
+    """Yield a sentence for each class for which the format cannot write an inserted row of NULLs.
     Nothing is sent, and no registry is asked.
 
     A format that cannot be made from its options is not tried: its publisher does not start.

@@ -48,7 +48,7 @@ _log = logging.getLogger("eventlog.publisher")
 
 
 def read_catalog(log: OpenLog, config: Config) -> Catalog:
-    """Return the classes that the configuration names, as they are in the database now; some may be
+    """Return the present classes in the database that the configuration names. Some of them may be
     unavailable.
     """
     database = log.db.reflect(class_schema(config))
@@ -89,7 +89,7 @@ def unreadable_main_tables(db: OpenDatabase, catalog: Catalog) -> frozenset[str]
 
 
 def without_main_tables(catalog: Catalog, names: Collection[str]) -> Catalog:
-    """Return the catalogue in which these views have no main table."""
+    """Return the catalogue without the main tables of these views."""
     return catalog.with_classes(
         {cls.name: _with_main_table(cls, None) for cls in catalog.classes if cls.name in names}
     )
@@ -101,7 +101,9 @@ def _with_main_table(cls: ObjectClass, main: MainTable | None) -> ObjectClass:
 
 
 def catalog_if_readable(log: OpenLog, config: Config) -> Catalog | None:
-    """Return the classes, None if they cannot be read: objects are then named as the log does."""
+    """Return the classes. None if they cannot be read; objects then have the names that the log
+    has.
+    """
     try:
         with in_savepoint(log.connection):
             return read_catalog(log, config)
@@ -112,9 +114,10 @@ def catalog_if_readable(log: OpenLog, config: Config) -> Catalog | None:
 
 
 def class_named(catalog: Catalog, name: str) -> ObjectClass:
-    """Return the class of this name, exactly or without case.
+    """Return the class whose name matches this name exactly or case-insensitively.
 
-    Raises ConfigError that names the nearest class, or the class of a child table.
+    Raises ConfigError, which names the class with the most similar name, or the class of a child
+    table.
     """
     meaning = catalog.log_name(name)
     if meaning is None:
@@ -127,7 +130,7 @@ def class_named(catalog: Catalog, name: str) -> ObjectClass:
 
 
 def class_schema(config: Config) -> str | None:
-    """Return the schema of the classes, None = the current one.
+    """Return the schema of the classes, None = the current schema.
 
     Raises ConfigError for several schemas.
     """
@@ -135,13 +138,13 @@ def class_schema(config: Config) -> str | None:
 
 
 class DeclaredTables(NamedTuple):
-    """The configuration with one watch per table that its watches match, and the errors of the
-    watches.
+    """The configuration, changed so that it has one watch per table that its watches match, and the
+    errors of the watches.
 
-    ``refused`` maps names and patterns without a class to the reason. ``doubtful`` maps tables to
-    the error of a watch by pattern, such as a name in its ``exclude`` that none of its tables has.
-    These tables are published, and their triggers stay unchanged. ``unreadable`` are the views
-    whose main table this role may not read.
+    ``refused`` maps names and patterns without a class to the reason. ``doubtful`` maps the tables
+    of a watch with patterns to the watch's error, such as a name in its ``exclude`` that none of
+    its tables has. These tables are published, and their triggers stay unchanged. ``unreadable``
+    are the views whose main table this role may not read.
     """
 
     config: Config
@@ -151,7 +154,7 @@ class DeclaredTables(NamedTuple):
 
 
 def with_tables(config: Config, database: Database, log: LogTable) -> Config:
-    """Return the configuration of ``declared_tables``. Raises ConfigError with all problems."""
+    """Return the configuration of ``declared_tables``. Raises one ConfigError for all problems."""
     config, refused, doubtful, _ = declared_tables(config, database, log)
     if errors := [*refused.values(), *doubtful.values()]:
         raise together(errors)
@@ -162,7 +165,7 @@ def declared_tables(config: Config, database: Database, log: LogTable) -> Declar
     """Return the configuration with a watch for each table that patterns of its watches match
     (docs/guides/choose-tables.md).
 
-    Its warnings list tables that match but cannot be classes.
+    The warnings of the configuration list tables that match but cannot be classes.
     """
     if all(watch.tables is None for watch in config.watches):
         return DeclaredTables(config, {}, {})
@@ -227,9 +230,9 @@ def _tables_without_class(config: Config, tables: Iterable[str]) -> set[str]:
 def _watches_of(
     watch: WatchSettings, choice: TableChoice, database: Database, named: Collection[str]
 ) -> tuple[list[WatchSettings], set[str]]:
-    """Return a watch for each table that a watch's patterns choose, and the names in its
-    ``exclude`` that none of these tables has. Each table excludes those columns of ``exclude`` that
-    it has, and columns that cannot be attributes.
+    """Return a watch for each table that the patterns of a watch choose, and the names in the
+    ``exclude`` of that watch that none of these tables has. Each new watch excludes the columns of
+    ``exclude`` that its table has, and columns that cannot be attributes.
     """
     tables = {table.name: table for table in database.tables}
     watches: list[WatchSettings] = []
@@ -264,11 +267,12 @@ def _errors_of(
 
 
 def class_names(config: Config) -> tuple[str | None, tuple[str, ...] | None]:
-    """Return the schema of the classes (None = the current one) and their names (None = all of the
-    schema).
+    """Return the schema of the classes (None = the current schema) and the names of the classes
+    (None = all classes of the schema).
 
-    Classes are the tables in ``tables``, else the watched tables; ``with_tables`` has replaced the
-    patterns of watches by tables. Raises ConfigError for several schemas.
+    Classes are the tables in ``database.tables``, or, without this option, the watched tables.
+    ``with_tables`` has replaced the patterns of watches by tables. Raises ConfigError for several
+    schemas.
     """
     listed = config.database.tables or tuple(watch.name for watch in config.watches)
     if not listed:
@@ -300,7 +304,7 @@ def available_catalog(
     """Return the classes of a database as ``catalog_of`` does. Tables that cannot be classes are
     ``unavailable``.
 
-    ``values`` are the options for converting values to text, None = those of the format.
+    ``values`` are the options for converting values to text, None = the options of the format.
     """
     catalog = _catalog_of(
         declared.config, database, class_names(declared.config)[1], log, declared.refused, values
@@ -389,7 +393,7 @@ def filters_of(config: Config) -> list[Filter]:
 
 def captured_tables(config: Config, catalog: Catalog) -> tuple[str, ...]:
     """Return the tables whose triggers fill the log: the watched tables, or the tables of all
-    classes without a watch.
+    classes if there is no watch or if a watch has patterns.
     """
     classes = watched_classes(config, catalog)
     if not config.watches or any(watch.tables is not None for watch in config.watches):
@@ -400,7 +404,7 @@ def captured_tables(config: Config, catalog: Catalog) -> tuple[str, ...]:
 
 
 def watched_classes(config: Config, catalog: Catalog) -> list[ObjectClass]:
-    """Return the classes of the watches that name their table."""
+    """Return the classes of the watches that name a table instead of patterns."""
     watched = [catalog.log_name(watch.table) for watch in config.watches if watch.table is not None]
     return [one.object_class for one in watched if one is not None and one.child is None]
 

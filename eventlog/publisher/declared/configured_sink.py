@@ -31,7 +31,7 @@ _log = logging.getLogger("eventlog.publisher")
 
 
 class SecondSink(NamedTuple):
-    """The open sink of dead letters, and the form in which it takes them."""
+    """The open sink of dead letters, and the form in which the sink accepts letters."""
 
     sink: Sink
     form: LetterForm
@@ -40,8 +40,8 @@ class SecondSink(NamedTuple):
 def open_sink(config: Config, stream: TextIO, form: Format | None = None) -> Sink:
     """Return the sink that the configuration names.
 
-    ``stream`` is standard output, and ``form`` the format of its documents, None = the configured
-    one. Raises ConfigError.
+    ``stream`` is standard output. ``form`` is the format of the documents, None = the configured
+    format. Raises ConfigError.
     """
     kind: type[Sink] = sink_named(config.sink.type)
     opening = Opening(form or format_named(config.format.type), stream)
@@ -70,7 +70,7 @@ def try_receiver(config: Config, stream: TextIO) -> str | None:
 
 
 def letters_of(config: Config) -> Callable[[LogTable], SecondSink] | None:
-    """Return a function that opens the sink of dead letters of a log, None if there is none.
+    """Return a function that opens the sink of a log's dead letters; None = there is no such sink.
 
     The function raises ConfigError.
     """
@@ -82,7 +82,7 @@ def letters_of(config: Config) -> Callable[[LogTable], SecondSink] | None:
 
 def second_sink(letters: Config, writer: EventWriter[Any]) -> SecondSink:
     """Open the sink of dead letters. ``letters`` is ``Config.of_letters``, and ``writer`` writes
-    their events. Raises ConfigError.
+    the events of the letters. Raises ConfigError.
     """
     kind: type[Sink] = sink_named(letters.sink.type)
     # Lines of JSON, and over HTTP an answer by the status alone.
@@ -123,8 +123,8 @@ def _secret_files(config: Config) -> list[Path]:
 
 
 class _Rotated(Sink):
-    """A sink that is opened again when a file of its secrets has changed and no document is
-    pending.
+    """A sink that is opened again when no document is pending and a file with its secrets has
+    changed.
 
     ``open_now`` opens the sink with the current secrets.
     """

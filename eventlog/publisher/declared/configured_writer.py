@@ -19,8 +19,8 @@ def event_writer(
 ) -> EventWriter[Any]:
     """Return the writer of a log's events; ``count`` is ``Publishing.count``. Raises ConfigError.
 
-    A backlog job whose format has only tables uses it to read the log, and writes no documents with
-    it.
+    If the format of a backlog job has only tables, the job uses the writer to read the log, and
+    writes no documents with it.
     """
     if not chosen_format(config).can("publish"):
         return NoWriter()

@@ -75,13 +75,13 @@ def open_context(
     purpose: Purpose | None = None,
     lock_wait: float = 0.0,
 ) -> Iterator[Context]:
-    """Open a context that holds the lock of the log until the block ends, under its own epoch. It
+    """Open a context that has the lock of the log until the block ends, and the log's epoch. It
     waits up to ``lock_wait`` seconds for the lock.
 
-    ``used`` has the numbers of the log that this process has used before, None = it has used none.
-    The session needs the rights of ``purpose``, None = those of the publisher or the consumer.
-    Raises ConfigError, DatabaseError, LogTableError, and PublisherAlreadyRunning when the log is
-    locked.
+    ``used`` has the numbers of the log that this process has used before, None = it has used no
+    numbers. The session needs the rights of ``purpose``, None = the rights of the publisher or the
+    consumer. Raises ConfigError, DatabaseError, LogTableError, and PublisherAlreadyRunning when the
+    log is locked.
     """
     with open_unlocked(config, counters, purpose) as context:
         context.log.check_rights(purpose or context.ledger.purpose, *additions_of(config))
@@ -112,8 +112,8 @@ def open_to_publish(
     lock_wait: float = 0.0,
     target: str | None = None,
 ) -> Iterator[Context]:
-    """Open a context as ``open_context`` does, and claim the place of the sink's documents for the
-    log. ``target`` is the receiver in words, None = the configured sink.
+    """Open a context as ``open_context`` does, and record the log as the owner of the place of the
+    sink's documents. ``target`` is the receiver in words, None = the configured sink.
 
     Raises the errors of ``open_context``, and ConfigError if the place belongs to another owner, or
     if a post-poll statement is refused.
@@ -141,7 +141,7 @@ def open_to_publish(
 
 def refuse_other_filters(config: Config, context: Context) -> None:
     """Raise ConfigError if the filters differ from the filters that were accepted for this reader:
-    its receiver would lack objects, or have too many (spec/event-log.md 15.3).
+    its receiver would lack objects, or have objects that it must not have (spec/event-log.md 15.3).
     """
     filters = filters_of(config)
     consumer = context.ledger.consumer
@@ -159,8 +159,8 @@ def refuse_other_filters(config: Config, context: Context) -> None:
 
 
 def record_consumer_start(log: OpenLog, name: str, start: ConsumerStart) -> None:
-    """Record what a consumer sends from now on, and where to; warn if it was something else before
-    (spec/event-log.md 13.4).
+    """Record what a consumer sends from now on, and to which receiver. Warn if this differs from
+    the previous record (spec/event-log.md 13.4).
     """
     if (before := record_start(log, name, start)) is not None:
         _log.warning(
@@ -237,12 +237,12 @@ def open_unlocked(
 
 
 def settle_epoch(log: OpenLog, ledger: Ledger, used: Used, server: Mapping[str, str]) -> str:
-    """Return the epoch of new event-ids: a new one, committed, if the log was restored to an
-    earlier state.
+    """Return the epoch for new event-ids. If the log was restored to an earlier state, a new epoch
+    begins and is committed.
 
-    The caller has the lock of the publisher or consumer that ``ledger`` belongs to. ``used`` are
-    the numbers of the log that this process has used, ``server`` is the server's identification of
-    itself.
+    The caller has the lock of the publisher or consumer that ``ledger`` belongs to. ``used`` has
+    the numbers of the log that this process has used. ``server`` is the identification of the
+    server (``OpenLog.server_parts``).
     """
     entry = read_epoch(log, is_locked=True)
     known = entry.server
@@ -293,8 +293,8 @@ def _reused_numbers(log: OpenLog, used: Used, following: int | None) -> list[str
 
 
 def advice_for_consumers(log: OpenLog) -> str:
-    """Return what to do about the consumers of a log that was put back, as a sentence to append;
-    empty if it has none.
+    """Return what to do about the consumers of a log that was restored to an earlier state, as a
+    sentence to append. Empty if the log has no consumers.
     """
     if not (names := consumer_names(log)):
         return ""
@@ -326,7 +326,7 @@ def _compare_beginning(log: OpenLog, name: str | None, used: Used, *, is_new_epo
 
 
 def under_epoch(context: Context, epoch: str) -> Context:
-    """Return the context with an epoch for new events, and with their attempt numbers.
+    """Return the context with an epoch and attempt numbers for new events.
 
     Ends the transaction.
     """
@@ -338,8 +338,8 @@ def under_epoch(context: Context, epoch: str) -> Context:
 
 
 def for_consumer(context: Context, name: str | None) -> Context:
-    """Return the context for another consumer of the log. If ``name`` is None or the reader of
-    ``context``, return ``context``.
+    """Return the context for the consumer ``name`` of the log. If ``name`` is None, or if the
+    context is already for this consumer, return the same context.
 
     No rows are left out as loopback, since the options for loopback are in the consumer's own
     configuration. Ends the transaction.
@@ -355,7 +355,7 @@ def find_log(db: OpenDatabase, config: Config, *, has_internal_tables: bool = Tr
     """Return the log that the configuration names, open on this database's connection. Its form is
     checked (spec/event-log.md 1.4), but not the rights.
 
-    Without ``has_internal_tables`` they need not be there.
+    Without ``has_internal_tables``, the log need not have its internal tables.
     """
     settings = config.publisher
     table = locate_log(
@@ -418,7 +418,7 @@ def retention_of(config: Config) -> Retention:
 
 
 def own_user(config: Config, current_user: str, fold_name: Callable[[str], str]) -> str:
-    """Return the user whose rows are loopback (spec/event-log.md 8.3), no matter whether they are
+    """Return the user whose rows are loopback (spec/event-log.md 8.3), even if loopback rows are
     published.
     """
     named = config.publisher.driver_user
@@ -429,7 +429,7 @@ def publisher_user(config: Config, dialect: Dialect, current_user: str) -> str:
     """Return the database user that publishes, regardless of ``driver_user``, for commands that
     other users run.
 
-    An installing user overrides the URL of the file, which is the publisher's.
+    A user who installs overrides the URL of the file, which contains the publisher's user.
     """
     if config.url_of_file is None or config.url_of_file == config.database.url:
         return current_user
@@ -441,7 +441,7 @@ def publisher_user(config: Config, dialect: Dialect, current_user: str) -> str:
 
 
 def loopback_user_of(db: OpenDatabase, config: Config) -> str:
-    """Return the user whose rows the publisher does not publish, empty if it publishes all."""
+    """Return the user whose rows the publisher does not publish, empty if it publishes all rows."""
     user = publisher_user(config, db.dialect, db.current_user())
     return publisher_options(config, user, db.dialect.fold_name).driver_user or ""
 

@@ -1,5 +1,5 @@
-"""Compare the triggers that a configuration declares with the installed ones (spec/triggers.md 9,
-9.1).
+"""Compare the triggers that a configuration declares with the installed triggers (spec/triggers.md
+9, 9.1).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _Declared(NamedTuple):
     """The declarations of a configuration for the tables of a schema."""
 
     config: Config
-    """The configuration with a watch for each table that its patterns match."""
+    """The configuration, with one watch per table that the patterns of watches match."""
     database: Database
     catalog: Catalog
     watches: tuple[WatchedTable, ...]
@@ -47,8 +47,8 @@ class _Declared(NamedTuple):
 def _declared(
     db: OpenDatabase, log: LogTable, config: Config, database: Database | None = None
 ) -> _Declared:
-    """Return the declarations for a log in a database. ``database`` None = its tables are read
-    now.
+    """Return the declarations for a log in a database. ``database`` None = the tables of the
+    database are read now.
     """
     if database is None:
         database = db.reflect(class_schema(config))
@@ -118,8 +118,9 @@ def _with_warnings(
 def _refused_by_readers(
     declared: _Declared, config: Config, db: OpenDatabase, log: LogTable
 ) -> Iterator[str]:
-    """Yield warnings about masks and filters that make a class wait, and about what a filter does
-    not do (spec/event-log.md 15). Raises ConfigError for a mask or filter of an unknown table.
+    """Yield warnings about masks and filters because of which a class waits, and about what a
+    filter does not do (spec/event-log.md 15). Raises ConfigError for a mask or filter of an unknown
+    table.
     """
     if not (config.masks or config.filters):
         return
@@ -140,8 +141,8 @@ def _refused_by_readers(
 
 
 def _view_references(config: Config, catalog: Catalog) -> Iterator[str]:
-    """Yield warnings about references in views that are written as values even with ``referential =
-    "dn"`` (spec/xds.md 6.4).
+    """Yield warnings about views: with ``referential = "dn"``, their references are still written
+    as values (spec/xds.md 6.4).
     """
     if config.format.referential != "dn":
         return
@@ -199,13 +200,13 @@ def differences(db: OpenDatabase, config: Config) -> Differences:
 
 
 def unlike_recorded(log: OpenLog, config: Config) -> tuple[str, ...]:
-    """Return sentences on watched tables that differ from the record of `eventlog triggers apply`,
-    for a role that sees no triggers.
+    """Return one sentence for each watched table that is no longer as `eventlog triggers apply` has
+    recorded it. This serves a role that cannot see triggers.
     """
     _, database, catalog, watches, refused = _declared(log.db, log.table, config)
     return triggers_of(log.dialect).unlike_recorded(log, database, catalog, watches, refused)
 
 
 def comparison(config: Config) -> Callable[[OpenDatabase], Differences]:
-    """Return the function with which a publisher finds tables that are not captured as declared."""
+    """Return the function by which a publisher finds tables that are not captured as declared."""
     return partial(differences, config=config)

@@ -1,4 +1,4 @@
-"""Build the events of dead letters, as their rows and objects are now (spec/event-log.md 8.7)."""
+"""Build the events of dead letters from their present rows and objects (spec/event-log.md 8.7)."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ class BuiltLetter(NamedTuple):
     event: Outgoing | None
     """None if the event cannot be built."""
     delivery: Delivery
-    """What the writer needs in addition."""
+    """The delivery of the event, which the writer needs, too."""
     catalog: Catalog
     rows: Sequence[Mapping[str, object]]
     """The rows that take the place of the event, with masked values."""
     is_hidden: bool
-    """True if a key or a value is left out of the rows, so that no message may quote one."""
+    """True if a key or a value is left out of the rows, so that no message may quote it."""
 
 
 def build_letters(
     context: Context, letters: Sequence[Letter], writer: EventWriter[Any]
 ) -> list[BuiltLetter]:
-    """Return letters with their events, for this writer, read with the present values.
+    """Return letters with their events for this writer. The events have the present values.
 
-    An object or a row that cannot be read leaves a letter without its event. Ends the transaction.
+    A letter has no event if its object or a row cannot be read. Ends the transaction.
     """
     context_of_letters = replace(context, output=writer)
     rows = _read_rows(context, letters)
@@ -80,7 +80,7 @@ def _read_rows(context: Context, letters: Sequence[Letter]) -> dict[int, LogRow]
 def _build(
     context: Context, letter: Letter, rows: Sequence[LogRow]
 ) -> tuple[Outgoing | None, Delivery]:
-    """Return the event of a letter, None if it cannot be built any more, and its delivery."""
+    """Return the event of a letter and its delivery; event None = it cannot be built any more."""
     first = context.output.first(letter.number, "", raised_at(context.epoch))
     place = 1 if first else 0
     event, origins = _of_rows(context, letter, rows) if letter.rows else _of_object(context, letter)
@@ -120,8 +120,8 @@ def _of_object(context: Context, letter: Letter) -> tuple[Outgoing | None, Origi
 
 
 def _shown(context: Context, rows: Sequence[LogRow]) -> tuple[list[Mapping[str, object]], bool]:
-    """Return rows as this reader may show them, and whether keys and values of any row are left
-    out.
+    """Return rows in the form in which this reader may show them. Also return True if the keys and
+    values of a row are left out.
     """
     catalog = context.catalog
     # The class of an unknown name may be an unavailable one with a mask or a filter.
@@ -141,8 +141,8 @@ def _shown(context: Context, rows: Sequence[LogRow]) -> tuple[list[Mapping[str, 
 
 
 def _may_be_shown(context: Context, row: LogRow) -> bool:
-    """Return True if it is known which masks and which condition hold for a row, and that its
-    object exists for the reader.
+    """Return True if the masks and the condition for a row are known, and the row's object exists
+    for the reader.
     """
     name = context.catalog.log_name(row.table_name) if row.table_name else None
     if name is None:
@@ -169,7 +169,7 @@ def _without_values(row: LogRow) -> Mapping[str, object]:
 
 
 def _members(row: LogRow) -> dict[str, object]:
-    """Return a row for JSON; only some logs have transaction ids."""
+    """Return a row for JSON, without a transaction id if the row has none."""
     members = row._asdict()
     if row.transaction_id is None:
         del members["transaction_id"]

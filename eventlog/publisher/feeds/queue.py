@@ -2,23 +2,23 @@
 (spec/event-log.md 8.1, 8.2).
 
 A window that begins at the head of the queue is one database snapshot: it contains all rows of an
-object, or the first ones. A later window begins after the rows that its scan has read, so that the
-rows just marked need not be passed over. But a transaction with rows on both sides may commit
-between two windows, and its later rows would overtake the earlier ones. So a scan begins with a
-list of the open transactions that have written to the log, and ends when one of them ends. It also
-ends at the row that was the highest of status N when the scan began; rows of later transactions
-come after that row.
+object, or the first ones. A later window begins after the rows that its scan has read, so that it
+need not pass over rows that were just marked. But a transaction with rows on both sides of the
+window's beginning may commit between two windows, and its later rows would overtake its earlier
+rows. So a scan begins with a list of the open transactions that have written to the log, and ends
+when one of these transactions ends. It also ends at the row that was the highest of status N when
+the scan began; rows of later transactions come after that row.
 
 With ``handle_future_events`` the order is by event_time, and only due rows are read.
 
 A window is limited by rows, and its memory by bytes. The statement that reads it leaves out the
 values of large rows. Further statements read these values; they are checked, and kept up to
 ``delivery_bytes``. The other values are dropped, and read again when their delivery is made. So
-folding sees every row of any size.
+rows of any size are folded.
 
 This is a hot path: every row passes through ``WindowReader.add``. Rows are tuples, read by position
 with ``itemgetter`` and comprehensions over a whole chunk, and the rare cases (rows in flight, large
-values, parked objects) are tested once for a chunk. The price: this module depends on the order of
+values, parked objects) are tested once for a chunk. In return, this module depends on the order of
 ``QUEUE_FIELDS``, and ``for a, *_ in (row,)`` replaces an assignment inside a comprehension.
 """
 
@@ -86,14 +86,14 @@ _left_out: Final = itemgetter(-1)
 
 BoundedRow: TypeAlias = tuple[Any, ...]
 """The fields of a row of a window with ``value_bytes``: ``QUEUE_FIELDS``, ``TIMED_FIELDS`` or
-``TRACED_FIELDS``, and ``left_out``, the bytes of the values that the row comes without, None if it
-has them.
+``TRACED_FIELDS``, and ``left_out``. It is the number of bytes of the values that were left out,
+None if the row has its values.
 """
 
 
 def begin_scan(context: Context, is_long: bool) -> QueueScan | None:
     """Return a scan that begins at the head of the queue, None if the queue is empty. ``is_long``
-    means that it needs more than one window.
+    means that the scan needs more than one window.
     """
     ledger = context.ledger
     scan = ledger.begin_scan(is_long=is_long)
@@ -106,8 +106,8 @@ def begin_scan(context: Context, is_long: bool) -> QueueScan | None:
 
 
 def poll(context: Context) -> QueueScan | None:
-    """Return a scan with the rows of its first window, read by the one statement of a poll; None if
-    the database has no such statement, or if its result is not enough now (``begin_scan``).
+    """Return a scan with the rows of its first window, which the single statement of a poll has
+    read. None if the database has no such statement, or if ``begin_scan`` must be called.
     """
     options = context.options
     if options.handle_future_events:
@@ -118,8 +118,8 @@ def poll(context: Context) -> QueueScan | None:
 
 
 def is_still_valid(context: Context, writers: Writers) -> bool:
-    """Return True if all of ``writers`` are still open, so that no row of theirs is missing among
-    the rows read so far.
+    """Return True if all of ``writers`` are still open, so that the rows read so far lack no row of
+    these transactions.
     """
     return writers is not None and (not writers or context.log.db.are_open(writers))
 
@@ -127,15 +127,15 @@ def is_still_valid(context: Context, writers: Writers) -> bool:
 # --- a window -------------------------------------------------------------------------------------
 
 _SMALL: Final = 1024
-"""The bytes of values that each row of a window may have at least, whatever ``delivery_bytes``
-is.
+"""The least value of the limit on the bytes of values that the window's statement returns for a
+row. It holds for any ``delivery_bytes``.
 """
 
 _table_name: Final = itemgetter(QUEUE_FIELDS.index("table_name"))
 
 
 def max_retries(options: PublisherOptions) -> int:
-    """Return the most events with a retry that a cycle sends again before it reads its window."""
+    """Return the maximum number of parked events that a cycle sends before it reads its window."""
     return max(options.window_rows // 2, 1)
 
 
@@ -146,7 +146,7 @@ class WindowResult(NamedTuple):
     invalid: list[InvalidRow]
     loopback: list[int]
     next_first: int | None
-    """The record_id at which the next window of the scan begins, None at its end."""
+    """The record_id at which the next window of the scan begins, None at the end of the scan."""
     passed: Sequence[int] = ()
     """The rows of unwanted classes."""
     origins: Origins = NO_ORIGINS
@@ -165,8 +165,9 @@ class WindowReader:
     """A reader that checks the chunks of a window and folds their valid rows. Rows in flight and
     rows of parked objects are left out.
 
-    ``used`` is the number of the ``read`` rows that count against the window's limit. A row with
-    more bytes of values than ``value_bytes`` comes without them.
+    ``read`` is the number of rows that were read. ``used`` is the number of these rows that count
+    against the window's limit. A row whose values have more than ``value_bytes`` bytes is read
+    without its values.
     """
 
     def __init__(
@@ -200,8 +201,8 @@ class WindowReader:
             self._check(run)
 
     def _free(self, chunk: list[BoundedRow]) -> Sequence[BoundedRow]:
-        """Return the rows of a chunk that are not in flight, and keep the origins of all if the
-        format needs them.
+        """Return the rows of a chunk that are not in flight. Keep the origins of all rows if the
+        format needs origins.
         """
         if self._needs_times:
             ids = list(map(_record_id, chunk))
@@ -247,7 +248,7 @@ class WindowReader:
         self.used += len(valid) + len(invalid) + len(loopback)
 
     def examine(self, chunk: list[BoundedRow]) -> list[CheckedRow]:
-        """Return the valid rows of a chunk after the window, without adding them to it."""
+        """Return the valid rows of a chunk after the window. They are not added to the window."""
         valid: list[CheckedRow] = []
         for run in _whole_rows(self.context, self._free(chunk), {}):
             valid += check_rows(run, self.context.catalog, self.context.options.driver_user).valid
@@ -260,8 +261,8 @@ class WindowReader:
         self.used += 1
 
     def _drop_large_values(self, row: CheckedRow) -> CheckedRow:
-        """Return the row; if its values are large and there is no room for them, without its
-        values.
+        """Return the row. If its values are large and there is no room for them, return it without
+        its values.
         """
         record_id, event_type, object_id, attribute, _, _ = row
         size = self._sizes.get(record_id)
@@ -306,9 +307,9 @@ def read_window(
 
     Rows in flight and rows of parked objects are passed over: they do not count against the
     window's limit. Reading continues as long as the first group is open. ``last`` is the end of the
-    scan. Groups at the end are deferred, too, since a row after the end may belong to the same
-    transaction. None = the scan ends with the queue, and no group is deferred. ``polled`` are the
-    rows of the window, if they have been read already.
+    scan. Groups at that end are also deferred, since a row after the end may belong to the same
+    transaction. ``last`` None = the scan ends with the queue, and no group is deferred. ``polled``
+    are the rows of the window, if they have been read already.
     """
     options = context.options
     limit = options.window_rows
@@ -332,8 +333,8 @@ def read_window(
 def _read_chunks(
     window: Window, chunks: Iterable[Iterable[list[BoundedRow]]], reader: WindowReader
 ) -> WindowResult | None:
-    """Return the result of a window from as many chunks as it needs, each in fragments; None if it
-    needs more chunks than there are.
+    """Return the result of a window from as many chunks as the window needs. A chunk consists of
+    fragments. None if the window needs more chunks than there are.
     """
     wanted = limit = reader.context.options.window_rows
     for chunk in chunks:
@@ -362,7 +363,7 @@ def _fields(context: Context) -> Sequence[str]:
 
 
 def _value_bytes(context: Context) -> int:
-    """Return the most bytes of values that the window's statement returns for a row."""
+    """Return the maximum bytes of values that the window's statement returns for a row."""
     return max(context.options.delivery_bytes // context.options.window_rows, _SMALL)
 
 
@@ -414,9 +415,9 @@ def split_groups(
     max_bytes: int,
     sizes: Mapping[int, int] = MappingProxyType({}),
 ) -> Iterator[list[Group]]:
-    """Yield runs of groups with at most so many rows and bytes; a larger group is a separate run.
+    """Yield runs of groups up to ``max_rows`` and ``max_bytes``; a larger group is a separate run.
 
-    ``sizes`` has the bytes of large rows by record_id; other rows count as none.
+    ``sizes`` has the bytes of large rows by record_id; the size of other rows is counted as zero.
     """
     run: list[Group] = []
     rows = size = 0
@@ -435,7 +436,7 @@ def split_groups(
 def with_values(
     context: Context, groups: Sequence[Group], unread: AbstractSet[int]
 ) -> Sequence[Group]:
-    """Return the groups with the values of their rows that the window has dropped."""
+    """Return the groups with all values, including the values that the window has dropped."""
     wanted = (
         [record_id for group in groups for record_id in ids_of(group) if record_id in unread]
         if unread
@@ -456,8 +457,8 @@ def with_values(
 def build_events(
     context: Context, groups: Sequence[Group], query_back: QueryBack
 ) -> list[Outgoing]:
-    """Build the events of groups in their order; values that their rows need are read back class by
-    class.
+    """Build the events of groups in the order of the groups. Values that rows of the groups need
+    are read back class by class.
     """
     options, attempts = context.options.events, context.attempts
     is_read = context.catalog.may_lack_objects and needs_reading(groups)
@@ -510,12 +511,12 @@ def begin_due_scan(context: Context, is_long: bool) -> DueScan:
 def read_due_window(
     context: Context, due: DueScan, in_flight: Container[int], parked: Container[ObjectId]
 ) -> tuple[WindowResult, DueScan | None]:
-    """Read a window of a scan in one database snapshot, and fold it; return it with the rest of the
-    scan, None at its end.
+    """Read a window of a scan in one database snapshot, and fold its rows. Return the result with
+    the rest of the scan, None = the scan has ended.
 
-    Groups end at the window's end and none is deferred. But the rest of an insert after the end is
-    read, since as a separate add it would replace the object. Rows in flight and rows of parked
-    objects are passed over: they do not count against the window's limit.
+    Groups end at the window's end, and no group is deferred. But if an insert continues after the
+    end, its further rows are read, since as a separate add they would replace the object. Rows in
+    flight and rows of parked objects are passed over: they do not count against the window's limit.
     """
     options = context.options
     limit = options.window_rows
@@ -546,8 +547,8 @@ def _complete_inserts(reader: WindowReader, chunks: Iterable[list[BoundedRow]]) 
     """Add to a window the rows after its end that belong to an insert with rows on both sides of
     the end.
 
-    The search ends after ``farthest`` rows without such a row: rows of one time are in the order of
-    record_ids, and rows of an insert are at most ``farthest`` record_ids apart.
+    The search ends after ``farthest`` rows that belong to no such insert: rows with the same time
+    are in the order of record_ids, and rows of an insert are at most ``farthest`` record_ids apart.
     """
     options = reader.context.options
     farthest = reach(options.fold_distance)
@@ -577,7 +578,7 @@ def _complete_inserts(reader: WindowReader, chunks: Iterable[list[BoundedRow]]) 
 def read_claimed_objects(context: Context, claim: BacklogClaim) -> ClaimedObjects:
     """Read the objects of all claimed rows of status N.
 
-    They are read once, and again when one of ``writers`` has ended.
+    The objects are read once, and again when one of ``writers`` has ended.
     """
     open_now = context.log.open_writers()
     writers = None if claim.writers is None or open_now is None else claim.writers & open_now
@@ -603,7 +604,7 @@ def read_claimed_objects(context: Context, claim: BacklogClaim) -> ClaimedObject
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """A container of the members of either of two containers."""
+    """A container that has the members of two containers."""
 
     one: Container[Any]
     other: Container[Any]

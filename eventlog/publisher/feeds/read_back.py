@@ -1,11 +1,12 @@
 """Read the current values that the events of a delivery need, in bounded memory (spec/event-log.md
 8.4).
 
-The size of a row is unknown before it is read. So a class is read back by several statements, each
-for up to sixteen times as many objects as the previous one, and for no more than fit by the size of
-the last rows read. If the values outgrow ``delivery_bytes``, the delivery gets fewer groups, and
-they are read again. This is rare, since most rows are small. With small rows a class needs one
-statement for up to 16 objects, and two for up to 256.
+The size of a row is unknown before it is read. So a class is read back by several statements. Each
+statement reads up to sixteen times as many objects as the previous statement, but not more objects
+than have room if they are as large as the last rows read. If the values have more than
+``delivery_bytes``, the delivery gets fewer groups, and the values are read again. This is rare,
+since most rows are small. With small rows, a class needs one statement for up to 16 objects, and
+two statements for up to 256 objects.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Built(NamedTuple):
 class _DeliveryFull(Exception):
     """The values read back are too large for a delivery.
 
-    ``objects`` is the number of objects read before that.
+    ``objects`` is the number of objects read before the values became too large.
     """
 
     def __init__(self, objects: int) -> None:
@@ -46,7 +47,7 @@ def built_deliveries(
     context: Context, window: WindowResult, sizes: dict[str, int], check: CatalogCheck = UNCHECKED
 ) -> Iterator[Built]:
     """Yield the deliveries of a window, which are limited by rows and by bytes. ``sizes`` has the
-    bytes of a row by class, kept between windows.
+    size of a row in bytes, by class; it is kept between windows.
 
     ``check`` is called once, before the first values are read back, and may end the work with an
     error.
@@ -111,8 +112,8 @@ def with_current_rows(
 
 
 def _bounded(query_back: QueryBack, sizes: dict[str, int], max_bytes: int) -> QueryBack:
-    """Return a function that reads back as ``query_back`` does, at most ``max_bytes`` in all its
-    calls together.
+    """Return a function that reads back as ``query_back`` does. All calls of the function together
+    read at most ``max_bytes``.
     """
     left, objects = max_bytes, 0
 

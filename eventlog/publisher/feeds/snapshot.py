@@ -1,5 +1,5 @@
-"""The snapshot at the beginning of a consumer: how far it has come, and its objects as they are now
-(spec/event-log.md 13.3). ``snapshot_chunks`` records them to be sent.
+"""The snapshot at the beginning of a consumer: its progress, and the present state of its objects
+(spec/event-log.md 13.3). ``snapshot_chunks`` records the objects to be sent.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class UnfinishedSnapshot:
         }
 
     def progress(self) -> SnapshotProgress:
-        """Return the progress, without a key."""
+        """Return the progress, which does not contain a key."""
         left = 0 if self.again is None else len(self.again)
         return SnapshotProgress(
             self.class_name, self.objects, max(self.expected, self.objects + left), self.done
@@ -98,8 +98,9 @@ class UnfinishedSnapshot:
 
 
 def class_and_key(catalog: Catalog, event_id: str) -> tuple[str, str]:
-    """Return the name that the class in a snapshot's event-id has now, also if its table was
-    renamed since (spec/event-log.md 5.2), and the key. The name is empty if there is no such class.
+    """Return the class and the key in a snapshot's event-id. The class has its present name, even
+    if its table was renamed after the event-id was made (spec/event-log.md 5.2). The name is empty
+    if there is no such class.
     """
     text = object_text(event_id)
     stops = [place for place, character in enumerate(text) if character == "."]
@@ -114,9 +115,9 @@ def class_and_key(catalog: Catalog, event_id: str) -> tuple[str, str]:
 
 
 def as_built(built: Outgoing, event: Outgoing) -> Outgoing:
-    """Return an event of a snapshot as it was built. Its outcomes contain only its
-    invalid values. An object that does not exist for the reader has no event, unless its class is
-    sent again as a whole (``may_delete``).
+    """Return an event of a snapshot as it was built. Its outcomes contain only invalid values. An
+    object that does not exist for the reader has no event, unless its class is sent again as a
+    whole (``may_delete``).
     """
     invalid = [] if built.outcomes is None else built.outcomes.invalid
     return event._replace(
@@ -137,7 +138,7 @@ def build_present(
     row_sizes: dict[str, int],
     check: CatalogCheck = UNCHECKED,
 ) -> Built:
-    """Build adds of the present objects with these keys, for as many as a delivery has room for.
+    """Build adds of the present objects with these keys, as many as a delivery has room for.
 
     The adds are built from rows of type 5 that do not exist in the log: the record_id of such a row
     is the object's place in the chunk.
@@ -162,8 +163,8 @@ def _groups(objects: Iterable[ObjectId]) -> list[Group]:
 
 
 def _context_for_adds(context: Context, rows: int) -> Context:
-    """Return a context in which rows of type 5 become adds, and ``rows`` of them fit into a
-    delivery.
+    """Return a context in which rows of type 5 become adds, and a delivery has room for ``rows``
+    rows.
     """
     events = EventOptions(insert_query_back="add")
     options = replace(context.options, events=events, delivery_rows=rows)
@@ -195,8 +196,8 @@ def _named(context: Context, event_id: str) -> tuple[str, str, ObjectClass | Non
 def build_objects(
     context: Context, recorded: Sequence[Outgoing]
 ) -> tuple[list[Outgoing], frozenset[str]]:
-    """Build recorded events of a snapshot with the present values of their objects. Return also the
-    event-ids of those whose class is unavailable.
+    """Build recorded events of a snapshot with the present values of their objects. Also return the
+    event-ids of the events whose class is unavailable.
     """
     objects = {event.event_id: object_of(context, event.event_id) for event in recorded}
     present = [one for one in objects.values() if one is not None]
@@ -221,8 +222,8 @@ def build_objects(
 
 
 def why_unreadable(context: Context, event_id: str) -> tuple[str, str] | None:
-    """Return the code and the message for an object whose class or key is not valid, None if its
-    class can be read or is only unavailable.
+    """Return the code and the message for an object whose class or key is not valid. None if both
+    are valid, or if the class is only unavailable.
     """
     name, key, cls = _named(context, event_id)
     if not name:
@@ -252,14 +253,14 @@ def packed(
 
 
 def origins_of_objects(context: Context) -> Origins:
-    """Return the origins of a snapshot's objects: their time is the present time."""
+    """Return the origins of a snapshot's objects. The time in the origins is the present time."""
     return Origins({0: context.log.due_until(context.options.event_time_zone)}, {}, {})
 
 
 class Present(NamedTuple):
     """An object of a snapshot at present.
 
-    ``event`` is the event that would be sent, and ``delivery`` its delivery.
+    ``event`` is the event that would be sent, and ``delivery`` is the delivery of this event.
     """
 
     object_id: ObjectId
@@ -268,7 +269,7 @@ class Present(NamedTuple):
 
 
 def read_object(context: Context, event_id: str) -> Present | None:
-    """Return the object of a snapshot's event-id; None if it belongs to no class. Nothing is
+    """Return the object of a snapshot's event-id; None if no class has the object. Nothing is
     recorded.
     """
     _, key, cls = _named(context, event_id)

@@ -34,14 +34,14 @@ PATIENCE: Final = 20.0
 log.
 """
 _MIN_WIDTH: Final = 100_000
-"""The width in record_ids of a leaf if no other leaf indicates a width."""
+"""The width of a leaf, in record_ids, if no other leaf shows which width to use."""
 _PAUSE: Final = 0.1
 """The seconds between two attempts."""
 
 
 def means_to_partition(log: OpenLog) -> Partitioning:
-    """Return the implementation of partitioning for a log's database. Raises ConfigError if there
-    is none (spec/event-log.md 14.5).
+    """Return the implementation of partitioning for a log's database. Raises ConfigError if the
+    database has no implementation (spec/event-log.md 14.5).
     """
     if log.dialect.partitioning is None:
         raise ConfigError(
@@ -52,9 +52,10 @@ def means_to_partition(log: OpenLog) -> Partitioning:
 
 
 def refuse_to_partition(log: OpenLog, means: Partitioning, *, is_ours: bool) -> None:
-    """Raise an error unless the log may be partitioned, or its partitioning undone: ConfigError for
-    a log that another program made, LogTableError if this session lacks the rights of the owner, if
-    other objects are attached to the table, or if it is published.
+    """Raise an error if the log may not be partitioned, or its partitioning may not be undone. It
+    is ConfigError for a log that another program made. It is LogTableError if this session lacks
+    the rights of the owner, if other objects are attached to the table, or if the table is
+    published.
     """
     if not is_ours:
         raise ConfigError(
@@ -106,30 +107,31 @@ class LeafPurge(NamedTuple):
 
     leaf: Leaf
     rows: int = 0
-    """The number of rows that are removed with the leaf, or would be in a dry run."""
+    """The number of rows that are removed with the leaf; in a dry run, that would be removed."""
     moved: int = 0
-    """The number of rows that are kept, in the lowest leaf."""
+    """The number of rows that are kept by moving them to the lowest leaf."""
     why_kept: str = ""
-    """Why the leaf stays, for people; empty = it is removed."""
+    """Why the leaf stays, in words; empty = the leaf is removed."""
     by_rows: bool = False
-    """True if too many of its rows must be kept to move them, so that the other rows are deleted
-    individually.
+    """True if so many rows of the leaf must be kept that they are not moved. The other rows are
+    then deleted individually.
     """
 
 
 class _Content(NamedTuple):
-    """The rows of a leaf, as a purge sees them."""
+    """The rows of a leaf that a purge removes or keeps."""
 
     rows: int
     highest: int
-    """The highest record_id that may be removed, 0 if there is none."""
+    """The highest record_id that may be removed, 0 = no row may be removed."""
     stay: Sequence[int]
-    """The record_ids of the rows to keep, at most one more than can be moved."""
+    """The record_ids of the rows to keep, at most as many as may be moved."""
 
 
 def cut_ahead(log: OpenLog, means: Partitioning) -> list[Leaf]:
-    """Cut the open leaf until it begins far enough above the next record_id, and return the leaves
-    that were cut off. Far enough is the width of the leaf below the open leaf. Commits.
+    """Cut the open leaf until it begins far enough above the next record_id. The distance must be
+    at least the width of the leaf below the open leaf. Return the leaves that were cut off.
+    Commits.
     """
     cut: list[Leaf] = []
     while True:
@@ -155,11 +157,12 @@ def purge_leaves(
     max_bytes: int | None = None,
     dry: bool,
 ) -> Iterator[LeafPurge]:
-    """Remove the leaves above the lowest one whose rows are all done and older than ``older_than``,
-    and yield the result for each leaf, up to the first that stays. Commits. While the log has more
-    than ``max_bytes``, the age of its rows is ignored.
+    """Remove the leaves whose rows are all done and older than ``older_than``, except the lowest
+    leaf. Yield the result for each leaf, up to the first leaf that stays. Commits. While the log
+    has more than ``max_bytes``, the age of its rows is ignored.
 
-    Rows of another status than S and W are moved to the lowest leaf, unless there are too many.
+    Rows whose status is neither S nor W are moved to the lowest leaf, unless there are too many of
+    them.
     """
     highest = highest_id(log)
     sizes = {} if max_bytes is None else means.sizes(log)
@@ -260,9 +263,9 @@ def _judge(log: OpenLog, leaf: Leaf, older_than: datetime | None) -> _Content | 
 
 
 def _came(log: OpenLog, leaf: Leaf, undone: Mapping[str, Ranges], highest: int) -> str:
-    """Return, in words, a row that was added to a leaf since the leaf was read up to row
-    ``highest``, or that has status N again; empty if there is none. This is one statement, because
-    writers of the log wait in the meantime.
+    """Return, in words, a row that was added to a leaf after the leaf was read up to row
+    ``highest``, or a row that has status N again; empty if there is no such row. The function runs
+    one statement, because writers of the log wait in the meantime.
     """
     record_id, status = (column_of(log.table, one) for one in ("record_id", "status"))
     is_inside = record_id.between(*_range_of(leaf))
@@ -285,9 +288,9 @@ def _came(log: OpenLog, leaf: Leaf, undone: Mapping[str, Ranges], highest: int) 
 
 
 def _undone(log: OpenLog, leaf: Leaf) -> dict[str, Ranges]:
-    """Return, for each consumer, the record_ids of a leaf that it has not done. Until the end of
-    the transaction no consumer can be registered or reset, and no consumer can be asked to send
-    rows again.
+    """Return, for each consumer, the record_ids of a leaf that the consumer has not done. Until the
+    end of the transaction no consumer can be registered or reset, and no consumer can be asked to
+    send rows again.
     """
     first, last = _range_of(leaf)
     return {
@@ -318,7 +321,7 @@ def _why_needed(log: OpenLog, leaf: Leaf, undone: Mapping[str, Ranges]) -> str:
 
 
 def _why_undone(log: OpenLog, table: LogTable, undone: Mapping[str, Ranges]) -> str:
-    """Return, in words, a row of a table that a consumer has not processed; empty if there is none.
+    """Return, in words, a row of a table that a consumer has not processed; empty = none.
     ``undone`` is the result of ``_undone``.
     """
     for name, gaps in undone.items():
@@ -335,8 +338,8 @@ def _why_undone(log: OpenLog, table: LogTable, undone: Mapping[str, Ranges]) -> 
 
 
 def _dated(log: OpenLog, row: int, table: LogTable | None = None) -> str:
-    """Return a record_id with the event_time of its row in a table, by default in the log, for
-    people.
+    """Return, in words, a record_id and the event_time of its row in ``table``, by default in the
+    log.
     """
     record_id, event_time = (
         column_of(table or log.table, one) for one in ("record_id", "event_time")
@@ -346,8 +349,8 @@ def _dated(log: OpenLog, row: int, table: LogTable | None = None) -> str:
 
 
 def why_kept(log: OpenLog, leaf: Leaf) -> str:
-    """Return, in words, why a row of a leaf is still needed; empty if none is. This takes no lock
-    and writes nothing.
+    """Return, in words, why a row of a leaf is still needed; empty if none is. The function takes
+    no lock and writes nothing.
     """
     first, last = _range_of(leaf)
     undone = dict[str, Ranges]()
@@ -371,13 +374,14 @@ class DetachedLeaf(NamedTuple):
 
     name: str
     unprocessed: int | None
-    """The number of its rows of another status than S and W; None = this session may not read it.
+    """The number of its rows that are neither S nor W; None = this session may not read the
+    rows.
     """
 
 
 def detached_leaves(log: OpenLog) -> list[DetachedLeaf]:
-    """Return the detached leaves of a log whose removal is not recorded. Reads each of them once.
-    Raises DatabaseError for a record that cannot be read.
+    """Return the detached leaves of a log whose removal is not recorded. Reads each of these tables
+    once. Raises DatabaseError for a record that cannot be read.
     """
     means = log.dialect.partitioning
     return [
@@ -388,7 +392,7 @@ def detached_leaves(log: OpenLog) -> list[DetachedLeaf]:
 
 def detached_leaf(log: OpenLog, name: str) -> DetachedLeaf:
     """Return a detached leaf of a log whose removal is not recorded. Raises ConfigError if there is
-    none of this name.
+    no such leaf of this name.
     """
     found = detached_leaves(log)
     for one in found:
@@ -403,8 +407,8 @@ def detached_leaf(log: OpenLog, name: str) -> DetachedLeaf:
 
 def finish_leaf(log: OpenLog, means: Partitioning, name: str) -> int:
     """Drop a detached leaf whose removal is not recorded, and return the number of rows that were
-    put back into the log. Commits. Raises ConfigError if a consumer has not processed one of its
-    rows (spec/event-log.md 14.3), and the errors of ``Partitioning.finish_unrecorded``.
+    put back into the log. Commits. Raises ConfigError if a consumer has not processed a row of the
+    leaf (spec/event-log.md 14.3), and the errors of ``Partitioning.finish_unrecorded``.
     """
     table = _as_log(log, name)
     record_id = column_of(table, "record_id")

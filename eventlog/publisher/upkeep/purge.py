@@ -1,4 +1,4 @@
-"""Purge a log: determine which rows to check, and which of them neither a delivery nor a consumer
+"""Purge a log: determine which rows to check, and which of these rows no delivery and no consumer
 still needs (spec/event-log.md 11).
 """
 
@@ -27,9 +27,9 @@ from eventlog.sql.readers.consumers import done_by_consumers
 YOUNG: Final = 10_000
 """A purge ends after this many consecutive rows that are younger than the requested age."""
 _APART: Final = 300
-"""The number of record_ids between two gaps that are read as one, as by a publisher."""
+"""Two gaps are read as one if at most this many record_ids lie between them, as by a publisher."""
 WHOLE: Final = timedelta(days=7)
-"""The age at which the notes of removed rows expire.
+"""The age at which the record of removed rows expires.
 
 The next purge then also finds rows that a transaction has committed late, or that somebody has put
 back.
@@ -39,8 +39,8 @@ _PURGED_EACH: Final = 100
 
 
 class Extent(NamedTuple):
-    """The rows that a purge checks: those between two record_ids, except the rows in ``purged``,
-    which are removed.
+    """The rows that a purge checks: the rows between two record_ids, except the rows in ``purged``,
+    which were removed earlier.
     """
 
     first: int
@@ -68,13 +68,13 @@ def purge_batches(
     to_the_end: bool,
     dry: bool,
 ) -> Iterator[Purged]:
-    """Remove rows in batches as ``purge_rows`` does, but keep those that are in flight or that a
-    consumer has not done. Yield each batch before it is committed; the caller commits at the end,
-    too.
+    """Remove rows in batches as ``purge_rows`` does, but keep rows that are in flight or that a
+    consumer has not done. Yield each batch before it is committed. The caller also commits at the
+    end.
 
     The rows in flight and the done rows are read in the transaction that removes rows, under the
-    lock that prevents the registration of consumers. With ``to_the_end`` younger rows do not end
-    the purge.
+    lock that prevents the registration of consumers. With ``to_the_end``, rows that are younger
+    than ``older_than`` do not end the purge.
     """
     first, last, (known, whole) = to_check
     gone = known.copy()

@@ -1,5 +1,6 @@
-"""How long, and how large, a log may be: ``keep_days`` and ``keep_bytes``, whether a purge obeys
-them, and what holds it back (spec/event-log.md 14.4).
+"""The limits on the age of a log's rows and on the log's size: ``keep_days`` and ``keep_bytes``.
+The module reports whether purges obey these limits, and what holds a purge back (spec/event-log.md
+14.4).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _MIN_SPAN: Final = timedelta(hours=1)
 
 
 class LogSize(NamedTuple):
-    """The size of a log, and how it grows."""
+    """The size of a log, and its growth."""
 
     bytes: int
     leaves: int
@@ -60,8 +61,8 @@ def size_in_words(size: float) -> str:
 
 
 def log_size(log: OpenLog, tables: Sequence[TableStorage]) -> LogSize:
-    """Return the size of a log by ``tables``, and the growth by the times of its first and its last
-    row. The lowest leaf, which has rows that stay, does not count for the growth.
+    """Return the size of a log from ``tables``. Its growth is computed from the times of its first
+    and its last row, without the lowest leaf, which has rows that stay.
     """
     whole = sum(table.bytes for table in tables if table.part == "log")
     known, sizes = _leaves(log), dict[str, int]()
@@ -94,9 +95,9 @@ def with_retention(
 def overdue_purge(
     log: OpenLog, retention: Retention, event_time_zone: str, measured: Measured
 ) -> OverduePurge:
-    """Return what purges have failed to do for at least half of ``keep_days``: remove a leaf, or
-    cut the open leaf. Return also what holds a purge back: a row, a consumer, a claim, a resync, or
-    a transaction (by ``measured``).
+    """Return what purges should have done at least half of ``keep_days`` ago: remove a leaf, or cut
+    the open leaf. Also return what holds a purge back: a row, a consumer, a claim, a resync, or a
+    transaction (from ``measured``).
     """
     known = _leaves(log)
     if retention.keep_days is None or len(known) < 2:
@@ -123,8 +124,8 @@ def _leaves(log: OpenLog) -> list[Leaf]:
 
 
 def _time_at(log: OpenLog, first: int | None, end: int | None, *, is_last: bool) -> datetime | None:
-    """Return the event_time of the first or the last row from the record_id ``first`` to before
-    ``end``, None = without this bound; None if there is no row.
+    """Return the event_time of the first or the last row from record_id ``first`` to the record_id
+    before ``end``. A bound None = no bound. Returns None if there is no row.
     """
     record_id, event_time = (column_of(log.table, one) for one in ("record_id", "event_time"))
     order = record_id.desc() if is_last else record_id
@@ -138,7 +139,7 @@ def _time_at(log: OpenLog, first: int | None, end: int | None, *, is_last: bool)
 
 
 def _transaction(measured: Measured) -> str:
-    """Return the transaction that a removal or a cut waits for, for people."""
+    """Return, in words, the transaction for which a removal or a cut waits."""
     seconds = measured.oldest_open_transaction_age_seconds
     if seconds is not None:
         return (
