@@ -1,8 +1,8 @@
 """The parameters of the vendor's JDBC driver that are also options of eventlog (spec/event-log.md
 9).
 
-``config/idm.py`` reads an export by this table. The configuration refuses the driver's names, and
-its message names the option.
+``config/idm.py`` reads an export by this table. The configuration refuses the driver's names with a
+message that names the option of eventlog.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def _words(words: Mapping[str, str]) -> Callable[[str], str]:
 
 
 class DriverTag(NamedTuple):
-    """The option that a parameter of the driver becomes. ``value`` makes the option's value, or its
-    text, from the parameter's text; it raises ValueError.
+    """The option that a parameter of the driver becomes. ``value`` makes the option's value, or the
+    text of that value, from the parameter's text; it raises ValueError.
     """
 
     section: str

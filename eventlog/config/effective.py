@@ -31,7 +31,7 @@ class Effective(NamedTuple):
 
 
 def effective(config: Config) -> Iterator[Effective]:
-    """Yield every setting and its source, secrets masked.
+    """Yield every setting and its source. Secrets are masked.
 
     The options of the chosen type come before the options of other types.
     """
@@ -39,10 +39,10 @@ def effective(config: Config) -> Iterator[Effective]:
 
 
 def non_default(config: Config) -> Iterator[Effective]:
-    """Return the settings that have another source than the default, as ``effective`` does.
+    """Return, in the form of ``effective``, the settings whose source is not the default.
 
     Formats that are not published, and types that are not chosen, are loaded only if one of their
-    options is set: loading all takes a quarter of a second.
+    options is set: it takes a quarter of a second to load all formats and types.
     """
     sections = sections_with([f"{OF_FORMAT}{name}" for name in config.format.given])
     others = any(getattr(config, section).others for section in CHOSEN)
@@ -50,8 +50,8 @@ def non_default(config: Config) -> Iterator[Effective]:
 
 
 def receiver(config: Config) -> str:
-    """Return the sink of a configuration in words, its type and the options that name the receiver,
-    such as ``http, url = "https://search.example.org"``; secrets masked.
+    """Return the sink of a configuration in words: its type, and the options that name the
+    receiver, such as ``http, url = "https://search.example.org"``. Secrets are masked.
     """
     declared = options_of(type(config.sink.options))
     shown = _shown(config, "sink", address_of(config), declared)

@@ -1,14 +1,15 @@
 """The exported configuration of the vendor's JDBC driver, as an eventlog.toml (spec/event-log.md 9,
 column driver).
 
-An export holds the parameters in one of two forms, somewhere inside (*Driver Parameters*,
-*Publication Parameters* of the guide; ``driver-config`` of the NDS DTD)::
+An export has the parameters anywhere inside, in one of two forms (*Driver Parameters*, *Publication
+Parameters* of the guide; ``driver-config`` of the NDS DTD)::
 
     <polling-interval display-name="...">10</polling-interval>
     <definition name="polling-interval" type="integer"><value>10</value></definition>
 
-The reader accepts parameters in any place of the export, but is exact about their meaning: each
-parameter is either imported, or listed with the reason for leaving it out. No password is read.
+The reader accepts parameters in any place of the export. But it is exact about the meaning of
+parameters: it imports each parameter, or lists the parameter with the reason for leaving it out. No
+password is read.
 """
 
 from __future__ import annotations
@@ -57,14 +58,14 @@ class DriverConfig:
     settings: tuple[Setting, ...]
     """The parameters that are imported."""
     left_out: Mapping[str, str]
-    """The parameters that are not imported, each name with its reason in one line."""
+    """The reasons for the parameters that are not imported, by parameter. A reason is one line."""
 
 
 def read_driver(export: bytes) -> DriverConfig:
     """Read an export.
 
-    Raises ConfigError if it is not XML, has a DOCTYPE, or has no JDBC driver's parameters or
-    several such drivers.
+    Raises ConfigError if the export is not XML, has a DOCTYPE, has no parameters of a JDBC driver,
+    or has several JDBC drivers.
     """
     try:
         root = parse_document(export, LIMIT)
@@ -90,7 +91,7 @@ def read_driver(export: bytes) -> DriverConfig:
 
 
 def toml_text(driver: DriverConfig, source: str) -> str:
-    """Return the text of an eventlog.toml: profile idm, and the settings that differ from it.
+    """Return the text of an eventlog.toml: profile idm, and settings that differ from the profile.
     ``source`` is the name of the export.
     """
     name = f" of driver {_plain(driver.name)}" if driver.name else ""
@@ -229,7 +230,7 @@ class _Parameters:
 
 def _driver_config(root: _Element) -> _Element | None:
     """Return the only driver-config of the JDBC driver, None if the parameters are outside of any.
-    Raises ConfigError for several.
+    Raises ConfigError for several driver-configs.
     """
     tags = {"jdbc-class", "log-table", "sync-schema", "sync-tables", "sync-filter"}
     configs = [one for one in root.iter() if _tag(one) == "driver-config"]
@@ -249,7 +250,7 @@ def _driver_config(root: _Element) -> _Element | None:
 def _driver_of(config: _Element) -> _Element:
     """Return the element of the driver that contains a driver-config.
 
-    User and server are in it too, outside of the driver-config.
+    User and server are also in this element, outside of the driver-config.
     """
     for above in config.iterancestors():
         if _tag(above) in ("driver-configuration", "driver", "init-params"):
@@ -258,7 +259,7 @@ def _driver_of(config: _Element) -> _Element:
 
 
 def _global_values(root: _Element) -> dict[str, str]:
-    """Return the texts of all definitions by name. A parameter may refer to one of them."""
+    """Return the texts of all definitions by name. A parameter may refer to a definition."""
     named = ((_name(one), _value(one)) for one in root.iter() if _tag(one) == "definition")
     return {name: value for name, value in named if name is not None and value}
 
@@ -291,7 +292,7 @@ def _parameters(element: _Element) -> Iterator[str]:
 
 
 def _parameter(element: _Element, section: str, parameters: _Parameters) -> None:
-    """Import the parameter in an element, or refuse it with the reason."""
+    """Import the parameter in an element, or refuse the parameter with the reason."""
     name = _parameter_name(element)
     is_reference = _tag(element) == "gcv-ref"
     value = (
@@ -357,7 +358,8 @@ def _name(element: _Element) -> str | None:
 
 def _value(element: _Element) -> str:
     """Return the text of a parameter, from its value element, its attribute value, or the element
-    itself. The items of a list become one text, separated as in a parameter that is a text.
+    itself. The items of a list become one text, with the separator that a parameter without a list
+    has.
     """
     value = next((one for one in element if _tag(one) in ("value", "ds-value")), None)
     if value is not None:
@@ -420,7 +422,7 @@ def _settings(parameters: _Parameters) -> Iterator[Setting]:
 def _safe_statements(
     statements: Sequence[str], values: Mapping[str, str], parameters: _Parameters
 ) -> Iterator[str]:
-    """Yield the post-poll statements that lose no rows of the log, and refuse the others."""
+    """Yield the post-poll statements that lose no rows of the log, and refuse all others."""
     name = values.get("log-table", installed_options("database")["log_table"].option.default)
     with suppress(ConfigError):
         schema, table = split_name(name)
@@ -435,8 +437,8 @@ def _safe_statements(
 
 
 def _scope(values: dict[str, str], parameters: _Parameters) -> None:
-    """Remove schema or tables from ``values``, since eventlog accepts only one of them. The
-    driver's own choice determines which one.
+    """Remove the schema or the tables from ``values``, since eventlog does not accept both. The
+    choice of the driver determines which of the two is removed.
     """
     chosen = values.get("sync-filter", "").casefold()
     if chosen == "empty":
@@ -459,7 +461,7 @@ def _scope(values: dict[str, str], parameters: _Parameters) -> None:
 
 
 def _parsed(option: Option, value: Any) -> Any:
-    """Return the value of an option, given as such or as text. Raises ValueError."""
+    """Return the value of an option. ``value`` is this value, or its text. Raises ValueError."""
     if isinstance(value, str):
         with suppress(ValueError):
             value = option.kind.from_text(value)
@@ -483,7 +485,7 @@ _OF_DIRECTORY: Final = {
     "DirXML-ShimAuthID": "shim-auth-id",
     "DirXML-ShimAuthServer": "shim-auth-server",
 }
-"""The names that attributes of a driver have in an export, by their names in the LDAP directory."""
+"""The names of a driver's attributes in an export, by their names in the LDAP directory."""
 
 
 def _authentication(element: _Element, parameters: _Parameters) -> None:
@@ -508,7 +510,7 @@ def _authentication(element: _Element, parameters: _Parameters) -> None:
 
 
 def _url(parameters: _Parameters) -> str | None:
-    """Return the SQLAlchemy URL without a password, None if the export has no known URL."""
+    """Return the SQLAlchemy URL without a password, None if the export has no usable URL."""
     if parameters.jdbc_url is None:
         parameters.refuse("database URL", "is not in the export: set url")
         return None

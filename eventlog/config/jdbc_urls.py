@@ -17,8 +17,8 @@ _ORACLE: Final = r"(?:thin|oci8?):(?:(?P<login>.*?)(?:/.*)?)?@"
 
 
 def _postgresql_query(properties: dict[str, str]) -> dict[str, str]:
-    """Remove the ``properties`` that the database's own driver supports, and return them in the
-    form of that driver.
+    """Remove the ``properties`` that the database's own driver supports. Return the removed
+    properties in the form of that driver.
     """
     query = {}
     mode = properties.pop("sslmode", None)
@@ -53,13 +53,13 @@ _FORMS: Final[Mapping[str, _Form]] = {
     "mariadb": ("mariadb+pymysql", (_SERVERS,), lambda _: {}),
     "mysql": ("mysql+pymysql", (_SERVERS,), lambda _: {}),
 }
-"""By database: the driver, the forms of its JDBC URL after ``jdbc:<database>:``, and the function
-that moves the properties which the driver supports into the query of the URL.
+"""For each database: the driver, the forms of the JDBC URL after ``jdbc:<database>:``, and the
+function that moves properties into the query of the URL if the driver supports them.
 """
 
 
 def jdbc_url(text: str) -> tuple[URL, list[str]]:
-    """Return the SQLAlchemy URL of a JDBC URL, and the names of the properties that were left out.
+    """Return the SQLAlchemy URL for a JDBC URL, and the names of the properties that were left out.
     The user is taken from the JDBC URL, but never a password.
 
     Raises ConfigError, without the text, for a database or a form that is not supported.

@@ -1,4 +1,4 @@
-"""The options by which sinks and sources reach Kafka, and their librdkafka settings."""
+"""The options by which sinks and sources connect to Kafka, and the librdkafka settings for them."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def kafka_properties(options: KafkaOptions, section: str) -> dict[str, Any]:
 def kafka_contradictions(
     options: KafkaOptions, section: str, source_of: Callable[[str], str]
 ) -> Iterator[str]:
-    """Yield the messages about options that are given twice or only in part. ``source_of`` returns
-    the place where an option was set.
+    """Yield the messages about options that are set twice or that lack their counterparts.
+    ``source_of`` returns the place where an option was set.
     """
     variables = f"EVENTLOG_{section.upper()}"
     if (options.password is None) != (options.user is None):

@@ -32,7 +32,7 @@ Name: TypeAlias = tuple[str, str]
 
 
 class Target(NamedTuple):
-    """The option that a key of a section names. ``of`` is the type that has the option, if it is
+    """The option that a key of a section names. ``of`` is the type that has the option, if that is
     not the chosen type; the option then has no effect. ``is_file`` is True if the key names a file
     that contains the option's value.
     """
@@ -52,8 +52,8 @@ class Target(NamedTuple):
 def chosen_types(
     document: Mapping[str, Any], environ: Mapping[str, str], flags: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the type that is set in each section, known or not; the layer that takes precedence
-    determines it. Empty for a section without a type.
+    """Return the type that is set in each section, even if no such type is known. The layer that
+    takes precedence determines the type. It is empty for a section without a type.
     """
     types = {}
     for section in (*CHOSEN, "format"):
@@ -69,7 +69,7 @@ def chosen_types(
 class Keys:
     """The keys of each section: its options, and the options of the type that is chosen there.
 
-    The other types are loaded only for another key.
+    The other types are loaded only to look up a key that is not among these options.
     """
 
     def __init__(self, types: Mapping[str, str]) -> None:
@@ -82,8 +82,8 @@ class Keys:
         return self._types["format"]
 
     def options_of_type(self, section: str) -> type | None:
-        """Return the options dataclass of the type that is chosen in a section, None if there is
-        none.
+        """Return the options dataclass of the type that is chosen in a section, None = no type is
+        chosen.
 
         Raises ConfigError.
         """
@@ -109,8 +109,9 @@ class Keys:
         return self._found[section]
 
     def find(self, section: str, key: str) -> Target | None:
-        """Return the option that a key names, None if no installed type has it. A key may name a
-        file with a secret option's value: ``token_file`` for ``token``. Raises ConfigError.
+        """Return the option that a key names, None if no installed type has the option. A key may
+        name a file that contains the value of a secret option: ``token_file`` for ``token``. Raises
+        ConfigError.
         """
         target = self._find(section, key)
         if target is None and key.endswith("_file"):
@@ -128,7 +129,7 @@ class Keys:
         return target
 
     def split(self, section: str, key: str) -> tuple[str, str]:
-        """Return the section and the key of an environment variable, whose name joins both."""
+        """Return the section and the key that the name of an environment variable contains."""
         if section != "format" or key in self.of(section):
             return section, key
         for known in (own_names(FORMATS), names(FORMATS)):
@@ -145,10 +146,10 @@ class Keys:
         key: str,
         spelled: Callable[[str, str], str] = "{}.{}".format,
     ) -> ConfigError:
-        """Return the error for a key that a section does not have. It names the sections that have
-        an option of this name, or the option that a parameter of the vendor's driver becomes, or
-        the most similar option, or all options of the section if none is similar. ``spelled`` makes
-        the name of a setting.
+        """Return the error for a key that a section does not have. The error names the sections
+        that have an option of this name. If there are none, it names the option that a parameter of
+        the vendor's driver becomes, otherwise the most similar option, otherwise all options of the
+        section. ``spelled`` makes the name of a setting.
         """
         if key in ARRAYS:
             return ConfigError(
@@ -172,8 +173,9 @@ class Keys:
         return unknown(source, nearest(section, sections, "[{}]".format))
 
     def _homes(self, section: str, key: str) -> list[str]:
-        """Return the sections that have an option of this name. For a section of a format, the
-        sections of the chosen format, or else of another format, come first.
+        """Return the sections that have an option of this name. For a section of a format, return
+        only the section of the chosen format, otherwise one section of another format, if one of
+        these sections has the option.
         """
         homes = [one for one in installed_sections() if key in listed_options(one)]
         if section == "format" or section.startswith(OF_FORMAT):

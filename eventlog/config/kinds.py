@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 Texts: TypeAlias = Mapping[str, str]
-"""The value of an option that has a text for each name, such as headers."""
+"""The value of an option that has one text per name, such as headers."""
 
 
 def _parse_times(value: Any) -> tuple[datetime.time, ...]:
@@ -76,13 +76,13 @@ def _parse_publication_mode(value: Any) -> int:
 _SECRET_PROPERTY: Final = re.compile(
     r"password|passphrase|secret|key\.pem$|oauthbearer\.config|jaas\.config", re.IGNORECASE
 )
-"""The names of the settings that librdkafka itself does not show (its CONFIGURATION.md)."""
+"""The names of the settings that librdkafka itself does not show (see its CONFIGURATION.md)."""
 
 
 def librdkafka(section: str) -> OptionKind:
     """Return the kind of a section's librdkafka settings.
 
-    It refuses secrets, which belong in ``secret_properties``.
+    The kind refuses secrets, which must be in ``secret_properties``.
     """
 
     def parse(value: Any) -> Mapping[str, Any]:
@@ -210,8 +210,8 @@ def _parse_consumer(value: Any) -> str:
 
 
 def _parse_token(value: Any) -> str:
-    """Return the token that follows ``Bearer`` in a header. An empty one is refused, since it would
-    admit everybody (RFC 6750, 2.1).
+    """Return the token that follows ``Bearer`` in a header. An empty token is refused, since it
+    would admit everybody (RFC 6750, 2.1).
     """
     if not isinstance(value, str) or not value or not all("!" <= char <= "~" for char in value):
         raise ValueError
@@ -219,8 +219,8 @@ def _parse_token(value: Any) -> str:
 
 
 def named_tokens(text: str) -> dict[str, str]:
-    """Return the tokens of a text with a line ``name:token`` for each, by name. Raises ValueError
-    for other lines, and if a name or a token repeats.
+    """Return, by name, the tokens of a text that has one line ``name:token`` per token. Raises
+    ValueError for other lines, and if a name or a token repeats.
     """
     found: dict[str, str] = {}
     for line in filter(None, map(str.strip, text.splitlines())):
@@ -245,8 +245,8 @@ _SHORTEST_KEY: Final = 16
 
 
 def _parse_mask_secret(value: Any) -> str:
-    """Return the key of the masks ``hash``. Somebody who guesses a short one can find the values by
-    trying them.
+    """Return the key of the masks ``hash``. A short key is refused, since somebody who guesses it
+    can find the values by trial.
     """
     if not isinstance(value, str) or len(value) < _SHORTEST_KEY:
         raise ValueError
@@ -315,7 +315,7 @@ def url_of(text: str) -> sa.URL:
 
 
 def masked(url: str) -> str:
-    """Return the URL with its passwords masked, in its password part and in the query."""
+    """Return the URL with its passwords masked, both in the password part and in the query."""
     parsed = url_of(url)
     hidden = dict.fromkeys(secrets_of(parsed), "***")
     return (
@@ -329,8 +329,8 @@ _WITHOUT_SECRET: Final = re.compile(r"[a-z]+(\+\w+)?://([^:@/?#]*@)?[^:@/?#]*(:[
 
 
 def is_plain(url: str) -> bool:
-    """Return True if a pattern shows that a URL certainly contains no password. A probe uses this,
-    since loading a parser would take too long.
+    """Return True if a pattern shows that a URL certainly contains no password. A probe calls this
+    function, since it would take too long to load a parser.
     """
     return _WITHOUT_SECRET.fullmatch(url) is not None
 

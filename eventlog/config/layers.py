@@ -1,5 +1,5 @@
-"""Read settings from a file, the environment and flags: each with the option that it names, its
-value and its place. Errors are yielded together with the settings, so that all of them are reported
+"""Read settings from a file, the environment and flags. Each setting has the option that it names,
+a value and a place. Errors are yielded together with the settings, so that all errors are reported
 at the same time.
 """
 
@@ -43,7 +43,7 @@ from eventlog.registry import FORMATS, check_name, names
 
 
 class Layer(IntEnum):
-    """The kind of place where a setting was made; the first one takes precedence."""
+    """The kind of place where a setting was made; the first kind takes precedence."""
 
     FLAG = 0
     ENVIRONMENT = 1
@@ -62,7 +62,7 @@ class Setting(NamedTuple):
     """The file that contains the value; None = the value is ``given``."""
 
     def value(self) -> Any:
-        """Return the value, read from its file if it has one. Raises ConfigError."""
+        """Return the value; if ``file`` is set, the file contains the value. Raises ConfigError."""
         if self.file is None:
             return self.given
         return parse_value(self.target.option, read_secret(self.file, self.source), self.source)
@@ -78,7 +78,7 @@ _TOML_ADVICE: Final = {
     "Cannot declare": "; write this table once, with all its options",
     "Cannot overwrite": "; write this option once",
 }
-"""By a sign in the message of the parser, what to do."""
+"""The advice for a part of the parser's message."""
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def from_file(document: Mapping[str, Any], path: Path | None, keys: Keys) -> Read:
     """Yield the settings of a file except its arrays of tables, such as [[watch]]. Relative paths
-    start from its directory.
+    start from the directory of the file.
 
     ``path`` is None for content from a program, which may contain secrets, and objects of type
     ``Path``.
@@ -251,7 +251,7 @@ def _misspelled_sections(environ: Mapping[str, str]) -> Iterator[ConfigError]:
 
 
 _MISSPELLED: Final = 0.9
-"""The least similarity at which a variable counts as a misspelled setting."""
+"""The least similarity at which a variable is reported as a misspelled setting."""
 
 
 def from_flags(flags: Mapping[str, str], keys: Keys) -> Read:
@@ -327,8 +327,8 @@ S = TypeVar("S")
 def _tables_of(
     tables: Any, path: Path | None, array: str, kind: type[S], each: str
 ) -> Iterator[tuple[str, S | ConfigError]]:
-    """Yield the tables of an array, or their errors, with their places. ``each`` is for the
-    message, such as "per table or view".
+    """Yield the tables of an array with their places, or errors. ``each`` is a part of the message,
+    such as "per table or view".
     """
     place = _place(path)
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):

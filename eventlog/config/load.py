@@ -1,4 +1,4 @@
-"""The configuration: one TOML file, overridden by the environment, both overridden by flags
+"""The configuration: one TOML file. The environment overrides the file, and flags override both
 (spec/event-log.md 9). Each option has one section and one name.
 """
 
@@ -118,7 +118,7 @@ class Config:
 
     @property
     def of_log(self) -> Any:
-        """The options of ``[source]`` about a log; the defaults if another source is followed."""
+        """The options of ``[source]`` for a log; the defaults if the source is not a log."""
         return source_named(_LOG).options() if self.follows else self.source.options
 
 
@@ -128,7 +128,9 @@ T = TypeVar("T")
 
 
 def _as_of_sink(of_letters: Mapping[str, T]) -> dict[str, T]:
-    """Return the entries of options of ``[dead_letter]``, by the options' names in ``[sink]``."""
+    """Return the entries for options of ``[dead_letter]``, by the names of options in
+    ``[sink]``.
+    """
     before = f"{LETTERS}."
     return {
         f"sink.{name.removeprefix(before)}": one
@@ -148,8 +150,9 @@ def load(
     ``environ`` is the environment: variables ``EVENTLOG_<SECTION>_<KEY>`` are read, all others are
     ignored. ``flags`` maps ``section.key`` to text. Flags override the environment, which overrides
     the file, which overrides the profile and the defaults (spec/event-log.md 9). Relative paths in
-    the file start from the file's directory. Raises one ConfigError for all wrong settings, by file
-    and key; if all are right, one for all settings that contradict each other.
+    the file start from the file's directory. Raises one ConfigError for all wrong settings, with
+    their files and keys. If all settings are right, raises one ConfigError for all settings that
+    contradict each other.
     """
     flags = flags or {}
     path = file if isinstance(file, Path) else None
@@ -208,7 +211,7 @@ def load(
 class _Errors(list[ConfigError]):
     """The errors of several steps, which are reported together.
 
-    As a context it collects the error of a block.
+    As a context manager, it collects the error of a block.
     """
 
     def __enter__(self) -> None: ...
@@ -254,7 +257,8 @@ def _section(
     chosen: Mapping[Name, Setting],
     is_idm: bool,
 ) -> Any:
-    """Return the settings of a section, with the settings of its type, or of single formats.
+    """Return the settings of a section. They include the settings of its type and of single
+    formats.
 
     Raises ConfigError.
     """
@@ -279,8 +283,8 @@ def _section(
 def _values_of_class(
     kind: type, section: str, values: Mapping[Name, Any], is_idm: bool
 ) -> dict[str, Any]:
-    """Return the values of a class's options that differ from its defaults: values that are set,
-    and values of profile idm.
+    """Return the values that replace defaults of a class's options: values that are set, and values
+    of profile idm.
     """
     declared = options_of(kind)
     profile = {key: one.idm for key, one in declared.items() if is_idm and one.idm is not None}
@@ -402,7 +406,7 @@ def _letter_contradictions(config: Config) -> Iterator[ConfigError]:
 
 
 def address_of(config: Config) -> dict[str, Any]:
-    """Return the options of a sink that name its receiver, with their values."""
+    """Return the options of a sink that name its receiver, and the values of these options."""
     sink, options = sink_named(config.sink.type), config.sink.options
     names = sink.needs if sink.address is None else sink.address
     # The same directory has one name, wherever the process was started.
@@ -481,8 +485,8 @@ def _former_names(config: Config) -> Iterator[ConfigError]:
 
 
 def _url_of_file(settings: Iterable[Setting]) -> str | None:
-    """Return the database URL in the file, or in the URL file that the file names; None without a
-    URL, or if the URL file cannot be read.
+    """Return the database URL in the file, or in the URL file that the file names. None if there is
+    no URL, or if the URL file cannot be read.
     """
     for setting in settings:
         if (*setting.target.name, setting.layer) == ("database", "url", Layer.FILE):
@@ -493,7 +497,7 @@ def _url_of_file(settings: Iterable[Setting]) -> str | None:
 
 
 def _own_consumer(settings: Iterable[Setting]) -> str | None:
-    """Return the consumer that the environment, or else the file, names."""
+    """Return the consumer that the environment names, otherwise the one that the file names."""
     named = [
         setting
         for setting in settings
@@ -513,7 +517,7 @@ def _warnings(settings: Iterable[Setting]) -> Iterator[str]:
 
 
 def is_set(config: Config, name: str) -> bool:
-    """Return True if an option, ``section.key``, is set, even if to its default."""
+    """Return True if an option, ``section.key``, is set, even if its value is the default."""
     return config.sources.get(name, "default") != "default"
 
 

@@ -1,4 +1,4 @@
-"""The configuration of the published format: its name, its options, and the documents that the sink
+"""The configuration of the published format: the name, the options, and the documents that the sink
 accepts.
 """
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def chosen_format(config: Config) -> Format:
-    """Return the format of ``[format]``, or in a backlog job the requested format."""
+    """Return the format of ``[format]``; in a backlog job, return the requested format."""
     return format_named(config.format.type)
 
 
 def options_for(config: Config, format: Format) -> Any:
-    """Return the options that the configuration has for a format, None if it is not published.
+    """Return the configured options of a format, None if the format cannot be published.
 
     Raises ConfigError.
     """
@@ -36,7 +36,7 @@ def options_for(config: Config, format: Format) -> Any:
 
 
 def publish_options(config: Config) -> Any:
-    """Return the options of the format, None if it is not published. Raises ConfigError."""
+    """Return the options of the format, None if it cannot be published. Raises ConfigError."""
     return options_for(config, chosen_format(config))
 
 
@@ -58,12 +58,12 @@ def value_options(config: Config) -> ValueOptions:
 
 
 def insert_query_back(config: Config) -> str:
-    """Return "add" or "modify": the operation for an insert whose values are all read back."""
+    """Return the operation for an insert whose values are all read back: "add" or "modify"."""
     return chosen_format(config).insert_query_back(publish_options(config))
 
 
 def taken_by_sink(config: Config) -> Publishing:
-    """Return the requirements of the configured sink, as a ``Publishing`` without the source of the
+    """Return the requirements of the configured sink as a ``Publishing``, without the source of the
     events.
     """
     return replace(
@@ -124,7 +124,7 @@ def refused_format(config: Config) -> str | None:
 def _pair(
     method: Callable[..., Any], options: Any, publishing: Publishing
 ) -> tuple[str, str] | None:
-    """Return the option and the reason that a method of a format names, None if there are none."""
+    """Return the option and the reason that a method of a format names, None if it names none."""
     found = called(method, options, publishing)
     if found is None:
         return None
@@ -136,9 +136,9 @@ def _pair(
 
 
 def ignored_options(config: Config) -> Iterator[str]:
-    """Yield messages about options that are set but have no effect: an option of the format that
-    this sink ignores, and options of other sinks. An option of another sink is reported only if it
-    is in the file that sets the type of the sink.
+    """Yield messages about options that are set but have no effect. They are options of the format
+    that this sink ignores, and options of other sinks. An option of another sink is reported only
+    if it is in the file that sets the type of the sink.
     """
     if format_option := _ignored_by_sink(config):
         yield format_option

@@ -1,4 +1,5 @@
-"""The options, section by section: typed, frozen, each with its default, legal range and help.
+"""The options, section by section, in frozen classes. Each option has a type, a default, a valid
+range and a help text.
 
 spec/event-log.md 9 has the rules; ``eventlog.config.load`` reads the options from a file, the
 environment and flags.
@@ -245,8 +246,8 @@ class _Typed:
 
 @dataclass(frozen=True, slots=True)
 class SinkSettings(_Typed):
-    """``[sink]``: the receiver of documents: a type, and the options that the class of this type
-    declares.
+    """``[sink]``: the receiver of documents. The section has a type, and the options that the class
+    of this type declares.
 
     ``options`` is an object of the class's dataclass ``options``, None = the defaults. ``others``
     holds options of other types that are set and have no effect.
@@ -452,8 +453,8 @@ class FilterSettings(CheckedOptions):
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings(_Typed):
-    """``[source]``: the source of events: a type, and the options that the class of this type
-    declares.
+    """``[source]``: the source of events. The section has a type, and the options that the class of
+    this type declares.
 
     ``options`` and ``others`` are as in ``SinkSettings``.
     """
@@ -543,7 +544,7 @@ class MonitorSettings:
 
     @property
     def client_token(self) -> str | None:
-        """A token to read with, for a command with this configuration; None = there is none."""
+        """The token with which a command of this configuration reads; None = there is no token."""
         if self.token is None and self.tokens is not None:
             return next(iter(named_tokens(self.tokens).values()))
         return self.token
@@ -579,7 +580,7 @@ def variable(section: str, key: str) -> str:
 
 
 def as_of_letters(text: str) -> str:
-    """Return a message of a sink with the names that its options have in ``[dead_letter]``."""
+    """Return a message of a sink, with the options named as in ``[dead_letter]``."""
     return (
         text.replace("EVENTLOG_SINK_", variable(LETTERS, ""))
         .replace("sink.", f"{LETTERS}.")
@@ -597,12 +598,14 @@ def may_stand_in_file(option: Option) -> bool:
 CHOSEN: Final[Mapping[str, str]] = {"sink": SINKS, LETTERS: SINKS, "source": SOURCES}
 """The sections whose ``type`` names a class of a group of the registry.
 
-They also contain the options of that class.
+These sections also contain the options of that class.
 """
 
 
 class Declared(NamedTuple):
-    """An option of a section, with the types that have it; without types all types have it."""
+    """An option of a section, and the types that have it. If ``types`` is empty, all types have
+    it.
+    """
 
     option: Option
     types: tuple[str, ...] = ()
@@ -623,7 +626,7 @@ JSON.
 
 
 def format_options(format: Format) -> dict[str, Option]:
-    """Return the options that ``[format.<name>]`` accepts, none if it is not published."""
+    """Return the options that ``[format.<name>]`` accepts, none if it cannot be published."""
     if format.publish_options is None:
         return {}
     declared = options_of(format.publish_options).items()
@@ -650,8 +653,8 @@ def installed_options(section: str) -> dict[str, Declared]:
 
 
 def listed_options(section: str) -> dict[str, Declared]:
-    """Return the options of a section that pages and the file list there: ``[dead_letter]`` has the
-    options of sinks, too, which are listed in ``[sink]``.
+    """Return the options that pages and the file list in a section. ``[dead_letter]`` also has the
+    options of sinks, which are listed in ``[sink]``.
     """
     options = installed_options(section)
     if section != LETTERS:
@@ -660,7 +663,7 @@ def listed_options(section: str) -> dict[str, Declared]:
 
 
 def installed_sections() -> list[str]:
-    """Return the names of all sections in the file's order, with those of installed formats."""
+    """Return the names of all sections, also of installed formats, in the order of the file."""
     return sections_with(
         [f"{OF_FORMAT}{name}" for name, format in installed(FORMATS) if format_options(format)]
     )

@@ -52,7 +52,9 @@ class FormatCase:
         )
 
     def round_trip(self, changes: list[Change], place: Path) -> tuple[list[Change], Report]:
-        """Write changes and read them back. Skips the test if the format cannot do both."""
+        """Write changes and read them back. Skips the test if the format cannot write or cannot
+        read.
+        """
         can = self.format.can
         if not can("read_changes") or not (can("write_changes") or can("publish")):
             pytest.skip(f"{self.format.name} is not both read and written")
@@ -94,7 +96,7 @@ _LOSSES_OF: Final = {
     "event_number": {Loss.TRANSACTION},
     "last_in_transaction": {Loss.TRANSACTION},
 }
-"""The losses, by field of a change, that report that the field is missing."""
+"""By field of a change, the losses that report that the field is missing."""
 
 
 def test_a_field_of_a_change_that_is_not_read_back_is_declared_as_a_loss(

@@ -1,21 +1,22 @@
 """An emulated CDC server: tables, transactions, a log, and the calls of the CDC interface
 (formats/gbase-cdc.md 6).
 
-It serves tests, and users who have no server. It runs in this process. Only ``cdc_read`` waits, and
-only under a negative timeout. It captures committed and uncommitted work in log order.
+The server is for tests, and for users who have no server. It runs in this process. Only
+``cdc_read`` waits, and only with a negative timeout. The server captures committed and uncommitted
+work in log order.
 
 After activation, the TABSCHEM records of all captured tables come first, in the order of
-startcapture, with types in lower case, ``, `` between columns and ``varchar(n,0)``. Then come the
-records whose sequence is at least the position of the activation, including BEGINTX. A commit of
+startcapture, with types in lower case, ``, `` between columns and ``varchar(n,0)``. The records
+whose sequence is at least the position of the activation follow, including BEGINTX. A commit of
 rows that were updated to the same values writes UPDBEF and UPDAFT.
 
-Misuse is answered with APIVERS for a major version other than 1 or a minor one other than 0 and 1;
-NOSESS for an unknown session; ARGNULL for a NULL argument; NODB, NOTAB, NOCOL for a database, table
-or column that startcapture does not find; TABPROPERTIES for a capture without full-row logging, of
-a view, a temporary table or a type that cannot be captured; TABCAPTURED for a second capture of a
-table; TABNOTCAPTURED for ending a capture that does not exist; LSN for activation before the oldest
-log or after the end; NOREOPEN for activation of an active session; -19816 for switching full-row
-logging off while a table is captured.
+Misuse is answered with APIVERS for a major version other than 1 or a minor version other than 0 and
+1; NOSESS for an unknown session; ARGNULL for a NULL argument; NODB, NOTAB, NOCOL for a database,
+table or column that startcapture does not find; TABPROPERTIES for a capture without full-row
+logging, and for a capture of a view, a temporary table or a type that cannot be captured;
+TABCAPTURED for a second capture of a table; TABNOTCAPTURED for ending a capture that does not
+exist; LSN for activation before the oldest log or after the end; NOREOPEN for activation of an
+active session; -19816 for switching full-row logging off while a table is captured.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ _SMALLEST: Final = 0x40
 _COLUMN_SIZE: Final = 8  # approximate bytes that one column of a row takes in the log
 
 Done = tuple[ChangeOp, str, Row | None, Row | None]
-"""One operation of a transaction: its kind, its table, the row before and the row after."""
+"""One operation of a transaction: kind, table, values before it, values after it."""
 
 _LogRecord = tuple[int, int, int, str | None, Row | None, tuple[int, ...]]
-"""A record of the log: sequence, record number, transaction id, table, row, and the header fields
-that follow sequence and transaction id.
+"""A record of the log: sequence, record number, transaction id, table, row, and further header
+fields. In the header, these fields follow sequence and transaction id.
 """
 
 
@@ -69,13 +70,13 @@ class Switches:
     varchar_prefix: int = 2
     """Bytes of the length prefix of VARCHAR: 1 or 2."""
     max_recs: int = 64
-    """Maximum number of records of a read, as the argument of opensess."""
+    """Maximum number of records of a read if the argument of opensess sets no maximum."""
     read_bytes: int = 65536
     """Maximum number of bytes of a read; a read may end inside a record."""
     stale_tail: bool = False
-    """Reads return a full buffer; after the valid bytes are bytes of older reads."""
+    """True if reads return a full buffer: bytes of earlier reads follow the valid bytes."""
     timeout_every: int = 0
-    """Number of records after which a TIMEOUT follows each time; 0: no TIMEOUT."""
+    """A TIMEOUT follows after each run of this number of records; 0: no TIMEOUT."""
     extra_header: int = 0
     """Number of unknown bytes between the specific header and the payload."""
     log_start: int = 11
@@ -83,9 +84,9 @@ class Switches:
     offset, with an offset of 0x18 or more.
     """
     log_size: int = 1 << 24
-    """Bytes of a log; when it is full, the next one begins."""
+    """Bytes of a log; when the log is full, the next log begins."""
     keep_logs: int = 6
-    """Number of logs that are kept; activation at an older one returns LSN."""
+    """Number of logs that are kept; activation at an older log returns LSN."""
 
 
 class _Refused(Exception):  # raised inside the emulator; the call returns its code
@@ -93,8 +94,8 @@ class _Refused(Exception):  # raised inside the emulator; the call returns its c
 
 
 def _answering(call: Callable[..., int | None]) -> Callable[..., int]:
-    """Wrap a call of the interface so that it answers with numbers: 0 or its own result, or the
-    code of the error if the call refuses or an argument is NULL.
+    """Wrap a call of the interface so that it answers with numbers. The answer is 0 or the call's
+    own result. It is the code of the error if the call refuses, or if an argument is NULL.
     """
 
     @wraps(call)
@@ -110,7 +111,7 @@ def _answering(call: Callable[..., int | None]) -> Callable[..., int]:
 @dataclass(slots=True)
 class Work:
     """A transaction of the emulated server. Tables have their full name ``db:owner.table``; rows
-    hold all columns.
+    have all columns.
 
     ``done`` lists the operations that no savepoint has undone, each with its sequence.
     """
@@ -126,7 +127,7 @@ class Work:
         self._did(ChangeOp.INSERT, table, None, row, records.INSERT)
 
     def update(self, table: str, before: Row, after: Row) -> None:
-        """Update a row; equal rows are written too."""
+        """Update a row. The update is written even if it changes no value."""
         self._did(ChangeOp.UPDATE, table, before, after, records.UPDBEF, records.UPDAFT)
 
     def move(self, table: str, before: Row, after: Row) -> None:
@@ -144,7 +145,7 @@ class Work:
         self._did(ChangeOp.TRUNCATE, table, None, None, records.TRUNCATE)
 
     def savepoint(self) -> int:
-        """Return a savepoint: the sequence from which ``rollback_to`` undoes."""
+        """Return a savepoint: the sequence from which ``rollback_to`` undoes operations."""
         return self.server.next_sequence
 
     def rollback_to(self, savepoint: int) -> None:
@@ -175,12 +176,12 @@ class Work:
 
 
 class CdcServer:
-    """The emulated server: it makes tables, works in transactions, and is read through the calls of
-    the CDC interface.
+    """The emulated server. It creates tables and runs transactions. The calls of the CDC interface
+    read from it.
 
-    ``tables`` maps each table to its columns, name -> type as spelled. ``full_row_logging`` holds
-    the tables that have it switched on. ``on_commit`` is called with each transaction at its
-    COMMTX, in log order. ``next_sequence`` is the sequence of the next record.
+    ``tables`` maps each table to its columns, name -> type as spelled. ``full_row_logging`` has the
+    tables for which full-row logging is switched on. ``on_commit`` is called with each transaction
+    at its COMMTX, in log order. ``next_sequence`` is the sequence of the next record.
     """
 
     def __init__(
@@ -206,8 +207,8 @@ class CdcServer:
         """Create a table ``db:owner.table`` whose columns are spelled as in TABSCHEM, and return
         its name.
 
-        Columns of other types cannot be captured. ``kind`` is "table", or "view" or "temporary",
-        which cannot be captured either.
+        Columns whose types are spelled otherwise cannot be captured. ``kind`` is "table", "view" or
+        "temporary"; only the kind "table" can be captured.
         """
         if not _database_of(name):
             raise ConfigError(f"table {name!r} lacks its database; give it as db:owner.table")
@@ -217,7 +218,7 @@ class CdcServer:
         return name
 
     def begin(self, os_user: int = 0) -> Work:
-        """Begin a transaction. Its id is the lowest that no open transaction has."""
+        """Begin a transaction. Its id is the lowest id that no open transaction has."""
         tx = 1
         while tx in self._busy:
             tx += 1
@@ -236,8 +237,8 @@ class CdcServer:
             self._on_commit(work, sequence)
 
     def fail(self, error: str, dead: bool = True) -> None:
-        """Append an ERROR record with the code of this name to every active session, after all
-        records so far.
+        """Append an ERROR record to each active session, after all earlier records. The record has
+        the code with this name.
         """
         record = records.control(
             records.ERROR, records.SESSION_DEAD if dead else 0, ERROR_NUMBERS[error]
@@ -267,7 +268,9 @@ class CdcServer:
         return sequence
 
     def _advance(self, size: int) -> None:
-        """Advance the next sequence past a record; a new log file drops the oldest log file."""
+        """Advance the next sequence past a record. If this begins a new log file, drop the oldest
+        log file.
+        """
         at = self.next_sequence & 0xFFFFFFFF
         while size > 0:
             room = _PAGE - (at & 0xFFF)
@@ -314,7 +317,7 @@ class CdcServer:
     ) -> int:
         """Open a session and return its id, or a negative error.
 
-        ``timeout`` is in seconds; only its sign counts here.
+        ``timeout`` is in seconds; only its sign has an effect here.
         """
         if major != 1 or minor not in (0, 1):
             raise _Refused("APIVERS")
@@ -400,7 +403,7 @@ class CdcServer:
 
     @_answering
     def cdc_recboundary(self, session: int) -> None:
-        """Rewind to the start of the record that is partly read: the next read begins there.
+        """Rewind to the start of a partly read record, so that the next read begins at its start.
 
         Returns 0 or an error.
         """
@@ -449,8 +452,8 @@ def _database_of(table: str) -> str:
 class _Session:
     """A session of the server.
 
-    ``captures`` holds label, TABSCHEM record and row writer of each captured table. ``cursor`` is
-    the session's place in the log, None unless the session is active.
+    ``captures`` has the label, the TABSCHEM record and the row writer of each captured table.
+    ``cursor`` is the session's place in the log, None unless the session is active.
     """
 
     def __init__(self, server: CdcServer, timeout: int, max_recs: int) -> None:
@@ -546,8 +549,8 @@ _CALL: Final = re.compile(r"EXECUTE FUNCTION (cdc_(?!read\()[a-z_]+)\(([?, ]*)\)
 
 
 class EmulatorConnection:
-    """A connection to ``syscdcv1`` of the emulated server, which also carries the records of the
-    sessions that were opened on it.
+    """A connection to ``syscdcv1`` of the emulated server. The records of the sessions that were
+    opened on this connection are also read from it.
     """
 
     def __init__(self, server: CdcServer) -> None:
@@ -567,14 +570,14 @@ class EmulatorConnection:
 
 
 class EmulatorCursor:
-    """A cursor that supports the calls of the CDC interface and no other statement."""
+    """A cursor that supports only the calls of the CDC interface."""
 
     def __init__(self, server: CdcServer) -> None:
         self._server = server
         self._answer: int | None = None
 
     def execute(self, operation: str, parameters: Sequence[Any] = (), /) -> None:
-        """Run a call. Raises DatabaseError for any other statement."""
+        """Run a call. Raises DatabaseError for a statement that is not a call."""
         match = _CALL.fullmatch(operation)
         if (
             match is None

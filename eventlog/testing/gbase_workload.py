@@ -1,5 +1,5 @@
-"""Work for the emulated server: scripts, each with the result that a reader must give, and random
-work, seeded so that a stream can be repeated (formats/gbase-cdc.md 6).
+"""Work for the emulated server: scripts and random work (formats/gbase-cdc.md 6). Each script has
+the result that a reader must return. The random work has a seed, so that a stream can be repeated.
 """
 
 from __future__ import annotations
@@ -105,9 +105,9 @@ def fragment_move(server: CdcServer) -> None:
 
 
 def long_transaction(server: CdcServer) -> None:
-    """Write a transaction that stays open while others come and go.
+    """Write a transaction that stays open while other transactions begin and end.
 
-    A restart begins at its BEGINTX.
+    A restart begins at the transaction's BEGINTX.
     """
     long = server.begin(1001)
     long.insert(T1, _row(0, "first"))
@@ -120,7 +120,7 @@ def long_transaction(server: CdcServer) -> None:
 
 
 def reused_ids(server: CdcServer) -> None:
-    """Write two transactions with one id, one after the other."""
+    """Write two transactions with the same id, the second after the first."""
     for text in ("a", "b"):
         work = server.begin(1001)
         work.insert(T1, _row(1, text))
@@ -155,7 +155,7 @@ SCENARIOS: Final[dict[str, _Script]] = {
 
 
 def new_server(switches: Switches | None = None) -> CdcServer:
-    """Return a server with the tables of the scripts and full-row logging."""
+    """Return a server that has the tables of the scripts, with full-row logging."""
     return _server_with({T1: "c1 integer, c2 varchar(20)", ALL: ALL_TYPES}, switches)
 
 
@@ -353,8 +353,8 @@ class Workload:
         self._open.clear()
 
     def row(self, table: str) -> Row:
-        """Return a row of a table: first a random row, later one of the rows made before, which is
-        many times as fast.
+        """Return a row of a table. The first rows are random; later rows repeat earlier rows, which
+        is many times as fast.
         """
         rows = self._rows[table]
         if len(rows) >= _ROWS_MADE:
@@ -408,8 +408,8 @@ _STEPS: Final = 200
 
 
 def stream(seed: int, size: int, switches: Switches | None = None) -> Iterator[bytes]:
-    """Yield a stream of about ``size`` bytes of random work, generated while it is read, in reads
-    of 64 KiB.
+    """Yield a stream of about ``size`` bytes of random work in reads of 64 KiB. The work is
+    generated while the stream is read.
     """
     # The log files are small, so that the server drops records that have been read.
     server = _server_with(

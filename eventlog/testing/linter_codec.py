@@ -1,12 +1,12 @@
 """The codec of our emulator's row images (formats/linter-queue.md 7).
 
-The image is invented, for tests and for users without a server. Readers and writers of queues
-load the codec by its name, ``eventlog-emulator-1``.
+The form of the image is invented. It is for tests and for users without a server. Readers and
+writers of queues load the codec by its name, ``eventlog-emulator-1``.
 
 An image is the slots of all columns in the order of ATRNUM. A slot begins with a null flag byte (00
-value, 01 NULL). For a fixed type, LEN bytes follow; for NULL these are zero, and decoding ignores
-them. For a variable type (VARCHAR, VARBYTE, NVARCHAR), a big-endian u16 with the number of bytes
-follows, and then these bytes.
+value, 01 NULL). For a fixed type, LEN bytes follow; for NULL these bytes are zero, and decoding
+ignores them. For a variable type (VARCHAR, VARBYTE, NVARCHAR), a big-endian u16 with the number of
+bytes follows, and then the bytes.
 
 - CHAR: text in ``charset``, padded with blanks, which decoding strips. LEN 1 to 4000.
 - SMALLINT, INTEGER, BIGINT: two's complement, big-endian. LEN 2, 4, 8.
@@ -29,9 +29,9 @@ the type code is unknown, or if the row lacks the column. Except for padding, de
 value that was encoded.
 
 Decoding is a hot path: ``EmulatorCodec`` prepares one ``struct`` for each run of fixed slots of a
-table, so that a row takes few calls, and converts only the columns that need it. The price: an
-error is first found in a run, and ``decode`` reads the row a second time, slot by slot, to name the
-column.
+table, so that a row takes few calls, and converts only the columns that need it. In return, an
+error is first found in a run of slots, and ``decode`` reads the row a second time, slot by slot, to
+name the column.
 """
 
 from __future__ import annotations
@@ -148,11 +148,11 @@ _LENGTHS: Final[Mapping[int, Container[int]]] = {
 def _slot(
     column: ColumnAttrs, charset: str, refused: type[RowDecodeError | RowEncodeError]
 ) -> tuple[Convert | None, Convert]:
-    """Return two functions for a column's slot: from the raw value to the Python value (None if
-    they are equal), and back.
+    """Return two functions for a column's slot. The first converts the raw value to the Python
+    value (None if they are equal). The second converts the Python value to the raw value.
 
-    The first raises ValueError, the second the errors that ``encode`` handles. Raises ``refused``
-    for an unknown type code or LEN.
+    The first function raises ValueError. The second function raises the errors that ``encode``
+    handles. Raises ``refused`` for an unknown type code or LEN.
     """
     length, lengths = column.length, _LENGTHS.get(column.typ)
     if lengths is None:
@@ -212,9 +212,10 @@ def _struct_format(column: ColumnAttrs) -> str:
 
 
 class _Segment(NamedTuple):
-    """A run of fixed slots, and the null flag and length of the variable slot after them, if any.
+    """A run of fixed slots. If a variable slot follows, the segment includes its null flag and
+    length.
 
-    ``longest`` is the greatest length of the variable slot, None without one.
+    ``longest`` is the greatest length of the variable slot, None if there is no variable slot.
     """
 
     names: tuple[str, ...]
@@ -341,7 +342,9 @@ def _writer(column: ColumnAttrs, charset: str) -> tuple[ColumnAttrs, bytes, Conv
 
 
 def _room(raw: bytes, longest: int) -> int:
-    """Return how many bytes fit after these. Raises ValueError if there are too many."""
+    """Return the number of bytes that fit after these bytes. Raises ValueError if these are too
+    many.
+    """
     if len(raw) > longest:
         raise ValueError(f"it has {len(raw)} bytes, more than {longest}")
     return longest - len(raw)

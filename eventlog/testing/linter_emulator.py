@@ -116,8 +116,8 @@ class Workload:
 
 
 class Step(NamedTuple):
-    """The result of one step of the workload: its rows, and the changes that they commit, as a
-    reader must return them.
+    """The result of one step of the workload: its rows, and the changes that these rows commit. A
+    reader must return these changes.
     """
 
     rows: list[DispatchRow]
@@ -128,8 +128,9 @@ class Step(NamedTuple):
 class _Transaction:
     """An open transaction.
 
-    ``done`` has the changes that a reader makes of its operations, with their addresses as
-    positions. ``undo`` has the rows as they were before the transaction.
+    ``done`` has the changes that a reader makes from the transaction's operations. The positions of
+    the changes are the addresses of the operations. ``undo`` has the rows as they were before the
+    transaction.
     """
 
     number: int
@@ -295,7 +296,9 @@ class _Emulation:
         }
 
     def _changed(self, table: str, old: Row) -> Row:
-        """Return the row with some columns changed: sometimes none, sometimes the key."""
+        """Return the row with changed columns: sometimes with none, sometimes with a changed
+        key.
+        """
         new = dict(old)
         for column in TABLES[table].columns:
             if not column.pkey and self._random.random() < 0.4:

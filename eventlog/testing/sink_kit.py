@@ -36,7 +36,7 @@ class SinkCase:
     order in which they arrived.
     """
     away: Callable[[], AbstractContextManager[object]] | None = None
-    """A function that makes the receiver unavailable within a block, None = it never is."""
+    """A function that makes the receiver unavailable in a block, None = it is always available."""
     format: str = "xds"
     """The name of the format that is sent."""
 

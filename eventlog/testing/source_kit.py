@@ -1,5 +1,5 @@
-"""The tests that a source must pass: each change is read once and in order and has the same
-event-id whenever it is read again, reading continues from each position, the backlog is counted,
+"""The tests that a source must pass. Each change is read once and in order. It has the same
+event-id whenever it is read again. Reading continues from each position, the backlog is counted,
 and lost changes are reported.
 """
 
