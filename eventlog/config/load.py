@@ -128,9 +128,7 @@ T = TypeVar("T")
 
 
 def _as_of_sink(of_letters: Mapping[str, T]) -> dict[str, T]:
-    """Return the entries for options of ``[dead_letter]``, by the names of options in
-    ``[sink]``.
-    """
+    """Return the entries for options of ``[dead_letter]``, under their names in ``[sink]``."""
     before = f"{LETTERS}."
     return {
         f"sink.{name.removeprefix(before)}": one

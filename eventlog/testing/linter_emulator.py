@@ -296,9 +296,7 @@ class _Emulation:
         }
 
     def _changed(self, table: str, old: Row) -> Row:
-        """Return the row with changed columns: sometimes with none, sometimes with a changed
-        key.
-        """
+        """Return the row with changed columns: sometimes with none, sometimes with the key."""
         new = dict(old)
         for column in TABLES[table].columns:
             if not column.pkey and self._random.random() < 0.4:

@@ -1,5 +1,5 @@
-"""The record_ids that this process has published, and rows that get such a record_id a second time
-(spec/event-log.md 7.4).
+"""The record_ids that this process has published, and rows that get one of these record_ids a
+second time (spec/event-log.md 7.4).
 
 If a sequence is set back, it returns numbers that it has returned before, and an event-id would
 stand for two sets of rows.

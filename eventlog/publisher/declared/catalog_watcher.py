@@ -123,8 +123,8 @@ class CatalogWatcher(CatalogCheck):
         return True
 
     def _writable(self, fresh: Catalog) -> Catalog:
-        """Return the catalogue without the classes that the format fails to write. A class whose
-        tables have changed since is tried again.
+        """Return the catalogue without the classes that the format fails to write. A class is tried
+        again after its tables have changed.
         """
         tables = {cls.name: _tables(cls) for cls in fresh.classes}
         self._unwritable = {

@@ -317,7 +317,7 @@ class StatusLedger(Ledger):
 
     by_number: bool = False
     skipped_user: str | None = None
-    """The perpetrator whose rows count as done."""
+    """The perpetrator whose rows are treated as done."""
     followed: FollowedSet | None = None
     """The rows that are done. None = the publisher does not remember done rows, or cannot remember
     them for this log.

@@ -374,9 +374,7 @@ class DetachedLeaf(NamedTuple):
 
     name: str
     unprocessed: int | None
-    """The number of its rows that are neither S nor W; None = this session may not read the
-    rows.
-    """
+    """The number of its rows that are neither S nor W; None = this session may not read it."""
 
 
 def detached_leaves(log: OpenLog) -> list[DetachedLeaf]:

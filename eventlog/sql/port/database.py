@@ -182,7 +182,7 @@ class Wake(Protocol):
         """
 
     def wake_up(self, log: OpenLog) -> None:
-        """Stop the notifications that ``fall_asleep`` has allowed by returning True."""
+        """Stop the notifications. Call this after ``fall_asleep`` has returned True."""
 
     def socket(self, conn: Connection) -> int:
         """Return the descriptor that becomes readable when a notification arrives, or when the
@@ -450,8 +450,8 @@ class SqlDatabase(ABC):
     def after_table(self, log: LogTable, part: Part, index: str = "") -> Sequence[str]:
         """Return the statements that complete an internal table after its creation.
 
-        ``index`` is the name of a unique index of columns that are never NULL, empty = there is
-        none.
+        ``index`` is the name of a unique index of columns that are never NULL, empty = there is no
+        such index.
         """
         return ()
 

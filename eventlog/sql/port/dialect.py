@@ -248,7 +248,7 @@ class Dialect(SqlDatabase):
     def key_column_reader(self, column: Column) -> Callable[[str], object]:
         """Return the function that turns a key value's text into the value that is bound.
 
-        It raises BadValue or NoSuchValue for a text that no value of the column can have.
+        The function raises BadValue or NoSuchValue for a text that no value of the column can have.
         """
 
     # Objects written into the log again (spec/event-log.md 11, ``eventlog.sql.resync``)
@@ -361,7 +361,7 @@ class Dialect(SqlDatabase):
 
     def part_field(self, log: LogTable, field: str) -> str:
         """Return SQL of a field of ``LogRow`` for reading a part: status without trailing blanks,
-        the others as ``log_field`` returns them, with changes that Arrow needs.
+        other fields as ``log_field`` returns them, with the changes that Arrow needs.
         """
         text = self.log_field(field, self.quote(log.column(field)), log.type_of(field))
         return f"RTRIM({text})" if field == "status" else text

@@ -98,8 +98,8 @@ def owner_advice(source: Connection | Engine) -> str:
 
 @contextmanager
 def as_database_errors(source: Connection | Engine, advice: str | None = None) -> Iterator[None]:
-    """Turn errors of SQLAlchemy and of the bare driver into DatabaseUnavailable (worth trying
-    again) or DatabaseError.
+    """Turn errors of SQLAlchemy and of the bare driver into DatabaseUnavailable (trying again may
+    help) or DatabaseError.
 
     ``advice`` is the advice if a right is missing, by default ``right_advice``. Open a connection
     within the block: SQLAlchemy asks the server for its version then, and an error of that query

@@ -165,8 +165,8 @@ class OpenLog(ABC):
         return for_message(self.connection, partial(self.read_lock_holder, consumer))
 
     def lock_registering(self) -> None:
-        """Lock out transactions that remove rows of the log: wait for those that are open, and
-        block new ones until this transaction ends.
+        """Lock out transactions that remove rows of the log: wait for open transactions, and block
+        new ones until this transaction ends.
         """
 
     def lock_removing(self) -> None:
@@ -404,7 +404,7 @@ class OpenLog(ABC):
         """Return the number of rows of status N, and the age of the oldest one by the database's
         clock (spec/event-log.md 11).
 
-        The method counts all these rows; ``sql.log.rows.count_queue`` stops at a number.
+        The method counts all these rows; ``sql.log.rows.count_queue`` stops at a maximum number.
         """
         ((rows, oldest),) = self.db.fetch(
             self.statement("queue", event_time_zone=event_time_zone), {}
@@ -432,8 +432,8 @@ class OpenLog(ABC):
 
     def refused_ids(self, before: int | None, most: int, consumer: str = "") -> list[int]:
         """Return the ``most`` newest record_ids below ``before`` that have error rows, the newest
-        first. The error rows are those of the publisher, or of a ``consumer`` since its
-        registration. ``before`` None = no upper bound.
+        first. The publisher's error rows are searched, or the error rows of a ``consumer`` since
+        its registration. ``before`` None = no upper bound.
         """
         last = self.dialect.last_record_id if before is None else before
         binds: dict[str, object] = {"before": last, "limit": most}

@@ -27,8 +27,8 @@ class Numbering(NamedTuple):
     increment: int
     cycles: bool
     disorder: str | None = None
-    """A reason other than the cache why later requests may get smaller numbers; None if there is
-    none.
+    """A reason other than the cache why later requests may get smaller numbers; None if there is no
+    such reason.
     """
     fix: str = ""
     """SQL that fixes ``disorder``."""

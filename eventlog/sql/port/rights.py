@@ -138,7 +138,7 @@ class Addition(StrEnum):
     FILTERS = "filters"
     """A reader with filters reads which filters it may use."""
     SUPERSEDE = "supersede"
-    """A resync records that its rows count in place of refused ones."""
+    """A resync records that its rows take the place of refused rows."""
     REPAIR = "repair"
     """A verification logs an object again if it differs."""
 

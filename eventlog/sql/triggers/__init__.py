@@ -142,7 +142,7 @@ class TriggerPlan:
 
     @property
     def faults(self) -> tuple[Action, ...]:
-        """The ``differences`` because of which triggers do not log as declared."""
+        """The ``differences`` that keep triggers from logging as declared."""
         return tuple(
             action for action in self.differences if not action.is_former or action.uncaptured
         )

@@ -47,9 +47,9 @@ class _Declared:
     """The declaration for one table: which class the logged rows belong to, and by which key. The
     columns of the key are in key order.
 
-    ``names`` maps columns to their names in the log where these differ; ``schema`` is the schema of
-    the table, None = the schema of the class. ``refusing`` are further columns because of which the
-    database may refuse a row, besides the columns of the table's keys and foreign keys.
+    ``names`` maps columns to their names in the log if the names differ; ``schema`` is the schema
+    of the table, None = the schema of the class. ``refusing`` are further columns because of which
+    the database may refuse a row, besides the columns of the table's keys and foreign keys.
     """
 
     watch: WatchedTable
@@ -377,7 +377,7 @@ def _base_table(database: Database, name: str) -> _BaseTable | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Source:
-    """A table, its columns for a class's key in the order of the key, and those for attributes.
+    """A table, its key columns in the order of a class's key, and its columns for attributes.
 
     ``names`` maps columns to attributes. For a class's own table, ``names`` contains only the
     columns whose attributes have other names.

@@ -91,7 +91,7 @@ def _renamed(before: Columns, now: Columns) -> dict[str, str]:
 
 
 def _neighbour(name: str, columns: Columns, others: Columns) -> str | None:
-    """Return the nearest column before this one that is also in ``others``."""
+    """Return the nearest column before the column ``name`` that is also in ``others``."""
     names = list(columns)
     return next((other for other in reversed(names[: names.index(name)]) if other in others), None)
 

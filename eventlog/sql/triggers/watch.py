@@ -206,8 +206,8 @@ def choose_tables(
     others: Collection[str] = (),
     ignore: Collection[str] = (),
 ) -> TableChoice:
-    """Return the tables of a schema that patterns select, except those that ``without`` selects
-    (docs/guides/choose-tables.md).
+    """Return the tables of a schema that patterns select, except the tables that ``without``
+    selects (docs/guides/choose-tables.md).
 
     A name of a table selects that table. Any other text is a pattern (``*``, ``?``, ``[...]``). A
     pattern does not match views, names in ``ignore``, and child tables of a class. ``watched`` are
