@@ -510,7 +510,7 @@ class Observer:
     def waits(
         self, who: WaitFor, reason: str, until: float, in_short: str = "", advice: str = ""
     ) -> None:
-        """Record that the publisher waits for its next attempt, ``until`` on the monotonic clock.
+        """Record that the publisher waits until ``until``, the monotonic time of its next attempt.
 
         ``in_short`` is the reason without the text that the receiver sent. It is empty if the
         reason has no such text.

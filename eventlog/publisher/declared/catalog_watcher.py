@@ -160,9 +160,9 @@ class CatalogWatcher(CatalogCheck):
             raise CatalogDrifted
 
     def explains(self, error: CatalogDrifted | UnwritableClasses | DBAPIError) -> bool:
-        """Return True if an error has ended a cycle that must run again. There are three such
-        causes of an error: the catalogue was old, and ``context`` now has a new catalogue; the
-        format has failed to write classes, which ``context`` no longer has; a table was unavailable
+        """Return True if an error has ended a cycle that must run again. Three causes of the error
+        require this: the catalogue was old, and ``context`` now has a new catalogue; the format has
+        failed to write classes, which ``context`` no longer has; a table may have been unavailable
         only while the statement ran. The last cause leaves no trace. So a cycle is run again after
         any statement that the database has refused, but not a second time in succession.
         """

@@ -48,8 +48,8 @@ _log = logging.getLogger("eventlog.publisher")
 
 
 def read_catalog(log: OpenLog, config: Config) -> Catalog:
-    """Return the present classes in the database that the configuration names. Some of them may be
-    unavailable.
+    """Return the classes that the configuration names, in their present form in the database. Some
+    of them may be unavailable.
     """
     database = log.db.reflect(class_schema(config))
     declared = declared_tables(config, database, log.table)

@@ -75,8 +75,8 @@ def open_context(
     purpose: Purpose | None = None,
     lock_wait: float = 0.0,
 ) -> Iterator[Context]:
-    """Open a context that has the lock of the log until the block ends, and the log's epoch. It
-    waits up to ``lock_wait`` seconds for the lock.
+    """Open a context under the epoch of the log. It has the lock of the log until the block ends,
+    and waits up to ``lock_wait`` seconds for the lock.
 
     ``used`` has the numbers of the log that this process has used before, None = it has used no
     numbers. The session needs the rights of ``purpose``, None = the rights of the publisher or the

@@ -118,9 +118,8 @@ def _with_warnings(
 def _refused_by_readers(
     declared: _Declared, config: Config, db: OpenDatabase, log: LogTable
 ) -> Iterator[str]:
-    """Yield warnings about masks and filters because of which a class waits, and about what a
-    filter does not do (spec/event-log.md 15). Raises ConfigError for a mask or filter of an unknown
-    table.
+    """Yield warnings about masks and filters that make a class wait, and about what a filter does
+    not do (spec/event-log.md 15). Raises ConfigError for a mask or filter of an unknown table.
     """
     if not (config.masks or config.filters):
         return

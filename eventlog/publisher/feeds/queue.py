@@ -127,8 +127,8 @@ def is_still_valid(context: Context, writers: Writers) -> bool:
 # --- a window -------------------------------------------------------------------------------------
 
 _SMALL: Final = 1024
-"""The least value of the limit on the bytes of values that the window's statement returns for a
-row. It holds for any ``delivery_bytes``.
+"""The window's statement limits the values of a row to at least this many bytes, whatever
+``delivery_bytes`` is.
 """
 
 _table_name: Final = itemgetter(QUEUE_FIELDS.index("table_name"))

@@ -113,7 +113,7 @@ class LeafPurge(NamedTuple):
     why_kept: str = ""
     """Why the leaf stays, in words; empty = the leaf is removed."""
     by_rows: bool = False
-    """True if so many rows of the leaf must be kept that they are not moved. The other rows are
+    """True if the leaf has too many rows to keep, so that they are not moved. The other rows are
     then deleted individually.
     """
 
@@ -374,7 +374,7 @@ class DetachedLeaf(NamedTuple):
 
     name: str
     unprocessed: int | None
-    """The number of its rows that are neither S nor W; None = this session may not read it."""
+    """The number of rows that are neither S nor W; None = this session may not read the table."""
 
 
 def detached_leaves(log: OpenLog) -> list[DetachedLeaf]:
