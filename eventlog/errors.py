@@ -50,13 +50,13 @@ from eventlog.exit_codes import ExitCode
 
 
 class EventlogError(Exception):
-    """The base class of all errors that eventlog raises on purpose. If this class itself is raised,
+    """The base class of all errors that eventlog raises on purpose. If it is raised itself,
     the message alone describes the error.
 
     ``code`` is stable and meant for programs: the code of the class, or of the single error.
-    ``exit_code`` is the exit code of a command that the error ends. ``fix`` is general advice for
-    the code. The reference lists both. ``refusals`` are the single messages if several things are
-    refused together.
+    A command that the error ends has the ``exit_code``. ``fix`` is general advice for the code. The
+    reference lists both. ``refusals`` are the single messages if several things are refused
+    together.
     """
 
     code: str = "unspecified"
@@ -309,11 +309,11 @@ class ReceiverUnavailable(EventlogError):
     """A receiver that gives no answer, or an answer that is not well-formed (spec/event-log.md
     8.4).
 
-    ``in_short`` is the message without the text of the receiver, since this text may quote values;
-    it is empty if the message has no text of the receiver. ``is_suspicious`` is True if the
-    receiver got the document, since the document may then be the cause. ``advice`` is an
-    imperative, without text of the receiver, that names the option to correct; the code is then
-    ``receiver_misconfigured``. ``advice`` is empty if only the receiver can end the failure.
+    ``in_short`` is the message without the text of the receiver, which may quote values; it is
+    empty if the message has no such text. ``is_suspicious`` is True if the receiver got the
+    document, which may then be the cause. ``advice`` names the option to correct, without text of
+    the receiver; the code is then ``receiver_misconfigured``. ``advice`` is empty if only the
+    receiver can end the failure.
     ``reply`` is what came in place of an answer, None = nothing. ``seconds`` is how long the
     attempt took.
     """

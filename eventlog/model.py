@@ -277,7 +277,7 @@ class _ChangeFields(NamedTuple):
     after: Row | None
     """The known columns of the row after the change."""
     changed: frozenset[str] | None
-    """For UPDATE, the columns whose value changed; empty = it is known that nothing changed."""
+    """For UPDATE, the columns whose value changed; empty = known to be none."""
     position: str | None
     """The place of the change in its source."""
     transaction_id: str | None
@@ -322,8 +322,8 @@ class Change(_ChangeFields):
     DELETE has no ``after``; it has ``before``, ``key``, or ``extras`` with ``part1``. TRUNCATE has
     no images and no key.
 
-    A change is a tuple, since millions of changes are processed. ``_replace`` returns a changed
-    copy, which is checked like a new change. Raises InvalidChange, which names the field.
+    A change is a tuple: millions are processed. ``_replace`` returns a changed copy, which is
+    checked like a new change. Raises InvalidChange, which names the field.
     """
 
     __slots__ = ()
@@ -522,7 +522,7 @@ class Answer:
     results: Mapping[str, EventResult] = field(default_factory=dict)
     """The worst result of each event, by event-id."""
     general: EventResult | None = None
-    """The worst status without an event-id, which applies to every event; None = there is none."""
+    """The worst status without an event-id, which applies to every event; None = no status."""
     unknown_ids: tuple[str, ...] = ()
     """The event-ids that are not in the document."""
     ignored: int = 0
@@ -530,13 +530,11 @@ class Answer:
     is_pending: bool = False
     """True if the receiver answers only when the sink is flushed."""
     culprit_unknown: bool = False
-    """True if ``general`` is an error that may concern only one event, which the receiver did not
-    name. The error then applies only if the document has a single event.
+    """True if ``general`` is an error that may concern a single event, which is not named. The
+    error then applies only if the document has one event.
     """
     retry_after: float | None = None
-    """If ``general`` is a retry, the number of seconds that the receiver asks the publisher to
-    wait; None = the receiver gave no time.
-    """
+    """If ``general`` is a retry: the seconds that the receiver asks to wait; None = not given."""
     in_short: str = ""
     """A short description of the answer that contains no text from the receiver, such as the HTTP
     status; empty if there is none.
@@ -544,17 +542,17 @@ class Answer:
     is_sent: bool = True
     """False if the document was not sent because the format can hold none of its events."""
     reply: Reply | None = field(default=None, compare=False)
-    """What the receiver has replied, for people; None = there is no such text."""
+    """What the receiver has replied, for people; None = nothing."""
 
     def result(self, event_id: str) -> EventResult:
-        """Return the worst result of an event; an event without a result has success."""
+        """Return the worst result of an event; success if it has none."""
         result = self.results.get(event_id, SUCCESS)
         if self.general is not None and self.general.level > result.level:
             return self.general
         return result
 
     def worst(self, event_ids: Sequence[str]) -> EventResult:
-        """Return the worst result of these events. There must be at least one event."""
+        """Return the worst result of one or more events."""
         if not self.results and self.general is None:  # as in most answers
             return SUCCESS
         return max(map(self.result, event_ids), key=lambda result: result.level)

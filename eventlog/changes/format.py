@@ -49,7 +49,7 @@ class Report:
     passed_over: int = 0
     """The number of skipped inputs, which could not be read or written."""
     lost: Counter[str] = field(default_factory=Counter)
-    """The number of times that the target had no place for a part of a written change, by
+    """How often the target had no place for a part of a written change, by
     ``eventlog.changes.losses.Loss``.
     """
 

@@ -77,7 +77,7 @@ class Publisher:
         (success for all), an ``Answer``, or an XDS answer as text. It may raise any exception if it
         could not receive the events; they are then sent again. ``environ`` has the variables
         ``EVENTLOG_...`` that override the configuration, None = the variables of the process.
-        Raises ConfigError, with all problems in its message.
+        Raises ConfigError with all problems.
         """
         check_arguments(
             "Publisher.from_config",

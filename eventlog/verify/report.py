@@ -173,11 +173,11 @@ class VerifyReport:
     unproven: list[Unproven] = field(default_factory=list)
     """The ranges of keys that could not be compared, because their table was altered each time they
     were read: class, ``after`` (the key before the range), ``through`` (the last key of the range),
-    and the ``reason``. A bound that is null does not limit the range.
+    and the ``reason``. A null key is no bound.
     """
     foreign: list[str] = field(default_factory=list)
-    """The foreign tables that were read. Foreign tables have no database snapshot, so their objects
-    may have changed since the rows of the log were read.
+    """The foreign tables that were read. No database snapshot covers them: their objects may have
+    changed since the rows of the log were read.
     """
     losses: dict[str, str] = field(default_factory=dict)
     """The columns that the target by design leaves out or stores with other values: the reason for
@@ -186,7 +186,7 @@ class VerifyReport:
     unlisted: int = 0
     """The number of differences that are counted but not listed."""
     unconfirmed: int = 0
-    """The number of objects that differed at the first check, and were equal at the second one."""
+    """The number of objects that differed at the first check, and were equal at the second."""
     repaired: int = 0
     """The number of rows that were written to the log to repair the target."""
     seconds: float = 0.0

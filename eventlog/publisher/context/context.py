@@ -135,9 +135,7 @@ class Counters:
     rows_read: int = 0
     """Rows taken from the queue, each once, without rows that an earlier process has recorded."""
     rows_success: int = 0
-    """Rows of events with the final answer success. The next three counters are for other
-    answers.
-    """
+    """Rows of events with the final answer success. Three counters of other answers follow."""
     rows_warning: int = 0
     rows_error: int = 0
     rows_fatal: int = 0
@@ -150,7 +148,7 @@ class Counters:
     rows_invalid: int = 0
     rows_missing: int = 0
     events_sent: int = 0
-    """Answers to events: an event that is sent again is counted again."""
+    """Answers to events. An event that is sent again counts again."""
     documents_sent: int = 0
     """Answered documents and halves of documents, without heartbeats."""
     answers_success: int = 0
@@ -169,9 +167,7 @@ class Counters:
     warned: set[str] = field(default_factory=set, compare=False)
     """The columns with a warning about lost fractions."""
     refused: dict[int, None] = field(default_factory=dict, compare=False)
-    """The last rows that became E or F. If these rows are read again, they are counted as queued
-    again.
-    """
+    """The last rows that became E or F. If they are read again, they count as queued again."""
     missing: set[int] = field(default_factory=set, compare=False)
     """The rows in flight that are known to be deleted."""
 

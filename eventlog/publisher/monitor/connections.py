@@ -27,8 +27,8 @@ byte of the request; and the seconds in which a client must read an answer that 
 the connection's buffer.
 """
 MAX_CONNECTIONS: Final = 256
-"""The maximum number of connections that wait for a request. The number is far below the usual limit
-of 1,024 open files, since the publisher opens files too.
+"""The maximum number of connections that wait for a request. The number is far below 1,024, the
+usual limit of open files, since the publisher opens files too.
 """
 
 

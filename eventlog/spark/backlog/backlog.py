@@ -145,12 +145,12 @@ class Request:
     partition_rows: int = PARTITION_ROWS
     """The most rows that a task reads."""
     connections: int = 0
-    """The most connections that tasks have open at the same time, 0 = one per running task. The
-    driver opens two more connections.
+    """The most connections that tasks have open at once, 0 = one per running task. The driver
+    opens two more.
     """
     quiet: bool = False
     progress: Progress = no_progress
-    """The function that receives the progress of the job, such as the function of the monitor."""
+    """The function that receives the progress of the job, such as the monitor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +158,7 @@ class Report:
     """The result of a job. ``resumed`` is True if the documents existed already. ``marked`` is the
     number of rows that this run marked, None = marking was not requested.
 
-    The times are in seconds: the time of the whole job, the time from reading to ``_SUCCESS``, and
-    the time of marking.
+    The seconds are those of the whole job, from reading to ``_SUCCESS``, and of marking.
     """
 
     manifest: Manifest

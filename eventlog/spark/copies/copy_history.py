@@ -283,9 +283,9 @@ def history(
     """Return the versions that the objects of a live copy have had, from its history as it is now.
 
     A version is a row of the class with the ``_operation`` and ``_position`` of the change that
-    made it. The columns that ``valid_from`` and ``valid_to`` name have the times at which its
-    validity begins and ends; NULL = the version is still valid. Raises ConfigError if the copy has
-    no history, or if the class has a column with one of these names.
+    made it. ``valid_from`` and ``valid_to`` name the columns of the time of its validity; NULL =
+    still valid. Raises ConfigError if the copy has no history, or if the class has a column with
+    one of these names.
     """
     check_pandas()
     check_arguments("history", spark=(spark, SESSION), copy=(copy, COPY))

@@ -283,14 +283,14 @@ def live_copy(
     """Start a query that keeps ``copy`` equal to the table of a class, and return the query.
 
     ``config`` is the configuration file, as in the option of ``format("eventlog-changes")``.
-    ``options`` are the other options of this format, such as ``consumer`` and ``maxRowsPerBatch``.
-    The default of ``maxRowsPerBatch`` is 100,000, since the driver has the rows of a batch in
-    memory. ``checkpoint`` is the directory in which Spark records the progress of the query.
-    ``trigger`` is as in ``DataStreamWriter.trigger``; by default a batch begins each second, or
-    later if writing would take more than a tenth of the time. The query removes files that no
-    reader of the last ``keep`` needs. Delta rounds ``keep`` up to whole hours. ``timedelta(0)`` is
-    for a table that nobody reads meanwhile. With ``history`` each change also appends a row to a
-    second table, for the functions ``history`` and ``as_of``.
+    ``options`` are the other options of this format, such as ``consumer`` and ``maxRowsPerBatch``,
+    by default 100,000, since the driver has the rows of a batch in memory. ``checkpoint`` is the
+    directory in which Spark records the progress of the query. ``trigger`` is as in
+    ``DataStreamWriter.trigger``; by default a batch begins each second, or later if writing would
+    take more than a tenth of the time. The query removes files that no reader of the last ``keep``
+    needs. Delta rounds ``keep`` up to whole hours. ``timedelta(0)`` is for a table that nobody
+    reads meanwhile. With ``history`` each change also appends a row to a second table, for the
+    functions ``history`` and ``as_of``.
 
     A column whose type has changed keeps its values under the new type if the new type changes no
     value. For any other change of a type, the query fails with CopyError if ``on_type_change`` is

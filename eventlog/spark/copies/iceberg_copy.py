@@ -295,8 +295,8 @@ def iceberg(catalog: Catalog | str, table: str, **properties: str) -> IcebergCop
     """Return the Iceberg table with this name and namespace, for ``live_copy``. The first load
     creates the table. The methods of the result are internal.
 
-    ``catalog`` is a catalogue of ``pyiceberg``, or the name of a catalogue, which ``pyiceberg``
-    loads with ``properties``. Raises ConfigError without ``pyiceberg``.
+    ``catalog`` is a catalogue of ``pyiceberg``, or its name: it is then loaded with
+    ``properties``. Raises ConfigError without ``pyiceberg``.
     """
     check_arguments("iceberg", catalog=(catalog, _CATALOG), table=(table, NAME))
     try:

@@ -420,8 +420,8 @@ def live_view(
     options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
     """Apply to ``base`` the rows of its change table up to and including ``as_of`` (with a zone;
-    None = all), and return the resulting state of the table. The result equals the result of
-    ``eventlog.qlik.tables.change_tables``; columns that a row lacks are NULL.
+    None = all), and return the resulting state of the table, as
+    ``eventlog.qlik.tables.change_tables`` does; columns that a row lacks are NULL.
 
     ``changes`` are rows from ``read_rows``. ``base`` is the table. The data columns have the names
     of the table's columns, and are cast to the types of these columns. ``key`` has the key columns,

@@ -131,8 +131,8 @@ def convert(
     """Convert all inputs of ``source`` to files in the directory ``target``, both reachable by
     driver and workers.
 
-    ``map`` and ``strict`` are as in ``eventlog.convert``. ``spark`` is the session, by default a
-    session on ``master``. An input that cannot be converted has no output. In a finished target
+    ``map`` and ``strict`` are as in ``eventlog.convert``. ``spark`` is the session, by default
+    one on ``master``. An input that cannot be converted has no output. In a finished target
     only failed inputs are tried again; the remains of an unfinished run are discarded. Raises
     ConfigError and SparkFailed. With ``strict``, or if no input could be converted, raises
     InputFailed for the first failed input by name; then the target has no ``_SUCCESS``.
