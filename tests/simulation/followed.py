@@ -514,37 +514,46 @@ class Followed:
 
     # --- steps ---
 
-    def commit(self, chance: Random) -> None:
-        """The source gets a transaction, or several."""
-        for _ in range(chance.choice([1, 1, 1, 5])):
+    def commit(self, chance: Random, changes: Sequence[int] = ()) -> None:
+        """The source gets a transaction, or several. A plan may say how many changes each has: no
+        TRUNCATE, and no new keys.
+        """
+        for number in changes:
+            self._commit(chance, self._world.plan["size"], number, 0.0, 0.0)
+        for _ in () if changes else range(chance.choice([1, 1, 1, 5])):
             self._commit(chance, self._world.plan["size"])
         if NAME not in self.scheduler.processes:
             self.start(chance)
 
-    def change_mood(self, chance: Random) -> None:
-        """The receiver answers otherwise from now on, or the source can be read or not."""
+    def change_mood(self, chance: Random, answers: Mapping[str, float] | None = None) -> None:
+        """The receiver answers otherwise from now on, or the source can be read or not. A plan may
+        say what the receiver answers with which probability.
+        """
         mood = chance.choice(self._world.plan.get("moods", sorted(MOODS)))
-        self.receiver.mood, self.receiver.seed = dict(MOODS[mood]), chance.randrange(2**31)
-        self.feed.away = chance.choice([0.0, 0.0, 0.0, 0.3])
+        self.receiver.mood = dict(MOODS[mood] if answers is None else answers)
+        self.receiver.seed = chance.randrange(2**31)
+        self.feed.away = chance.choice([0.0, 0.0, 0.0, 0.3]) if answers is None else 0.0
         self.tell(
-            f"{NAME}'s receiver is {mood}, the source is unavailable with probability {self.feed.away}"
+            f"{NAME}'s receiver is {mood if answers is None else answers}, the source is unavailable "
+            f"with probability {self.feed.away}"
         )
 
-    def kill(self, chance: Random) -> None:
-        """The publisher is killed where it is, and started again."""
+    def kill(self, chance: Random, **given: Any) -> None:
+        """The publisher is killed where it is, and started again; a plan may say with which
+        options."""
         if self._kill():
-            self.start(chance)
+            self.start(chance, given)
 
     def _kill(self) -> bool:
         if (process := self.scheduler.processes.get(NAME)) is not None:
             self._world.kill(process)
         return process is not None
 
-    def restart(self, chance: Random) -> None:
-        """The publisher is stopped, and started again with other options."""
+    def restart(self, chance: Random, **given: Any) -> None:
+        """The publisher is stopped, and started again with other options; a plan may say which."""
         if (process := self.scheduler.processes.get(NAME)) is not None:
             self._world.stop(process)
-            self.start(chance)
+            self.start(chance, given)
 
     def _begin_again(self, chance: Random, mood: Mapping[str, float], **given: Any) -> None:
         """Start the publisher with these options, and let its receiver answer so."""
