@@ -342,6 +342,8 @@ class Followed:
         self._refused_late: set[str] = set()
         """The event-ids that were refused at a flush."""
         self._skipped: set[str] = set()
+        self._waiting: dict[Process, set[str]] = {}
+        """The event-ids that each publisher sends later, since its receiver has answered retry."""
 
     # --- the world of its receiver ---
 
@@ -382,6 +384,8 @@ class Followed:
 
         def settling(sender: Any, document: Any, outcome: Any) -> None:
             of_process[self.scheduler.current] = document
+            if isinstance(sender._feed, SourceFeed) and sender._outbox.rules.park:
+                self._note_retries([event.sent_id for event in document.events], outcome)
             settle(sender, document, outcome)
 
         def is_settled(feed: Any, outcome: Any) -> None:
@@ -394,6 +398,7 @@ class Followed:
         def saved(feed: Any) -> None:
             save(feed)
             at_sending.is_recorded()
+            self._audit_attempts()
 
         def restored(run: Any) -> None:
             entries = (
@@ -424,6 +429,29 @@ class Followed:
             patch.object(StreamOutput, "document", document),
         ):
             yield
+
+    def _note_retries(self, event_ids: Sequence[str], outcome: Any) -> None:
+        """Note which events of a document wait now, since the receiver has asked for them later."""
+        waiting = self._waiting.setdefault(self.scheduler.current.process, set())
+        waiting.difference_update(event_ids)
+        levels = {one: result.level for one, result in getattr(outcome, "results", {}).items()}
+        if Level.FATAL not in levels.values():
+            waiting.update(one for one in event_ids if levels.get(one) is Level.RETRY)
+
+    def _audit_attempts(self) -> None:
+        """Check that the entry of each event that waits has the attempts at it and the time of the
+        next one, once it is written (docs/spec/event-log.md 8.4, Progress).
+        """
+        waiting = self._waiting.get(self.scheduler.current.process, set())
+        for (text,) in self._ask("SELECT content FROM eventlog_position_inflight"):
+            entry = json.loads(text)
+            if not (ids := waiting.intersection(_ids_in(entry))):
+                continue
+            self._world.auditor.checks += 1
+            if "due" not in entry.get("parked", {}):
+                self.fail(
+                    f"{sorted(ids)} got retry, and their entry has no time of the next attempt"
+                )
 
     def _refuse_skipped(self, event_ids: Iterable[str]) -> None:
         """Check that no event is sent that an operator has given up."""
