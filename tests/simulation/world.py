@@ -53,7 +53,7 @@ from eventlog.cli.context import transaction
 from eventlog.cli.install.runs.db import names
 from eventlog.config.load import load
 from eventlog.core.options import toml
-from eventlog.errors import FatalAnswer, PublisherAlreadyRunning, ReceiverUnavailable
+from eventlog.errors import FatalAnswer, ReceiverUnavailable
 from eventlog.model import Answer, Event, EventType
 from eventlog.publisher.publisher import Publisher
 from eventlog.sql import migrations
@@ -136,10 +136,6 @@ class World:
         self.is_ordered = True
         self.has_gone_back = False
         """True once the clock on the wall has gone back."""
-        self._told_from: dict[Process, int | None] = {}
-        """For each publisher that was started, and did not find another one, what ``told_from``
-        is while it runs.
-        """
         self.begins: dict[str, str] = {}
         self._second_killed_at = -1
         self._chance = Random(f"world {plan['seed']}")
@@ -259,10 +255,6 @@ class World:
             if sink == "python"
             else None
         )
-        if not is_consumer:
-            is_by_time = options.get("handle_future_events")
-            newest = self.application.newest_delivery() if is_by_time else None
-            self._told_from[process] = newest
         told = {name: value for name, value in options.items() if name not in _PLAIN}
         once_only = "once" if is_once else ""
         self.tell(f"start {name} {told | bounds} {start_from}{once_only}")
@@ -358,14 +350,6 @@ class World:
         sql = "SELECT 1 FROM eventlog_consumer WHERE name = ?"
         return bool(self.application.session.execute(sql, (consumer,)).fetchone())
 
-    @property
-    def told_from(self) -> int | None:
-        """The newest delivery at the start of the newest publisher, if it takes rows by their time:
-        what commands record for it stays until another one connects. None = it takes rows by
-        number.
-        """
-        return next(reversed(self._told_from.values()), None)
-
     def start_standby(self, name: str, chance: Random) -> None:
         """Start a second process of a consumer, let it wait for a while, and end it."""
         config = self.config_of({**_PLAIN, **self._own_user_of(name)}, "python", name)
@@ -445,8 +429,6 @@ class World:
             del self.scheduler.processes[name]
             if process.error is not None:
                 self.auditor.process_ended(process, process.error)
-            if isinstance(process.error, PublisherAlreadyRunning):
-                self._told_from.pop(process, None)
             if name.startswith("command") or process.is_stopping:
                 continue
             self.tell(f"{name} ended: {type(process.error).__name__}: {process.error}")
@@ -747,7 +729,7 @@ class World:
         for what in (
             "eventlog WHERE status = 'N'",
             "eventlog_inflight WHERE kind = 'delivery'",
-            "eventlog_state WHERE kind = 'claim'",
+            "eventlog_state WHERE kind IN ('claim', 'request')",
             "eventlog_consumer WHERE loaded IS NOT NULL OR requeued IS NOT NULL",
         ):
             if count := ask(f"SELECT count(*) FROM {what}").fetchone()[0]:
