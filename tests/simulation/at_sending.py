@@ -85,10 +85,14 @@ class AtSending:
             for event_id, one in events_of_entry(content).items()
         }
         objects = self._objects({event_id: one.rows for event_id, one in recorded.items()})
+        # An entry may still have what was skipped since, which nothing waits for.
+        undone = set(self._world.undone_rows(consumer))
         times = [
             (objects[event_id], one.due)
             for event_id, one in recorded.items()
-            if one.due and _has_key(process, objects[event_id])
+            if one.due
+            and _has_key(process, objects[event_id])
+            and (not one.rows or not undone.isdisjoint(one.rows))
         ]
         self._due[process] = self._earliest(times, longest_pause)
 
