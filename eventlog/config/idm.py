@@ -132,9 +132,9 @@ def toml_text(driver: DriverConfig, source: str) -> str:
         "",
         "# The driver's own triggers continue to fill the log: `eventlog db upgrade "
         "--existing-log` creates what the",
-        "# publisher needs in addition. For eventlog's triggers: remove the driver's, add a "
-        "[[watch]] for each table, then",
-        "# `eventlog triggers apply`.",
+        "# publisher needs in addition. To use eventlog's triggers, remove the driver's triggers, "
+        "add a [[watch]] for each",
+        "# table, and run `eventlog triggers apply`.",
         "# If the log's columns have other names, they are found by their order: set "
         "publisher.layout",
         "# to 3.5 for driver 3.5 and later, else to 2.x.",

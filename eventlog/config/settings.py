@@ -271,7 +271,7 @@ class DeadLetterSettings:
     chat_member: str | None = option(
         None,
         TEXT,
-        "http: send JSON with the reason as one sentence in this member, for the web hook of a "
+        "http: the member of JSON that has the reason as one sentence, for the web hook of a "
         "chat: text for Slack and Mattermost, content for Discord",
         example="text",
     )

@@ -164,8 +164,8 @@ present, ``column`` of its attribute are read.
 
 _NAMES_KEPT: Final = 65536
 _SPECIAL_TYPES: Final = frozenset({"dn", "time"})
-"""The types whose values are written in several ways: the element of a reference has an attribute,
-and special times are strings.
+"""The types whose values are not all written in the same way: the element of a reference has an
+attribute, and special times are strings.
 """
 
 _ASSOCIATION: Final = '"><association>'

@@ -140,7 +140,7 @@ class Counters:
     rows_error: int = 0
     rows_fatal: int = 0
     rows_requeued: int = 0
-    """Rows that became E or F in this process and are done again."""
+    """Rows that became E or F in this process, requeued and done since."""
     rows_dropped: int = 0
     rows_gone: int = 0
     rows_noop: int = 0

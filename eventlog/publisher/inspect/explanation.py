@@ -168,8 +168,8 @@ class _Known(NamedTuple):
     status: str
     """The row's status according to the ledger."""
     object_id: ObjectId | None
-    """The object, None if the row fails the checks with the ``problem``, or its class is
-    unavailable.
+    """The object. It is None if the row is invalid, for the reason in ``problem``, or if its class
+    is unavailable.
     """
     problem: InvalidRow | None
     place: tuple[InFlight, Outgoing, Delivery] | None

@@ -52,7 +52,7 @@ class Connections:
             next(iter(self._waiting)).abort()
 
     def remove(self, connection: _Connection) -> None:
-        """Remove a connection that has its request, or is closed."""
+        """Remove a connection whose request has arrived, or that is closed."""
         self._waiting.pop(connection, None)
 
 

@@ -310,7 +310,7 @@ def _part_failed(
     *,
     in_doubt: bool,
 ) -> Failed[E]:
-    """Decide about a part: cut it, or count an attempt at the event that is alone."""
+    """Cut a part that has several events; for a part with one event, count an attempt."""
     tries = before.tries + (len(document.events) == 1)
     due = now + rules.back_off(max(1, tries))
     run = before.failures(answers) + 1

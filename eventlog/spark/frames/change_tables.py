@@ -58,7 +58,7 @@ from eventlog.spark.session.in_tasks import Batches, rows_of_batch, tune_collect
 from eventlog.spark.session.session import READS_TIMES, new_session
 
 _TOGETHER: Final = 10_000
-"""The number of rows that are collected before the objects read so far are brought up to date."""
+"""The number of rows that are collected before they are applied to their objects."""
 
 _CSV: Final = {
     "header": True, "multiLine": True, "quote": '"', "escape": '"', "emptyValue": "",

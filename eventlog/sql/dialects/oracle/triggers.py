@@ -451,8 +451,8 @@ def _deferrable(triggers: TableTriggers) -> Iterable[str]:
         yield (
             f"the primary key of {triggers.table.name} is DEFERRABLE: statements of a transaction "
             "may exchange keys, or two rows may share a key for a while. The log then has the "
-            "changes in the order of the statements, and takes each row that has a key for the "
-            "object with this key. Make the key NOT DEFERRABLE if no statement needs the deferred "
+            "changes in the order of the statements, and takes all rows with the same key for one "
+            "object. Make the key NOT DEFERRABLE if no statement needs the deferred "
             "check"
         )
 

@@ -99,8 +99,8 @@ class SQLiteTriggers(MarkedTriggers):
                 if trigger.digest is None and "AFTER" in trigger.text.upper():
                     yield (
                         f"trigger {trigger.name} of {trigger.table[1]} may fire before eventlog's "
-                        "trigger, since SQLite does not guarantee an order: its writes are then "
-                        "logged before the change that caused them"
+                        "trigger, since SQLite does not guarantee an order: the writes of "
+                        f"{trigger.name} are then logged before the change that caused them"
                     )
 
     def plan_declared(
