@@ -812,10 +812,12 @@ class Followed:
         self._answered.update(event_ids)
 
     def refuses(self, receiver: str, event_ids: Sequence[str]) -> None:
-        """Note events that were refused at a flush. Such an event is sent again only if the commit
-        after the flush has failed; the receiver may have applied later ones by then.
+        """Note which of these events will be refused at a flush. Such an event is sent again only if
+        the commit after the flush has failed; the receiver may have applied later ones by then.
+        What is refused in an answer has its row before a later event of the object is sent
+        (docs/spec/change-model.md 6.4).
         """
-        self._refused_late.update(event_ids)
+        self._refused_late.update(self.receiver.accepted().intersection(event_ids))
 
     def goes_back(self, receiver: str, key: Key) -> None:
         """Nothing: a strict receiver applies nothing that comes after a retry."""
