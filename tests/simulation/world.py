@@ -192,6 +192,7 @@ class World:
         if self.away and self._chance.random() < self.away:
             if self.scheduler.current is not None:
                 self.scheduler.current.process.had_no_room = True
+            self.tell(f"  {why}")
             raise ReceiverUnavailable(why, why)
 
     # --- processes ---
