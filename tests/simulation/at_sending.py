@@ -45,6 +45,8 @@ class AtSending:
         self._known: dict[Document, tuple[Process | None, frozenset[str]]] = {}
         """The events of each document whose answer is recorded, or that has a name which others
         read."""
+        self._sent_as: dict[Document, frozenset[str]] = {}
+        """The events with which each document of the log was sent last."""
         self._answered: dict[Process, dict[Document, frozenset[str]]] = {}
         """The events of each document whose answer a process has still to record."""
         self._sent: dict[Document, frozenset[str]] = {}
@@ -166,7 +168,9 @@ class AtSending:
         epoch = self._entry(delivery_no)[0]
         if not is_single:
             which = consumer, epoch, delivery_no, document_no
-            self._compare_document(which, [event.event_id for event in events])
+            names = [event.event_id for event in events]
+            self._compare_document(which, names)
+            self._compare_sendings(which, names)
         self._compare_epochs(epoch, delivery_no)
         if self._due.get(process):
             objects = self._objects({event.event_id: event.ids for event in events})
@@ -251,6 +255,7 @@ class AtSending:
         """Note that the newest copy is put back."""
         self._put_back = self._copied
         self._read = {number: read for number, read in self._read.items() if number <= self._copied}
+        self._sent_as.clear()  # the copy may lack the record of what was sent under a number
 
     # --- the checks ---
 
@@ -294,6 +299,21 @@ class AtSending:
             self._world.fail(
                 f"document {delivery_no}-{document_no} of {reader or 'the publisher'} had the events "
                 f"{sorted(before)[:10]}, and has {sorted(now)[:10]}"
+            )
+
+    def _compare_sendings(self, which: Document, names: Iterable[str]) -> None:
+        """Check that a number under which a document was sent is not used for other events, nor for
+        a part of them: what is left of a document gets a new number, also when an operator gives an
+        event up (docs/spec/event-log.md 10).
+        """
+        now = frozenset(names)
+        before, self._sent_as[which] = self._sent_as.get(which, now), now
+        self._world.auditor.checks += 1
+        if not before <= now:
+            reader, _, delivery_no, document_no = which
+            self._world.fail(
+                f"document {delivery_no}-{document_no} of {reader or 'the publisher'} was sent with "
+                f"{sorted(before)[:10]}, and its number comes again with {sorted(now)[:10]}"
             )
 
     def _has_names(self, reader: str) -> bool:
