@@ -711,7 +711,8 @@ def _hold(world: World, chance: Random) -> None:
         for process in running(world, name):
             world.stop(process)
     world.backlog = Directory.made(world)
-    world.start("publisher", chance)
+    if "publisher" not in world.scheduler.processes:  # the supervisor starts one that has ended
+        world.start("publisher", chance)
 
 
 def _hand_over(world: World, chance: Random) -> None:
