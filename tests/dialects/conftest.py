@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from inspect import signature
 from pathlib import Path
 
 import mysql_servers
@@ -58,7 +59,8 @@ def committed_usr(database: sa.Engine) -> Iterator[Watched]:
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What runs on Oracle is one group: its user is the tests' alone, and one process's (``--dist
-    loadgroup``). So are the tests of a file that share databases.
+    loadgroup``). So are the tests of a file that share databases, and the cases of a test that share
+    one.
     """
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
@@ -71,6 +73,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(oracle_server.START + 600))
         elif "kept" in parameters:
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+        elif "uncommitted_in" in signature(getattr(item, "function", object)).parameters:
+            # A table of each type, made once.
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("[")[0]))
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,8 @@ from eventlog.sql.connect.connection import dialect_of
 from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.port.open_log import OpenLog
 
+pytestmark = pytest.mark.xdist_group("large errors")  # one log for all
+
 ROWS = 200_000
 REFUSED = range(ROWS - 990, ROWS + 1, 10)
 
