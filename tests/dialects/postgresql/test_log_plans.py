@@ -4,18 +4,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import cache
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from shared import in_ci
+from shared import execute, in_ci
 from sqlalchemy import Connection
 from written_log import EVERYTHING, write
 
 from eventlog.core.catalog.builder import build_catalog
 from eventlog.model import LOG_COLUMNS
+from eventlog.sql import migrations
+from eventlog.sql.connect.connection import connect
+from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.port.log_operations import Window
@@ -134,22 +138,38 @@ STATISTICS = {
 }
 
 
+@cache
+def log_of(rows: int) -> Callable[[sa.Engine], None]:
+    """What makes a log of so many new rows, without statistics."""
+
+    def fill(database: sa.Engine) -> None:
+        migrations.upgrade(database, log_table="eventlog")
+        execute(
+            database,
+            "ALTER TABLE eventlog SET (autovacuum_enabled = false)",
+            "INSERT INTO eventlog (event_type, table_name, table_key, new_value) SELECT 1, 'usr', "
+            f"'idu=' || n, repeat('x', 20) FROM generate_series(1, {rows}) AS n",
+        )
+
+    return fill
+
+
+@pytest.fixture
+def filled(filled_database: Any, rows: int) -> Iterator[Connection]:
+    with filled_database(log_of(rows)) as database, connect(database.url).connect() as conn:
+        yield conn
+
+
+@pytest.mark.xdist_group("plans of a filled log")  # which is written once
 @pytest.mark.parametrize("rows", in_ci([100_000, 200_000], 100_000))
 @pytest.mark.parametrize("statistics", STATISTICS)
 def test_the_hot_statements_walk_an_index_whatever_the_statistics(
-    conn: Connection, opened: LogTable, statistics: str, rows: int
+    filled: Connection, statistics: str
 ) -> None:
-    conn.execute(sa.text("ALTER TABLE eventlog SET (autovacuum_enabled = false)"))
-    conn.execute(
-        sa.text(
-            "INSERT INTO eventlog (event_type, table_name, table_key, new_value)"
-            " SELECT 1, 'usr', 'idu=' || n, repeat('x', 20) FROM generate_series(1, :rows) AS n"
-        ),
-        {"rows": rows},
-    )
+    opened = locate_log(DIALECT.open(filled), name="eventlog")
     for statement in STATISTICS[statistics].split(";"):
         if statement:
-            conn.execute(sa.text(statement))
+            filled.execute(sa.text(statement))
     window = {"first": 1, "last": 2**63 - 1, "limit": 10_000}
     ten_thousand = {"lo": list(range(1, 20_000, 2)), "hi": list(range(1, 20_000, 2))}
     one = {"lo": [5], "hi": [5]}
@@ -163,7 +183,7 @@ def test_the_hot_statements_walk_an_index_whatever_the_statistics(
         ("read_rows", ten_thousand),
         ("read_rows", one),
     ]:
-        shown = plan(conn, opened, name, dict(parameters))
+        shown = plan(filled, opened, name, dict(parameters))
         assert "Seq Scan" not in shown, shown
         assert "Sort" not in shown, shown
         assert "Index" in shown, shown
