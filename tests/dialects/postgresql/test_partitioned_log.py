@@ -46,17 +46,17 @@ FAR = 10**9
 
 def insert(database: sa.Engine, *numbers: int) -> None:
     """A row by each number, and one by the sequence; then none of them."""
+    row = (
+        "INSERT INTO hr.eventlog ({}event_type, table_name, table_key) VALUES ({}4, 'usr', 'idu=1')"
+    )
+    script = ["SET LOCAL lock_timeout = '5s'", row.format("", "")]
+    for number in numbers:
+        script += [
+            f"DELETE FROM hr.eventlog WHERE record_id = {number}",
+            row.format("record_id, ", f"{number}, "),
+        ]
     with database.connect() as conn:
-        conn.exec_driver_sql("SET LOCAL lock_timeout = '5s'")
-        conn.exec_driver_sql(
-            "INSERT INTO hr.eventlog (event_type, table_name, table_key) VALUES (4, 'usr', 'idu=1')"
-        )
-        for number in numbers:
-            conn.exec_driver_sql(f"DELETE FROM hr.eventlog WHERE record_id = {number}")
-            conn.exec_driver_sql(
-                "INSERT INTO hr.eventlog (record_id, event_type, table_name, table_key) VALUES "
-                f"({number}, 4, 'usr', 'idu=1')"
-            )
+        conn.exec_driver_sql("; ".join(script), execution_options={"no_parameters": True})
         conn.rollback()
 
 
