@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from trigger_log import JACK, LOG, LOG_DDL, PHONE, Watched, catalogue, drop_triggers, run
+import sqlalchemy as sa
+from shared import execute
+from trigger_log import (
+    JACK,
+    LOG,
+    LOG_DDL,
+    PHONE,
+    USR_DDL,
+    UncommittedIn,
+    Watched,
+    catalogue,
+    drop_triggers,
+    run,
+)
 
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError, LogTableError, TriggerError
@@ -155,25 +168,34 @@ BY_HAND = [
 ]
 
 
+def watched_usr(database: sa.Engine) -> None:
+    execute(database, *LOG_DDL, *USR_DDL)
+    with database.begin() as conn:
+        Watched(conn).watch(WatchedTable("usr"))
+
+
 @pytest.mark.parametrize(("statement", "reason"), BY_HAND)
-def test_changes_by_hand_are_noticed_and_undone(usr: Watched, statement: str, reason: str) -> None:
-    usr.watch(WatchedTable("usr"))
-    run(usr.conn, statement)
-    plan = usr.plan(WatchedTable("usr"))
-    assert [(action.kind, action.reason) for action in plan.actions] == [
-        ("replace", reason),
-        ("unchanged", "as declared"),
-    ]
-    triggers_of(DIALECT).apply(usr.conn, plan)
-    assert {action.kind for action in usr.plan(WatchedTable("usr")).actions} == {"unchanged"}
-    assert usr.logged(JACK)[0] == (1, "idu=1", "fname", None, "Jack")
-    drop_triggers(usr.conn, LOG)
-    assert (
-        usr.conn.exec_driver_sql(
-            "SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal"
-        ).scalar_one()
-        == 0
-    )
+def test_changes_by_hand_are_noticed_and_undone(
+    uncommitted_in: UncommittedIn, statement: str, reason: str
+) -> None:
+    with uncommitted_in(watched_usr) as conn:
+        usr = Watched(conn)
+        run(usr.conn, statement)
+        plan = usr.plan(WatchedTable("usr"))
+        assert [(action.kind, action.reason) for action in plan.actions] == [
+            ("replace", reason),
+            ("unchanged", "as declared"),
+        ]
+        triggers_of(DIALECT).apply(usr.conn, plan)
+        assert {action.kind for action in usr.plan(WatchedTable("usr")).actions} == {"unchanged"}
+        assert usr.logged(JACK)[0] == (1, "idu=1", "fname", None, "Jack")
+        drop_triggers(usr.conn, LOG)
+        assert (
+            usr.conn.exec_driver_sql(
+                "SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal"
+            ).scalar_one()
+            == 0
+        )
 
 
 def test_triggers_restored_without_comments_count_as_those_of_another_program(
