@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sa
-from shared import execute
+from applied_driver import KILLED
+from processes import start
+from shared import PATIENCE, execute
 
 from eventlog import Event, Op, Operation, Publisher
 from eventlog.core import table_key
@@ -86,22 +87,7 @@ class Receiver:
         raise AssertionError("the receiver hung up each time")
 
 
-_KILLED_DRIVER: Final = """
-import json, os, random, sys
-from eventlog import Publisher
-
-config, journal, seed = json.loads(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-chance = random.Random(seed)
-
-def receive(body, events):
-    with open(journal, "ab") as file:
-        file.write(json.dumps([[e.association, e.operation, e.event_id, e.attributes] for e in events]).encode())
-        file.write(b"\\n")
-    if chance.random() < 0.15:
-        os._exit(9)
-
-Publisher.from_config(config, sink=receive, environ={}).run_once()
-"""
+DRIVER: Final = Path(__file__).with_name("applied_driver.py")
 
 
 class Killed:
@@ -116,21 +102,13 @@ class Killed:
         """Publish until nothing waits, and return a receiver of all that was sent so far."""
         while True:
             self._starts += 1
-            done = subprocess.run(
-                [
-                    sys.executable,
-                    "-c",
-                    _KILLED_DRIVER,
-                    json.dumps(self.config),
-                    self.journal,
-                    str(seed + self._starts),
-                ],
-                check=False,
-            )
-            if done.returncode != 9:
+            seed_of_run = str(seed + self._starts)
+            command = [sys.executable, str(DRIVER), json.dumps(self.config), str(self.journal)]
+            code = start([*command, seed_of_run]).wait(PATIENCE)
+            if code != KILLED:
                 break
             self.kills += 1
-        assert done.returncode == 0
+        assert code == 0
         receiver = Receiver()
         for line in self.journal.read_text().splitlines():
             receiver(b"", [_event(*one) for one in json.loads(line)])
