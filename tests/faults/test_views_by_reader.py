@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 from applied import Killed, Receiver, change, select
 from publishers import install
-from shared import Run, execute, in_ci, url_of
+from shared import Run, execute, in_ci, met, url_of
 
 from eventlog import Operation, Publisher
 from eventlog.cli.context import changing_log
@@ -145,8 +145,16 @@ def write(url: str, chance: random.Random, transactions: int) -> None:
     engine.dispose()
 
 
+# Each style meets each database in tests/dialects/test_views.py, and at random in test_filters.py.
 @ROUNDS
-@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize(
+    ("database", "style"),
+    [
+        *met(["postgres", "sqlite"], STYLES),
+        *(pytest.param("mariadb", style, marks=pytest.mark.soak) for style in STYLES),
+    ],
+    indirect=["database"],
+)
 def test_after_each_run_the_receiver_has_what_the_view_has(
     database: str, style: str, rounds: int
 ) -> None:
