@@ -669,7 +669,7 @@ class Asking(Receiver):
 
 # Each style meets each database above, where the same rows are read: what waits is the publisher's.
 @pytest.mark.parametrize(
-    ("with_consumers", "style"), met(["postgres", "sqlite"], STYLES), indirect=["with_consumers"]
+    ("with_consumers", "style"), met(["sqlite", "postgres"], STYLES), indirect=["with_consumers"]
 )
 def test_a_receiver_that_stops_the_log_by_retry_has_what_matches(
     with_consumers: str, style: str
