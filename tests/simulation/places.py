@@ -219,7 +219,7 @@ PLACES = (
         "The same of a followed source, before its position passes the events.",
         "refuse_at_flush_of_source",
         Watched(source_feed, "as_flushed", _changes_answers),
-        share=0.24,
+        share=0.32,
     ),
     Place(
         "a fatal answer",
