@@ -347,7 +347,7 @@ class TestACapturedColumn:
 
     @staticmethod
     def told(config: dict[str, Any], *statements: str) -> dict[str, Receiver]:
-        """What a receiver is told of each style, if it gets each of these changes alone."""
+        """What a receiver gets for each style, if each of these changes is sent alone."""
         receiver = Receiver()
         for statement in statements:
             change(config["database"]["url"], *(statement.format(f"by_{one}") for one in STYLES))
