@@ -123,13 +123,10 @@ def in_terminal(*arguments: str) -> Iterator[tuple[Terminal, subprocess.Popen[st
     """A command in a terminal of 60 lines and 160 columns."""
     master, slave = os.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 60, 160, 0, 0))
-    started = processes.start(
-        [EVENTLOG, *arguments],
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        text=True,
-        env={**os.environ, "TERM": "xterm"},
+    command = [EVENTLOG, *arguments]
+    environment = {**os.environ, "TERM": "xterm"}
+    started = subprocess.Popen(
+        command, stdin=slave, stdout=slave, stderr=slave, text=True, env=environment
     )
     try:
         yield Terminal(master), started
@@ -168,17 +165,19 @@ def test_top_opens_the_selected_event_with_enter_and_shows_what_explain_shows(
                 assert command.wait(PATIENCE) == 0
 
 
-def test_top_without_a_monitor_opens_an_event_of_the_database(log: sa.Engine) -> None:
+def test_top_without_a_monitor_opens_an_event_of_the_database(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     locked = [status("retry", "1", "the mailbox is locked")]
-    write(log, 1)
     with Receiver(lambda _: reply(200, answer(*locked))) as receiver:
-        http = ("--set", "sink.type=http", "--set", f"sink.url={receiver.url}")
-        published = run(*of(log), *http, "publish", "--once")
-    assert "1 object left" in published.stderr
-    with in_terminal(*of(log), "top", "--interval", "60") as (terminal, _):
-        terminal.wait_for("being delivered or parked")
-        terminal.press(ENTER)
-        terminal.wait_for("eventlog skip 1 --reason REASON")
+        http = {"sink__type": "http", "sink__url": receiver.url, "retry_initial": 60}
+        with watched(log, tmp_path, **http) as (_, _, ask):
+            write(log, 1)
+            wait_until(lambda: ask("/status.json")["parked"], "it is parked")
+            with in_terminal(*of(log), "top", "--interval", "60") as (terminal, _):
+                terminal.wait_for("being delivered or parked")
+                terminal.press(ENTER)
+                terminal.wait_for("eventlog skip 1 --reason REASON")
 
 
 def test_top_of_a_followed_source_opens_an_event_that_waits(
@@ -327,7 +326,9 @@ def test_the_snapshot_of_a_consumer_shows_how_many_objects_of_a_class_are_sent(
     log: sa.Engine, tmp_path: Path
 ) -> None:
     with log.begin() as conn:
-        conn.execute(sa.text("INSERT INTO usr SELECT i, 'Jack' FROM generate_series(1, 2000) AS i"))
+        conn.execute(
+            sa.text("INSERT INTO usr SELECT i, 'Jack' FROM generate_series(1, 20000) AS i")
+        )
     with log.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
         conn.execute(sa.text("ANALYZE usr"))
     source = {
@@ -337,11 +338,11 @@ def test_the_snapshot_of_a_consumer_shows_how_many_objects_of_a_class_are_sent(
     }
     written, text = on_terminal(log, tmp_path / "out", **source)
     assert "Snapshot of usr" in text
-    assert " of 2,000 objects" in text
+    assert " of 20,000 objects" in text
     assert "the snapshot has ended" in text, "log lines are shown too"
     assert written == b""
-    fill(log, 3_000)
-    assert " of 3,000 rows" in on_terminal(log, tmp_path / "out", **source)[1], (
+    fill(log, 30_000)
+    assert " of 30,000 rows" in on_terminal(log, tmp_path / "out", **source)[1], (
         "of the consumer, not of the publisher"
     )
 
