@@ -145,8 +145,8 @@ class Request:
     partition_rows: int = PARTITION_ROWS
     """The most rows that a task reads."""
     connections: int = 0
-    """The most connections that tasks have open at once, 0 = one per running task. The driver
-    opens two more.
+    """The most open connections of all tasks, 0 = one per running task. The driver opens two more
+    connections.
     """
     quiet: bool = False
     progress: Progress = no_progress
