@@ -23,6 +23,8 @@ def test_a_broken_rule_is_found(fault: Fault, tmp_path: Path) -> None:
             "pytest",
             "-p",
             "no:cacheprovider",
+            "--basetemp",  # pytest takes away the rights of others above its usual one
+            tmp_path / "pytest",
             "-k",
             "not world",
             UNIT / "test_outbox.py",
