@@ -364,6 +364,10 @@ class Application:
         """Those of them that were committed behind others with higher numbers."""
         self.unlogged: set[tuple[str, str]] = set()
         """The objects that were deleted while their table had no triggers."""
+        self.has_cleared = False
+        """True if a value became NULL in a column that no trigger captured: a receiver may have the
+        value by reading back, and a resync of the objects with a value leaves the object out.
+        """
         self.own: set[int] = set()
         """Those of them that are the publisher's own changes."""
         self._lates = self._columns = self._further = self._burst_rows = 0
@@ -589,11 +593,12 @@ class Application:
         self.when_free(act)
 
     def _run(self, statements: Iterable[Statement]) -> None:
-        before = self._uncaptured()
+        before, filled = self._uncaptured(), self._filled()
         for sql, values, _ in statements:
             with suppress(sqlite3.IntegrityError):
                 self.session.execute(self.shape.sql(sql), values)
         self.unlogged |= before - self._uncaptured()
+        self.has_cleared = self.has_cleared or bool(filled - self._filled())
 
     def _uncaptured(self) -> set[tuple[str, str]]:
         """Return the objects of ``part`` if it has no trigger, since its statements log nothing."""
@@ -602,6 +607,23 @@ class Application:
         return {
             ("part", f"id={key}")
             for (key,) in self.session.execute(self.shape.sql("SELECT id FROM part"))
+        }
+
+    def _filled(self) -> set[tuple[str, int]]:
+        """Return the columns of ``part`` that no trigger captures, and the keys with values there."""
+        if "part" in self.hidden or not self.shape.columns:
+            return set()
+        triggers = self.session.execute(
+            "SELECT group_concat(sql) FROM sqlite_master WHERE type = 'trigger' AND tbl_name = ?",
+            (self.shape.names[-1],),
+        ).fetchone()[0]
+        return {
+            (column, key)
+            for column in self.shape.columns
+            if column not in (triggers or "")
+            for (key,) in self.session.execute(
+                self.shape.sql(f"SELECT id FROM part WHERE {column} IS NOT NULL")
+            )
         }
 
     # --- the schema ---

@@ -664,12 +664,21 @@ class World:
             STEPS["hand_over"](self, Random(self.scheduler.points))
 
     def _due(self) -> list[Due]:
-        """Return the resyncs that the database names as due: what an operator has to run."""
+        """Return the resyncs that the database names as due: what an operator has to run, without
+        ``--where`` if a receiver may have a value that is NULL now.
+        """
         told = self.application.session.execute(
             "SELECT class_name, substr(selection, 6) FROM eventlog_resync WHERE selection LIKE 'due: %' ORDER BY started"
         )
         return [
-            Due(Selection(name, EventType(what["type"]), what["where"]), what["reason"])
+            Due(
+                Selection(
+                    name,
+                    EventType(what["type"]),
+                    None if self.application.has_cleared else what["where"],
+                ),
+                what["reason"],
+            )
             for name, what in ((name, json.loads(text)) for name, text in told.fetchall())
         ]
 

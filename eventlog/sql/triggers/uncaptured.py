@@ -137,7 +137,7 @@ def uncaptured_column(class_name: str, table: str, name: str, *, selects: bool) 
     the name of the column in the log.
 
     ``selects`` means that only objects with a value are selected: the column is in the class's own
-    table, and the receiver has no value under the column's name.
+    table, and the receiver has no value under the column's name, except values that were read back.
     """
     return Uncaptured(
         class_name,
