@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import once
 from application import KEYS, OWN_USER
 from at_sending import FOLLOWER, AtSending
-from entries import Request, Rows, rows_in_flight
+from entries import Request, Rows, events_of_entry, rows_in_flight
 from excuses import Excuse
 from replicas import Key, Replica, class_of, object_of
 from scheduler import BEGIN
@@ -776,16 +776,24 @@ class Auditor:
     def _forget_meanings(self) -> None:
         """Forget which rows the ids of the copy's deliveries stood for since the copy was made. These
         events keep their ids and rows, and `requeue` may have sent other rows under the same ids
-        (docs/spec/event-log.md 7.4).
+        (docs/spec/event-log.md 7.4). A reader may read them only now.
         """
         lines = self._ask(
             "SELECT coalesce(owner, ''), content FROM eventlog_inflight WHERE kind = 'delivery'"
         )
         recorded = {(owner, row) for owner, content in lines for row in rows_in_flight(content)}
+        of_copy = {
+            (owner, event_id): event.rows
+            for owner, content in lines
+            for event_id, event in events_of_entry(content).items()
+        }
         before = self._copied["_rows"]
         for which, rows in list(self._rows.items()):
-            if before.get(which) != rows and (which[0], next(iter(rows), 0)) in recorded:
-                del self._rows[which]
+            if before.get(which) == rows or (which[0], next(iter(rows), 0)) not in recorded:
+                continue
+            del self._rows[which]
+            if (meant := of_copy.get((which[0], _meaning(which[1])))) is not None:
+                self._rows[which] = meant
         self._rows |= before
 
     def begins_anew(self, consumer: str) -> None:
