@@ -593,14 +593,14 @@ class Application:
         self.when_free(act)
 
     def _run(self, statements: Iterable[Statement]) -> None:
-        before, filled = self._uncaptured(), self._filled()
+        before, filled = self.without_triggers(), self._filled()
         for sql, values, _ in statements:
             with suppress(sqlite3.IntegrityError):
                 self.session.execute(self.shape.sql(sql), values)
-        self.unlogged |= before - self._uncaptured()
+        self.unlogged |= before - self.without_triggers()
         self.has_cleared = self.has_cleared or bool(filled - self._filled())
 
-    def _uncaptured(self) -> set[tuple[str, str]]:
+    def without_triggers(self) -> set[tuple[str, str]]:
         """Return the objects of ``part`` if it has no trigger, since its statements log nothing."""
         if "part" in self.hidden or self._drops():
             return set()

@@ -337,8 +337,8 @@ class Followed:
         self._newest: dict[Key, int] = {}
         self._answered: set[str] = set()
         """The event-ids that were answered for good, at least once."""
-        self._fatal: set[str] = set()
-        """The event-ids that were answered fatal, and not refused since."""
+        self._fatal: set[int] = set()
+        """The changes of which an event was answered fatal, and none refused since."""
         self._refused_late: set[str] = set()
         """The event-ids that were refused at a flush."""
         self._skipped: set[str] = set()
@@ -741,7 +741,7 @@ class Followed:
         for event in events:
             one, number = event.event_id, _number(event.event_id)
             self._world.auditor.checks += 1
-            if one in failures and one not in self._fatal:
+            if one in failures and number not in self._fatal:
                 self.fail(f"{one} was refused or given up, and is sent again")
             known = self._answered | self._skipped | failures.keys() | self.receiver.accepted()
             if object_of(event) == _WHOLE_TABLE:
@@ -794,18 +794,20 @@ class Followed:
         meaning.
         """
         self._world.auditor.is_answered(NAME, events, verdicts, others)
+        levels: dict[str, Level] = {}
         for event in events:
             before = self._meanings.setdefault(event.event_id, event)
             if before != event:
                 self.fail(f"event-id {event.event_id} had the content {before}, and has {event}")
             verdict = verdicts.get(event.event_id)
-            level = others if verdict is None else verdict.level
-            if level is Level.FATAL:
-                self._fatal.add(event.event_id)
-            elif level is not Level.RETRY:
+            levels[event.event_id] = level = others if verdict is None else verdict.level
+            if level not in (Level.FATAL, Level.RETRY):
                 self._answered.add(event.event_id)
-            if level is Level.ERROR:
-                self._fatal.discard(event.event_id)
+        of_level = {
+            each: {_number(one) for one, level in levels.items() if level is each}
+            for each in (Level.ERROR, Level.FATAL)
+        }
+        self._fatal = self._fatal - of_level[Level.ERROR] | of_level[Level.FATAL]
 
     def is_final(self, event_ids: Iterable[str]) -> None:
         """Note events that a receiver has accepted before, and cannot lose any more."""

@@ -670,10 +670,13 @@ def _drop_consumer(world: World, chance: Random) -> None:
     if several := running(world, "cons"):
         process = chance.choice(several)
         world.stop(process)
-        world.command("consumers", "drop", process.name)
+        command = world.command("consumers", "drop", process.name)
         world.wait_for_commands()
-        del world.receivers[process.name]
-        world.auditor.begins_anew(process.name)
+        if command.exit_code == 0:
+            del world.receivers[process.name]
+            world.auditor.begins_anew(process.name)
+        else:  # the database was locked for too long
+            world.start(process.name, chance)
 
 
 def _reset_consumer(world: World, chance: Random) -> None:

@@ -473,8 +473,9 @@ class World:
         """Return how many points a process may take within a simulated second: three times what was
         ever measured. An object of a snapshot, or a row, that goes in a document and a delivery of
         its own takes seven; so does an object of a receiver that is verified, which may have more
-        than a restored log."""
+        than a restored log, or an object of a table without triggers."""
         objects = max((len(one.replica.objects) for one in self.receivers.values()), default=0)
+        objects += len(self.application.without_triggers())
         return 500 + 20 * (self.application.top() + self.followed.feed.last + objects)
 
     # --- a schedule ---
