@@ -6,15 +6,14 @@ import ast
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Final
 
 import click
+from source_trees import PACKAGE, package_trees
 
 from eventlog import cli
 
-PRODUCT: Final = Path(__file__).parents[1] / "eventlog"
-EXAMPLES: Final = PRODUCT / "cli" / "__init__.py"
+EXAMPLES: Final = PACKAGE / "cli" / "__init__.py"
 """The examples of the help, which test_help.py tries."""
 
 _QUOTED: Final = re.compile(r"`(eventlog [^`]+)`")
@@ -60,10 +59,10 @@ def _texts(node: ast.AST) -> Iterator[str]:
 def templates() -> set[str]:
     """The commands that the product prints, without the text that follows them."""
     found: set[str] = set()
-    for path in sorted(PRODUCT.rglob("*.py")):
+    for path, tree in package_trees().items():
         if path == EXAMPLES:
             continue
-        for text in _texts(ast.parse(path.read_text("utf-8"))):
+        for text in _texts(tree):
             texts = [*_QUOTED.findall(text), *([text] if text.startswith("eventlog ") else [])]
             bare = (re.sub(r"\{\w+\}", "{}", _TEXT_AFTER.sub("", one)).strip() for one in texts)
             found |= set(filter(_is_command, bare))

@@ -5,7 +5,9 @@ open to others.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -54,13 +56,13 @@ def constants(tree: ast.Module) -> dict[str, str]:
     return found
 
 
-def texts(node: ast.AST, known: dict[str, str]) -> Iterator[str]:
+def texts(node: ast.AST, known: Mapping[str, Set[str]]) -> Iterator[str]:
     """The texts that a side of a comparison holds."""
     match node:
         case ast.Constant(value=str(text)):
             yield text
         case ast.Name(id=name) if name in known:
-            yield known[name]
+            yield from known[name]
         case ast.Tuple() | ast.List() | ast.Set():
             for one in node.elts:
                 yield from texts(one, known)
@@ -78,26 +80,35 @@ SQLAlchemy knows; what the types of a catalogue mean, which may be a file that n
 """
 
 
-def comparisons(names: Set[str]) -> set[tuple[str, str]]:
-    """The places of code that compare one of the names, and the name."""
+@cache
+def texts_compared() -> Set[tuple[str, str]]:
+    """The places of code that compare a text, and the text."""
     files = {path.relative_to(ROOT).as_posix(): tree for path, tree in package_trees().items()}
-    shared: dict[str, str] = {}
-    for tree in files.values():
-        shared |= {
-            name: text for name, text in constants(tree).items() if name.isupper() and text in names
-        }
+    own = {place: constants(tree) for place, tree in files.items()}
+    shared: dict[str, set[str]] = {}
+    for name, text in chain.from_iterable(known.items() for known in own.values()):
+        if name.isupper():
+            shared.setdefault(name, set()).add(text)
     found = set()
     for place, tree in files.items():
-        known = {**shared, **constants(tree)}
+        known = {**shared, **{name: {text} for name, text in own[place].items()}}
         for node in ast.walk(tree):
             sides: list[ast.AST] = []
             if isinstance(node, ast.Compare):
                 sides = [node.left, *node.comparators]
             elif isinstance(node, ast.MatchValue):
                 sides = [node.value]
-            for text in {text for side in sides for text in texts(side, known)} & names:
-                found.add((place, text))
-    return {(place, text) for place, text in found if not place.startswith(EXCEPTED)}
+            found |= {(place, text) for side in sides for text in texts(side, known)}
+    return found
+
+
+def comparisons(names: Set[str]) -> set[tuple[str, str]]:
+    """The places of code that compare one of the names, and the name."""
+    return {
+        (place, text)
+        for place, text in texts_compared()
+        if text in names and not place.startswith(EXCEPTED)
+    }
 
 
 def test_no_name_of_a_format_or_sink_or_source_is_compared_outside_its_own_package() -> None:

@@ -17,6 +17,7 @@ import pytest
 from followed_stream import ITEM, Stream
 from printed_commands import arguments_of, example_of, is_of, printed_in, templates
 from shared import Run
+from source_trees import READS_TREES
 
 from eventlog import cli
 from eventlog.core.options import toml
@@ -392,6 +393,7 @@ def test_the_commands_of_each_condition_are_accepted(
     assert refused == {}
 
 
+@READS_TREES
 def test_each_command_in_the_source_is_printed_in_a_state_or_has_a_reason() -> None:
     printed = {one for known in PRINTED.values() for one in known.get("prints", ())}
     known = printed | set(PRINTED["elsewhere"]) | set(PRINTED["named"]["commands"])

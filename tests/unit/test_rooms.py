@@ -7,15 +7,15 @@ from __future__ import annotations
 import ast
 import importlib
 import re
-from collections.abc import Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 import pytest
+from source_trees import PACKAGE, READS_TREES, package_trees
 
 ROOT: Final = Path(__file__).parents[2]
-PACKAGE: Final = ROOT / "eventlog"
 MOST_ROOMS: Final = 12
 ONE_FILE_PER_THING: Final = ("sinks", "stream", "monitor", "triggers", "migrations", "dialects")
 """Rooms whose ``__init__`` holds what their modules implement or plan: their modules are imported."""
@@ -27,20 +27,17 @@ ROOMS: Final = sorted(
 )
 
 
-def imports(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield each name that a module imports, with the module that it names."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom):
-            yield from ((node.module or "", alias.name) for alias in node.names)
-
-
-def imported_by_cli_and_spark() -> set[tuple[str, str]]:
-    return {
-        one
-        for package in ("cli", "spark")
-        for path in (PACKAGE / package).rglob("*.py")
-        for one in imports(path)
-    }
+@cache
+def imported_by_cli_and_spark() -> frozenset[tuple[str, str]]:
+    """Each name that a module of these imports, with the module that it names."""
+    return frozenset(
+        (node.module or "", alias.name)
+        for path, tree in package_trees().items()
+        if path.relative_to(PACKAGE).parts[0] in ("cli", "spark")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    )
 
 
 @pytest.mark.parametrize("package", ["publisher", "sql", "spark", "cli", "core", "qlik"])
@@ -50,6 +47,7 @@ def test_a_package_has_at_most_twelve_modules_and_rooms(package: str) -> None:
     assert len(inside) <= MOST_ROOMS, sorted(inside)
 
 
+@READS_TREES
 @pytest.mark.parametrize("package", ["publisher", "sql"])
 def test_cli_and_spark_import_from_a_room_what_it_exports(package: str) -> None:
     rooms = {path.parent.name for path in (PACKAGE / package).glob("[a-z]*/__init__.py")}
@@ -59,6 +57,7 @@ def test_cli_and_spark_import_from_a_room_what_it_exports(package: str) -> None:
     assert [one for one in sorted(imported_by_cli_and_spark()) if inner.match(one[0])] == []
 
 
+@READS_TREES
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_exports_what_cli_and_spark_use_and_nothing_else(room: str) -> None:
     module = importlib.import_module(room)
