@@ -6,20 +6,20 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
-from shared import Run, wait_until
+from shared import Run
 
 from eventlog.cli import stopping
 from eventlog.cli.context import changing
 from eventlog.config.load import load
+from eventlog.model import Event
 from eventlog.sql import migrations
 from eventlog.sql import resync as batches
 from eventlog.sql.log import requeue
@@ -142,34 +142,28 @@ def test_a_resync_that_is_stopped_shows_how_to_continue(
 
 @SIGNALS
 def test_one_run_of_the_publisher_that_is_stopped_reports_what_waits(
-    shop: Path, number: int
+    shop: Path, run: Run, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    Path("receivers.py").write_text(
-        "import pathlib, time\n"
-        "def receive(document, events):\n"
-        "    with open('received', 'a') as file: file.write(events[0].event_id + ' ')\n"
-        "    while pathlib.Path('gate').exists(): time.sleep(0.02)\n"
-    )
-    Path("gate").touch()
+    receiver = ModuleType("receivers")
+    monkeypatch.setitem(sys.modules, "receivers", receiver)
+    received = []
+
+    def receive(_document: Any, events: Sequence[Event]) -> None:
+        received.append(events[0].event_id)
+        os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(receiver, "receive", receive, raising=False)
     with Path("eventlog.toml").open("a") as file:
         file.write('[sink]\ntype = "python"\nfunction = "receivers:receive"\n')
         file.write("[publisher]\nbatch_size = 1\n")
-    command = [sys.executable, "-c", "from eventlog.cli import main; main()", "publish", "--once"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        wait_until(lambda: Path("received").exists(), "the first document is sent")
-        process.send_signal(number)
-        time.sleep(0.2)
-        Path("gate").unlink()
-        assert process.wait(30) == 130
-        assert process.stderr is not None
-        err = process.stderr.read()
+    code, _, err = run("publish", "--once")
+    assert (code, received) == (130, ["1"])
     assert (
         "stopped: documents that were sent are answered, and their rows are marked; all other "
         "rows wait for the next run"
     ) in err
     assert "Traceback" not in err
-    assert statuses().startswith("S")
-    assert statuses().endswith("N")
+    assert statuses() == "S" + 39 * "N"
 
 
 def test_a_command_that_runs_until_it_is_stopped_prints_nothing(
