@@ -209,6 +209,9 @@ def test_a_kill_between_two_halves_repeats_only_what_is_undecided(new_world: New
         assert [name for ids in receiver.sent for name in ids] == [
             str(i) for i in range(1, 17) if i != 7
         ]
+        if sends <= last:  # it was not killed any more
+            return
+    raise AssertionError("there are moments that were not tried")
 
 
 class Numbering(XdsWriter):
