@@ -358,8 +358,11 @@ class Readers:
             self._world.auditor.excuse(Excuse.READ_BEFORE_SYNC, True)
 
     def read_all(self) -> Replica:
-        """Return what a reader has that reads all names at the end."""
+        """Return what a reader has that reads all names at the end. It lacks the same as the other:
+        objects that were skipped, and which ``requeue`` names as stale.
+        """
         replica = Replica()
+        replica.refused = self.remembering.refused
         for events in self._documents().values():
             for event in events:
                 replica.apply(event)
