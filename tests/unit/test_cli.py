@@ -33,40 +33,49 @@ from eventlog.errors import (
     number_of,
 )
 
+LINES_AND_IMPORTS = """
+import contextlib, io, json, sys
+from eventlog.cli import run
 
-def lines_and_imports(*arguments: str) -> tuple[list[str], str]:
-    """What a command prints, and which of the heavy modules it loads."""
-    script = (
-        f"import sys; from eventlog.cli import run; run({list(arguments)!r});print([name for name "
-        "in sys.modules if name.startswith('eventlog.spark') or name.partition('.')[0] in "
-        "('sqlalchemy', 'alembic', 'lxml', 'rich', 'psycopg', 'pyspark', 'oracledb', "
-        "'confluent_kafka')])"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    *lines, imported = result.stdout.splitlines()
-    return lines, imported
-
-
-def test_help_lists_every_command_and_imports_none() -> None:
-    lines, imported = lines_and_imports("--help")
-    assert imported == "[]"
-    for command in cli.COMMANDS:
-        assert any(line.strip().startswith(command) for line in lines)
+HEAVY = {"sqlalchemy", "alembic", "lxml", "rich", "psycopg", "pyspark", "oracledb", "confluent_kafka"}
+found = []
+for arguments in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        run(arguments)
+    loaded = [
+        name for name in sys.modules
+        if name.startswith("eventlog.spark") or name.partition(".")[0] in HEAVY
+    ]
+    found.append((said.getvalue().splitlines(), loaded))
+print(json.dumps(found))
+"""
+"""A program that runs command lines one after another: what each of them prints, and which of the
+heavy modules are loaded after it.
+"""
 
 
-def test_a_probe_of_the_health_file_loads_nothing_that_speaks_to_a_database(tmp_path: Path) -> None:
+def test_help_and_a_probe_of_the_health_file_load_nothing_that_speaks_to_a_database(
+    tmp_path: Path,
+) -> None:
     config = tmp_path / "eventlog.toml"
     source = '[source]\ntype = "eventlog"\nconsumer = "search"\n'
     config.write_text(
         f'[database]\nurl = "postgresql+psycopg://app@db.example:5432/hr"\n{source}',
         encoding="utf-8",
     )
-    for first in ((), ("--config", str(config))):
-        lines, imported = lines_and_imports(*first, "health", "--file", str(tmp_path / "none"))
+    probe = ["health", "--file", str(tmp_path / "none")]
+    commands = [["--help"], probe, ["--config", str(config), *probe]]
+    done = subprocess.run(
+        [sys.executable, "-c", LINES_AND_IMPORTS, json.dumps(commands)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    (help, *loaded_by_help), *probed = json.loads(done.stdout)
+    assert loaded_by_help == [[]]
+    for command in cli.COMMANDS:
+        assert any(line.strip().startswith(command) for line in help)
+    for lines, loaded in probed:
         assert "not healthy" in lines[0]
-        assert imported == "[]"
+        assert loaded == []
 
 
 @pytest.mark.parametrize(
@@ -193,36 +202,68 @@ def test_a_table_goes_to_standard_output_and_warnings_go_to_standard_error(run: 
     assert err.startswith("warning: flag database.url holds a password")
 
 
-@pytest.mark.parametrize("arguments", [[], ["--json"]])
-def test_what_standard_output_cannot_encode_is_escaped(
-    tmp_path: Path, arguments: list[str]
-) -> None:
+ENCODED = """
+from eventlog.cli import main, run
+run(["config"])
+main()
+"""
+"""One command for people, and the same for programs; the second as the console script runs it."""
+
+
+def test_what_standard_output_cannot_encode_is_escaped(tmp_path: Path) -> None:
     (tmp_path / "eventlog.toml").write_text('[database]\nlog_table = "журнал"\n', encoding="utf-8")
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("EVENTLOG_")
     }
     done = subprocess.run(
-        [sys.executable, "-c", "from eventlog.cli import main; main()", "config", *arguments],
+        [sys.executable, "-c", ENCODED, "config", "--json"],
         cwd=tmp_path, env=environment | {"PYTHONIOENCODING": "ascii"}, capture_output=True,
         text=True,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
-    assert "\\u0436\\u0443\\u0440\\u043d\\u0430\\u043b" in done.stdout
+    for_people, _, for_programs = done.stdout.partition("\n[")
+    assert for_programs
+    for said in (for_people, for_programs):
+        assert "\\u0436\\u0443\\u0440\\u043d\\u0430\\u043b" in said
 
 
-@pytest.mark.parametrize("command", ["status", "errors", "doctor", "config", "consumers list"])
+CLOSED = """
+import json, os, sys
+from eventlog.__main__ import main
+from eventlog import cli
+import alembic.migration, rich.table, eventlog.registry, eventlog.sql.dialects.sqlite.database
+
+assert sys.stdout is None
+for command in json.loads(sys.argv[1]):
+    if not os.fork():
+        sys.argv[1:] = command
+        main()
+    print("ended with", os.waitstatus_to_exitcode(os.wait()[1]), file=sys.stderr)
+"""
+"""A program whose standard output is closed, which becomes each of the commands in a process: none
+of them loads again what all need.
+"""
+
+
 def test_a_command_with_a_closed_standard_output_ends_as_it_does_otherwise(
-    tmp_path: Path, command: str
+    run: Run, tmp_path: Path
 ) -> None:
     url = ["--database-url", f"sqlite:///{tmp_path}/shop.db"]
-    assert cli.run(["--quiet", *url, "db", "upgrade"]) == 0
-    line = [sys.executable, "-m", "eventlog", *url, *command.split()]
+    assert run("--quiet", *url, "db", "upgrade")[0] == 0
+    commands = [
+        [*url, *command.split()]
+        for command in ("status", "errors", "doctor", "config", "consumers list")
+    ]
+    line = [sys.executable, "-c", CLOSED, json.dumps(commands)]
     closed = subprocess.run(
-        ["sh", "-c", '"$@" >&-', "sh", *line], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+        ["sh", "-c", '"$@" >&-', "sh", *line], stderr=subprocess.PIPE, text=True
     )
-    open_ = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True)
-    assert open_.stdout
-    assert (closed.returncode, closed.stderr) == (open_.returncode, open_.stderr)
+    expected = ""
+    for command in commands:
+        code, said, err = run(*command)
+        assert said
+        expected += f"{err}ended with {int(code)}\n"
+    assert (closed.returncode, closed.stderr) == (0, expected)
 
 
 def test_init_writes_a_file_once(run: Run) -> None:
