@@ -119,8 +119,19 @@ def poll(
     followed.add(to_ranges(ids))
 
 
-@pytest.mark.parametrize(("most_looks", "most_shown"), [(3, 2), (64, 10_000)])
-@pytest.mark.parametrize("limit", [None, 1, 3])
+# With small bounds, looks are dropped and a reading of gaps is cut, as with the limit of a window.
+# With those of the product neither happens, whatever the limit.
+@pytest.mark.parametrize(
+    ("most_looks", "most_shown", "limit"),
+    [
+        (3, 2, None),
+        (3, 2, 1),
+        (3, 2, 3),
+        (64, 10_000, 3),
+        pytest.param(64, 10_000, None, marks=pytest.mark.soak),
+        pytest.param(64, 10_000, 1, marks=pytest.mark.soak),
+    ],
+)
 def test_each_row_is_read_once_when_it_can_be_seen(
     monkeypatch: pytest.MonkeyPatch, most_looks: int, most_shown: int, limit: int | None
 ) -> None:
