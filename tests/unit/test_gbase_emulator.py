@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shared import met
 
 from eventlog.gbase import records
 from eventlog.gbase.options import ReadOptions
@@ -53,8 +54,7 @@ def as_done(change: Change) -> Done:
     return change.op, table, change.before, change.after
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("switches", SWITCHES, ids=["plain", "big", "stale", "extra"])
+@pytest.mark.parametrize(("switches", "seed"), met(SWITCHES, range(3)))
 def test_what_is_read_is_what_was_committed_in_commit_order(seed: int, switches: Switches) -> None:
     committed: list[tuple[int, Work]] = []
     server = CdcServer(
