@@ -40,13 +40,13 @@ from eventlog.cli import run
 HEAVY = {"sqlalchemy", "alembic", "lxml", "rich", "psycopg", "pyspark", "oracledb", "confluent_kafka"}
 found = []
 for arguments in json.loads(sys.argv[1]):
-    with contextlib.redirect_stdout(io.StringIO()) as said:
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
         run(arguments)
     loaded = [
         name for name in sys.modules
         if name.startswith("eventlog.spark") or name.partition(".")[0] in HEAVY
     ]
-    found.append((said.getvalue().splitlines(), loaded))
+    found.append((printed.getvalue().splitlines(), loaded))
 print(json.dumps(found))
 """
 """A program that runs command lines one after another: what each of them prints, and which of the
