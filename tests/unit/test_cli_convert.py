@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 from loss_formats import CATALOG, LABELS, LETTERS, TRIED
 from loss_samples import SAMPLES
-from shared import Run
+from shared import Run, met
 from sqlalchemy import make_url
 
 from eventlog import cli
@@ -401,8 +401,16 @@ MAPS: dict[str, dict[str, dict[str, object]]] = {
 """What formats need in addition to a catalogue."""
 
 
-@pytest.mark.parametrize("target", NAMES)
-@pytest.mark.parametrize("source", NAMES)
+# Each format as source and as target, and with JSON lines in both directions. Every other pair is
+# converted with these options by test_convert_losses, without a command line.
+@pytest.mark.parametrize(
+    ("source", "target"),
+    met(
+        NAMES,
+        NAMES,
+        also=[*((name, "jsonl") for name in NAMES), *(("jsonl", name) for name in NAMES)],
+    ),
+)
 def test_any_format_is_converted_to_any_other(
     run: Run, tmp_path: Path, source: str, target: str
 ) -> None:

@@ -143,6 +143,15 @@ def test_what_is_refused_without_help_is_what_lacks_columns_or_has_several_value
     assert report.counters["not_expressible"] == len(refused) + is_truncate_refused
 
 
+OF_HISTORIES = [
+    (source, [*LETTERS][(place + shift) % len(LETTERS)])
+    for place, source in enumerate(LETTERS)
+    for shift in (0, 3, 5)
+]
+"""Cells in which each format is read and written three times, once by itself. The sample of each
+cell shows all that the cell contains, in CI too; histories of all cells are for the soak.
+"""
+
 COUNTED = {"T": {"REF"}, "G": {"USR"}}
 """By target, the codes of CODES_OF that its writer counts itself: refresh_skipped, user_unknown."""
 
@@ -162,8 +171,13 @@ def shown(
     }
 
 
-@pytest.mark.parametrize("examples", [3, pytest.param(60, marks=pytest.mark.soak)])
-@pytest.mark.parametrize(("source", "target"), CELLS)
+@pytest.mark.parametrize(
+    ("source", "target", "examples"),
+    [
+        *((*cell, 4) for cell in OF_HISTORIES),
+        *(pytest.param(*cell, 60, marks=pytest.mark.soak) for cell in CELLS),
+    ],
+)
 def test_any_history_loses_what_the_cell_contains(source: str, target: str, examples: int) -> None:
     of, to, codes = TRIED[source], TRIED[target], codes_of(source, target) - {"KEY"}
 
