@@ -33,8 +33,8 @@ from shared import met, wait_until
 
 from eventlog.changes.format import Report
 from eventlog.changes.to_events import change_to_events
-from eventlog.errors import ConfigError
-from eventlog.model import Change, ChangeOp
+from eventlog.errors import ConfigError, ReceiverUnavailable
+from eventlog.model import Answer, Change, ChangeOp, Document
 from eventlog.publisher.run.waiting import StopRequest
 from eventlog.publisher.sinks.kafka import KafkaSink
 from eventlog.publisher.stream import Backlog, Read, SourceLost, SourceUnavailable
@@ -379,7 +379,16 @@ def test_what_kafka_had_no_room_for_is_not_taken_for_stored(
         stream.insert(key)
     write(brokers, insert(1))  # so that there is a topic
     settings = {"queue.buffering.max.messages": 10, "linger.ms": 100}
-    stop = StopRequest()
+    stop, is_full = StopRequest(), threading.Event()
+
+    class Noting(KafkaSink):
+        def send(self, document: Document) -> Answer:
+            try:
+                return super().send(document)
+            except ReceiverUnavailable:
+                is_full.set()
+                raise
+
     followed = following(files(stream.path), RECORDS, batch_size=4, mark_interval=60.0)
     with brokers.stopped():
         thread = threading.Thread(
@@ -387,12 +396,12 @@ def test_what_kafka_had_no_room_for_is_not_taken_for_stored(
             args=(
                 followed,
                 position_at(place),
-                lambda: KafkaSink(brokers.brokers, "t", settings, 1),
+                lambda: Noting(brokers.brokers, "t", settings, 1),
                 stop,
             ),
         )
         thread.start()
-        time.sleep(1.5)
+        assert is_full.wait(PATIENCE)
     expected = {b"id=%d" % key for key in range(1, 31)}
 
     def stored() -> set[bytes]:

@@ -161,13 +161,15 @@ def test_kills_at_each_fourth_failure_do_not_stop_the_search_for_the_culprit(
     stream: Stream, place: Path
 ) -> None:
     stream.insert(*range(64))
-    heard: set[str] = set()
-    for _ in range(4):
+    wanted, heard = adds(*range(64)) - adds(7), set[str]()
+    for _ in range(20):  # four on a machine that has nothing else to do
         receiver = Failing(7)
         receiver.limit = 4
         run(stream, place, receiver, batch_size=16)
         heard |= set(receiver.heard)
-    assert heard == adds(*range(64)) - adds(7)
+        if heard >= wanted:
+            break
+    assert heard == wanted
 
 
 def test_attempts_go_on_after_a_restart_and_end_at_max_attempts(
