@@ -234,8 +234,9 @@ class AtSending:
     def is_recorded(self) -> None:
         """Note that a process has recorded the answers that it has."""
         if (process := self._process()) is not None:
-            for which, names in self._answered.pop(process, {}).items():
-                self._known[which] = process, names
+            answered = self._answered.pop(process, {})
+            if not self._has_old_file(process):
+                self._known.update({which: (process, names) for which, names in answered.items()})
 
     def is_up_to_date(self) -> bool:
         """Return True if the present process works on the present database."""
@@ -255,7 +256,11 @@ class AtSending:
         """Note that the newest copy is put back."""
         self._put_back = self._copied
         self._read = {number: read for number, read in self._read.items() if number <= self._copied}
-        self._sent_as.clear()  # the copy may lack the record of what was sent under a number
+        # The copy may lack the record of what was sent under a number.
+        self._sent_as.clear()
+        self._known = {
+            which: one for which, one in self._known.items() if self._has_names(which[0])
+        }
 
     # --- the checks ---
 

@@ -129,7 +129,7 @@ class Disk:
             if safe != now and chance.random() < 0.5:
                 self._go_back(path, safe)
                 changes.append(f"{name} is as it was synced" if safe else f"{name} is gone")
-                if safe is None and self._not_synced.get(name) in ended:
+                if self._not_synced.get(name) in ended:
                     self._world.readers.forget(name)
             elif now is not None and now not in self._contents:
                 content = path.read_bytes()

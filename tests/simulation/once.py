@@ -69,6 +69,7 @@ def run(
     ``undone`` returns at its start."""
     receiver = _receiver_of(world, process.name)
     process.start["mood"] = bool(receiver.mood) or world.away > 0
+    process.start["failures"] = receiver.failures
     before, is_steady = set(undone()), _is_steady(world)
     process.start["steady"] = is_steady
     requests = world.stats["eventlog requeue"]
@@ -103,7 +104,8 @@ def may_end(world: World, process: Process, error: EventlogError) -> bool:
         return pauses.was_paused(world, process.name)
     receiver = _receiver_of(world, process.name)
     is_moody = process.start["mood"] or bool(receiver.mood) or world.away > 0
-    return isinstance(error, ReceiverUnavailable) and (is_moody or process.answers["retry"] > 0)
+    has_failed = receiver.failures > process.start["failures"] or process.answers["retry"] > 0
+    return isinstance(error, ReceiverUnavailable) and (is_moody or has_failed)
 
 
 def _is_steady(world: World) -> bool:

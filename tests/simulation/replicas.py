@@ -107,6 +107,8 @@ class Receiver:
         self.replica = Replica()
         self.mood: dict[str, float] = {}
         self.seed, self.documents = 0, 0
+        self.failures = 0
+        """How often it has failed for a document."""
         self._tries: Counter[str] = Counter()
         self._late: tuple[object, dict[str, Event]] = (None, {})
         """The events that it will refuse at the next flush, and the process that has sent them."""
@@ -314,6 +316,7 @@ class Receiver:
         return stats["kills"] + stats["faults"] + stats["restored"]
 
     def _hang_up(self, what: str) -> None:
+        self.failures += 1
         self._world.tell(f"  {self.name} {what}")
         raise ConnectionError(what)
 
@@ -351,8 +354,9 @@ class Readers:
                 self._world.fail(f"{name} gained {sorted(gained)} after a reader had read it")
 
     def forget(self, name: str) -> None:
-        """Forget a name that was read before its directory was synced, and that a loss of power has
-        taken away: it may come again with more events (docs/guides/publish.md).
+        """Forget a name that was read before its directory was synced, and of which a loss of power
+        has left nothing, or an older file: it may come again with more events
+        (docs/guides/publish.md).
         """
         if self._read.pop(name, None) is not None:
             self._world.auditor.excuse(Excuse.READ_BEFORE_SYNC, True)
