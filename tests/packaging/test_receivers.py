@@ -13,10 +13,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from documents import ROOT, fenced
+from shared import url_of
 
 from eventlog import cli
 from eventlog.config.load import load
@@ -61,16 +63,25 @@ CHANGES = (
 )
 
 
+def install(engine: sa.Engine) -> None:
+    """The sample with its log and triggers, as the configuration in the current directory has
+    them.
+    """
+    run(engine, SCHEMA)
+    for command in (("db", "upgrade"), ("triggers", "apply")):
+        assert cli.run(["--database-url", url_of(engine), *command]) == 0
+
+
 @pytest.fixture
-def hr(database: sa.Engine, empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> sa.Engine:
+def hr(
+    filled_database: Any, empty_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[sa.Engine]:
     """The sample with its log and triggers, and a configuration in the current directory."""
-    monkeypatch.setenv("EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False))
     monkeypatch.setenv("EVENTLOG_SINK_URL", "http://localhost/")
     Path("eventlog.toml").write_text(CONFIG, encoding="utf-8")
-    run(database, SCHEMA)
-    assert cli.run(["db", "upgrade"]) == 0
-    assert cli.run(["triggers", "apply"]) == 0
-    return database
+    with filled_database(install) as database:
+        monkeypatch.setenv("EVENTLOG_DATABASE_URL", url_of(database))
+        yield database
 
 
 def run(engine: sa.Engine, *statements: str) -> None:
@@ -234,18 +245,28 @@ def test_the_page_has_every_level_of_an_answer() -> None:
     assert len(answers()) == 12
 
 
-@pytest.mark.parametrize(("inside", "four", "seven", "then"), answers() + FURTHER_ANSWERS)
-def test_rows_get_the_letters_that_the_page_shows(
-    database: sa.Engine, inside: str, four: str, seven: str, then: str
-) -> None:
-    run(database, "CREATE TABLE usr (idu integer PRIMARY KEY, fname text)")
-    migrations.upgrade(database, log_table="eventlog")
+def log_two_rows(engine: sa.Engine) -> None:
+    """A log whose rows 4 and 7 wait."""
+    run(engine, "CREATE TABLE usr (idu integer PRIMARY KEY, fname text)")
+    migrations.upgrade(engine, log_table="eventlog")
     run(
-        database,
+        engine,
         "INSERT INTO eventlog (record_id, event_type, table_name, table_key) VALUES "
         "(4, 4, 'usr', 'idu=1'), (7, 4, 'usr', 'idu=2')",
     )
-    config = load(None, {}, {"database.url": database.url.render_as_string(hide_password=False)})
+
+
+@pytest.fixture
+def waiting(filled_database: Any) -> Iterator[sa.Engine]:
+    with filled_database(log_two_rows) as database:
+        yield database
+
+
+@pytest.mark.parametrize(("inside", "four", "seven", "then"), answers() + FURTHER_ANSWERS)
+def test_rows_get_the_letters_that_the_page_shows(
+    waiting: sa.Engine, inside: str, four: str, seven: str, then: str
+) -> None:
+    config = load(None, {}, {"database.url": url_of(waiting)})
     answer = f'<nds dtdversion="2.0"><output>{inside}</output></nds>'
     ended = ""
     with open_context(config, Counters()) as context:
@@ -255,10 +276,10 @@ def test_rows_get_the_letters_that_the_page_shows(
             ended = "the publisher stops"
         except ReceiverUnavailable as away:
             ended = "parked" if "1 object left" in str(away) else "the cycle stops"
-    assert rows(database, "SELECT status FROM eventlog ORDER BY record_id") == [(four,), (seven,)]
+    assert rows(waiting, "SELECT status FROM eventlog ORDER BY record_id") == [(four,), (seven,)]
     assert ended in then
     assert bool(ended) == any(
         word in then for word in ("stops, exit code 3", "parked", "the whole log waits")
     )
-    messages = rows(database, "SELECT message FROM eventlog_error WHERE message <> ''")
+    messages = rows(waiting, "SELECT message FROM eventlog_error WHERE message <> ''")
     assert ("why",) in messages if "`why`" in then else ("why",) not in messages
