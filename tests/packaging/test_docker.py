@@ -9,7 +9,6 @@ import runpy
 import shlex
 import shutil
 import subprocess
-import sys
 import time
 import tomllib
 import zipfile
@@ -20,6 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 from documents import ROOT
+from environments import build
 from packaging.requirements import Requirement
 
 from eventlog.config.load import load
@@ -198,22 +198,8 @@ def test_everything_that_is_copied_is_in_the_context(context: Path) -> None:
 
 
 def test_the_context_is_enough_to_build_the_wheel(context: Path, tmp_path: Path) -> None:
-    # What the build stage runs, but for the dependencies, which would come from an index.
-    built = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "wheel",
-            "--no-deps",
-            "--no-build-isolation",
-            f"--wheel-dir={tmp_path}",
-            context,
-        ],
-        capture_output=True,
-        text=True,
-    )
-    assert built.returncode == 0, built.stderr
+    # What pip of the build stage asks the backend for.
+    build("build_wheel", tmp_path, context)
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     for pattern in (

@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from environments import install, run
+from environments import build, install, run
 
 from eventlog import __version__
 
@@ -21,11 +21,13 @@ pytestmark = pytest.mark.xdist_group("wheel")
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("dist")
-    built = run(
-        sys.executable, "-m", "build", "--no-isolation", "--outdir", directory, ROOT, cwd=directory
-    )
-    assert built.returncode == 0, built.stdout + built.stderr
+    """The source distribution, and the wheel that is built from it."""
+    directory, unpacked = tmp_path_factory.mktemp("dist"), tmp_path_factory.mktemp("unpacked")
+    build("build_sdist", directory, ROOT)
+    (path,) = directory.glob("*.tar.gz")
+    extracted = run(sys.executable, "-m", "tarfile", "-e", path, unpacked, cwd=directory)
+    assert extracted.returncode == 0, extracted.stderr
+    build("build_wheel", directory, *unpacked.iterdir())
     return directory
 
 
