@@ -112,10 +112,17 @@ def test_every_scenario_of_the_page_is_run_here() -> None:
     )
 
 
-def test_one_owner_the_application_has_no_right_and_the_publisher_publishes(
+def test_one_owner_the_application_has_no_right_and_the_publisher_can_run_each_command_that_is_named(
     play: Callable[[str], Site],
 ) -> None:
     site = play("one owner")
+    printed = (site.directory / "grants.sql").read_text(encoding="utf-8").replace('"', "")
+    shown = next(text for text in fenced(PAGE, "sql") if "ON SCHEMA" in text)
+    assert grants_of(printed) == grants_of(site.named(shown))
+
+    before = site.rows(CATALOGUE)
+    assert play("upgrade").rows(CATALOGUE) == before, "what is up to date is left as it is"
+
     site.sql("hr_app", CHANGES)
     for relation in ("eventlog", "eventlog_error", "eventlog_inflight", "eventlog_resync"):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -125,16 +132,8 @@ def test_one_owner_the_application_has_no_right_and_the_publisher_publishes(
     assert site.rows("SELECT DISTINCT status, perpetrator FROM hr.eventlog") == [
         ("S", site.named("hr_app"))
     ]
-    assert site.command("publisher", "eventlog doctor") == 0
-
-
-def test_the_grants_of_the_page_are_enough_for_each_command_that_it_names(
-    play: Callable[[str], Site],
-) -> None:
-    site = play("one owner")
-    site.sql("hr_app", CHANGES)
     for command in (
-        "publish --once",
+        "doctor",
         "status",
         "explain 1",
         "requeue --status S --ids 1-2 --force",
@@ -210,11 +209,6 @@ def test_a_log_that_somebody_else_made_keeps_its_form_and_its_rows(
     assert site.rows(left) == [("indirectlog",), ("indirectlog_record_id_seq",)]
 
 
-def test_an_upgrade_of_what_is_up_to_date_changes_nothing(play: Callable[[str], Site]) -> None:
-    before = play("one owner").rows(CATALOGUE)
-    assert play("upgrade").rows(CATALOGUE) == before
-
-
 def test_two_logs_in_one_database_do_not_touch_each_other(
     site: Site, play: Callable[[str], Site]
 ) -> None:
@@ -245,13 +239,6 @@ def test_uninstalling_leaves_the_catalogue_as_it_was(
 
 def grants_of(text: str) -> list[str]:
     return re.findall(r"(?m)^GRANT [^;]*;", text)
-
-
-def test_the_page_shows_the_grants_that_the_command_prints(play: Callable[[str], Site]) -> None:
-    site = play("one owner")
-    printed = (site.directory / "grants.sql").read_text(encoding="utf-8").replace('"', "")
-    shown = next(text for text in fenced(PAGE, "sql") if "ON SCHEMA" in text)
-    assert grants_of(printed) == grants_of(site.named(shown))
 
 
 def test_the_grants_of_the_compose_file_are_those_of_the_page() -> None:
