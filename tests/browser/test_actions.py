@@ -13,7 +13,6 @@ import sqlalchemy as sa
 from test_status_page import (
     audit,
     axe,
-    browser,
     complaints,
     explain,
     forget_complaints,
@@ -28,7 +27,7 @@ from receiver import Receiver, answer, reply, status  # isort: skip
 from shared import execute, fetch, url_of, wait_until  # isort: skip
 from selenium.webdriver.common.by import By
 
-__all__ = ["browser", "log"]
+__all__ = ["log"]
 pytestmark = pytest.mark.xdist_group("status page")
 
 

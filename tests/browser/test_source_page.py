@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_status_page import audit, axe, browser, complaints, forget_complaints, text
+from test_status_page import audit, axe, complaints, forget_complaints, text
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 
@@ -23,7 +23,6 @@ from test_source_event_page import published
 from eventlog.config.load import load
 from eventlog.model import Level
 
-__all__ = ["browser"]
 pytestmark = pytest.mark.xdist_group("status page")
 
 

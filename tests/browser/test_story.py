@@ -30,11 +30,11 @@ from monitored import metrics, read, watched
 from publishers import make_log
 from receiver import Receiver
 from shared import wait_until
-from test_status_page import browser, pytestmark, text
+from test_status_page import pytestmark, text
 
 from eventlog.sql import embedded
 
-__all__ = ["browser", "pytestmark"]  # the fixture, and where there is no browser
+__all__ = ["pytestmark"]  # where there is no browser
 
 SOON = 5.0
 """Seconds within which whoever watches is told."""
