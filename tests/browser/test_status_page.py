@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import itertools
 import os
 import re
 import shutil
@@ -412,13 +413,9 @@ def test_axe_finds_nothing_on_a_wide_and_on_a_narrow_screen_in_light_and_in_dark
 
 
 def audit(browser: Any, source: str) -> None:
-    """The page fits a wide and a narrow screen, and axe finds nothing in light and in dark.
-
-    Colours are of the scheme alone and what is displayed is of the width: a narrow screen shows nothing in
-    dark that a wide one does not show.
-    """
+    """The page fits a wide and a narrow screen, and axe finds nothing in light and in dark."""
     browser.execute_script(source)
-    for width, scheme in ((1280, "light"), (1280, "dark"), (400, "light")):
+    for width, scheme in itertools.product((1280, 400), ("light", "dark")):
         media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)

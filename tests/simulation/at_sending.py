@@ -235,7 +235,7 @@ class AtSending:
         """Note that a process has recorded the answers that it has."""
         if (process := self._process()) is not None:
             answered = self._answered.pop(process, {})
-            if not self._has_old_file(process):
+            if process.name == FOLLOWER or not self._has_old_file(process):
                 self._known.update({which: (process, names) for which, names in answered.items()})
 
     def is_up_to_date(self) -> bool:

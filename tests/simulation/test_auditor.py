@@ -65,6 +65,7 @@ class World(SimpleNamespace):
     def __init__(self, directory: Path) -> None:
         super().__init__(scheduler=Scheduler(0, lambda: None), looked=0, failures=[], away=False)
         self.auditor = SimpleNamespace(checks=0, looked_at=Counter[str]())
+        self.stats = Counter[str]()
         self.readers = SimpleNamespace(look=self._look)
         self.disk = Disk(self, directory)  # type: ignore[arg-type]
 
