@@ -22,8 +22,8 @@ PROGRAM = Path(__file__).parent / "interleave.py"
 ONE_SEED = 3
 """It is the first in its process: what a process has run before decides which questions are asked again."""
 SEEDS = [ONE_SEED, 1, 2, 4, 5, 9, 13, 14, 17, 20, 26, 49, 57]
-"""Of the first 60 those that find each fault of ``faults/`` that one of the 60 finds first, or reach a
-branch of the product that neither the others nor the schedules by hand reach.
+"""Those of the first 60 that find each fault of ``faults/`` that one of the 60 finds first, or reach
+a branch of the product that neither the others nor the schedules by hand reach.
 """
 TELL = """
 import logging, sys
