@@ -812,6 +812,10 @@ def _restore(world: World, chance: Random) -> None:
     application.shape, application.configured, world.backlog = shape, configured, backlog
     world.unsettled_epoch = application.epoch()
     world.auditor.time_goes_back(top, epoch or "")
+    registered = application.session.execute("SELECT name FROM eventlog_consumer").fetchall()
+    for name in world.receivers.keys() - {"receiver", *(one for (one,) in registered)}:
+        # It registers again, and its receiver keeps what was deleted meanwhile.
+        world.auditor.unsure |= world.receivers[name].replica.objects.keys()
     for name in names if is_crash else ():
         if name in ("publisher", FOLLOWER) or name in world.receivers:
             world.start(name, chance)
