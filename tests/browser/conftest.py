@@ -1,4 +1,4 @@
-"""``browser``   one browser for all pages of publishers."""
+"""``browser``   one browser for all pages of publishers, which shows none between two tests."""
 
 from __future__ import annotations
 
@@ -23,3 +23,11 @@ def browser() -> Iterator[Any]:
         yield driver
     finally:
         driver.quit()
+
+
+@pytest.fixture(autouse=True)
+def no_page_stays_open(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A page that stays open asks a publisher that has ended for the rest of the run."""
+    yield
+    if "browser" in request.fixturenames:
+        request.getfixturevalue("browser").get("about:blank")
