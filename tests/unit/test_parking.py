@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 from outbox_worlds import Event
 
-from eventlog.core.clock import Machine, simulated
 from eventlog.model import Answer, EventResult, Level
-from eventlog.publisher.run.waiting import BackOff
 from eventlog.publisher.send.outbox import Do, Outbox
 from eventlog.publisher.send.policy import Document, Rules, back_off
 
@@ -41,31 +39,11 @@ def test_chance_takes_away_up_to_a_half(chance: float, seconds: float) -> None:
     assert outbox.due(100) == 100 + seconds
 
 
-class Standing(Machine):
-    """A clock that stands still."""
-
-    def monotonic(self) -> float:
-        return 0.0
-
-
 @pytest.mark.parametrize(("asked", "pause"), [(None, 1.5), (0, 1), (17.5, 17.5), (3600, 60)])
 def test_a_retry_after_of_the_receiver_is_respected_within_the_bounds(
     asked: float | None, pause: float
 ) -> None:
-    class Stop:
-        waited: float | None = None
-
-        def is_set(self) -> bool:
-            return False
-
-        def wait(self, timeout: float | None = None) -> bool:
-            self.waited = timeout
-            return False
-
-    stop = Stop()
-    with simulated(Standing()):
-        BackOff(1, 60, random=lambda: 0.5, attempts=1).wait(stop, "busy", asked)
-    assert stop.waited == pause
+    assert Rules(random=lambda: 0.5).pause(2, asked) == pause
 
 
 class Source:

@@ -159,7 +159,7 @@ def test_a_receiver_that_is_unavailable_parks_nothing_and_gives_nothing_up(
         # At most one document is cut, and the next cycle follows at once only for the first ones.
         assert len(fake.in_flight()[1]) <= max(before, 8 // batch_size) + 1
         at_once = 8 // batch_size + batch_size.bit_length() - 1
-        assert ended.retry_after != 0.0 or len(fake.in_flight()[1]) <= at_once
+        assert not ended.is_suspicious or len(fake.in_flight()[1]) <= at_once
     assert (receiver.sent, len(state.parked_objects())) == ([], 0)
     receiver.is_down = False
     fake.run(receiver, state)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import chain, count, islice
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from eventlog.core.catalog import ObjectId
 from eventlog.core.ranges import ids_of, to_ranges
@@ -148,13 +148,6 @@ class Delivery(NamedTuple):
         """
         return any(not event.ids for event in islice(self.events(), 1))
 
-    def info(self) -> DeliveryInfo:
-        """Return the facts of the delivery for an observer."""
-        events = sum(map(len, self.documents.values()))
-        rows = sum(len(event.ids) for event in self.events())
-        first = next((event.sent_id for event in self.events()), "")
-        return DeliveryInfo(self.number, events, rows, first)
-
 
 def pack(
     number: int,
@@ -214,17 +207,6 @@ def _with_documents(
     before = delivery.tried
     tried = {one: before[old] for one, old in origin.items() if old in before}
     return delivery._replace(documents=documents, tried=tried)
-
-
-E = TypeVar("E")
-
-
-def halves(events: Sequence[E]) -> list[Sequence[E]]:
-    """Return the halves of a document that the receiver has refused, or for which it has failed.
-    The larger half is the first; a single event is not divided (spec/event-log.md 8.4, *Cutting*).
-    """
-    middle = (len(events) + 1) // 2
-    return [half for half in (events[:middle], events[middle:]) if half]
 
 
 def numbered(delivery: Delivery, first: str) -> Delivery:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, time, timedelta
 from typing import Final, NamedTuple, Protocol
 
-from eventlog.core.clock import Random, chance, cpu_time, monotonic
+from eventlog.core.clock import chance, cpu_time, monotonic
 from eventlog.errors import (
     ConsumerRuns,
     DatabaseError,
@@ -316,26 +316,20 @@ class BackOff:
     maximum: float
     observer: Observer = SILENT
     attempts: int = 0
-    random: Random = chance
 
     def wait(
         self,
         stop: Stop,
         why: str,
-        retry_after: float | None = None,
         measure: Callable[[], None] = lambda: None,
         in_short: str = "",
         advice: str = "",
     ) -> None:
-        """Log the reason, and wait: for ``retry_after`` seconds if the receiver or server has
-        requested a delay, within the bounds of the back-off. ``measure`` is called when the
-        observer wants a report. ``in_short`` and ``advice`` are as in ``Observer.waits``.
+        """Log the reason, and wait. ``measure`` is called when the observer wants a report.
+        ``in_short`` and ``advice`` are as in ``Observer.waits``.
         """
         self.attempts += 1
-        if retry_after is None:
-            pause = back_off(self.attempts, self.initial, self.maximum, self.random)
-        else:
-            pause = min(self.maximum, max(self.initial, retry_after))
+        pause = back_off(self.attempts, self.initial, self.maximum, chance)
         wait_until(monotonic() + pause, stop, why, self.observer, measure, in_short, advice)
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import NamedTuple
 
 from eventlog.core.catalog import ObjectId
 from eventlog.core.clock import monotonic
@@ -221,8 +220,8 @@ def _send_window(
         if (halted := session.halted()) is not None:
             state.scan = None
             return halted
-        prepared = _prepare(session, built, window.origins, marks)
-        if prepared is None:
+        is_recorded, delivery = _prepare(session, built, window.origins, marks)
+        if not is_recorded:
             # The requested rows may be earlier rows of objects in the next delivery. Or the reader
             # is paused.
             state.scan = None
@@ -232,8 +231,8 @@ def _send_window(
         # sent after all is read again.
         context.counters.rows_read += sum(map(len, built.groups))
         marks = Marks(context.counters)
-        if prepared.delivery is not None:
-            delivered = _send_new(session, prepared.delivery, sender)
+        if delivery is not None:
+            delivered = _send_new(session, delivery, sender)
             if delivered is not None:
                 return delivered
     marks.write(context)
@@ -281,17 +280,12 @@ def _marks_without_group(
     return marks
 
 
-class Prepared(NamedTuple):
-    """Events that may be sent because their delivery is recorded; None = there are no events."""
-
-    delivery: Delivery | None
-
-
 def _prepare(
     session: PublisherSession, built: Built, origins: Origins, marks: Marks
-) -> Prepared | None:
+) -> tuple[bool, Delivery | None]:
     """Record a delivery of events and, in the same transaction, write the marks of rows that make
-    no event. None = nothing was recorded or marked, because there is a request to send rows again.
+    no event. Return whether this was done, and the delivery, which is None without events. Nothing
+    is recorded or marked if there is a request to send rows again.
     """
     context = session.context
     _, events, current_rows = built
@@ -308,17 +302,17 @@ def _prepare(
         alone = not without_event and not marks.has_any
         delivery = record_new(session, events, origins, is_plain=is_plain, alone=alone)
         if delivery is None:
-            return None
+            return False, None
         if current_rows:
             delivery = delivery._replace(current_rows=current_rows)
     elif context.ledger.is_requested():
-        return None
+        return False, None
     marks.add_outcomes(without_event)
     marks.write(context)
     context.log.commit()
     if delivery is not None:
         context.used.delivery_no = delivery.number
-    return Prepared(delivery)
+    return True, delivery
 
 
 def record_new(

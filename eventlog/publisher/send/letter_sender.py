@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from eventlog.config.settings import as_of_letters
-from eventlog.core.clock import chance, executor, monotonic, wait_for_all
+from eventlog.core.clock import executor, monotonic, wait_for_all
 from eventlog.core.ranges import to_ranges
 from eventlog.errors import EventlogError, ReceiverUnavailable, number_of
 from eventlog.model import Document, EventResult, Level
@@ -27,6 +27,7 @@ from eventlog.publisher.ledger.letters import (
     waiting_letters,
 )
 from eventlog.publisher.send.policy import back_off
+from eventlog.publisher.send.serving import rules_of
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.sinks.letters import LetterFacts, LetterForm, letter_document, moment_text
 from eventlog.sql.log.errors import DEAD_LETTER, add_errors, add_object_errors
@@ -231,11 +232,8 @@ class LetterSender:
     def _wait(
         self, failure: ReceiverUnavailable, retry_after: float | None, *, is_first: bool
     ) -> None:
-        options = self._options
         self._failures = 1 if is_first else self._failures + 1
-        pause = back_off(self._failures, options.retry_initial, options.retry_max, chance)
-        if retry_after is not None:
-            pause = min(options.retry_max, max(options.retry_initial, retry_after))
+        pause = rules_of(self._options).pause(self._failures, retry_after)
         self._due = monotonic() + pause
         _log.warning(
             "dead letters wait: %s; trying again in %.3g s",

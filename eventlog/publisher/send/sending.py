@@ -32,8 +32,6 @@ class Delivered(NamedTuple):
     result: DeliveryResult
     reason: str = ""
     """The reason for a stop, for people."""
-    retry_after: float | None = None
-    """The seconds that the receiver asks the publisher to wait, None if it names no time."""
     more: bool = False
     """True if there is more to do immediately."""
     in_short: str = ""

@@ -283,7 +283,7 @@ class Run:
                         f"the rest of the source was not published: {failure}"
                     ) from None
                 more = self.measure, failure.in_short, failure.advice
-                self._back_off.wait(self.stop, str(failure), None, *more)
+                self._back_off.wait(self.stop, str(failure), *more)
 
     def not_sent(self, failure: Failure, number: int) -> None:
         """Record a change that makes no event, under its number; it is saved with the position
