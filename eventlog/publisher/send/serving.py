@@ -16,7 +16,7 @@ from eventlog.core.clock import chance, executor, first_done, monotonic, wait_fo
 from eventlog.errors import ReceiverUnavailable, number_of
 from eventlog.model import Answer
 from eventlog.publisher.context.context import Counters, PublisherOptions
-from eventlog.publisher.context.observer import OutboxDocument
+from eventlog.publisher.context.observer import OutboxDocument, ParkedObject
 from eventlog.publisher.feeds.queue import max_retries
 from eventlog.publisher.send.outbox import Do, Outbox, Settled, Step
 from eventlog.publisher.send.policy import Document, E, Judged, Kind, Rules, judge, refusal
@@ -296,6 +296,24 @@ def outbox_documents(outbox: Outbox[E]) -> list[OutboxDocument]:
         if events >= _MOST_SHOWN:
             break
     return shown
+
+
+def parked_objects(
+    outbox: Outbox[E], name_of: Callable[[E], tuple[str, str] | None]
+) -> list[ParkedObject]:
+    """Return the objects that wait for an attempt which is due later, or for the answer to another
+    document, each with its first event. ``name_of`` returns the class and the key of an event's
+    object for people, None = its object is not known yet.
+    """
+    found: dict[tuple[str, str], ParkedObject] = {}
+    for document in outbox.parked():
+        tried = document.attempts
+        assert tried is not None
+        due, tries, answer = tried.due, max(1, tried.tries, tried.run), tried.answer
+        for event in document.events:
+            if (name := name_of(event)) is not None and name not in found:
+                found[name] = ParkedObject(*name, due, tries, answer, event.sent_id)
+    return list(found.values())
 
 
 def rules_of(options: PublisherOptions) -> Rules:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from eventlog.core.catalog import ObjectId
 from eventlog.core.rows.event_ids import raised_at
 from eventlog.core.rows.events import Outgoing
 from eventlog.errors import DatabaseUnavailable
@@ -23,6 +22,7 @@ from eventlog.publisher.send.database_clock import DatabaseClock
 from eventlog.publisher.send.letter_sender import LetterSender, LogLetters
 from eventlog.publisher.send.outbox import Outbox
 from eventlog.publisher.send.sending import STOPPED, Delivered, DeliveryResult
+from eventlog.publisher.send.serving import parked_objects
 from eventlog.publisher.sinks import Sink
 from eventlog.sql.log.internal_tables import next_number
 
@@ -94,21 +94,11 @@ class PublisherState:
         self.begin_scan()
 
     def parked_objects(self) -> list[ParkedObject]:
-        """Return the objects that wait for an attempt which is due later, or for the answer to
-        another document, each with its first event.
-        """
-        found: dict[ObjectId, ParkedObject] = {}
-        for document in self.outbox.parked():
-            tried = document.attempts
-            assert tried is not None
-            attempts = max(1, tried.tries, tried.run)
-            for event in document.events:
-                if event.object_id is not None and event.object_id not in found:
-                    object_class, key = event.object_id
-                    found[event.object_id] = ParkedObject(
-                        object_class.name, key, tried.due, attempts, tried.answer, event.sent_id
-                    )
-        return list(found.values())
+        """Return the objects that wait, each with its first event."""
+        return parked_objects(
+            self.outbox,
+            lambda event: event.object_id and (event.object_id[0].name, event.object_id[1]),
+        )
 
     def begin_scan(self) -> None:
         """Record that a scan begins at the head of the queue."""

@@ -39,7 +39,6 @@ from eventlog.publisher.context.observer import (
     Doing,
     Measured,
     Observer,
-    ParkedObject,
     WaitFor,
 )
 from eventlog.publisher.declared.configured_sink import SecondSink
@@ -54,7 +53,7 @@ from eventlog.publisher.run.waiting import (
 )
 from eventlog.publisher.send.letter_sender import LetterSender, warn_without_sink
 from eventlog.publisher.send.sending import STOPPED, Delivered, DeliveryResult, send_heartbeat
-from eventlog.publisher.send.serving import Sender, outbox_documents
+from eventlog.publisher.send.serving import Sender, outbox_documents, parked_objects
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.stream import (
     Described,
@@ -69,7 +68,6 @@ from eventlog.publisher.stream.letters import SourceLetters
 from eventlog.publisher.stream.output import StreamOutput, Written
 from eventlog.publisher.stream.pending_event import (
     BEFORE_ALL,
-    ObjectId,
     PendingEvent,
     ReadPosition,
 )
@@ -456,19 +454,6 @@ class Run:
             self.stop.wait(pause)
             self.observer.does(Doing.PUBLISHING)
 
-    def parked_objects(self) -> list[ParkedObject]:
-        """Return the objects that wait, each with its first event."""
-        found: dict[ObjectId, ParkedObject] = {}
-        for document in self.outbox.parked():
-            tried = document.attempts
-            assert tried is not None
-            for event in document.events:
-                one = event.objects[0] if event.objects else ()
-                attempts = max(1, tried.tries, tried.run)
-                parked = (tried.due, attempts, tried.answer, event.sent_id)
-                found.setdefault(one, ParkedObject("", _named(one), *parked))
-        return list(found.values())
-
     def measure(self) -> None:
         """Report the parked objects and the backlog to the observer, if a report is due."""
         if self.observer.measure_due() != 0.0:
@@ -481,10 +466,10 @@ class Run:
             backlog = None
         number, unit = (None, None) if backlog is None else backlog
         seconds = monotonic() - begun
-        parked, letters = self.parked_objects(), self._position.waiting_letters()
+        letters = self._position.waiting_letters()
         self.observer.measured(
             Measured(
-                parked=parked,
+                parked=parked_objects(self.outbox, _name_of),
                 outbox=outbox_documents(self.outbox),
                 seconds=seconds,
                 behind=number,
@@ -500,7 +485,10 @@ class Run:
         """
         if self.once and self.outbox.untried_due() is None:
             self.save_now()
-            raise self._left()
+            left = number_of(len(parked_objects(self.outbox, _name_of)), "object")
+            raise ReceiverUnavailable(
+                f"{left} left to send: the receiver answers retry for the events, or fails for them"
+            )
         now = monotonic()
         due = self.outbox.next_due(now) or now
         why = "it answers retry for the events of parked objects, or fails for them"
@@ -519,17 +507,11 @@ class Run:
         self.feed.is_at_end = not self.stop.is_set()
         self.save_now()
 
-    def _left(self) -> ReceiverUnavailable:
-        return ReceiverUnavailable(
-            f"{number_of(len(self.parked_objects()), 'object')} left to send: the receiver answers "
-            "retry for the events, or fails for them"
-        )
 
-
-def _named(one: ObjectId) -> str:
-    """Return the name of an object for people."""
-    if not one:
-        return "all rows of a table"
-    schema, table, key = one
+def _name_of(event: PendingEvent) -> tuple[str, str]:
+    """Return the name of an event's object for people; a source has no classes."""
+    if not event.objects:
+        return "", "all rows of a table"
+    schema, table, key = event.objects[0]
     columns = "+".join(f"{name}={value}" for name, value in key)
-    return f"{columns},table={table}{f',schema={schema}' if schema else ''}"
+    return "", f"{columns},table={table}{f',schema={schema}' if schema else ''}"
