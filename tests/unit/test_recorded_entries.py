@@ -9,8 +9,8 @@ from fake_publisher import NewWorld, deletes
 
 from eventlog.core.rows.events import Outgoing
 from eventlog.publisher.ledger.delivery import decode, encode
-from eventlog.publisher.send.database_clock import DatabaseClock
-from eventlog.publisher.send.log_feed import entry_of, restored, rounds_of
+from eventlog.publisher.send.database_clock import DatabaseClock, rounds_of
+from eventlog.publisher.send.log_feed import entry_of, restored
 from eventlog.publisher.send.outbox import Outbox
 from eventlog.publisher.send.policy import Kind, Rules
 
@@ -53,7 +53,7 @@ def test_an_entry_of_before_is_restored_and_written_again_as_it_was(
     clock = DatabaseClock(log.connection, log.dialect)
     delivery = decode(7, content)
     outbox = Outbox[Outgoing](Rules())
-    outbox.continue_rounds(rounds_of(delivery))
+    outbox.continue_rounds(rounds_of(delivery.tried.values()))
     outbox.add(restored(delivery, {}, clock, 1e12, is_single=False), delivery.last_number)
     documents = list(outbox.batch(7))
     assert [one.attempts and one.attempts.kind for one in documents] == kinds

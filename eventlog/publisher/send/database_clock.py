@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -63,16 +64,28 @@ _RECORDED: Final = {
 _KINDS: Final = {recorded: kind for kind, recorded in _RECORDED.items()}
 
 
-def attempts_of(tried: Tried, clock: DatabaseClock, longest: float) -> Attempts:
-    """Return recorded attempts as they continue after a restart: a document waits until it is due,
-    at most ``longest`` seconds from now (spec/event-log.md 8.4, *Progress*).
+def resumed(
+    document: Document[E], tried: Tried | None, clock: DatabaseClock, longest: float
+) -> Document[E]:
+    """Return a document with its recorded attempts as they continue after a restart: it waits until
+    it is due, at most ``longest`` seconds from now (spec/event-log.md 8.4, *Progress*).
     """
+    if tried is None:
+        return document
     kind = _KINDS[tried.kind]
     if kind is Kind.SUSPECT:
-        return Attempts(kind, answer=tried.answer, at=0)
+        return document._replace(attempts=Attempts(kind, answer=tried.answer, at=0))
     now = monotonic()
     due = min(clock.moment_of(tried.due), now + longest) if tried.due else now
-    return Attempts(kind, tried.tries, tried.answer, due)
+    attempts = Attempts(kind, tried.tries, tried.answer, due)
+    return document._replace(attempts=attempts, retries=tried.tries if kind is Kind.PARKED else 0)
+
+
+def rounds_of(several: Iterable[Tried]) -> int:
+    """Return the number of rounds since the doubt about the receiver began (spec/event-log.md 8.4),
+    as documents record it.
+    """
+    return max((one.tries for one in several if one.kind is TriedKind.FAILURES), default=0)
 
 
 def tried_of(document: Document[E], outbox: Outbox[E], clock: DatabaseClock) -> Tried | None:

@@ -43,7 +43,7 @@ from eventlog.publisher.ledger.delivery import (
     numbered,
 )
 from eventlog.publisher.ledger.in_flight import read_recorded, warn_of
-from eventlog.publisher.send.database_clock import DatabaseClock, attempts_of, tried_of
+from eventlog.publisher.send.database_clock import DatabaseClock, resumed, rounds_of, tried_of
 from eventlog.publisher.send.marks import Marks, keep_next_attempts
 from eventlog.publisher.send.outbox import Outbox, Place, Settled
 from eventlog.publisher.send.policy import Document
@@ -81,19 +81,10 @@ def recover(context: Context) -> PublisherState:
         is_single = context.output.is_single
         documents = restored(delivery, objects, clock, context.options.retry_max, is_single)
         outbox.add(documents, delivery.last_number)
-        outbox.continue_rounds(rounds_of(delivery))
+        outbox.continue_rounds(rounds_of(delivery.tried.values()))
         state.deliveries[delivery.number] = delivery._replace(documents={})
     context.log.commit()
     return state
-
-
-def rounds_of(delivery: Delivery) -> int:
-    """Return the number of rounds since the doubt about the receiver began (spec/event-log.md 8.4),
-    as a delivery records it.
-    """
-    return max(
-        (one.tries for one in delivery.tried.values() if one.kind is TriedKind.FAILURES), default=0
-    )
 
 
 def _numbered(context: Context, delivery: Delivery) -> Delivery:
@@ -153,10 +144,9 @@ def restored(
         is_whole = len(parts) == 1 or is_single
         for at, (of_events, part) in enumerate(parts):
             tried = _later(delivery.tried.get(number), of_events)
-            attempts = None if tried is None else attempts_of(tried, clock, longest)
-            retries = tried.tries if tried is not None and tried.kind is TriedKind.PARKED else 0
             place = (delivery.number, number, at)
-            yield Document(place, part, number if is_whole else 0, attempts, retries)
+            document = Document(place, part, number if is_whole else 0)
+            yield resumed(document, tried, clock, longest)
 
 
 def new_documents(delivery: Delivery, is_single: bool) -> Iterator[Document[Outgoing]]:

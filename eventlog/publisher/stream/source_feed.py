@@ -19,8 +19,8 @@ from eventlog.errors import number_of
 from eventlog.model import Answer, EventResult, Level
 from eventlog.publisher.context.context import Counters, PublisherOptions, Reports, stream_summary
 from eventlog.publisher.context.observer import Observer
-from eventlog.publisher.ledger.delivery import Tried, TriedKind
-from eventlog.publisher.send.database_clock import attempts_of, tried_of
+from eventlog.publisher.ledger.delivery import Tried
+from eventlog.publisher.send.database_clock import resumed, rounds_of, tried_of
 from eventlog.publisher.send.outbox import Outbox, Settled
 from eventlog.publisher.send.policy import EVERY, Document, tries_at
 from eventlog.publisher.send.sending import as_flushed, why_refused
@@ -119,15 +119,10 @@ class SourceFeed:
     def add_recorded(self, events: Sequence[PendingEvent], tried: Tried | None) -> None:
         """Add a document that was recorded, before events are read."""
         self.pass_over(events[-1].number)
+        document = Document((events[0].number,), events)
         clock, longest = self._position.clock, self._options.retry_max
-        attempts = None if tried is None else attempts_of(tried, clock, longest)
-        retries = 0
-        if tried is not None and tried.kind is TriedKind.FAILURES:
-            self.outbox.continue_rounds(tried.tries)
-        elif tried is not None and tried.kind is TriedKind.PARKED:
-            retries = tried.tries
-        place = (events[0].number,)
-        self.outbox.add([Document(place, events, attempts=attempts, retries=retries)])
+        self.outbox.add([resumed(document, tried, clock, longest)])
+        self.outbox.continue_rounds(rounds_of([tried] if tried else []))
 
     def pass_over(self, number: int) -> None:
         """Give greater numbers than ``number`` to the events that are read from now on."""
