@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -65,7 +65,12 @@ from eventlog.publisher.run.waiting import (
     wait_until,
 )
 from eventlog.publisher.send.cycle import run_cycle, send_in_flight
-from eventlog.publisher.send.letter_sender import LetterSender, LogLetters, warn_without_sink
+from eventlog.publisher.send.letter_sender import (
+    LetterSender,
+    LogLetters,
+    letter_sender,
+    warn_without_sink,
+)
 from eventlog.publisher.send.log_feed import events_of, info_of, recover
 from eventlog.publisher.send.sending import Delivered, DeliveryResult, send_heartbeat
 from eventlog.publisher.send.serving import outbox_documents
@@ -212,15 +217,12 @@ def publish_once(
         reports.warn_of_loopback(context, at_end=True)
 
 
-@contextmanager
-def _letters(context: Context, open_letters: OpenLetters | None) -> Iterator[LetterSender | None]:
+def _letters(
+    context: Context, open_letters: OpenLetters | None
+) -> AbstractContextManager[LetterSender | None]:
     """Open the sink of dead letters until the block ends; None if there is none."""
-    if open_letters is None:
-        yield None
-        return
-    sink, form = open_letters(context.log.table)
-    with closing(LetterSender(sink, form, context.options, context.counters)) as sender:
-        yield sender
+    opened = None if open_letters is None else partial(open_letters, context.log.table)
+    return letter_sender(opened, context.options, context.counters)
 
 
 def _warn_of_letters(context: Context) -> None:
@@ -273,7 +275,7 @@ def _publish_once(
     if cycle.result is DeliveryResult.PAUSED:
         raise Paused(f"the queue was not published: {cycle.reason}")
     if letters is not None and state.pause is None:
-        letters.drain(LogLetters(session.context, letters.form), stop.is_set)
+        letters.drain(stop.is_set)
     if cycle.result is DeliveryResult.FATAL:
         raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
     if cycle.result in (DeliveryResult.UNAVAILABLE, DeliveryResult.RETRY):
@@ -350,7 +352,7 @@ def _serve(
         left = _seconds_left(context, state, heartbeat, timetable)
         idle.wait(stop, soonest(left, session.send_letters()))
     if letters is not None:
-        letters.finish(LogLetters(session.context, letters.form))
+        letters.finish()
 
 
 def _begin_session(
@@ -372,6 +374,8 @@ def _begin_session(
     context = watcher.context
     if not context.ledger.consumer:
         remove_marked_claims(context.log)
+    if letters is not None:
+        letters.letters = LogLetters(context, letters.form)
     session = PublisherSession(
         context, recover(context), sink, stop.is_set, before_delivery, watcher, letters
     )

@@ -8,9 +8,9 @@ entries of letters: ``step`` does what can be done now, and never waits.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
@@ -87,7 +87,11 @@ class _Sent(NamedTuple):
 
 
 class LetterSender:
-    """The sender of letters to one sink. ``written`` counts the letters that were recorded."""
+    """The sender of letters to one sink. The letters themselves are set in ``letters`` before they
+    are sent, since they are read through the present session of the database.
+    """
+
+    letters: Letters
 
     def __init__(
         self, sink: Sink, form: LetterForm, options: PublisherOptions, counters: Counters
@@ -103,49 +107,44 @@ class LetterSender:
         self._seen = -1  # the letters recorded when none was left
         self._is_closing = False
 
-    def step(self, letters: Letters) -> None:
-        """Remove what was sent, and begin to send what is due. No transaction may be open, and none
+    def step(self) -> float | None:
+        """Remove what was sent, and begin to send what is due. Return the seconds until there is
+        more to do, None = only a new letter changes anything. No transaction may be open, and none
         is left open.
         """
-        if self._in_air is not None:
-            if not self._in_air.done():
-                self._polls += 1
-                return
-            self._settle(letters)
-        if self._may_have_any and monotonic() >= self._due and not self._is_closing:
-            self._begin(letters)
-
-    def due_in(self) -> float | None:
-        """Return the seconds until ``step`` has something to do, None = only a new letter changes
-        anything.
-        """
+        if self._in_air is not None and not self._in_air.done():
+            self._polls += 1
+        else:
+            self._settle()
+            if self._may_have_any and monotonic() >= self._due and not self._is_closing:
+                self._begin()
         if self._in_air is not None:
             return 0.0 if self._in_air.done() else back_off(self._polls + 1, *_POLLS)
         return max(0.0, self._due - monotonic()) if self._may_have_any else None
 
-    def drain(self, letters: Letters, is_stopping: Callable[[], bool]) -> None:
+    def drain(self, is_stopping: Callable[[], bool]) -> None:
         """Send until no letter is left, a letter fails, or the process must stop; warn if letters
         are left.
         """
         self._due = 0.0
         while True:
             failures = self._failures
-            self.step(letters)
+            self.step()
             if self._in_air is None or self._failures > failures or is_stopping():
                 break
             wait_for_all([self._in_air])
-        if left := letters.left():
+        if left := self.letters.left():
             _log.warning(
                 "%s left for the next run", number_of(left, "dead letter"),
                 extra={"code": DEAD_LETTER},
             )  # fmt: skip
 
-    def finish(self, letters: Letters) -> None:
+    def finish(self) -> None:
         """End after the letter that is being sent, and remove what was sent."""
         self._is_closing = True
         if self._in_air is not None:
             wait_for_all([self._in_air])
-            self._settle(letters)
+        self._settle()
 
     def close(self) -> None:
         """Wait for the thread, and close the sink."""
@@ -158,9 +157,9 @@ class LetterSender:
     def _may_have_any(self) -> bool:
         return self._seen != self._counters.letters_written
 
-    def _begin(self, letters: Letters) -> None:
+    def _begin(self) -> None:
         recorded = self._counters.letters_written
-        self._batch = letters.read(BATCH)
+        self._batch = self.letters.read(BATCH)
         if not self._batch:
             self._seen = recorded
             return
@@ -198,12 +197,13 @@ class LetterSender:
             retry_after,
         )
 
-    def _settle(self, letters: Letters) -> None:
-        """Remove the letters of a batch that was sent. After a failure, determine when to try
-        again.
+    def _settle(self) -> None:
+        """Remove the letters of a batch that was sent, if there is one. After a failure, determine
+        when to try again.
         """
         future, self._in_air = self._in_air, None
-        assert future is not None
+        if future is None:
+            return
         try:
             results, failure, retry_after = future.result()
         except EventlogError as error:
@@ -219,7 +219,7 @@ class LetterSender:
         ]
         sent = [letter for letter, result in results if result.level is not Level.ERROR]
         if results:
-            letters.remove(sent, refused)
+            self.letters.remove(sent, refused)
             self._counters.letters_sent += len(sent)
             self._counters.letters_refused += len(refused)
         for letter, why in refused:
@@ -241,6 +241,21 @@ class LetterSender:
             pause,
             extra={"code": ReceiverUnavailable.code},
         )
+
+
+@contextmanager
+def letter_sender(
+    open_sink: Callable[[], tuple[Sink, LetterForm]] | None,
+    options: PublisherOptions,
+    counters: Counters,
+) -> Iterator[LetterSender | None]:
+    """Open the sink of dead letters until the block ends; None if there is none."""
+    if open_sink is None:
+        yield None
+        return
+    sink, form = open_sink()
+    with closing(LetterSender(sink, form, options, counters)) as sender:
+        yield sender
 
 
 def warn_without_sink(waiting: int) -> None:

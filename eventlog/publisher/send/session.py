@@ -19,7 +19,7 @@ from eventlog.publisher.ledger.delivery import Delivery
 from eventlog.publisher.ledger.in_flight import BacklogClaim, ClaimedObjects
 from eventlog.publisher.ledger.ledger import QueueScan
 from eventlog.publisher.send.database_clock import DatabaseClock
-from eventlog.publisher.send.letter_sender import LetterSender, LogLetters
+from eventlog.publisher.send.letter_sender import LetterSender
 from eventlog.publisher.send.outbox import Outbox
 from eventlog.publisher.send.sending import STOPPED, Delivered, DeliveryResult
 from eventlog.publisher.send.serving import parked_objects
@@ -130,8 +130,7 @@ class PublisherSession:
         """
         if self.letters is None or self.state.pause is not None:
             return None  # a paused reader sends nothing
-        self.letters.step(LogLetters(self.context, self.letters.form))
-        return self.letters.due_in()
+        return self.letters.step()
 
     def read_pause(self) -> None:
         """Read whether the reader is paused, and log a change."""

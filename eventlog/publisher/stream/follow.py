@@ -11,8 +11,8 @@ the position are sent again, with the same event-ids.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -51,7 +51,7 @@ from eventlog.publisher.run.waiting import (
     soonest,
     wait_until,
 )
-from eventlog.publisher.send.letter_sender import LetterSender, warn_without_sink
+from eventlog.publisher.send.letter_sender import LetterSender, letter_sender, warn_without_sink
 from eventlog.publisher.send.sending import STOPPED, Delivered, DeliveryResult, send_heartbeat
 from eventlog.publisher.send.serving import Sender, outbox_documents, parked_objects
 from eventlog.publisher.sinks import Sink
@@ -127,7 +127,7 @@ def follow(
             open_position() as position,
             as_plugin_errors(),
             closing(open_sink()) as sink,
-            _letters(following, open_letters) as sender,
+            letter_sender(open_letters, options, following.counters) as sender,
         ):
             if sender is None:
                 warn_without_sink(position.waiting_letters().entries)
@@ -151,20 +151,6 @@ def follow(
     stands_by_for = PublisherAlreadyRunning if standby and not once else ConsumerRuns
     retry = options.retry_initial, options.retry_max
     keep_connected(follow_connected, stop, failure, *retry, observer, stands_by_for)
-
-
-@contextmanager
-def _letters(
-    following: Following, open_letters: Callable[[], SecondSink] | None
-) -> Iterator[LetterSender | None]:
-    """Open the sink of dead letters until the block ends; None if there is none."""
-    if open_letters is None:
-        yield None
-        return
-    sink, form = open_letters()
-    sender = LetterSender(sink, form, following.options, following.counters)
-    with closing(sender):
-        yield sender
 
 
 # --- sending and saving ---------------------------------------------------------------------------
@@ -194,10 +180,10 @@ class Run:
         self.sender = Sender(self.outbox, self.feed, options, self.counters, self._halted)
         self.heartbeat = HeartbeatTimer(options.heartbeat_interval, monotonic())
         self._position, self._sink = position, sink
-        self._letters: tuple[LetterSender, SourceLetters] | None = None
+        self._letters = sender
         if sender is not None:
             output = StreamOutput(sender.form.writer, following.catalog, following.values)
-            self._letters = sender, SourceLetters(position, sender.form, output)
+            sender.letters = SourceLetters(position, sender.form, output)
         self.feed.after_save = self.send_letters
         self._back_off = BackOff(options.retry_initial, options.retry_max, observer)
 
@@ -313,20 +299,15 @@ class Run:
         """Do what can be done now about dead letters, and return the seconds until there is more to
         do, None = only a new letter changes anything.
         """
-        if self._letters is None:
-            return None
-        sender, letters = self._letters
-        sender.step(letters)
-        return sender.due_in()
+        return None if self._letters is None else self._letters.step()
 
     def finish_letters(self) -> None:
         """End the sending of letters; with ``once`` send them until none is left or one fails."""
         if self._letters is None:
             return
-        sender, letters = self._letters
         if self.once:
-            sender.drain(letters, self.stop.is_set)
-        sender.finish(letters)
+            self._letters.drain(self.stop.is_set)
+        self._letters.finish()
 
     def send_heartbeat(self) -> None:
         """Send the heartbeat. Raises FatalAnswer."""
