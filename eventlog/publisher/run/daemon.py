@@ -426,18 +426,8 @@ def _report(context: Context, state: PublisherState, reports: Reports) -> None:
 def _wait_for_receiver(session: PublisherSession, stop: Stop, cycle: Delivered) -> None:
     """Wait until the receiver is tried again (spec/event-log.md 8.4)."""
     measure(session)
-    measure_again = partial(measure, session)
     until, observer = session.state.outbox.resume_at, session.context.observer
-    wait_until(
-        until,
-        stop,
-        cycle.reason,
-        observer,
-        measure_again,
-        cycle.in_short,
-        cycle.advice,
-        session.send_letters,
-    )
+    wait_until(until, stop, cycle, observer, partial(measure, session), session.send_letters)
 
 
 def _cycle(

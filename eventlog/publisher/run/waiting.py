@@ -28,8 +28,9 @@ from eventlog.errors import (
     receiver_code,
 )
 from eventlog.publisher.context.context import Context
-from eventlog.publisher.context.observer import SILENT, Doing, Observer, WaitFor
+from eventlog.publisher.context.observer import Doing, Observer, WaitFor
 from eventlog.publisher.send.policy import back_off
+from eventlog.publisher.send.sending import Delivered
 from eventlog.sql.port.database import Wake
 
 _log = logging.getLogger("eventlog.publisher")
@@ -305,51 +306,22 @@ def soonest(*seconds: float | None) -> float:
     return min(one for one in seconds if one is not None)
 
 
-@dataclass(slots=True)
-class BackOff:
-    """The waits after successive failures, in seconds as ``back_off`` returns them.
-
-    ``attempts`` is the number of failures.
-    """
-
-    initial: float
-    maximum: float
-    observer: Observer = SILENT
-    attempts: int = 0
-
-    def wait(
-        self,
-        stop: Stop,
-        why: str,
-        measure: Callable[[], None] = lambda: None,
-        in_short: str = "",
-        advice: str = "",
-    ) -> None:
-        """Log the reason, and wait. ``measure`` is called when the observer wants a report.
-        ``in_short`` and ``advice`` are as in ``Observer.waits``.
-        """
-        self.attempts += 1
-        pause = back_off(self.attempts, self.initial, self.maximum, chance)
-        wait_until(monotonic() + pause, stop, why, self.observer, measure, in_short, advice)
-
-
 def wait_until(
     until: float,
     stop: Stop,
-    why: str,
+    why: Delivered,
     observer: Observer,
     measure: Callable[[], None] = lambda: None,
-    in_short: str = "",
-    advice: str = "",
     work: Callable[[], float | None] = lambda: None,
 ) -> None:
-    """Log the reason, and wait until a time of ``monotonic``. ``work`` is called meanwhile, and
-    returns the seconds until it must be called again, None = not before the end. The other
-    arguments are as for ``BackOff.wait``.
+    """Log the reason, and wait until a time of ``monotonic``. ``measure`` is called when the
+    observer wants a report. ``work`` is called meanwhile, and returns the seconds until it must be
+    called again, None = not before the end.
     """
     pause = max(0.0, until - monotonic())
-    _log.warning("%s; trying again in %.3g s", why, pause, extra={"code": receiver_code(advice)})
-    observer.waits(WaitFor.RECEIVER, why, until, in_short, advice)
+    code = receiver_code(why.advice)
+    _log.warning("%s; trying again in %.3g s", why.reason, pause, extra={"code": code})
+    observer.waits(WaitFor.RECEIVER, why.reason, until, why.in_short, why.advice)
     while (due := soonest(pause, observer.measure_due(), work())) < pause:
         if stop.wait(due):
             return

@@ -44,7 +44,6 @@ from eventlog.publisher.context.observer import (
 from eventlog.publisher.declared.configured_sink import SecondSink
 from eventlog.publisher.run.liveness import ReportingSink
 from eventlog.publisher.run.waiting import (
-    BackOff,
     HeartbeatTimer,
     Stop,
     keep_connected,
@@ -185,7 +184,7 @@ class Run:
             output = StreamOutput(sender.form.writer, following.catalog, following.values)
             sender.letters = SourceLetters(position, sender.form, output)
         self.feed.after_save = self.send_letters
-        self._back_off = BackOff(options.retry_initial, options.retry_max, observer)
+        self._registry_failures = 0  # how often a registry did not answer
 
     def restore(self) -> None:
         """Read the recorded events, which are sent before the events that are read from the source.
@@ -246,8 +245,8 @@ class Run:
         if self.once and not why.is_suspicious:
             self.save_now()
             raise ReceiverUnavailable(f"the rest of the source was not published: {why.reason}")
-        more = self.measure, why.in_short, why.advice, self.send_letters
-        wait_until(self.outbox.resume_at, self.stop, why.reason, self.observer, *more)
+        until = self.outbox.resume_at
+        wait_until(until, self.stop, why, self.observer, self.measure, self.send_letters)
 
     def _piece(self, change: Change, event_id: str, object_class: ObjectClass | None) -> Any:
         """Return the format's piece of a change, None if the format writes nothing for it; wait
@@ -266,8 +265,10 @@ class Run:
                     raise ReceiverUnavailable(
                         f"the rest of the source was not published: {failure}"
                     ) from None
-                more = self.measure, failure.in_short, failure.advice
-                self._back_off.wait(self.stop, str(failure), *more)
+                self._registry_failures += 1
+                until = monotonic() + self.outbox.rules.back_off(self._registry_failures)
+                why = Delivered.unavailable(failure)
+                wait_until(until, self.stop, why, self.observer, self.measure)
 
     def not_sent(self, failure: Failure, number: int) -> None:
         """Record a change that makes no event, under its number; it is saved with the position
