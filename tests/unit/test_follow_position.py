@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from followed_stream import (
     ITEM,
+    OUTPUT,
     Receiver,
     Stream,
     files,
@@ -21,12 +22,18 @@ from followed_stream import (
 )
 from shared import wait_until
 
+from eventlog.core.values import ValueOptions
 from eventlog.errors import PublisherAlreadyRunning
 from eventlog.model import Change, ChangeOp
+from eventlog.publisher.context.context import Counters, PublisherOptions
+from eventlog.publisher.context.observer import SILENT
 from eventlog.publisher.run.waiting import StopRequest
 from eventlog.publisher.stream import Failure, Mark, Read, SourceUnavailable
 from eventlog.publisher.stream.follow import follow
+from eventlog.publisher.stream.output import StreamOutput
+from eventlog.publisher.stream.pending_event import ReadPosition
 from eventlog.publisher.stream.position import Saved
+from eventlog.publisher.stream.source_feed import SourceFeed
 
 
 def test_a_file_is_followed_while_it_grows_and_ends_cleanly(stream: Stream, place: Path) -> None:
@@ -159,3 +166,47 @@ def test_the_first_mark_is_kept_before_anything_is_sent(place: Path) -> None:
 
     follow(following(Now(changes)), position_at(place), Receiver().sink, StopRequest(), once=True)
     assert saved_at(place).token == "there"
+
+
+class Counted(int):
+    """The number of an event, which counts how often numbers are compared."""
+
+    compared = 0
+
+    def __add__(self, more: int) -> Counted:
+        return Counted(int(self) + more)
+
+    def __lt__(self, other: int) -> bool:
+        Counted.compared += 1
+        return int(self) < int(other)
+
+    def __le__(self, other: int) -> bool:
+        return not Counted(other) < self
+
+    def __gt__(self, other: int) -> bool:
+        return Counted(other) < self
+
+    def __ge__(self, other: int) -> bool:
+        return not self < other
+
+
+def test_a_save_compares_as_many_events_however_many_have_no_answer(place: Path) -> None:
+    """Two documents, or two hundred."""
+    change = Change(None, "item", ChangeOp.INSERT, after={"id": 1})
+    counted = []
+    for events in (20, 2000):
+        options, receiver = PublisherOptions(batch_size=10), Receiver()
+        with position_at(place)() as position:
+            output = StreamOutput(OUTPUT, None, ValueOptions())
+            feed = SourceFeed(position, receiver.sink(), output, options, Counters(), SILENT)
+            feed.next_number = Counted(0)
+            for key in range(events):
+                feed.add(f"e{key}", ((None, "item", (("id", key),)),), change, "")
+            feed.mark(ReadPosition("after all"))
+            feed.pack(everything=True)
+            assert feed.size == events
+            Counted.compared = 0
+            assert feed.is_saved()
+            feed.save()
+            counted.append(Counted.compared)
+    assert counted[0] == counted[1], counted

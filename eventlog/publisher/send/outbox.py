@@ -404,21 +404,18 @@ class Outbox(Generic[E]):
         pairs = zip(document.events, blocked, strict=True)
         return document._replace(events=[event for event, by in pairs if not by.is_waiting])
 
-    def waiting(self) -> Iterator[E]:
+    def waiting(self, batch: int | None = None) -> Iterator[E]:
         """Yield the events that wait for an attempt that is due later, and the events that follow
-        them.
+        them; only those of a batch, if it is given.
         """
         if self._queues is None:
             return
-        for document in self.documents():
-            if document.place in self._in_air:
-                continue
-            if policy.is_waiting(document):
-                yield from document.events
-                continue
-            for event in document.events:
-                if self._blocked(document, event).is_waiting:
-                    yield event
+        for document in self.documents() if batch is None else self.batch(batch):
+            if document.place not in self._in_air:
+                is_waiting = policy.is_waiting(document)
+                for event in document.events:
+                    if is_waiting or self._blocked(document, event).is_waiting:
+                        yield event
 
     def _blocked(self, document: Document[E], event: E) -> _Blocked:
         """Return what holds up an event of a document. An event that follows a waiting event waits

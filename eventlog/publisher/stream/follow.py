@@ -407,9 +407,9 @@ class Run:
         """Return True if too many events wait for parked events: reading must stop until the parked
         events are sent.
         """
-        if not any(True for _ in self.outbox.parked()):
+        if self.feed.size < self.options.window_rows and not self.outbox.is_full:
             return False
-        return self.feed.size >= self.options.window_rows or self.outbox.is_full
+        return any(True for _ in self.outbox.parked())
 
     def _rest(self, seconds: float) -> None:
         """Send and save what is ready, then wait for more: at most ``seconds``, or until a parked

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from itertools import chain, takewhile
 from typing import Any, TypeAlias
 
 from eventlog.core.clock import monotonic
@@ -255,30 +256,26 @@ class SourceFeed:
         """Return the number of the oldest event without an answer that the position cannot pass. If
         there is no such event, return the number of the next event.
         """
-        recorded: set[int] = set()
-        if self._options.park:
-            if self.outbox.rounds > 1:
-                return self.next_number
-            if not self.outbox.in_doubt:
-                recorded = {event.number for event in self.outbox.waiting()}
-        return min(
-            (
-                event.number
-                for event in self._unanswered()
-                if event.number >= self.passed and event.number not in recorded
-            ),
-            default=self.next_number,
-        )
-
-    def _unanswered(self) -> Iterator[PendingEvent]:
-        yield from self.outbox.events()
-        yield from self._ready
+        outbox, passed, park = self.outbox, self.passed, self._options.park
+        if park and outbox.rounds > 1:
+            return self.next_number
+        for batch in outbox.batches:  # each has the events before those of the next batch
+            events = chain.from_iterable(document.events for document in outbox.batch(batch))
+            left = {event.number for event in events if event.number >= passed}
+            if left and park and not outbox.in_doubt:
+                left -= {event.number for event in outbox.waiting(batch)}
+            if left:
+                return min(left)
+        ready = (event.number for event in self._ready if event.number >= passed)
+        return next(ready, self.next_number)
 
     def _recorded(self) -> dict[int, tuple[_EntryKey, str]]:
         """Return the entries of the events without an answer that the position has passed."""
         entries: dict[int, tuple[_EntryKey, str]] = {}
-        documents = [*self.outbox.documents(), *(Document((), [one]) for one in self._ready)]
-        for document in documents:
+        joined = chain.from_iterable(map(self.outbox.batch, self.outbox.batches))
+        ready = (Document((one.number,), [one]) for one in self._ready)
+        passed = takewhile(lambda one: one.place[0] < self.passed, chain(joined, ready))
+        for document in passed:
             events = [event for event in document.events if event.number < self.passed]
             if not events:
                 continue
