@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -150,3 +151,36 @@ def test_only_what_is_in_delivery_can_be_given_up(log: sa.Engine, run: Run) -> N
     assert code == 2
     assert "no event 1 is in flight" in error
     assert errors(log) == []
+
+
+def record(engine: sa.Engine, number: int, *documents: str, owner: str = "NULL") -> None:
+    """An entry of a delivery, as a publisher that was stopped has left it."""
+    content = f'{{"line_format":1,"documents":[{",".join(documents)}]}}'
+    execute(
+        engine,
+        "INSERT INTO eventlog_inflight (entry_no, owner, kind, content) "
+        f"VALUES ({number}, {owner}, 'delivery', '{content}')",
+    )
+
+
+LATER = '{"tries":2,"answer":"later","due":"2999-11-25T08:00:00.000"}'
+
+
+def test_status_counts_the_objects_that_are_parked_and_none_while_the_receiver_is_in_doubt(
+    log: sa.Engine, run: Run
+) -> None:
+    def parked() -> list[str]:
+        shown = json.loads(run("--database-url", url_of(log), "status", "--json")[1])
+        conditions = shown["health"]["conditions"]
+        return [one["text"] for one in conditions if one["name"] == "parked_objects"]
+
+    write(log, 1, 1, 2)
+    record(
+        log, 101,
+        '{"number":1,"rows":[[3,3]],"counts":[1],"failures":{"tries":4,"answer":"answers 500"}}',
+    )  # fmt: skip
+    assert parked() == []
+    events = f'"events":{{"0":{{"parked":{LATER}}},"1":{{"parked":{LATER}}}}}'
+    record(log, 102, f'{{"number":1,"rows":[[1,2]],"counts":[1,1],{events}}}')
+    assert len(parked()) == 1
+    assert parked()[0].startswith("1 object parked")

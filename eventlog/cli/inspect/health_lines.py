@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
-from eventlog.cli.context import result, table
+from eventlog.cli.context import JsonObject, result, table
 from eventlog.errors import number_of, visible
 from eventlog.publisher.context import KINDS
+from eventlog.publisher.ledger import WaitingEvent
 from eventlog.sql.doctor import age
 
 Status = Mapping[str, Any]
@@ -46,6 +47,14 @@ def in_words(*, runs: bool | None, is_publisher: bool) -> str:
     if is_publisher:
         return "a publisher runs" if runs else "no publisher runs"
     return "it runs" if runs else "it does not run"
+
+
+def events_data(events: Iterable[WaitingEvent], without: Collection[str] = ()) -> list[JsonObject]:
+    """Return events without an answer as data for JSON; ``without`` names the fields that a
+    followed source does not have.
+    """
+    names = [name for name in _IN_FLIGHT if name not in without]
+    return [{name: getattr(one, name) for name in names} for one in events]
 
 
 def print_events(status: Status, limit: int) -> None:

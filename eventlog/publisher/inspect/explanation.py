@@ -9,7 +9,6 @@ done rows it is a reconstruction, since their events are not recorded.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
@@ -41,7 +40,13 @@ from eventlog.publisher.context.observer import Seen
 from eventlog.publisher.feeds.snapshot import Present, read_object
 from eventlog.publisher.inspect.remedies import Remedy, remedies_of, skipping
 from eventlog.publisher.ledger.delivery import Delivery
-from eventlog.publisher.ledger.in_flight import BacklogClaim, placed_events, read_recorded
+from eventlog.publisher.ledger.in_flight import (
+    BacklogClaim,
+    WaitingEvent,
+    placed_events,
+    read_recorded,
+    waiting_event,
+)
 from eventlog.publisher.ledger.ledger import is_at_work, status_of
 from eventlog.publisher.send.cycle import preview, recorded_ids
 from eventlog.publisher.send.log_feed import build_recorded
@@ -87,19 +92,6 @@ class InFlight(NamedTuple):
     last_answer: str = ""
     next_attempt: str = ""
     limit: str = ""
-
-    @property
-    def in_words(self) -> str:
-        """The attempts, the last answer and the next attempt, and what to do."""
-        tries = f"tried {self.attempts} {'time' if self.attempts == 1 else 'times'} or more"
-        answer = f", the last answer: {self.last_answer}" if self.last_answer else ""
-        due = f"at {self.next_attempt} UTC" if self.next_attempt else "at once"
-        limit = f"; {self.limit}" if self.limit else ""
-        skip = f"`eventlog skip {shlex.quote(self.event_id)} --reason REASON`"
-        return (
-            f"{tries}{answer}; the next attempt is due {due}{limit}. Fix what the receiver "
-            f"answers, or give the event up: {skip}"
-        )
 
 
 class Member(NamedTuple):
@@ -172,10 +164,13 @@ class _Known(NamedTuple):
     is unavailable.
     """
     problem: InvalidRow | None
-    place: tuple[InFlight, Outgoing, Delivery] | None
-    """The place where the row is recorded in flight."""
+    place: tuple[WaitingEvent, Outgoing, Delivery] | None
+    """The event that records the row in flight."""
+    ahead: WaitingEvent | None
+    """The event in flight that the row waits for."""
     deliveries: Sequence[Delivery]
     claim: BacklogClaim | None
+    """The claim that the row belongs to."""
     errors: Sequence[ErrorRow]
 
 
@@ -206,12 +201,10 @@ def explain(
 def _with_remedies(
     context: Context, explained: Explanation, within: int | None = None
 ) -> Explanation:
-    place, errors = explained.in_flight, explained.errors
-    if place is not None:
-        found = [skipping(place.event_id, context.ledger.consumer)]
-    else:
-        event_id = explained.event_id or ""
-        found = [*remedies_of(context, explained.row, event_id, errors, within)]
+    if explained.remedies:
+        return explained
+    event_id, errors = explained.event_id or "", explained.errors
+    found = remedies_of(context, explained.row, event_id, errors, within)
     return replace(explained, remedies=tuple(found))
 
 
@@ -230,7 +223,8 @@ def explain_as_read(context: Context, record_id: int) -> Explanation:
         notes.append(_RECONSTRUCTED)
     is_certain = built is not None and source != "nearby" and built.event.operation is not None
     event = built.event if built is not None and is_certain else None
-    object_id, place = known.object_id, known.place
+    object_id, place, ahead = known.object_id, known.place, known.ahead
+    to_skip = ahead if place is None else place[0]
     return Explanation(
         log=str(context.log),
         kind="row",
@@ -239,7 +233,7 @@ def explain_as_read(context: Context, record_id: int) -> Explanation:
         problem=known.problem,
         class_name=None if object_id is None else object_id[0].name,
         key=None if object_id is None else object_id[1],
-        in_flight=None if place is None else place[0],
+        in_flight=None if place is None else in_flight_of(place[0], context.options.max_attempts),
         source=source,
         members=()
         if built is None
@@ -252,6 +246,7 @@ def explain_as_read(context: Context, record_id: int) -> Explanation:
         else preview(context, built.delivery, [event]),
         errors=tuple(known.errors),
         notes=tuple(notes),
+        remedies=() if to_skip is None else (skipping(to_skip.event_id, context.ledger.consumer),),
     )
 
 
@@ -294,12 +289,21 @@ def _read(context: Context, record_id: int, notes: list[str]) -> _Known:
     ):
         notes.append(unavailable_in_words(name, context.catalog.unavailable[name]))
     deliveries, claim = read_recorded(context.log, context.ledger.consumer)
+    status = _status(context, row, errors)
+    if claim is not None and (status != Status.NEW or record_id > claim.last):
+        claim = None
+    object_id = object_of(checked.valid) if checked.valid else None
+    place, ahead = _place(deliveries, record_id), None
+    is_sent_next = status == Status.NEW and place is None and claim is None
+    if is_sent_next and object_id is not None and not _is_loopback(context, row):
+        ahead = _event_ahead(context, object_id, deliveries)
     return _Known(
         row,
-        _status(context, row, errors),
-        object_of(checked.valid) if checked.valid else None,
+        status,
+        object_id,
         checked.invalid[0] if checked.invalid else None,
-        _place(context, deliveries, record_id),
+        place,
+        ahead,
         deliveries,
         claim,
         errors,
@@ -415,27 +419,22 @@ def _status(context: Context, row: LogRow, errors: Sequence[ErrorRow]) -> str:
 
 
 def _place(
-    context: Context, deliveries: Iterable[Delivery], record_id: int
-) -> tuple[InFlight, Outgoing, Delivery] | None:
+    deliveries: Iterable[Delivery], record_id: int
+) -> tuple[WaitingEvent, Outgoing, Delivery] | None:
     for delivery, document_no, event in placed_events(deliveries):
         if record_id in event.ids:
-            return in_flight_at(context, delivery, document_no, event), event, delivery
+            return waiting_event(delivery, document_no, event), event, delivery
     return None
 
 
-def in_flight_at(
-    context: Context, delivery: Delivery, document_no: int, event: Outgoing
-) -> InFlight:
+def in_flight_of(waiting: WaitingEvent, max_attempts: int) -> InFlight:
     """Return the place of an event with its attempts."""
-    place = InFlight(delivery.number, document_no, event.sent_id, event.attempts)
-    tried = delivery.attempts_at(document_no, event)
-    if tried is None:
+    place = InFlight(waiting.delivery, waiting.document, waiting.event_id, waiting.event_id_number)
+    if (tried := waiting.tried) is None:
         return place
+    limit = tried.limit_in_words(max_attempts)
     return place._replace(
-        attempts=tried.tries,
-        last_answer=tried.answer,
-        next_attempt=tried.due,
-        limit=tried.limit_in_words(context.options.max_attempts),
+        attempts=tried.tries, last_answer=tried.answer, next_attempt=tried.due, limit=limit
     )
 
 
@@ -460,7 +459,7 @@ def _due_ids(context: Context, first: int, last: int) -> list[int]:
 
 def _state(context: Context, known: _Known) -> str:
     row, status, claim = known.row, known.status, known.claim
-    if status == Status.NEW and claim is not None and row.record_id <= claim.last:
+    if claim is not None:
         return (
             f"claimed by backlog job {claim.job} since {claim.since}: the row is in "
             f"{claim.directory}, or waits for another row there"
@@ -516,21 +515,7 @@ def _state_of_new(context: Context, known: _Known) -> str:
     row, problem, place = known.row, known.problem, known.place
     runs = is_at_work(context.log, context.ledger.consumer)
     if place is not None:
-        if place[0].attempts:
-            return (
-                f"parked as event {place[0].event_id} (delivery {place[0].delivery}, document "
-                f"{place[0].document}): {place[0].in_words}"
-            )
-        what = (
-            f"in flight as event {place[0].event_id} (delivery {place[0].delivery}, document "
-            f"{place[0].document})"
-        )
-        then = (
-            "sent without a final answer, or parked"
-            if runs
-            else "sent first when a publisher starts"
-        )
-        return f"{what}: {then}"
+        return _state_in_flight(context, place[0], runs=runs)
     if _is_loopback(context, row):
         who = f"made by {row.perpetrator!r}, the publisher's own user"
         if context.options.leave_loopback:
@@ -540,24 +525,43 @@ def _state_of_new(context: Context, known: _Known) -> str:
         return f"will become E ({problem.code}): {problem.message}"
     if not _is_due(context, row):
         return f"not due before {row.event_time} (handle_future_events)"
-    ahead = (
-        None
-        if known.object_id is None
-        else _event_ahead(context, known.object_id, known.deliveries)
-    )
-    if ahead is not None and ahead.attempts:
-        return f"waits for event {ahead.event_id} of its object, which is parked: {ahead.in_words}"
-    if ahead is not None:
-        return f"waits for event {ahead.event_id} of its object, which is in flight or parked"
+    if known.ahead is not None:
+        first, is_parked = known.ahead.event_id, known.ahead.is_parked
+        what = "parked" if is_parked else "in flight or parked"
+        why = f": {_attempts(context, known.ahead, runs=runs)}" if known.ahead.tried else ""
+        return f"waits for event {first} of its object, which is {what}{why}"
     return "waits to be published" if runs else "waits to be published; no publisher runs"
+
+
+def _state_in_flight(context: Context, waiting: WaitingEvent, *, runs: bool) -> str:
+    what = (
+        f"{'parked' if waiting.is_parked else 'in flight'} as event {waiting.event_id} (delivery "
+        f"{waiting.delivery}, document {waiting.document})"
+    )
+    if waiting.tried is not None:
+        return f"{what}: {_attempts(context, waiting, runs=runs)}"
+    then = (
+        "sent without a final answer, or parked" if runs else "sent first when a publisher starts"
+    )
+    return f"{what}: {then}"
+
+
+def _attempts(context: Context, waiting: WaitingEvent, *, runs: bool) -> str:
+    """Return the recorded attempts, the last answer and the next attempt."""
+    tried = waiting.tried
+    assert tried is not None
+    why = tried.state_in_words(waiting.events, context.options.max_attempts, runs=runs)
+    answer = f"; the last answer: {tried.answer}" if tried.answer else ""
+    due = f"at {tried.due} UTC" if tried.due else "at once"
+    return f"{why}{answer}" + (f"; the next attempt is due {due}" if tried.is_parked else "")
 
 
 def _event_ahead(
     context: Context, object_id: ObjectId, deliveries: Iterable[Delivery]
-) -> InFlight | None:
-    """Return the place of the event in flight for this object, None if there is no such event."""
+) -> WaitingEvent | None:
+    """Return the event in flight for this object, None if there is no such event."""
     by_first = {
-        event.ids[0]: in_flight_at(context, delivery, document_no, event)
+        event.ids[0]: waiting_event(delivery, document_no, event)
         for delivery, document_no, event in placed_events(deliveries)
         if event.ids
     }

@@ -225,6 +225,8 @@ def _sentences(
             f"{who} at {row.event_time}: {explained.state}"
         )
         yield from explained.notes
+        for one in explained.remedies:
+            yield f"{one.text}: {one.command}"
     ask = partial(
         questions.ask, context.log, "transactions", doctor.OpenTransaction, limit=_TRANSACTIONS
     )

@@ -14,7 +14,12 @@ from eventlog.errors import ConfigError, first_of
 from eventlog.model import Status, unpadded
 from eventlog.publisher.inspect.refusals import read_refused
 from eventlog.publisher.ledger.delivery import Delivery, encode, rest_of
-from eventlog.publisher.ledger.in_flight import placed_events, read_recorded
+from eventlog.publisher.ledger.in_flight import (
+    WaitingEvent,
+    placed_events,
+    read_recorded,
+    waiting_events,
+)
 from eventlog.publisher.ledger.ledger import LOCK_WAIT, Ledger, ledger_of, lock_within
 from eventlog.sql.log.errors import SKIPPED, ErrorRow, add_errors, add_object_errors
 from eventlog.sql.log.internal_tables import EntryKind, delete_entry, replace_content
@@ -102,22 +107,11 @@ def parked_events(
     the events of one class, as ``catalog`` names it; None = the events of all classes.
     """
     deliveries, _ = read_recorded(log, ledger.consumer)
-    parked = [
-        event
-        for delivery, number, event in placed_events(deliveries)
-        if number in delivery.parts() or event.event_id in delivery.parked
+    return [
+        one.event_id
+        for one in waiting_events(log, deliveries)
+        if one.is_parked and class_name in (None, _class_of(catalog, one))
     ]
-    if class_name is None:
-        return [event.sent_id for event in parked]
-    firsts = [(event.ids[0], event.ids[0]) for event in parked if event.ids]
-    tables = dict(log.read_columns(firsts, ("record_id", "table_name"))) if firsts else {}
-    names = {
-        event.sent_id: _class_named(catalog, tables.get(event.ids[0]))
-        if event.ids
-        else object_text(event.event_id).partition(".")[0]
-        for event in parked
-    }
-    return [event_id for event_id, name in names.items() if name == class_name]
 
 
 def skip_refused(
@@ -174,6 +168,12 @@ def skip_refused(
 
 def _with_reason(why: str, entry: ErrorRow | None) -> str:
     return why if entry is None else f"{why}; it was refused before: {entry.code}: {entry.message}"
+
+
+def _class_of(catalog: Catalog | None, event: WaitingEvent) -> str | None:
+    if event.rows:
+        return _class_named(catalog, event.table_name)
+    return (event.table_key or "").partition(".")[0]
 
 
 def _class_named(catalog: Catalog | None, table_name: str | None) -> str | None:

@@ -1,8 +1,11 @@
 from .delivery import Delivery as Delivery
 from .in_flight import CLAIM_WAYS_OUT as CLAIM_WAYS_OUT
 from .in_flight import BacklogClaim as BacklogClaim
+from .in_flight import WaitingEvent as WaitingEvent
 from .in_flight import encode_claim as encode_claim
+from .in_flight import parked_number as parked_number
 from .in_flight import read_recorded as read_recorded
+from .in_flight import waiting_events as waiting_events
 from .ledger import LOCK_WAIT as LOCK_WAIT
 from .ledger import SetLedger as SetLedger
 from .ledger import Writers as Writers

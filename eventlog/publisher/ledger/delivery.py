@@ -22,7 +22,7 @@ from eventlog.core.catalog import ObjectId
 from eventlog.core.ranges import ids_of, to_ranges
 from eventlog.core.rows.event_ids import begun_of, epoch_suffix, object_id_of, object_text
 from eventlog.core.rows.events import CurrentRow, Outgoing
-from eventlog.errors import DatabaseError
+from eventlog.errors import DatabaseError, number_of
 from eventlog.model import Origins
 
 _new: Final = tuple.__new__  # makes a NamedTuple from its fields; _replace takes four times as long
@@ -79,6 +79,37 @@ class Tried(NamedTuple):
         """Return the attempts as a member of an entry's JSON."""
         data = {"tries": self.tries, "answer": self.answer[:_MAX_CHARACTERS]}
         return {self.kind.value: {**data, "due": self.due} if self.due else data}
+
+    @property
+    def is_parked(self) -> bool:
+        """True if the objects of the events are parked. While the receiver is in doubt, a failure
+        parks nothing (spec/event-log.md 8.4).
+        """
+        return self.kind is not TriedKind.FAILURES
+
+    def state_in_words(self, events: int, max_attempts: int, *, runs: bool) -> str:
+        """Return for people why a document of this number of events is sent again. ``runs`` is true
+        if a publisher runs. Not every attempt is recorded.
+        """
+        one_of = "it"
+        if events > 1:
+            one_of = f"a document of {number_of(events, 'event')} that it is part of"
+        times = "once" if self.tries == 1 else f"{self.tries:,} times"
+        match self.kind:
+            case TriedKind.PARKED:
+                why = f"the receiver answered retry at least {times}"
+            case TriedKind.FAILURES:
+                pauses = number_of(self.tries, "pause")
+                why = (
+                    f"the receiver failed for {one_of} and has answered no document since, for at "
+                    f"least {pauses}"
+                )
+            case TriedKind.PART:
+                why = f"the receiver fails for {one_of}"
+                if events == 1 and self.tries:
+                    why += f": it was sent alone at least {times}"
+        limit = self.limit_in_words(max_attempts)
+        return "; ".join(filter(None, (why, limit, "" if runs else "no publisher runs")))
 
     def limit_in_words(self, max_attempts: int) -> str:
         """Return why an event that is tried alone is not given up although it has had

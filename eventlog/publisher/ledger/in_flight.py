@@ -1,5 +1,5 @@
-"""Read the deliveries in flight of a reader of a log, and the rows that a backlog job has claimed
-(spec/event-log.md 8.6).
+"""The deliveries in flight of a reader of a log, the events without an answer, and the rows that a
+backlog job has claimed (spec/event-log.md 8.6).
 
 A claim names rows that a backlog job has converted into a finished directory and that are not
 marked yet. The publisher passes over the claimed rows and over all later rows of their objects. So
@@ -19,9 +19,10 @@ from typing import Any, Final, NamedTuple
 
 from eventlog.core.catalog import ObjectId
 from eventlog.core.ranges import RecordSet, to_ranges
+from eventlog.core.rows.event_ids import object_text
 from eventlog.core.rows.events import Outgoing
 from eventlog.errors import number_of
-from eventlog.publisher.ledger.delivery import ENTRY_FORMAT, Delivery, decode, refuse_newer
+from eventlog.publisher.ledger.delivery import ENTRY_FORMAT, Delivery, Tried, decode, refuse_newer
 from eventlog.publisher.ledger.ledger import Writers
 from eventlog.sql.log.internal_tables import (
     Entry,
@@ -136,6 +137,80 @@ def placed_events(deliveries: Iterable[Delivery]) -> Iterator[tuple[Delivery, in
         for document_no, events in delivery.documents.items():
             for event in events:
                 yield delivery, document_no, event
+
+
+class WaitingEvent(NamedTuple):
+    """An event without an answer, as the entry of its delivery, or of a followed source, records
+    it. An event of a followed source has no rows, and its delivery is not recorded.
+    """
+
+    document: int
+    """The number of its document; for a followed source, of the document's entry."""
+    event_id: str
+    events: int
+    """The number of events in its document."""
+    tried: Tried | None
+    """The attempts at the event or at its document, None if none is recorded."""
+    table_name: str | None = None
+    """The table of its object, and in ``table_key`` the key, both None if they are unknown. An
+    object of a snapshot has its class in the key.
+    """
+    table_key: str | None = None
+    delivery: int = 0
+    rows: int = 0
+    event_id_number: int = 1
+
+    @property
+    def is_parked(self) -> bool:
+        """True if its object is parked."""
+        return self.tried is not None and self.tried.is_parked
+
+    @property
+    def attempts(self) -> int | None:
+        """The recorded number of attempts; None = no attempt."""
+        return None if self.tried is None else self.tried.tries
+
+    @property
+    def answer(self) -> str | None:
+        """The last answer; None = no attempt."""
+        return None if self.tried is None else self.tried.answer
+
+
+def parked_number(events: Iterable[WaitingEvent]) -> int:
+    """Return how many objects are parked."""
+    return len({(one.table_name, one.table_key or one.event_id) for one in events if one.is_parked})
+
+
+def waiting_event(delivery: Delivery, document_no: int, event: Outgoing) -> WaitingEvent:
+    """Return an event of a delivery, without table and key unless it is of a snapshot."""
+    return WaitingEvent(
+        document_no,
+        event.sent_id,
+        len(delivery.documents[document_no]),
+        delivery.attempts_at(document_no, event),
+        table_key=None if event.ids else object_text(event.event_id),
+        delivery=delivery.number,
+        rows=len(event.ids),
+        event_id_number=event.attempts,
+    )
+
+
+def waiting_events(log: OpenLog, deliveries: Iterable[Delivery]) -> list[WaitingEvent]:
+    """Return the events of deliveries, each with the table and key of its first row; table and key
+    are None if the row is gone.
+    """
+    placed = [*placed_events(deliveries)]
+    firsts = sorted({event.ids[0] for _, _, event in placed if event.ids})
+    fields = ("record_id", "table_name", "table_key")
+    names = {
+        row: {"table_name": table, "table_key": key}
+        for row, table, key in log.read_columns([(one, one) for one in firsts], fields)
+    }
+    return [
+        waiting_event(delivery, document_no, event)._replace(**names.get(first, {}))
+        for delivery, document_no, event in placed
+        for first in (event.ids[0] if event.ids else None,)
+    ]
 
 
 def sent_ids(log: OpenLog, consumer: str = "") -> RecordSet:

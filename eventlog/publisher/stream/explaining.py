@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 from eventlog.changes import json_form as change_json
 from eventlog.changes.json_form import value_to_json
 from eventlog.changes.keys import old_and_new_key
-from eventlog.errors import EventlogError, number_of
+from eventlog.errors import EventlogError
 from eventlog.model import full_name
-from eventlog.publisher.inspect.explanation import Explanation, InFlight
+from eventlog.publisher.inspect.explanation import Explanation, in_flight_of
 from eventlog.publisher.inspect.remedies import remedy
-from eventlog.publisher.ledger.delivery import Tried, TriedKind
+from eventlog.publisher.ledger.in_flight import WaitingEvent
 from eventlog.publisher.stream.pending_event import ObjectId
-from eventlog.publisher.stream.position import SourceRecords, key_in_words
+from eventlog.publisher.stream.position import SourceRecords, waiting_event
 from eventlog.publisher.stream.recorded import RecordedDocument, RecordedEvent
 from eventlog.sql.log.errors import ErrorRow
 
@@ -87,13 +87,9 @@ def _waiting(
     event: RecordedEvent,
     write: Write,
 ) -> Explanation:
-    tried, change = document.tried, event.change
-    place = InFlight(records.position.delivery_no, number, event.sent_id, 1)
-    if tried is not None:
-        limit = tried.limit_in_words(records.max_attempts)
-        place = place._replace(
-            attempts=tried.tries, last_answer=tried.answer, next_attempt=tried.due, limit=limit
-        )
+    change = event.change
+    waiting = waiting_event(number, document, event)
+    waiting = waiting._replace(delivery=records.position.delivery_no)
     written, notes = None, []
     try:
         written = write(event)
@@ -104,10 +100,10 @@ def _waiting(
     return Explanation(
         log=f"source {source}",
         kind="event",
-        state=_state(records, document, _event_ahead(records, event)),
-        class_name=full_name(change.schema, change.table),
-        key=key_in_words(change),
-        in_flight=place,
+        state=_state(records, waiting, _event_ahead(records, event)),
+        class_name=waiting.table_name,
+        key=waiting.table_key,
+        in_flight=in_flight_of(waiting, records.max_attempts),
         event_id=event.sent_id,
         operation=change.op.value,
         document=written,
@@ -118,34 +114,15 @@ def _waiting(
     )
 
 
-def _state(records: SourceRecords, document: RecordedDocument, ahead: str | None) -> str:
+def _state(records: SourceRecords, waiting: WaitingEvent, ahead: str | None) -> str:
     if ahead is not None:
         return f"it waits for event {ahead} of its object, which has no answer"
-    then = "" if records.publisher_runs else "; no publisher runs"
-    one_of = "it"
-    if len(document.events) > 1:
-        one_of = f"a document of {number_of(len(document.events), 'event')} that it is part of"
-    match document:
-        case RecordedDocument(tried=Tried(tries=tries, kind=TriedKind.PART) as tried, events=[_]):
-            limit = tried.limit_in_words(records.max_attempts)
-            why = f"; {limit}" if limit else ""
-            return f"the receiver fails for it: it was sent alone {_times(tries)}{why}{then}"
-        case RecordedDocument(tried=Tried(kind=TriedKind.PART)):
-            return f"the receiver fails for {one_of}{then}"
-        case RecordedDocument(tried=Tried(tries=tries, kind=TriedKind.FAILURES)):
-            return (
-                f"the receiver failed {_times(tries)} for {one_of}, and answered no other "
-                f"document{then}"
-            )
-        case RecordedDocument(tried=Tried(tries=tries, kind=TriedKind.PARKED)):
-            return f"the receiver answered retry {_times(tries)}{then}"
-    if records.publisher_runs:
+    runs = records.publisher_runs
+    if waiting.tried is not None:
+        return waiting.tried.state_in_words(waiting.events, records.max_attempts, runs=runs)
+    if runs:
         return "it waits for its answer, or for its next attempt"
     return "it has no answer, and is sent first when a publisher starts"
-
-
-def _times(number: int) -> str:
-    return "once" if number == 1 else f"{number:,} times"
 
 
 def _event_ahead(records: SourceRecords, event: RecordedEvent) -> str | None:

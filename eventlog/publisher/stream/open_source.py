@@ -218,11 +218,11 @@ def skip_in_source(config: Config, event_ids: Iterable[str], why: str) -> list[S
 
 
 def parked_in_source(config: Config) -> list[str]:
-    """Return the event-ids of the events of the source in ``[source]`` that are parked, or that the
-    receiver fails for, according to the attempts in the tables of the position.
+    """Return the event-ids of the events of the source in ``[source]`` that are parked, according
+    to the tables of the position.
     """
     status = status_in_table(*_position_at(config.source))
-    return [one.event_id for one in status.waiting if one.attempts]
+    return [one.event_id for one in status.waiting if one.is_parked]
 
 
 def place_in_words(source: str, token: Any) -> str:

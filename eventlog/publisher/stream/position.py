@@ -24,10 +24,11 @@ from eventlog.changes.json_form import value_to_json
 from eventlog.core.clock import unix_time, utc_now
 from eventlog.errors import DatabaseError
 from eventlog.model import Change, full_name
+from eventlog.publisher.ledger.in_flight import WaitingEvent
 from eventlog.publisher.ledger.ledger import refused_lock, try_within
 from eventlog.publisher.send.database_clock import DatabaseClock
 from eventlog.publisher.stream import Backlog, Failure
-from eventlog.publisher.stream.recorded import RecordedDocument, decode
+from eventlog.publisher.stream.recorded import RecordedDocument, RecordedEvent, decode
 from eventlog.sql.connect.connection import (
     connect,
     describe,
@@ -456,32 +457,16 @@ _SHOWN: Final = 20
 """How many of the newest failures a status shows."""
 
 
-class WaitingEvent(NamedTuple):
-    """An event without an answer that the position has passed. ``document`` is the number of its
-    entry, and ``attempts`` and ``answer`` belong to the document, None if there were no attempts.
-    """
-
-    document: int
-    event_id: str
-    table_name: str
-    table_key: str
-    attempts: int | None
-    answer: str | None
-
-
 def key_in_words(change: Change) -> str:
     """Return the key of a change for people, empty if it has none."""
     return ",".join(f"{name}={value_to_json(value)}" for name, value in change.key or ())
 
 
-def _waiting_events(documents: Mapping[int, RecordedDocument]) -> Iterator[WaitingEvent]:
-    """Yield the events of the documents of entries."""
-    for number, (events, tried, _) in documents.items():
-        attempts = (None, None) if tried is None else (tried.tries, tried.answer)
-        for event in events:
-            table = full_name(event.change.schema, event.change.table)
-            key = key_in_words(event.change)
-            yield WaitingEvent(number, event.sent_id, table, key, *attempts)
+def waiting_event(number: int, document: RecordedDocument, event: RecordedEvent) -> WaitingEvent:
+    """Return an event of the document of an entry."""
+    change = event.change
+    table, key = full_name(change.schema, change.table), key_in_words(change)
+    return WaitingEvent(number, event.sent_id, len(document.events), document.tried, table, key)
 
 
 class SourceRecords(NamedTuple):
@@ -647,7 +632,11 @@ def status_in_table(url: str, table: str, source: str) -> SourceStatus:
             return SourceStatus(source, position_tables(table).position.fullname, Saved())
         connection, (position, _, failures) = reading.connection, reading.tables
         runs, saved = reading.is_locked(), reading.position.load()
-        waiting = [*_waiting_events(reading.documents())]
+        waiting = [
+            waiting_event(number, document, event)
+            for number, document in reading.documents().items()
+            for event in document.events
+        ]
         letters = NONE_WAIT
         if reading.has(reading.tables.inflight):
             letters = reading.position.waiting_letters()

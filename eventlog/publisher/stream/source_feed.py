@@ -214,9 +214,10 @@ class SourceFeed:
                     failure = self._failure(result, event)
                     self.failures.refuse(event, failure, tries_at(document))
         if self._reports.due() is not None:
-            waiting = len({one for event in self.outbox.waiting() for one in event.queues})
+            parked = (event for one in self.outbox.parked() for event in one.events)
+            number = len({event.objects[:1] for event in parked})
             summary = stream_summary(self._counters)
-            _log.info("%s; %s parked", summary, number_of(waiting, "object"))
+            _log.info("%s; %s parked", summary, number_of(number, "object"))
         place = self._moved()
         failed, settled = self.failures.take(self.passed, is_at_end=self.is_at_end)
         failures = [*(one.failure for one in failed), *self._fatal]

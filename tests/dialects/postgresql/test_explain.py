@@ -295,15 +295,74 @@ def test_a_parked_event_is_shown_with_its_attempts_and_what_to_do(
         f"""VALUES (7, 'delivery', '{{"line_format":1,"documents":[{document_no}]}}')""",
     )
     for row in (1, 2):
-        state = show(row)["state"]
+        shown = show(row)
+        state = shown["state"]
         assert "parked" in state
-        assert "tried 8 times or more, the last answer: 500 no such mailbox" in state
+        assert "the receiver answered retry at least 8 times; no publisher runs" in state
+        assert "the last answer: 500 no such mailbox" in state
         assert "the next attempt is due at 2026-11-25T08:00:00 UTC" in state
-        assert "`eventlog skip 1 --reason REASON`" in state
+        (skip,) = shown["remedies"]
+        assert skip["command"] == "eventlog skip 1 --reason REASON"
     assert show(1)["in_flight"]["attempts"] == 8
     assert cli.run(["skip", "1", "--reason", "poison"]) == 0
     (line,) = show(1)["errors"]
     assert "poison; the last answer: 500 no such mailbox" in line["message"]
+
+
+def record(database: sa.Engine, number: int, document: str, owner: str = "NULL") -> None:
+    content = f'{{"line_format":1,"documents":[{document}]}}'
+    execute(
+        database,
+        "INSERT INTO hr.eventlog_inflight (entry_no, owner, kind, content) "
+        f"VALUES ({number}, {owner}, 'delivery', '{content}')",
+    )
+
+
+def test_an_event_in_doubt_is_not_parked_and_an_event_of_a_part_is_before_it_was_sent_alone(
+    home: sa.Engine, show: Show
+) -> None:
+    log(
+        home,
+        *((one, 2, "fname", "Ada", "Eva", "N", "app", f"idu={one}") for one in range(1, 5)),
+        (5, 2, "lname", None, "Later", "N", "app", "idu=2"),
+    )
+    tried = '{{"tries":{},"answer":"500 no such mailbox"}}'
+    record(home, 7, f'{{"number":1,"rows":[[1,1]],"counts":[1],"failures":{tried.format(4)}}}')
+    record(home, 8, f'{{"number":1,"rows":[[2,3]],"counts":[1,1],"suspect":{tried.format(0)}}}')
+    in_doubt, part, follower = (show(row)["state"] for row in (1, 2, 5))
+    assert "parked" not in in_doubt
+    assert in_doubt.startswith(
+        "in flight as event 1 (delivery 7, document 1): the receiver failed for it and has "
+        "answered no document since"
+    )
+    assert "sent alone" not in in_doubt
+    assert part.startswith(
+        "parked as event 2 (delivery 8, document 1): the receiver fails for a document of 2 events "
+        "that it is part of"
+    )
+    assert follower.startswith("waits for event 2 of its object, which is parked: ")
+
+
+def test_the_command_that_gives_a_consumer_s_event_up_names_the_consumer(
+    home: sa.Engine, show: Show, capfd: pytest.CaptureFixture[str]
+) -> None:
+    log(home, (1, 2, "fname", "Ada", "Eva"), (2, 2, "lname", None, "Later"))
+    execute(
+        home,
+        "INSERT INTO hr.eventlog_consumer (name, begins, done) VALUES ('search', 'earliest', '[0]')",
+    )
+    tried = '{"tries":3,"answer":"500 no such mailbox"}'
+    record(home, 7, f'{{"number":1,"rows":[[1,1]],"counts":[1],"suspect":{tried}}}', "'search'")
+    command = "eventlog skip --consumer search 1 --reason REASON"
+    for row in (1, 2):
+        capfd.readouterr()
+        assert cli.run(["explain", str(row), "--consumer", "search"]) == 0
+        said = capfd.readouterr().out
+        assert command in said
+        assert "eventlog skip 1" not in said
+    capfd.readouterr()
+    assert cli.run(["explain", "--key", "idu=1", "--consumer", "search"]) == 0
+    assert command in capfd.readouterr().out
 
 
 def test_an_event_that_has_had_all_its_attempts_waits_for_another_document(

@@ -7,6 +7,7 @@ from __future__ import annotations
 from eventlog.cli.context import JsonObject, result, table
 from eventlog.cli.inspect.health_lines import (
     Status,
+    events_data,
     in_words,
     print_events,
     print_health,
@@ -17,6 +18,7 @@ from eventlog.config.load import Config
 from eventlog.core.clock import utc_now
 from eventlog.errors import number_of
 from eventlog.publisher.context import Measured
+from eventlog.publisher.ledger import parked_number
 from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.run import Facts, judge
 from eventlog.publisher.stream.open_source import place_in_words, source_status
@@ -36,6 +38,7 @@ def status_of_source(config: Config) -> JsonObject:
         Facts(
             state=in_words(runs=runs, is_publisher=True),
             runs=runs,
+            parked=parked_number(known.waiting),
             refused=known.failures or 0,
             measured=Measured(letters=letters.entries, oldest_letter_seconds=letters.seconds),
         )
@@ -55,7 +58,7 @@ def status_of_source(config: Config) -> JsonObject:
         source_lag_unknown=known.unknown,
         dead_letters=letters.entries,
         oldest_dead_letter_age_seconds=letters.seconds,
-        in_flight=[one._asdict() for one in known.waiting],
+        in_flight=events_data(known.waiting, ("delivery", "rows", "event_id_number")),
         failures=known.failures,
         newest_failures=[
             {"time": at, "event_id": one.event_id, "code": one.code, "message": one.message}

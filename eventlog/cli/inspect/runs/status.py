@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from functools import partial
@@ -29,6 +29,7 @@ from eventlog.cli.context import (
 from eventlog.cli.inspect.health_lines import (
     COLOURS,
     Status,
+    events_data,
     in_words,
     on_standby,
     print_events,
@@ -44,7 +45,6 @@ from eventlog.config.effective import Effective, effective
 from eventlog.config.load import Config
 from eventlog.config.settings import as_of_letters
 from eventlog.core.clock import sleep
-from eventlog.core.rows.event_ids import object_text
 from eventlog.errors import ConfigError, DatabaseError, ReceiverUnavailable, number_of, visible
 from eventlog.exit_codes import ExitCode
 from eventlog.model import Status as RowStatus
@@ -57,7 +57,14 @@ from eventlog.publisher.declared import (
     try_receiver,
 )
 from eventlog.publisher.inspect import MAX_ROWS_BEHIND, consumer_statuses, examine
-from eventlog.publisher.ledger import CLAIM_WAYS_OUT, Delivery, is_at_work, ledger_of, read_recorded
+from eventlog.publisher.ledger import (
+    CLAIM_WAYS_OUT,
+    is_at_work,
+    ledger_of,
+    parked_number,
+    read_recorded,
+    waiting_events,
+)
 from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.run import Facts, judge
 from eventlog.publisher.upkeep import with_retention
@@ -140,7 +147,7 @@ def publishing_status(
     ledger = ledger_of(log, consumer)
     deliveries, claim = read_recorded(log, ledger.consumer)
     consumers = consumer_statuses(log, event_time_zone)
-    in_flight = _events_in_delivery(log, deliveries)
+    waiting = waiting_events(log, deliveries)
     measured = replace(Measured.read(log, ledger.consumer), consumers=consumers)
     if consumer is None:
         measured = with_retention(log, retention_of(config), event_time_zone, measured)
@@ -157,7 +164,7 @@ def publishing_status(
             snapshot_seconds=None if snapshot is None else snapshot.seconds,
             differences=differ,
             consumers=consumers if consumer is None else (),
-            parked=sum(map(_parked_in, deliveries)),
+            parked=parked_number(waiting),
             awaits_time=bool(config.publisher.time_of_day) and runs is True and not deliveries,
         )
     )
@@ -165,7 +172,7 @@ def publishing_status(
         **measured.as_data(),
         "log": str(log) if consumer is None else f"{log}, consumer {consumer}",
         "publisher_runs": runs,
-        "in_flight": in_flight,
+        "in_flight": events_data(waiting),
         "backlog": None if claim is None else claim.in_words,
         "drift": differ.sentences,
         "health": health,
@@ -179,16 +186,6 @@ def _who_runs(runs: bool | None, *, is_publisher: bool) -> str:
     if runs is None:
         return on_standby(is_publisher=is_publisher)
     return in_words(runs=runs, is_publisher=is_publisher)
-
-
-def _parked_in(delivery: Delivery) -> int:
-    """Return how many events of a delivery the receiver wants later, or fails for."""
-    failing = {
-        event.event_id
-        for number in delivery.parts()
-        for event in delivery.documents.get(number, ())
-    }
-    return len(failing | set(delivery.parked))
 
 
 def _with_queue(
@@ -218,40 +215,6 @@ def _with_queue(
                 paused_seconds=own.paused_seconds,
             )
     return measured
-
-
-def _events_in_delivery(log: OpenLog, deliveries: Iterable[Delivery]) -> list[JsonObject]:
-    """Return the events being delivered, each with the table and key of its first row; table and
-    key are None if the row is gone. Events that are parked, or that the receiver failed for, have
-    the recorded number of attempts, and the last answer.
-    """
-    recorded = [
-        (delivery.number, document, event, delivery.attempts_at(document, event))
-        for delivery in deliveries
-        for document, events in delivery.documents.items()
-        for event in events
-    ]
-    firsts = sorted({event.ids[0] for _, _, event, _ in recorded if event.ids})
-    read = log.read_rows([(first, first) for first in firsts])
-    rows = {row.record_id: row for row in read}
-    in_flight = []
-    for delivery_number, document_number, event, tried in recorded:
-        row = rows.get(event.ids[0]) if event.ids else None
-        of_snapshot = None if event.ids else object_text(event.event_id)
-        in_flight.append(
-            {
-                "delivery": delivery_number,
-                "document": document_number,
-                "event_id": event.sent_id,
-                "rows": len(event.ids),
-                "event_id_number": event.attempts,
-                "table_name": None if row is None else row.table_name,
-                "table_key": of_snapshot if row is None else row.table_key,
-                "attempts": None if tried is None else tried.tries,
-                "answer": None if tried is None else tried.answer,
-            }
-        )
-    return in_flight
 
 
 def _print_status(status: Status, consumer: str | None, limit: int) -> None:
