@@ -1442,7 +1442,7 @@ def test_an_object_that_the_receiver_fails_for_does_not_hold_a_snapshot(
     assert fetch(log, refusals) == ([("receiver", culprit)] if max_attempts else [])
     if not max_attempts:
         with opened(config) as context:
-            skip(context.log, context.ledger, culprit, "the mailbox is gone")
+            skip(context.log, context.ledger, [culprit], "the mailbox is gone")
             context.log.commit()
         assert fetch(log, "SELECT code, event_id, message FROM eventlog_error") == [
             ("skipped", culprit, "the mailbox is gone; the last answer: answers 500")

@@ -163,7 +163,38 @@ def record(engine: sa.Engine, number: int, *documents: str, owner: str = "NULL")
     )
 
 
+def entry(engine: sa.Engine, number: int) -> list[dict[str, Any]]:
+    ((content,),) = fetch(
+        engine, f"SELECT content FROM eventlog_inflight WHERE entry_no = {number}"
+    )
+    documents: list[dict[str, Any]] = json.loads(content)["documents"]
+    return documents
+
+
 LATER = '{"tries":2,"answer":"later","due":"2999-11-25T08:00:00.000"}'
+
+
+def test_the_rounds_of_a_doubt_outlive_the_event_that_they_were_recorded_with(
+    log: sa.Engine, run: Run
+) -> None:
+    """While the receiver is in doubt, the number of rounds stands with one of the documents."""
+    write(log, 1, 2)
+    config = configuration(
+        log, source__type="eventlog", source__consumer="search", source__start_from="earliest",
+        allow_loopback="yes", loopback_action="mark",
+    )  # fmt: skip
+    with opened(config) as context:
+        recover(context)
+        context.log.commit()
+    failures = '"failures":{{"tries":{},"answer":"answers 500"}}'
+    for row, rounds in ((1, 4), (2, 2)):
+        own = f'{{"number":1,"rows":[[{row},{row}]],"counts":[1],{failures.format(rounds)}}}'
+        record(log, 100 + row, own, owner="'search'")
+    skip = ("skip", "1", "--reason", "no need", "--consumer", "search")
+    assert run("--database-url", url_of(log), *skip)[0] == 0
+    assert fetch(log, "SELECT count(*) FROM eventlog_inflight WHERE entry_no = 101") == [(0,)]
+    (left,) = entry(log, 102)
+    assert left["failures"]["tries"] == 4
 
 
 def test_status_counts_the_objects_that_are_parked_and_none_while_the_receiver_is_in_doubt(

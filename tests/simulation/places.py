@@ -161,7 +161,7 @@ PLACES = (
         "an event of a consumer that is skipped",
         "An operator gives up an event in flight to a consumer.",
         "skip_of_consumer",
-        Watched(skip, "skip_event", lambda _, __, ledger, *___: ledger.consumer),
+        Watched(skip, "skip_events", lambda _, __, ledger, *___: ledger.consumer),
     ),
     Place(
         "refused rows that are skipped",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from math import inf
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from eventlog.core.rows.event_ids import epoch_suffix
 from eventlog.core.rows.events import EventOptions, Outgoing, apply_precedence, build_event
 from eventlog.core.rows.fold import fold
 from eventlog.errors import DatabaseError
+from eventlog.model import SUCCESS
 from eventlog.publisher.ledger.delivery import (
     Delivery,
     Tried,
@@ -25,8 +27,13 @@ from eventlog.publisher.ledger.delivery import (
     encode,
     numbered,
     pack,
-    rest_of,
 )
+from eventlog.publisher.send.log_feed import add_recorded, entry_of
+from eventlog.publisher.send.outbox import Outbox
+from eventlog.publisher.send.policy import Rules
+
+NO_CLOCK: Any = None
+"""No event of these deliveries waits for a time."""
 
 
 def recorded(
@@ -252,6 +259,18 @@ def test_any_delivery_comes_back_from_its_line(
     by_number = {number * 2: own for number, own in enumerate(documents, 1)}
     delivery = Delivery(3, by_number, first, last_number=last_number)
     assert decode(3, encode(delivery)) == delivery
+
+
+def rest_of(delivery: Delivery, left: Mapping[int, Sequence[Outgoing]]) -> Delivery:
+    """The delivery as its entry records it when all other events have their results."""
+    outbox = Outbox[Outgoing](Rules())
+    add_recorded(outbox, delivery, {}, NO_CLOCK, inf)
+    for number, own in delivery.documents.items():
+        for event in own:
+            if event not in left.get(number, ()):
+                outbox.skip(event.sent_id, SUCCESS)
+    changed = outbox.record().get(delivery.number)
+    return delivery if changed is None else entry_of(delivery, *changed, outbox, NO_CLOCK)
 
 
 def left_of(delivery: Delivery, *ids: int) -> dict[int, list[Outgoing]]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from eventlog.publisher.ledger.delivery import encode
-from eventlog.publisher.ledger.in_flight import read_recorded
-from eventlog.sql.log.internal_tables import EntryKind, replace_content
+from eventlog.publisher.ledger.in_flight import read_recorded, write_entry
 from eventlog.sql.port.open_log import OpenLog
 
 
@@ -20,10 +18,9 @@ def renew_recorded(log: OpenLog, consumer: str | None) -> int:
         if delivery.is_of_snapshot:
             continue
         documents = {
-            number: [event._replace(attempts=event.attempts + 1) for event in events]
+            number: [event.again() for event in events]
             for number, events in delivery.documents.items()
         }
-        content = encode(delivery._replace(documents=documents))
-        replace_content(log, EntryKind.DELIVERY, delivery.number, content)
+        write_entry(log, delivery._replace(documents=documents))
         renewed += sum(map(len, documents.values()))
     return renewed

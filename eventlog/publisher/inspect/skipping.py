@@ -4,27 +4,34 @@ skip`` (spec/event-log.md 8.4).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from math import inf
+from typing import Final, NamedTuple
 
 from eventlog.core.catalog import Catalog
 from eventlog.core.ranges import Ranges, RecordSet, to_ranges
 from eventlog.core.rows.event_ids import object_text, record_id_of
 from eventlog.core.rows.events import Outgoing
 from eventlog.errors import ConfigError, first_of
-from eventlog.model import Status, unpadded
+from eventlog.model import EventResult, Level, Status, unpadded
 from eventlog.publisher.inspect.refusals import read_refused
-from eventlog.publisher.ledger.delivery import Delivery, encode, rest_of
 from eventlog.publisher.ledger.in_flight import (
     WaitingEvent,
-    placed_events,
     read_recorded,
     waiting_events,
+    write_entry,
 )
 from eventlog.publisher.ledger.ledger import LOCK_WAIT, Ledger, ledger_of, lock_within
+from eventlog.publisher.send.database_clock import DatabaseClock
+from eventlog.publisher.send.log_feed import add_recorded, entry_of
+from eventlog.publisher.send.outbox import Outbox
+from eventlog.publisher.send.policy import Attempts, E, Kind, Rules
 from eventlog.sql.log.errors import SKIPPED, ErrorRow, add_errors, add_object_errors
-from eventlog.sql.log.internal_tables import EntryKind, delete_entry, replace_content
 from eventlog.sql.port.open_log import OpenLog
 from eventlog.sql.readers.consumers import consumer_row
+
+_SKIPPED: Final = EventResult(Level.ERROR, "")
+_UNTRIED: Final = Attempts(Kind.HALF)  # no attempt, no answer
 
 
 class Skipped(NamedTuple):
@@ -38,24 +45,56 @@ class Skipped(NamedTuple):
     answer: str
 
 
-def skip(log: OpenLog, ledger: Ledger, event_id: str, why: str) -> Skipped:
-    """Give up an event that is in flight: its rows become E, each with an error row that shows
+def skip(log: OpenLog, ledger: Ledger, event_ids: Iterable[str], why: str) -> list[Skipped]:
+    """Give up events that are in flight: their rows become E, each with an error row that shows
     ``why``. The caller commits.
 
     A running publisher notices this at its next attempt at the event. A consumer must not run: the
-    caller has its lock. It is unknown whether the receiver has applied the event. So if its rows
-    are queued again, the event-id gets the next number (7.4). Raises ConfigError if no such event
-    is in flight.
+    caller has its lock. It is unknown whether the receiver has applied the events. So if their rows
+    are queued again, an event-id gets the next number (7.4). Raises ConfigError if an event is not
+    in flight.
     """
-    deliveries, _ = read_recorded(log, ledger.consumer)
-    delivery, document_no, event = _found(deliveries, event_id)
-    tried = delivery.attempts_at(document_no, event)
-    answer = "" if tried is None else tried.answer
-    message = f"{why}; the last answer: {answer}" if answer else why
-    skipped = Skipped(event.sent_id, 0, 0 if tried is None else tried.tries, answer)
-    if delivery.is_of_snapshot:
+    deliveries = {one.number: one for one in read_recorded(log, ledger.consumer)[0]}
+    clock = DatabaseClock(log.connection, log.dialect)
+    outbox = Outbox[Outgoing](Rules())
+    for delivery in deliveries.values():
+        add_recorded(outbox, delivery, {}, clock, inf)
+    sent_ids = {event.event_id: event.sent_id for event in outbox.events()}
+    skipped = [
+        _skip(log, ledger, event, attempts, why)
+        for event, attempts in taken(outbox, (sent_ids.get(one, one) for one in event_ids))
+    ]
+    if ledger.consumer:  # statuses do not show a consumer that a row is done
+        for number, (documents, last_number) in outbox.record().items():
+            left = entry_of(deliveries[number], documents, last_number, outbox, clock)
+            write_entry(log, left)
+    return skipped
+
+
+def taken(outbox: Outbox[E], event_ids: Iterable[str]) -> Iterator[tuple[E, Attempts]]:
+    """Give up the events of an outbox with these event-ids, and yield each with the attempts at its
+    document. Raises ConfigError if the outbox has no such event.
+    """
+    for event_id in dict.fromkeys(event_ids):
+        if (event := outbox.skip(event_id, _SKIPPED)) is None:
+            failing = [
+                one.sent_id
+                for document in outbox.documents()
+                if document.attempts is not None and document.attempts.kind is Kind.PART
+                for one in document.events
+            ]
+            fails = f"the receiver fails for {first_of(failing, 10)}"
+            hint = fails if failing else "see `eventlog status`"
+            raise ConfigError(f"no event {event_id} is in flight; {hint}")
+        (mark,) = outbox.take_marks()
+        yield event, mark.document.attempts or _UNTRIED
+
+
+def _skip(log: OpenLog, ledger: Ledger, event: Outgoing, attempts: Attempts, why: str) -> Skipped:
+    message = with_answer(why, attempts.answer)
+    skipped = Skipped(event.sent_id, 0, attempts.tries, attempts.answer)
+    if not event.ids:
         add_object_errors(log, [(event.event_id, SKIPPED, message)], ledger.consumer)
-        _remove_from_delivery(log, delivery, event)
         return skipped
     present = log.read_columns(to_ranges(event.ids), ("record_id", "status"))
     waiting = {int(number) for number, status in present if unpadded(status) in ledger.statuses}
@@ -63,16 +102,19 @@ def skip(log: OpenLog, ledger: Ledger, event_id: str, why: str) -> Skipped:
     refused = sorted(waiting.difference(dropped))
     if not refused:
         raise ConfigError(
-            f"event {event_id} has no row that can be given up: its rows are already done or "
+            f"event {event.sent_id} has no row that can be given up: its rows are already done or "
             "deleted"
         )
     ledger.write({Status.ERROR: refused, Status.SUCCESS: dropped})
-    next_ids = {record_id_of(event.event_id): f"{event.event_id}.{event.attempts + 1}"}
+    next_ids = {record_id_of(event.event_id): event.again().sent_id}
     entries = [(record_id, SKIPPED, message) for record_id in refused]
     add_errors(log, entries, ledger.consumer, next_ids)
-    if ledger.consumer:  # statuses do not show a consumer that a row is done
-        _remove_from_delivery(log, delivery, event)
     return skipped._replace(rows=len(refused))
+
+
+def with_answer(why: str, answer: str) -> str:
+    """Return why an event is given up, with the receiver's last answer if it is known."""
+    return f"{why}; the last answer: {answer}" if answer else why
 
 
 def given_up(by: str, reason: str) -> str:
@@ -180,30 +222,3 @@ def _class_named(catalog: Catalog | None, table_name: str | None) -> str | None:
     """Return the class that a table_name of the log means, else the table_name itself."""
     meaning = None if catalog is None or table_name is None else catalog.log_name(table_name)
     return table_name if meaning is None else meaning.object_class.name
-
-
-def _found(deliveries: list[Delivery], event_id: str) -> tuple[Delivery, int, Outgoing]:
-    """Return the event in flight with this id, its document and its delivery. Raises
-    ConfigError.
-    """
-    known = []
-    for place in placed_events(deliveries):
-        delivery, document_no, event = place
-        if event_id in (event.sent_id, event.event_id):
-            return place
-        if document_no in delivery.parts():
-            known.append(event.sent_id)
-    there = f"the receiver fails for {first_of(known, 10)}" if known else "see `eventlog status`"
-    raise ConfigError(f"no event {event_id} is in flight; {there}")
-
-
-def _remove_from_delivery(log: OpenLog, delivery: Delivery, skipped: Outgoing) -> None:
-    left = {
-        number: [event for event in events if event.event_id != skipped.event_id]
-        for number, events in delivery.documents.items()
-    }
-    rest = rest_of(delivery, left)
-    if rest.documents:
-        replace_content(log, EntryKind.DELIVERY, delivery.number, encode(rest))
-    else:
-        delete_entry(log, EntryKind.DELIVERY, delivery.number)

@@ -168,10 +168,6 @@ class Delivery(NamedTuple):
         """
         return self.parked.get(event.event_id) or self.tried.get(document_no)
 
-    def parts(self) -> dict[int, Tried]:
-        """Return the attempts to send parts of isolated documents, by the numbers of the parts."""
-        return {number: one for number, one in self.tried.items() if is_part(one)}
-
     @property
     def is_of_snapshot(self) -> bool:
         """True if the events are objects of a consumer's snapshot (spec/event-log.md 13.3). These
@@ -196,48 +192,6 @@ def pack(
     starts = enumerate(range(0, len(events), batch_size), 1)
     documents = {each: events[start : start + batch_size] for each, start in starts}
     return Delivery(number, documents, first, origins, epoch=epoch)
-
-
-def rest_of(delivery: Delivery, left: Mapping[int, Sequence[Outgoing]]) -> Delivery:
-    """Return a delivery with the events that are ``left``, by the numbers of their documents.
-
-    Once a part of a document is answered, the rest of the document gets a new number, and so does
-    each later document. Sinks name files by the number, so a rest with the old number would replace
-    the document that was sent (spec/event-log.md 10). New numbers are greater than all earlier
-    numbers of the delivery. Documents that follow the halves of another document get new numbers,
-    too.
-    """
-    last_number = max((delivery.last_number, *delivery.documents))
-    documents: dict[int, Sequence[Outgoing]] = {}
-    origin: dict[int, int] = {}
-    before = 0
-    for number, events in left.items():
-        if not events:
-            continue
-        new_number = number
-        if len(events) < len(delivery.documents[number]) or number < before:
-            new_number = last_number = last_number + 1
-        before = new_number
-        documents[new_number] = events
-        origin[new_number] = number
-    rest = _with_documents(delivery, documents, origin)._replace(last_number=last_number)
-    if delivery.parked:
-        names = {event.event_id for event in rest.events()}
-        rest = rest._replace(
-            parked={name: one for name, one in delivery.parked.items() if name in names}
-        )
-    return rest
-
-
-def _with_documents(
-    delivery: Delivery, documents: Mapping[int, Sequence[Outgoing]], origin: Mapping[int, int]
-) -> Delivery:
-    """Return a delivery with these documents. ``origin`` has the old number of each document. The
-    attempts are found under the old number.
-    """
-    before = delivery.tried
-    tried = {one: before[old] for one, old in origin.items() if old in before}
-    return delivery._replace(documents=documents, tried=tried)
 
 
 def numbered(delivery: Delivery, first: str) -> Delivery:

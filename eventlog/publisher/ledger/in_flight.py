@@ -22,7 +22,14 @@ from eventlog.core.ranges import RecordSet, to_ranges
 from eventlog.core.rows.event_ids import object_text
 from eventlog.core.rows.events import Outgoing
 from eventlog.errors import number_of
-from eventlog.publisher.ledger.delivery import ENTRY_FORMAT, Delivery, Tried, decode, refuse_newer
+from eventlog.publisher.ledger.delivery import (
+    ENTRY_FORMAT,
+    Delivery,
+    Tried,
+    decode,
+    encode,
+    refuse_newer,
+)
 from eventlog.publisher.ledger.ledger import Writers
 from eventlog.sql.log.internal_tables import (
     Entry,
@@ -30,6 +37,7 @@ from eventlog.sql.log.internal_tables import (
     delete_entry,
     read_entries,
     refuse_unknown_kinds,
+    replace_content,
     unreadable,
 )
 from eventlog.sql.port.open_log import OpenLog
@@ -115,6 +123,16 @@ def read_recorded(log: OpenLog, consumer: str = "") -> tuple[list[Delivery], Bac
         if entry.number not in converted
     ]
     return deliveries, next((claim for claim in claims if not claim.is_marked), None)
+
+
+def write_entry(log: OpenLog, delivery: Delivery) -> None:
+    """Write what is left of a recorded delivery into its entry; delete the entry if nothing is
+    left.
+    """
+    if delivery.documents:
+        replace_content(log, EntryKind.DELIVERY, delivery.number, encode(delivery))
+    else:
+        delete_entry(log, EntryKind.DELIVERY, delivery.number)
 
 
 def remove_marked_claims(log: OpenLog) -> None:
@@ -204,7 +222,7 @@ def waiting_events(log: OpenLog, deliveries: Iterable[Delivery]) -> list[Waiting
     fields = ("record_id", "table_name", "table_key")
     names = {
         row: {"table_name": table, "table_key": key}
-        for row, table, key in log.read_columns([(one, one) for one in firsts], fields)
+        for row, table, key in log.read_columns(to_ranges(firsts), fields)
     }
     return [
         waiting_event(delivery, document_no, event)._replace(**names.get(first, {}))

@@ -186,7 +186,7 @@ def _skip(order: Order) -> Done:
         raise BadRequest("give either events that are parked, or rows that were refused")
     if events:
         ledger = ledger_to_skip(log, consumer, dry=False)
-        skipped = [skip(log, ledger, one, why) for one in events]
+        skipped = skip(log, ledger, events, why)
         number = number_of(sum(one.rows for one in skipped), "row")
         return Done(f"{number_of(len(skipped), 'event')} given up: {number} set to E")
     found = skip_refused(log, consumer or "", why, rows, None, None, dry=False)

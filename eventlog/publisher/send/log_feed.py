@@ -39,10 +39,9 @@ from eventlog.publisher.ledger.delivery import (
     DeliveryInfo,
     Tried,
     TriedKind,
-    encode,
     numbered,
 )
-from eventlog.publisher.ledger.in_flight import read_recorded, warn_of
+from eventlog.publisher.ledger.in_flight import read_recorded, warn_of, write_entry
 from eventlog.publisher.send.database_clock import DatabaseClock, resumed, rounds_of, tried_of
 from eventlog.publisher.send.marks import Marks, keep_next_attempts
 from eventlog.publisher.send.outbox import Outbox, Place, Settled
@@ -53,7 +52,6 @@ from eventlog.publisher.send.session import PublisherSession, PublisherState
 from eventlog.publisher.send.unwritable import written
 from eventlog.publisher.sinks import Sink
 from eventlog.sql.log.errors import read_attempts
-from eventlog.sql.log.internal_tables import EntryKind, replace_content
 
 _log = logging.getLogger("eventlog.publisher")
 _ids = attrgetter("ids")
@@ -78,13 +76,28 @@ def recover(context: Context) -> PublisherState:
     newest = max((delivery.first for delivery in recorded), default="")
     state = PublisherState(outbox, clock, newest, claim=claim, loading=loading)
     for delivery in recorded:
-        is_single = context.output.is_single
-        documents = restored(delivery, objects, clock, context.options.retry_max, is_single)
-        outbox.add(documents, delivery.last_number)
-        outbox.continue_rounds(rounds_of(delivery.tried.values()))
+        longest, is_single = context.options.retry_max, context.output.is_single
+        add_recorded(outbox, delivery, objects, clock, longest, is_single=is_single)
         state.deliveries[delivery.number] = delivery._replace(documents={})
     context.log.commit()
     return state
+
+
+def add_recorded(
+    outbox: Outbox[Outgoing],
+    delivery: Delivery,
+    objects: Mapping[str, ObjectId],
+    clock: DatabaseClock,
+    longest: float,
+    *,
+    is_single: bool = False,
+) -> None:
+    """Add the documents of a recorded delivery to an outbox, with what the entry records about the
+    receiver. The other arguments are as in ``restored``.
+    """
+    documents = restored(delivery, objects, clock, longest, is_single)
+    outbox.add(documents, delivery.last_number)
+    outbox.continue_rounds(rounds_of(delivery.tried.values()))
 
 
 def _numbered(context: Context, delivery: Delivery) -> Delivery:
@@ -464,7 +477,7 @@ class LogFeed:
                 delivery = self._state.deliveries[number]
                 clock = self._state.clock
                 entry = entry_of(delivery, documents, last_number, self._outbox, clock)
-                replace_content(context.log, EntryKind.DELIVERY, number, encode(entry))
+                write_entry(context.log, entry)
         if self._outbox.count:  # documents of other deliveries may be sent next, too
             self.session.read_pause()
         context.log.commit()

@@ -34,7 +34,7 @@ from eventlog.publisher.inspect import (
     resync_commands,
     skip_refused,
 )
-from eventlog.publisher.inspect import skip as skip_event
+from eventlog.publisher.inspect import skip as skip_events
 from eventlog.publisher.stream.open_source import parked_in_source, skip_in_source
 from eventlog.sql.port import OpenLog, Purpose
 from eventlog.sql.readers import consumer_row
@@ -56,7 +56,7 @@ def run_skip(context: CommandContext, request: Skip, config: Config) -> CommandR
         if request.parked:
             event_ids = tuple(parked_events(log, ledger, class_name, catalog))
             _confirm(request, "gives up", len(event_ids), "event")
-        skipped = [skip_event(log, ledger, one, why) for one in dict.fromkeys(event_ids)]
+        skipped = skip_events(log, ledger, event_ids, why)
         end_change(log, dry=request.dry)
         return _result(request, skipped, [] if request.dry else _later(log, config, skipped))
 
