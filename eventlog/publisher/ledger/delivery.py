@@ -121,11 +121,6 @@ class Tried(NamedTuple):
         return f"limit {max_attempts}: waits until another document is answered"
 
 
-def is_part(tried: Tried | None) -> bool:
-    """Return True if these attempts are attempts to send a part of an isolated document."""
-    return tried is not None and tried.kind is TriedKind.PART
-
-
 def read_tried(data: Mapping[str, Any]) -> Tried | None:
     """Return the attempts of a document or an event from an entry's JSON, None = no attempts."""
     return next(

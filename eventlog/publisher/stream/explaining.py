@@ -9,13 +9,11 @@ from collections.abc import Callable, Iterator
 
 from eventlog.changes import json_form as change_json
 from eventlog.changes.json_form import value_to_json
-from eventlog.changes.keys import old_and_new_key
 from eventlog.errors import EventlogError
 from eventlog.model import full_name
 from eventlog.publisher.inspect.explanation import Explanation, in_flight_of
 from eventlog.publisher.inspect.remedies import remedy
 from eventlog.publisher.ledger.in_flight import WaitingEvent
-from eventlog.publisher.stream.pending_event import ObjectId
 from eventlog.publisher.stream.position import SourceRecords, waiting_event
 from eventlog.publisher.stream.recorded import RecordedDocument, RecordedEvent
 from eventlog.sql.log.errors import ErrorRow
@@ -129,29 +127,20 @@ def _event_ahead(records: SourceRecords, event: RecordedEvent) -> str | None:
     """Return the event-id of the first event of the same object before an event, None if it is the
     first.
     """
-    objects = set(_objects(event))
+    objects = set(event.objects)
     earlier = [
         (other.number, other.sent_id)
         for _, _, other in _events(records)
-        if other.number < event.number and (not _objects(other) or objects & set(_objects(other)))
+        if other.number < event.number
+        and (not other.objects or objects.intersection(other.objects))
     ]
     return min(earlier)[1] if earlier else None
-
-
-def _objects(event: RecordedEvent) -> tuple[ObjectId, ...]:
-    """Return the objects of an event; empty = all objects, for example for a TRUNCATE."""
-    change = event.change
-    if change.key is None:
-        return ()
-    return tuple(
-        (change.schema, change.table, key) for key in dict.fromkeys(old_and_new_key(change))
-    )
 
 
 def _names(event: RecordedEvent) -> set[str]:
     """Return the texts that name the objects of an event."""
     names = set()
-    for schema, table, key in _objects(event):
+    for schema, table, key in event.objects:
         parts = [f"{name}={value_to_json(value)}" for name, value in key]
         for text in (",".join(parts), "+".join(parts)):
             names |= {text, f"{table}.{text}", f"{full_name(schema, table)}.{text}"}

@@ -12,17 +12,20 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from eventlog.changes.json_form import database_from_json, database_to_json
+from eventlog.changes.keys import old_and_new_key
 from eventlog.core.catalog import Database
 from eventlog.errors import ConfigError, DatabaseError, FormatError
 from eventlog.model import Change, ChangeOp, Lob
 from eventlog.publisher.ledger.delivery import ENTRY_FORMAT, Tried, read_tried, refuse_newer
+from eventlog.publisher.send.policy import EVERY
 from eventlog.publisher.stream import Described
+from eventlog.publisher.stream.pending_event import ObjectId
 
 _DIALECT = "source"
 """The name of the database in a description; no dialect with special type names has this name."""
@@ -39,6 +42,24 @@ class RecordedEvent(NamedTuple):
     """The newest number before it, for a format that numbers changes."""
     described: Described | None = None
     """The description of the change's table, None if the source gave none."""
+
+    @property
+    def objects(self) -> tuple[ObjectId, ...]:
+        """The objects of the event; empty = all objects, for example for a TRUNCATE."""
+        change = self.change
+        if change.key is None:
+            return ()
+        keys = dict.fromkeys(old_and_new_key(change))
+        return tuple((change.schema, change.table, key) for key in keys)
+
+    @property
+    def queues(self) -> Collection[Hashable]:
+        """The objects whose later events must wait for this event."""
+        return self.objects or (EVERY,)
+
+    def again(self) -> Self:
+        """Return the event itself, since the source determines the event-id."""
+        return self
 
 
 class SettledEvent(NamedTuple):

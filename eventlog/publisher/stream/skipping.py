@@ -5,14 +5,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 
 from eventlog.changes import json_form as change_json
-from eventlog.errors import ConfigError, first_of
-from eventlog.publisher.inspect.skipping import Skipped
-from eventlog.publisher.ledger.delivery import Tried, is_part
+from eventlog.publisher.inspect.skipping import Skipped, taken, with_answer
+from eventlog.publisher.ledger.delivery import TriedKind
+from eventlog.publisher.send.database_clock import attempts_of, tried_of
+from eventlog.publisher.send.outbox import Outbox
+from eventlog.publisher.send.policy import Document, Rules
 from eventlog.publisher.stream import Failure
 from eventlog.publisher.stream.position import TablePosition
-from eventlog.publisher.stream.recorded import RecordedDocument, decode, encode
+from eventlog.publisher.stream.recorded import RecordedDocument, RecordedEvent, decode, encode
 from eventlog.sql.log.errors import SKIPPED
 
 
@@ -24,44 +27,26 @@ def skip_recorded(position: TablePosition, event_ids: Iterable[str], why: str) -
     Raises ConfigError if there is no such event; then no event is given up.
     """
     entries = dict(position.entries())
-    documents = {number: decode(number, content) for number, content in entries.items()}
-    waiting = {
-        event.sent_id: (number, event)
-        for number, document in documents.items()
-        for event in document.events
-    }
+    clock, outbox = position.clock, Outbox[RecordedEvent](Rules(), is_recorded=False)
+    for number, content in entries.items():
+        events, tried, _ = decode(number, content)
+        attempts = None if tried is None else attempts_of(tried, clock, inf)
+        if events:
+            outbox.add([Document((number,), events, attempts=attempts)])
+        if tried is not None and tried.kind is TriedKind.FAILURES:
+            outbox.continue_rounds(tried.tries)
     skipped: list[Skipped] = []
     failures: list[Failure] = []
-    for event_id in dict.fromkeys(event_ids):
-        if event_id not in waiting:
-            hint = _known(documents.values())
-            raise ConfigError(f"no event {event_id} waits for an answer; {hint}")
-        number, event = waiting[event_id]
-        tried = documents[number].tried or Tried()
-        message = f"{why}; the last answer: {tried.answer}" if tried.answer else why
-        failures.append(Failure(event_id, SKIPPED, message, change_json.dumps(event.change)))
-        skipped.append(Skipped(event_id, 0, tried.tries, tried.answer))
-    gone = {one.event_id for one in skipped}
-    for number in {waiting[event_id][0] for event_id in gone}:
+    for event, attempts in taken(outbox, event_ids):
+        message = with_answer(why, attempts.answer)
+        content = change_json.dumps(event.change)
+        failures.append(Failure(event.sent_id, SKIPPED, message, content))
+        skipped.append(Skipped(event.sent_id, 0, attempts.tries, attempts.answer))
+    for number in outbox.record():
         del entries[number]
-        document = documents[number]
-        if rest := [event for event in document.events if event.sent_id not in gone]:
-            entries[rest[0].number] = encode(document._replace(events=rest))
+        for left in outbox.batch(number):
+            recorded = RecordedDocument(left.events, tried_of(left, outbox, clock))
+            entries[left.events[0].number] = encode(recorded)
     if skipped:
         position.save(position.load(), failures, entries)
     return skipped
-
-
-def _known(documents: Iterable[RecordedDocument]) -> str:
-    """Return the events that the receiver fails for, or else a hint where the waiting events are
-    listed.
-    """
-    failing = [
-        event.sent_id
-        for document in documents
-        if is_part(document.tried)
-        for event in document.events
-    ]
-    if failing:
-        return f"the receiver fails for {first_of(failing, 10)}"
-    return "`eventlog status` lists the events that do"
