@@ -9,8 +9,7 @@ from math import inf
 
 from eventlog.changes import json_form as change_json
 from eventlog.publisher.inspect.skipping import Skipped, taken, with_answer
-from eventlog.publisher.ledger.delivery import TriedKind
-from eventlog.publisher.send.database_clock import attempts_of, tried_of
+from eventlog.publisher.send.database_clock import resumed, rounds_of, tried_of
 from eventlog.publisher.send.outbox import Outbox
 from eventlog.publisher.send.policy import Document, Rules
 from eventlog.publisher.stream import Failure
@@ -30,11 +29,10 @@ def skip_recorded(position: TablePosition, event_ids: Iterable[str], why: str) -
     clock, outbox = position.clock, Outbox[RecordedEvent](Rules(), is_recorded=False)
     for number, content in entries.items():
         events, tried, _ = decode(number, content)
-        attempts = None if tried is None else attempts_of(tried, clock, inf)
         if events:
-            outbox.add([Document((number,), events, attempts=attempts)])
-        if tried is not None and tried.kind is TriedKind.FAILURES:
-            outbox.continue_rounds(tried.tries)
+            outbox.add([resumed(Document((number,), events), tried, clock, inf)])
+        if tried is not None:
+            outbox.continue_rounds(rounds_of([tried]))
     skipped: list[Skipped] = []
     failures: list[Failure] = []
     for event, attempts in taken(outbox, event_ids):
