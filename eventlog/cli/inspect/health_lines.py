@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from eventlog.cli.context import JsonObject, result, table
 from eventlog.errors import number_of, visible
 from eventlog.publisher.context import KINDS
-from eventlog.publisher.ledger import WaitingEvent
 from eventlog.sql.doctor import age
+
+if TYPE_CHECKING:
+    from eventlog.publisher.ledger import WaitingEvent
 
 Status = Mapping[str, Any]
 """A status whose members have the names that the monitor uses."""

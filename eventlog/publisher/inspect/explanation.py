@@ -78,10 +78,10 @@ class InFlight(NamedTuple):
     """The place of a row in the delivery that records the row as in flight. ``event_id`` is the
     event-id in the document.
 
-    ``attempts`` is the recorded number of attempts at an event that is parked, or that the receiver
-    fails for, 0 = none is recorded. ``next_attempt`` is a time of the database in UTC (ISO 8601),
-    empty if the attempt is due at once. ``limit`` is the reason why the event is not given up after
-    ``max_attempts`` attempts, empty after fewer attempts.
+    ``attempts`` is the recorded number of attempts at an event that is parked, 0 = none is
+    recorded; while the receiver is in doubt, it is the number of pauses. ``next_attempt`` is a time
+    of the database in UTC (ISO 8601), empty if the attempt is due at once. ``limit`` is the reason
+    why the event is not given up after ``max_attempts`` attempts, empty after fewer attempts.
     """
 
     delivery: int

@@ -185,7 +185,9 @@ class WaitingEvent(NamedTuple):
 
     @property
     def attempts(self) -> int | None:
-        """The recorded number of attempts; None = no attempt."""
+        """The recorded number of attempts, or of pauses while the receiver is in doubt; None = no
+        attempt.
+        """
         return None if self.tried is None else self.tried.tries
 
     @property
