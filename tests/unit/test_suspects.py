@@ -484,8 +484,8 @@ def test_the_line_is_encoded_only_when_it_is_written_and_read_only_at_the_start(
         encoded.append(delivery)
         return encode(delivery, **options)
 
-    for module in ("cycle", "log_feed"):
-        monkeypatch.setattr(f"eventlog.publisher.send.{module}.encode", counted)
+    for module in ("send.cycle", "ledger.in_flight"):
+        monkeypatch.setattr(f"eventlog.publisher.{module}.encode", counted)
     sa.event.listen(
         fake.connection.engine,
         "before_cursor_execute",
