@@ -332,7 +332,8 @@ def reads_of_log(log: OpenLog) -> list[LogRead]:
 
 def settle_lost(log: OpenLog, catalog: Catalog) -> None:
     """Delete the due resyncs of dropped classes and columns, and change the class name in the due
-    resyncs of a renamed class. The due resyncs of an unavailable class stay.
+    resyncs of a renamed class. The due resyncs of an unavailable class stay. So do those of an
+    unknown class while a class is unavailable: it may be that class, under another name.
 
     A renamed column has its own due resync (spec/triggers.md 9.1).
     """
@@ -340,9 +341,9 @@ def settle_lost(log: OpenLog, catalog: Catalog) -> None:
     carried = []
     for due in due_now(log):
         name = due.selection.class_name
-        if catalog.unavailable_class(name) is not None:
-            continue
         meant = catalog.log_name(name)
+        if catalog.unavailable_class(name) is not None or (meant is None and catalog.unavailable):
+            continue
         cls = None if meant is None or meant.child is not None else meant.object_class
         columns = () if cls is None else {one.column.name for one in cls.attributes}
         has_column = cls is not None and (due.column is None or due.column in columns)

@@ -321,6 +321,22 @@ def test_a_due_resync_goes_with_its_column_and_its_table_and_ends_with_its_class
     assert fetch(database, "SELECT * FROM eventlog_resync") == []
 
 
+def test_an_apply_with_the_old_name_of_a_table_keeps_what_is_due_under_its_new_name(
+    database: sa.Engine, site: Site
+) -> None:
+    execute(database, "ALTER TABLE gear RENAME TO tool", "ALTER TABLE tool ADD mail text")
+    write_config(
+        site.config.parent, url_of(database), ({"table": "tool", "renamed_from": "gear"},)
+    )
+    site.run("triggers", "apply", "--yes")
+    due = site.due()
+    assert due == ["eventlog resync tool --as-update --where '\"mail\" IS NOT NULL'"]
+    write_config(site.config.parent, url_of(database), ({"table": "gear"},))
+    site.run("triggers", "apply", "--yes")
+    write_config(site.config.parent, url_of(database), ({"table": "tool"},))
+    assert site.due() == due
+
+
 @pytest.mark.parametrize("kind", ["postgresql", "sqlite"])
 def test_a_table_that_is_made_again_under_another_name_is_due_as_a_whole(
     kind: str, request: pytest.FixtureRequest, empty_home: Path, run: Run
