@@ -330,10 +330,10 @@ def reads_of_log(log: OpenLog) -> list[LogRead]:
     return [*begun, *due]
 
 
-def settle_lost(log: OpenLog, catalog: Catalog) -> None:
+def settle_lost(log: OpenLog, catalog: Catalog, kept: Collection[str]) -> None:
     """Delete the due resyncs of dropped classes and columns, and change the class name in the due
-    resyncs of a renamed class. The due resyncs of an unavailable class stay. So do those of an
-    unknown class while a class is unavailable: it may be that class, under another name.
+    resyncs of a renamed class. The due resyncs of an unavailable class stay, and those of the
+    tables ``kept``, whose triggers stay because they may belong to such a class.
 
     A renamed column has its own due resync (spec/triggers.md 9.1).
     """
@@ -342,7 +342,8 @@ def settle_lost(log: OpenLog, catalog: Catalog) -> None:
     for due in due_now(log):
         name = due.selection.class_name
         meant = catalog.log_name(name)
-        if catalog.unavailable_class(name) is not None or (meant is None and catalog.unavailable):
+        may_return = any(f".{one}".endswith(f".{name}") for one in kept)
+        if catalog.unavailable_class(name) is not None or (meant is None and may_return):
             continue
         cls = None if meant is None or meant.child is not None else meant.object_class
         columns = () if cls is None else {one.column.name for one in cls.attributes}

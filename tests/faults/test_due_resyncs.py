@@ -325,9 +325,7 @@ def test_an_apply_with_the_old_name_of_a_table_keeps_what_is_due_under_its_new_n
     database: sa.Engine, site: Site
 ) -> None:
     execute(database, "ALTER TABLE gear RENAME TO tool", "ALTER TABLE tool ADD mail text")
-    write_config(
-        site.config.parent, url_of(database), ({"table": "tool", "renamed_from": "gear"},)
-    )
+    write_config(site.config.parent, url_of(database), ({"table": "tool", "renamed_from": "gear"},))
     site.run("triggers", "apply", "--yes")
     due = site.due()
     assert due == ["eventlog resync tool --as-update --where '\"mail\" IS NOT NULL'"]

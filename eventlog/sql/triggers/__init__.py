@@ -161,6 +161,11 @@ class TriggerPlan:
             action.table for action in self.actions if action.reason.startswith(NO_LONGER_WATCHED)
         )
 
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The captured tables that no watch names, and whose triggers stay (``refused``)."""
+        return tuple(action.table for action in self.actions if action.reason == _KEPT)
+
 
 class Triggers(ABC):
     """The triggers of one database. The class has the interface for the core, and the methods that
@@ -316,7 +321,9 @@ class Triggers(ABC):
         actions = plan.actions
         if declared.refused or plan.refused:
             actions = tuple(
-                _kept(action) if action.reason == NO_LONGER_WATCHED else action
+                Action("unchanged", action.table, _KEPT)
+                if action.reason == NO_LONGER_WATCHED
+                else action
                 for action in actions
             )
         captured = self._captured(log, database.schema, declared.tables, catalog.former_names())
@@ -476,14 +483,11 @@ def triggers_of(dialect: Dialect) -> Triggers:
     return triggers
 
 
-def _kept(action: Action) -> Action:
-    """Return the action that keeps the triggers of a table instead of dropping them."""
-    return Action(
-        "unchanged",
-        action.table,
-        "no watch names this table; its triggers stay, because it may be the table of a watch "
-        "whose table was not found",
-    )
+_KEPT: Final = (
+    "no watch names this table; its triggers stay, because it may be the table of a watch whose "
+    "table was not found"
+)
+"""The reason of the action that keeps the triggers of a table instead of dropping them."""
 
 
 def _with_uncaptured(action: Action, uncaptured: Sequence[Uncaptured]) -> Action:

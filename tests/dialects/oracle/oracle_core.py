@@ -225,7 +225,7 @@ def _resyncs() -> Mapping[str, Run]:
             _log(conn), [resync.Due(_KNOWN, "column NICK is new")]
         ),
         "due_now": lambda conn: resync.due_now(_log(conn)),
-        "settle_lost": lambda conn: resync.settle_lost(_log(conn), CATALOG),
+        "settle_lost": lambda conn: resync.settle_lost(_log(conn), CATALOG, ()),
         "reads_of_log": lambda conn: resync.reads_of_log(_log(conn)),
     }
 

@@ -202,7 +202,7 @@ def _record_due(db: OpenDatabase, config: Config, planned: TriggerPlan) -> None:
     has_table = log.may_have(log.table.resync_table)
     if has_table and not log.missing_rights(Purpose.RESYNC, Addition.POSITION):
         if batches.due_now(log):
-            batches.settle_lost(log, present_catalog(log, config))
+            batches.settle_lost(log, present_catalog(log, config), planned.kept)
         batches.note_due(log, batches.due_for(planned.uncaptured))
 
 
