@@ -23,7 +23,7 @@ from eventlog.config.load import Config, load
 from eventlog.publisher.context.context import Counters
 from eventlog.publisher.declared.configured_sink import open_sink
 from eventlog.publisher.declared.opening import open_context, open_to_publish
-from eventlog.publisher.ledger import ledger
+from eventlog.publisher.ledger import in_flight, ledger
 from eventlog.publisher.run import daemon
 from eventlog.publisher.send import cycle, log_feed, serving
 from eventlog.publisher.sinks import files, objects
@@ -93,7 +93,10 @@ def publish(config: Config, steps: Steps) -> None:
         after="after the state is put",
     )
     steps.around(
-        log_feed, "replace_content", before="rows are marked", after="a part of the entry is struck"
+        in_flight,
+        "replace_content",
+        before="rows are marked",
+        after="a part of the entry is struck",
     )
     steps.around(PostgresLog, "end_delivery", before="rows are marked", after="the entry is struck")
     steps.around(ledger, "delete_entry", before="rows are marked", after="the entry is struck")

@@ -401,10 +401,15 @@ class Followed:
             self._audit_attempts()
 
         def restored(run: Any) -> None:
-            entries = (
-                text for (text,) in self._ask("SELECT content FROM eventlog_position_inflight")
-            )
-            at_sending.follows(entries, run.options.retry_max)
+            asked = self._ask("SELECT content FROM eventlog_position_inflight")
+            at_sending.follows((text for (text,) in asked), run.options.retry_max)
+            # A session that is opened again knows what is recorded, and no answer after that.
+            self._waiting[self.scheduler.current.process] = {
+                event_id
+                for entry in (json.loads(text) for (text,) in asked)
+                if "due" in entry.get("parked", {})
+                for event_id in _ids_in(entry)
+            }
             restore(run)
 
         made = StreamOutput.document
