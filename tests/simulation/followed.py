@@ -403,7 +403,7 @@ class Followed:
         def restored(run: Any) -> None:
             asked = self._ask("SELECT content FROM eventlog_position_inflight")
             at_sending.follows((text for (text,) in asked), run.options.retry_max)
-            # A session that is opened again knows what is recorded, and no answer after that.
+            # When the session is opened again, no answer counts that was not recorded.
             self._waiting[self.scheduler.current.process] = {
                 event_id
                 for entry in (json.loads(text) for (text,) in asked)
