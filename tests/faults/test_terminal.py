@@ -124,7 +124,9 @@ def in_terminal(*arguments: str) -> Iterator[tuple[Terminal, subprocess.Popen[st
     master, slave = os.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 60, 160, 0, 0))
     command = [EVENTLOG, *arguments]
-    environment = {**os.environ, "TERM": "xterm"}
+    # pytest-xdist sets COLUMNS, which would count more than the size of the terminal.
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    environment["TERM"] = "xterm"
     started = subprocess.Popen(
         command, stdin=slave, stdout=slave, stderr=slave, text=True, env=environment
     )
