@@ -404,12 +404,12 @@ class Followed:
             asked = self._ask("SELECT content FROM eventlog_position_inflight")
             at_sending.follows((text for (text,) in asked), run.options.retry_max)
             # When the session is opened again, no answer counts that was not recorded.
-            self._waiting[self.scheduler.current.process] = {
+            self._waiting.get(self.scheduler.current.process, set()).intersection_update(
                 event_id
                 for entry in (json.loads(text) for (text,) in asked)
                 if "due" in entry.get("parked", {})
                 for event_id in _ids_in(entry)
-            }
+            )
             restore(run)
 
         made = StreamOutput.document
