@@ -313,7 +313,8 @@ class Site:
         execute(self.database, "INSERT INTO other (name) VALUES ('x')")
         wait_until(
             lambda: (
-                fetch(
+                self.publisher.failures
+                or fetch(
                     self.database,
                     "SELECT count(*) FROM eventlog WHERE table_name = 'other' AND status = 'N'",
                 )
@@ -321,6 +322,7 @@ class Site:
             ),
             "the other table is published",
         )
+        assert self.publisher.failures == []
 
     def check_end(self) -> None:
         assert self.application.failures == []

@@ -119,10 +119,12 @@ class Terminal:
 
 
 @contextmanager
-def in_terminal(*arguments: str) -> Iterator[tuple[Terminal, subprocess.Popen[str]]]:
-    """A command in a terminal of 60 lines and 160 columns."""
+def in_terminal(
+    *arguments: str, columns: int = 160
+) -> Iterator[tuple[Terminal, subprocess.Popen[str]]]:
+    """A command in a terminal of 60 lines and so many columns."""
     master, slave = os.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 60, 160, 0, 0))
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 60, columns, 0, 0))
     command = [EVENTLOG, *arguments]
     # pytest-xdist sets COLUMNS, which would count more than the size of the terminal.
     environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
@@ -167,7 +169,7 @@ def test_top_opens_the_selected_event_with_enter_and_shows_what_explain_shows(
                 assert command.wait(PATIENCE) == 0
 
 
-def test_top_without_a_monitor_opens_an_event_of_the_database(
+def test_top_without_a_monitor_opens_an_event_whose_command_no_line_breaks(
     log: sa.Engine, tmp_path: Path
 ) -> None:
     locked = [status("retry", "1", "the mailbox is locked")]
@@ -176,7 +178,8 @@ def test_top_without_a_monitor_opens_an_event_of_the_database(
         with watched(log, tmp_path, **http) as (_, _, ask):
             write(log, 1)
             wait_until(lambda: ask("/status.json")["parked"], "it is parked")
-            with in_terminal(*of(log), "top", "--interval", "60") as (terminal, _):
+            top = (*of(log), "top", "--interval", "60")
+            with in_terminal(*top, columns=80) as (terminal, _):
                 terminal.wait_for("being delivered or parked")
                 terminal.press(ENTER)
                 terminal.wait_for("eventlog skip 1 --reason REASON")

@@ -27,7 +27,8 @@ def _parts(event_id: str, explained: Mapping[str, Any]) -> Iterator[RenderableTy
     if seen["waits"]:
         yield Text(f"the publisher has the event {seen['waits']}")
     for one in explained["remedies"]:
-        yield Text(f"  {one['text']}: {one['command'] or 'eventlog explain names the command'}")
+        yield Text(f"  {one['text']}:")
+        yield Text(f"    {one['command'] or 'eventlog explain names the command'}")
     for entry in explained["errors"]:
         yield Text(f"error row of {entry['error_time']} UTC: {entry['code']}: {entry['message']}")
     if seen["attempts"]:
