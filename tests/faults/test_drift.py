@@ -22,6 +22,7 @@ from eventlog.errors import DatabaseError, ReceiverUnavailable
 from eventlog.model import Answer, Document
 from eventlog.publisher.context.context import Context
 from eventlog.publisher.declared import catalog_watcher
+from eventlog.publisher.declared.opening import find_log
 from eventlog.publisher.declared.trigger_plan import differences, planned_triggers
 from eventlog.publisher.inspect.doctor import examine
 from eventlog.publisher.run.daemon import publish_once
@@ -635,7 +636,7 @@ def plan_of(config: Config) -> TriggerPlan:
 
 def drift_of(config: Config) -> list[str]:
     with reading(config) as db:
-        differ = differences(db, config)
+        differ = differences(find_log(db, config), config)
         return [*differ.tables, *differ.refused]
 
 

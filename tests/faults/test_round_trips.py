@@ -20,6 +20,7 @@ from eventlog.publisher.send.cycle import run_cycle
 from eventlog.publisher.send.log_feed import recover
 from eventlog.publisher.send.session import PublisherSession
 from eventlog.sql.dialects.postgresql.session import WAKE
+from eventlog.sql.port.rights import Purpose
 from eventlog.sql.port.sql_files import OF_LOG
 
 CONSUMER = {
@@ -68,6 +69,16 @@ def change(log: sa.Engine, session: PublisherSession, *keys: int) -> None:
 
 
 # --- round trips ----------------------------------------------------------------------------------
+
+
+def test_all_rights_are_asked_for_in_one_round_trip_and_the_tables_that_may_lack_in_another(
+    log: sa.Engine,
+) -> None:
+    with opened(configuration(log)) as context:
+        context.log.db.scalar("SELECT 1")  # begins a transaction
+        with traced(context.log.connection) as counted:
+            context.log.check_rights(Purpose.PUBLISHER)
+    assert counted.count == 2
 
 
 @READERS

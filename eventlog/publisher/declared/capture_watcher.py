@@ -14,13 +14,13 @@ from typing import Final
 from eventlog.core.clock import monotonic
 from eventlog.publisher.context.context import Context
 from eventlog.publisher.context.observer import Differences
-from eventlog.sql.port.open_database import OpenDatabase
+from eventlog.sql.port.open_log import OpenLog
 
 _log = logging.getLogger("eventlog.publisher")
 
 CAPTURE_INTERVAL: Final = 60.0
 """Seconds between two comparisons."""
-CompareTriggers = Callable[[OpenDatabase], Differences]
+CompareTriggers = Callable[[OpenLog], Differences]
 """A function that returns the differences between the installed and the declared triggers."""
 _SHARE: Final = 100.0
 """The pause after a comparison is at least this many times the duration of the comparison, so that
@@ -48,7 +48,7 @@ class CaptureWatcher:
         begun = monotonic()
         if self._compare is None or begun < self._next:
             return
-        differences = self._compare(context.log.db)
+        differences = self._compare(context.log)
         context.log.commit()
         for sentence in differences.uncaptured:
             if sentence not in self._warned:

@@ -158,7 +158,7 @@ def _view_references(config: Config, catalog: Catalog) -> Iterator[str]:
             )
 
 
-def differences(db: OpenDatabase, config: Config) -> Differences:
+def differences(log: OpenLog, config: Config) -> Differences:
     """Return what `eventlog triggers apply` would change; the role needs only the right to read the
     tables.
 
@@ -167,23 +167,17 @@ def differences(db: OpenDatabase, config: Config) -> Differences:
     if not config.watches:
         return Differences()
     try:
-        with in_savepoint(db.connection):
-            planned = planned_triggers(db, config)
+        with in_savepoint(log.connection):
+            planned, _ = plan_triggers(log, config)
     except DatabaseUnavailable:
         raise
     except EventlogError:
         refused: tuple[str, ...] = ()
         recorded: tuple[str, ...] = ()
-        with (
-            suppress(EventlogError),
-            in_savepoint(db.connection),
-        ):
-            refused = refused_watches(find_log(db, config), config)
-        with (
-            suppress(EventlogError),
-            in_savepoint(db.connection),
-        ):
-            recorded = unlike_recorded(find_log(db, config), config)
+        with suppress(EventlogError), in_savepoint(log.connection):
+            refused = refused_watches(log, config)
+        with suppress(EventlogError), in_savepoint(log.connection):
+            recorded = unlike_recorded(log, config)
         return Differences(recorded, refused, recorded)
     tables = [(action, f"{action.table}: {action.reason}") for action in planned.faults]
     return Differences(
@@ -206,6 +200,6 @@ def unlike_recorded(log: OpenLog, config: Config) -> tuple[str, ...]:
     return triggers_of(log.dialect).unlike_recorded(log, database, catalog, watches, refused)
 
 
-def comparison(config: Config) -> Callable[[OpenDatabase], Differences]:
+def comparison(config: Config) -> Callable[[OpenLog], Differences]:
     """Return the function by which a publisher finds tables that are not captured as declared."""
     return partial(differences, config=config)

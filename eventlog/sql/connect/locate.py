@@ -171,8 +171,10 @@ def _find_table(
 
 
 def _refuse_without_internal_tables(db: OpenDatabase, log: LogTable) -> None:
-    for internal_table in (log.error_table, log.inflight_table, log.state_table, log.epoch_table):
-        if db.has_table(log.schema, internal_table) is False:
+    needed = (log.error_table, log.inflight_table, log.state_table, log.epoch_table)
+    missing = db.missing_tables(log.schema, needed)
+    for internal_table in needed:
+        if internal_table in missing:
             place = internal_table if log.schema is None else f"{log.schema}.{internal_table}"
             raise NoInternalTable(
                 f"the log {log} has no internal table {place}: create it with `eventlog db "

@@ -262,6 +262,12 @@ class SqlDatabase(ABC):
     def connect_args(self, timeout: int) -> Mapping[str, object]:
         """Return the driver arguments for connecting within ``timeout`` seconds."""
 
+    def in_one_text(self, statements: Sequence[str]) -> Sequence[str]:
+        """Return statements without parameters or results for ``driver`` in as few texts as it
+        takes: each text is a round trip.
+        """
+        return statements
+
     def keepalive_args(self) -> Mapping[str, object]:
         """Return the driver arguments by which this end of a connection detects that the server's
         host is gone. Options of the URL take precedence.

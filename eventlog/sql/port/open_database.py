@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -197,6 +197,10 @@ class OpenDatabase(ABC):
         databases hide tables on which a user has no right.
         """
         return sa.inspect(self.connection).has_table(quoted(name), schema)
+
+    def missing_tables(self, schema: str | None, names: Collection[str]) -> Collection[str]:
+        """Return those of these names that a schema certainly has no table of (``has_table``)."""
+        return [name for name in names if self.has_table(schema, name) is False]
 
     def is_partitioned(self, schema: str | None, name: str) -> bool:
         """Return True if a table is partitioned, so that statements should name the range of their

@@ -125,7 +125,7 @@ def _status_of_log(config: Config, limit: int) -> CommandResult:
     """Return the status of the log; people see at most ``limit`` events being delivered."""
     consumer = config.of_log.consumer
     with reading_log(config, Purpose.MONITOR) as log:
-        known = publishing_status(log, config, differences(log.db, config))
+        known = publishing_status(log, config, differences(log, config))
         if consumer is None:
             known |= {"rows": count_by_status(log)}
     known |= with_process(config, known["health"], known["publisher_runs"])

@@ -106,7 +106,7 @@ def run_top(context: CommandContext, request: Top, config: Config) -> None:
         nonlocal compared
         with reading_log(config, Purpose.MONITOR) as log:
             if compared is None or monotonic() > compared[0] + CAPTURE_INTERVAL:
-                compared = monotonic(), differences(log.db, config)
+                compared = monotonic(), differences(log, config)
             known = publishing_status(log, config, compared[1], QUEUE_CAP)
         return shape(**known | {"health": known["health"].as_data()})
 

@@ -78,6 +78,12 @@ PROOF: Final = statements(__package__, "snapshot.sql")["proof"]
 not show as they were.
 """
 _QUESTIONS: Final = ("columns", "unique_keys", "foreign_keys", "partitions")
+_TABLES_THERE: Final = """
+    SELECT c.relname::text FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relname = ANY (%(names)s::text[]) AND c.relkind IN ('r', 'p', 'f', 'v', 'm')
+      AND CASE WHEN %(schema)s::text IS NULL THEN pg_table_is_visible(c.oid)
+               ELSE n.nspname = %(schema)s::text END"""
 _DURABLE: Final = """
     SELECT set_config('synchronous_commit', 'on', false)
     WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')"""
@@ -106,6 +112,10 @@ class PostgresDatabase(OpenDatabase):
 
     def limit_statements(self, seconds: int) -> None:
         self.connection.exec_driver_sql(f"SET LOCAL statement_timeout = '{int(seconds)}s'")
+
+    def missing_tables(self, schema: str | None, names: Collection[str]) -> Collection[str]:
+        there = self.fetch(_TABLES_THERE, {"schema": schema, "names": list(names)})
+        return set(names) - {name for (name,) in there}
 
     def is_partitioned(self, schema: str | None, name: str) -> bool:
         statement = (

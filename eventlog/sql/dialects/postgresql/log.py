@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, LiteralString
+from typing import TYPE_CHECKING, Any, Final, LiteralString, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, CursorResult
@@ -68,6 +68,25 @@ _DATABASE_AND_NUMBERS: Final = """
     SELECT concat_ws('/', d.oid, to_regclass(%(deliveries)s)::oid)
     FROM pg_catalog.pg_database AS d
     WHERE d.datname = current_database()"""
+_LACKING: Final = """
+    WITH home AS (
+        SELECT coalesce(has_schema_privilege(%(schema)s::text, 'USAGE'), true) AS is_open
+    )
+    SELECT 0 FROM home WHERE NOT is_open
+    UNION ALL
+    SELECT number FROM home, unnest(
+        %(kinds)s::text[], %(names)s::text[], %(rights)s::text[], %(columns)s::text[]
+    ) WITH ORDINALITY AS asked (kind, name, wanted, column_name, number)
+    WHERE CASE
+        WHEN NOT is_open THEN false
+        WHEN kind = 'sequence' THEN NOT has_sequence_privilege(name, wanted)
+        WHEN kind = 'column' THEN NOT has_column_privilege(name, column_name, wanted)
+        ELSE NOT has_table_privilege(name, wanted)
+    END
+    ORDER BY 1"""
+"""The numbers of the rights that a session lacks. 0 = the right on the schema, without which the
+server refuses to answer about the others.
+"""
 _IS_IDENTITY: Final = """
     SELECT attidentity <> '' FROM pg_catalog.pg_attribute
     WHERE attrelid = to_regclass(:log) AND attname = :column"""
@@ -113,6 +132,17 @@ _HOLDER: Final = """
 """The statement that reads the session with one of ``{locks}``, as the fields of a ``LockHolder``.
 ``{locks}`` is a SELECT of pg_locks that ends in its WHERE clause.
 """
+
+
+class _Asked(NamedTuple):
+    """A right that a session may have on a table, a sequence or a column."""
+
+    kind: str
+    name: str
+    right: str
+    words: str
+    """The right in a message."""
+    column: str | None = None
 
 
 class PostgresLog(OpenLog):
@@ -193,26 +223,31 @@ class PostgresLog(OpenLog):
         return max(following, default=None)
 
     def lacking(self, needed: NeededRights) -> list[str]:
-        if self.table.schema is not None and not _has_right(
-            self.connection, "schema", self.table.schema, "USAGE"
-        ):
-            return [f"USAGE on schema {self.table.schema}"]
-        missing = []
-        for part, right in needed:
-            name = name_of(self.table, part)
-            there = qualified(self.table.schema, name)
-            if part is Part.NUMBERS:
-                if not _has_right(self.connection, "sequence", there, self.dialect.drawing):
-                    missing.append(f"{self.dialect.drawing} on sequence {name}")
-            elif right.columns:
-                statement = "SELECT has_column_privilege(%(name)s, %(column)s::text, 'UPDATE')"
-                for column in map(self.table.column, right.columns):
-                    names = {"name": there, "column": column}
-                    if not self.connection.exec_driver_sql(statement, names).scalar():
-                        missing.append(f"UPDATE on column {column} of table {name}")
-            elif not _has_right(self.connection, "table", there, right.statement):
-                missing.append(f"{right.statement} on table {name}")
-        return missing
+        asked = [one for part, right in needed for one in self._asked(part, right)]
+        binds = {
+            "schema": self.table.schema,
+            "kinds": [one.kind for one in asked],
+            "names": [one.name for one in asked],
+            "rights": [one.right for one in asked],
+            "columns": [one.column for one in asked],
+        }
+        words = [f"USAGE on schema {self.table.schema}", *(one.words for one in asked)]
+        return [words[number] for (number,) in self.db.fetch(_LACKING, binds)]
+
+    def _asked(self, part: Part, right: Right) -> Iterator[_Asked]:
+        """Yield what the server is asked about a right on a part."""
+        name = name_of(self.table, part)
+        there = qualified(self.table.schema, name)
+        if part is Part.NUMBERS:
+            drawing = self.dialect.drawing
+            yield _Asked("sequence", there, drawing, f"{drawing} on sequence {name}")
+        elif right.columns:
+            for column in map(self.table.column, right.columns):
+                words = f"UPDATE on column {column} of table {name}"
+                yield _Asked("column", there, "UPDATE", words, column)
+        else:
+            statement = right.statement
+            yield _Asked("table", there, statement, f"{statement} on table {name}")
 
     def grants(self, rights: Rights, user: str) -> list[str]:
         statements = super().grants(rights, user)

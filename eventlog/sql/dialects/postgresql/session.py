@@ -9,7 +9,7 @@ it when it wakes. A writer that cannot get the lock sends a notification.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, Final
 
@@ -74,6 +74,9 @@ class PostgresSessions(Dialect):
     )
     # PgBouncer's message in mode ``statement``, at the first transaction.
     refused_by: ClassVar = {"not allowed in statement pooling mode": CHANGING_POOL}
+
+    def in_one_text(self, statements: Sequence[str]) -> Sequence[str]:
+        return ("; ".join(statements),)
 
     def connect_args(self, timeout: int) -> dict[str, object]:
         return {
