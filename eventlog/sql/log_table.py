@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from eventlog.core.values import ColumnType, Kind
@@ -212,6 +213,7 @@ QUEUE_INDEX: Final = "idx_{}_5"
 # --- names ----------------------------------------------------------------------------------------
 
 
+@lru_cache(1024)
 def cut_name(name: str, max_bytes: int) -> str:
     """Return the name. If it is too long for the database, it is cut and ends in ``_`` and 6 hex
     digits (spec/triggers.md 9).

@@ -195,8 +195,7 @@ def columns_of(
         ]
     # The declared type decides, but SQLAlchemy returns only its own types (spec/event-log.md
     # 1.4).
-    tables = db.reflect(schema).tables
-    return [column for table in tables if table.name == name for column in table.columns]
+    return [*db.columns(schema, name)]
 
 
 def _existing(inspector: sa.Inspector, schema: str | None, name: str) -> str | None:

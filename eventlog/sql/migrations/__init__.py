@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -155,14 +156,14 @@ def current(
 
 def heads() -> tuple[str, ...]:
     """Return the newest revisions, one for each branch."""
-    return tuple(sorted(ScriptDirectory(_SCRIPTS).get_heads()))
+    return tuple(sorted(_scripts().get_heads()))
 
 
 def upgrade_command(reached: Sequence[str]) -> str:
     """Return the command that brings a log with these revisions up to the newest revisions. For a
     log that another program made, only its internal tables have revisions.
     """
-    directory = ScriptDirectory(_SCRIPTS)
+    directory = _scripts()
     known = set(reached).difference(unknown(reached))
     branches = [directory.get_revision(one).branch_labels for one in known]
     is_ours = not branches or any(_LOG_BRANCH in labels for labels in branches)
@@ -173,9 +174,7 @@ def drops_log(reached: Iterable[str], revision: str) -> bool:
     """Return True if a downgrade from the reached revisions removes the log; False if the downgrade
     keeps the log, or cannot be done.
     """
-    undone = ScriptDirectory(_SCRIPTS).iterate_revisions(
-        tuple(reached), revision, select_for_downgrade=True
-    )
+    undone = _scripts().iterate_revisions(tuple(reached), revision, select_for_downgrade=True)
     try:
         return any(one.down_revision is None and _LOG_BRANCH in one.branch_labels for one in undone)
     except RevisionError:
@@ -313,9 +312,15 @@ def _check_before_upgrade(conn: Connection, log: LogTable, existing_log: bool) -
         )
 
 
+@cache
+def _scripts() -> ScriptDirectory:
+    """Return the migrations, whose files are loaded once in a process."""
+    return ScriptDirectory(_SCRIPTS)
+
+
 def _revisions_of(branch: str) -> set[str]:
     """Return all revisions of a branch."""
-    scripts = ScriptDirectory(_SCRIPTS).walk_revisions("base", f"{branch}@head")
+    scripts = _scripts().walk_revisions("base", f"{branch}@head")
     return {script.revision for script in scripts}
 
 

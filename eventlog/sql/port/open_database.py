@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from eventlog.core.catalog import Attribute, Catalog, Database, ObjectClass
+from eventlog.core.catalog import Attribute, Catalog, Column, Database, ObjectClass
 from eventlog.core.catalog.masks import masked_rows
 from eventlog.sql.log_table import LogTable, storable
 from eventlog.sql.port.database import Answer
@@ -201,6 +201,13 @@ class OpenDatabase(ABC):
     def missing_tables(self, schema: str | None, names: Collection[str]) -> Collection[str]:
         """Return those of these names that a schema certainly has no table of (``has_table``)."""
         return [name for name in names if self.has_table(schema, name) is False]
+
+    def columns(self, schema: str | None, name: str) -> Sequence[Column]:
+        """Return the columns of a table of exactly this name, with the types as the database has
+        them; none if there is no such table.
+        """
+        tables = self.reflect(schema).tables
+        return [column for table in tables if table.name == name for column in table.columns]
 
     def is_partitioned(self, schema: str | None, name: str) -> bool:
         """Return True if a table is partitioned, so that statements should name the range of their

@@ -628,11 +628,11 @@ class OpenLog(ABC):
         """
         return self.lacking(self._present(demanded(purpose, *additions)))
 
-    def _present(self, needed: NeededRights) -> NeededRights:
+    def _present(self, needed: NeededRights) -> Iterator[tuple[Part, Right]]:
         wanted = list(needed)
         later = {part: name_of(self.table, part) for part, _ in wanted if part in _LATER}
         missing = self.db.missing_tables(self.table.schema, list(later.values())) if later else ()
-        return [one for one in wanted if later.get(one[0]) not in missing]
+        yield from (one for one in wanted if later.get(one[0]) not in missing)
 
     def check_rights(self, purpose: Purpose, *additions: Addition) -> None:
         """Raise LogTableError, which names the missing rights, if this session lacks rights for a

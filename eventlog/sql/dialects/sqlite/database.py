@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from eventlog.core.catalog import Catalog, ChildTable, Column, Database, ObjectClass
 from eventlog.errors import DatabaseError, DatabaseUnavailable
 from eventlog.sql.dialects.sqlite.log import SQLiteLog
-from eventlog.sql.dialects.sqlite.objects import fetch_objects, table_of
+from eventlog.sql.dialects.sqlite.objects import STORED, column_type, fetch_objects, table_of
 from eventlog.sql.dialects.sqlite.session import file_of, opened_file, stat_of
 from eventlog.sql.dialects.stepwise import StepwiseDatabase
 from eventlog.sql.log_table import LogTable
@@ -20,6 +21,13 @@ from eventlog.sql.port.sql_files import by_relation, statements
 if TYPE_CHECKING:
     from eventlog.sql.dialects.sqlite import SQLite
 
+_MISSING: Final = """
+    SELECT value FROM json_each(?) WHERE value COLLATE NOCASE NOT IN (
+        SELECT name FROM main.sqlite_master WHERE type IN ('table', 'view'))"""
+_COLUMNS: Final = """
+    SELECT c.name, c.type, c.hidden
+    FROM main.sqlite_master AS t JOIN pragma_table_xinfo(t.name, 'main') AS c
+    WHERE t.type IN ('table', 'view') AND t.name = ? ORDER BY c.cid"""
 _KEYS: Final = 1000
 """The number of keys in one statement."""
 
@@ -76,6 +84,13 @@ class SQLiteDatabase(StepwiseDatabase):
             for name, columns in by_table["columns"].items()
         )
         return Database(dialect=self.dialect.name, schema=None, tables=tables)
+
+    def missing_tables(self, schema: str | None, names: Collection[str]) -> Collection[str]:
+        return [*self.connection.exec_driver_sql(_MISSING, (json.dumps([*names]),)).scalars()]
+
+    def columns(self, schema: str | None, name: str) -> Sequence[Column]:
+        rows = self.connection.exec_driver_sql(_COLUMNS, (name,))
+        return [Column(row.name, column_type(row.type)) for row in rows if row.hidden in STORED]
 
     def fingerprint(self, catalog: Catalog) -> str:
         # This number rises with every change of the schema.

@@ -101,6 +101,7 @@ _WHOLE: Final = re.compile(r"\b(?:DECIMAL|NUMERIC)\s*\(\s*[0-9]+\s*(?:,\s*[+-]?0
 """Matches a type with a scale of 0, or with only a precision."""
 
 
+@lru_cache(1024)
 def column_type(declared: str) -> ColumnType:
     """Return the column type of a declared type, such as ``VARCHAR(40)``.
 
@@ -164,7 +165,7 @@ def guessed_type(column: Column) -> str | None:
     return None if _KNOWN.issuperset(words) else _TAKEN_FOR[column.type.kind]
 
 
-_STORED: Final = (0, 3)
+STORED: Final = (0, 3)
 """The values of ``hidden`` for ordinary columns and for stored generated columns."""
 
 
@@ -184,7 +185,7 @@ def table_of(
     return Table(
         name=name,
         kind="view" if columns[0].kind == "view" else "table",
-        columns=tuple(_column(row, collated) for row in columns if row.hidden in _STORED),
+        columns=tuple(_column(row, collated) for row in columns if row.hidden in STORED),
         primary_key=keys[name],
         foreign_keys=tuple(
             sorted(_foreign_keys(foreign, keys), key=lambda key: positions[key.columns[0]])
