@@ -6,14 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
-from sqlalchemy.types import TypeEngine
 
 from eventlog.core.catalog import Column, match_name
 from eventlog.core.options import nearest_name
-from eventlog.core.values import ColumnType, Kind
+from eventlog.core.values import Kind
 from eventlog.errors import ConfigError, LogTableError, NoInternalTable, NoLogTable, NoSchema
 from eventlog.model import LOG_COLUMNS
 from eventlog.sql.log_table import INSUFFICIENT_PRIVILEGE, LAYOUTS, LogTable, split_name
@@ -74,7 +73,9 @@ def locate_log(
     schema, log_name = _find_table(db, inspector, schema, name)
     log = new_log(dialect, schema, log_name)
     try:
-        columns = columns_of(db, inspector, schema, log_name)
+        columns = db.columns(schema, log_name)
+        is_partitioned = db.is_partitioned(schema, log_name)
+        transaction_column = db.transaction_column(schema, log_name)
     except sa.exc.DBAPIError as error:
         if getattr(error.orig, "sqlstate", None) != INSUFFICIENT_PRIVILEGE:
             raise
@@ -99,8 +100,8 @@ def locate_log(
         log,
         columns=fields,
         types=tuple(types[column] for column in fields),
-        is_partitioned=db.is_partitioned(schema, log_name),
-        transaction_column=db.transaction_column(schema, log_name),
+        is_partitioned=is_partitioned,
+        transaction_column=transaction_column,
     )
     if has_internal_tables:
         _refuse_without_internal_tables(db, log)
@@ -181,21 +182,6 @@ def _refuse_without_internal_tables(db: OpenDatabase, log: LogTable) -> None:
                 "upgrade`, or with `eventlog db upgrade --existing-log` if another program made "
                 "the log"
             )
-
-
-def columns_of(
-    db: OpenDatabase, inspector: sa.Inspector, schema: str | None, name: str
-) -> list[Column]:
-    """Return the columns of the log in the order of the table."""
-    if "time_types" in db.dialect.capabilities:
-        reflected = inspector.get_columns(name, schema)
-        return [
-            Column(db.dialect.spelled(column["name"]), _column_type(column["type"]))
-            for column in reflected
-        ]
-    # The declared type decides, but SQLAlchemy returns only its own types (spec/event-log.md
-    # 1.4).
-    return [*db.columns(schema, name)]
 
 
 def _existing(inspector: sa.Inspector, schema: str | None, name: str) -> str | None:
@@ -314,49 +300,3 @@ def _by_position(columns: Sequence[Column], layout: str) -> dict[str, str]:
     return {
         standard: column.name for standard, column in zip(standard_names, columns, strict=False)
     }
-
-
-def _column_type(sql_type: TypeEngine[object]) -> ColumnType:
-    """Return the column type of a reflected SQLAlchemy type, in as much detail as the log's ten
-    columns need.
-    """
-    # A domain counts as its base type (spec/xds.md 6.2).
-    base = getattr(sql_type, "data_type", None)
-    if isinstance(base, TypeEngine):
-        return _column_type(base)
-    try:
-        sql = str(sql_type).lower()
-    except sa.exc.SQLAlchemyError:
-        sql = type(sql_type).__name__.lower()
-    bits = 0
-    if isinstance(sql_type, sa.Integer):
-        bits = (
-            16
-            if isinstance(sql_type, sa.SmallInteger)
-            else 64
-            if isinstance(sql_type, sa.BigInteger)
-            else 32
-        )
-    return ColumnType(_kind(sql_type), bits, sql)
-
-
-def _kind(sql_type: TypeEngine[object]) -> Kind:
-    if isinstance(sql_type, sa.DateTime):
-        return Kind.TIMESTAMPTZ if sql_type.timezone else Kind.TIMESTAMP
-    if isinstance(sql_type, sa.Numeric) and not isinstance(sql_type, sa.Float):
-        return Kind.INTEGER if sql_type.precision is not None and not sql_type.scale else Kind.EXACT
-    return next((kind for kind, classes in _KINDS if isinstance(sql_type, classes)), Kind.OTHER)
-
-
-_KINDS: Final[tuple[tuple[Kind, tuple[type[TypeEngine[Any]], ...]], ...]] = (
-    (Kind.OTHER, (sa.Enum,)),  # SQLAlchemy treats it as a String
-    (Kind.INTEGER, (sa.Integer,)),
-    (Kind.APPROXIMATE, (sa.Float,)),
-    (Kind.BOOLEAN, (sa.Boolean,)),
-    (Kind.FIXED, (sa.CHAR, sa.NCHAR)),
-    (Kind.CHARACTER, (sa.String,)),
-    (Kind.BINARY, (sa.LargeBinary,)),
-    (Kind.DATE, (sa.Date,)),
-    (Kind.TIME, (sa.Time,)),
-    (Kind.UUID, (sa.Uuid,)),
-)

@@ -116,11 +116,10 @@ def has_columns(log: OpenLog, table: str, columns: Sequence[str]) -> bool:
     """
     known: set[tuple[LogTable, str]] = log.connection.info.setdefault(WITH_COLUMNS, set())
     if (log.table, table) not in known:
-        try:
-            found = sa.inspect(log.connection).get_columns(quoted(table), schema_of(log.table))
-        except sa.exc.NoSuchTableError:
+        found = {column.name.lower() for column in log.db.columns(log.table.schema, table)}
+        if not found:
             return True
-        if {column["name"].lower() for column in found}.issuperset(columns):
+        if found.issuperset(columns):
             known.add((log.table, table))
     return (log.table, table) in known
 

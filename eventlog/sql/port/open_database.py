@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
+from sqlalchemy.types import TypeEngine
 
 from eventlog.core.catalog import Attribute, Catalog, Column, Database, ObjectClass
 from eventlog.core.catalog.masks import masked_rows
+from eventlog.core.values import ColumnType, Kind
 from eventlog.sql.log_table import LogTable, storable
 from eventlog.sql.port.database import Answer
 from eventlog.sql.port.dialect import CurrentRow, Dialect
@@ -203,11 +205,17 @@ class OpenDatabase(ABC):
         return [name for name in names if self.has_table(schema, name) is False]
 
     def columns(self, schema: str | None, name: str) -> Sequence[Column]:
-        """Return the columns of a table of exactly this name, with the types as the database has
-        them; none if there is no such table.
+        """Return the columns of a table of exactly this name in the order of the table; none if
+        there is no such table. The types have as much detail as the columns of a log need
+        (spec/event-log.md 1.4).
         """
-        tables = self.reflect(schema).tables
-        return [column for table in tables if table.name == name for column in table.columns]
+        place = None if schema is None else quoted(schema)
+        try:
+            found = sa.inspect(self.connection).get_columns(quoted(name), place)
+        except sa.exc.NoSuchTableError:
+            return ()
+        spelled = self.dialect.spelled
+        return [Column(spelled(column["name"]), _column_type(column["type"])) for column in found]
 
     def is_partitioned(self, schema: str | None, name: str) -> bool:
         """Return True if a table is partitioned, so that statements should name the range of their
@@ -349,3 +357,50 @@ class OpenDatabase(ABC):
         Call it as the last statement of a transaction that has read with one snapshot. What the
         transaction reads afterwards is not proven.
         """
+
+
+# --- the types of columns as SQLAlchemy reflects them ---------------------------------------------
+
+
+def _column_type(sql_type: TypeEngine[object]) -> ColumnType:
+    """Return the column type of a reflected type of SQLAlchemy."""
+    # A domain counts as its base type (spec/xds.md 6.2).
+    base = getattr(sql_type, "data_type", None)
+    if isinstance(base, TypeEngine):
+        return _column_type(base)
+    try:
+        sql = str(sql_type).lower()
+    except sa.exc.SQLAlchemyError:
+        sql = type(sql_type).__name__.lower()
+    bits = 0
+    if isinstance(sql_type, sa.Integer):
+        bits = (
+            16
+            if isinstance(sql_type, sa.SmallInteger)
+            else 64
+            if isinstance(sql_type, sa.BigInteger)
+            else 32
+        )
+    return ColumnType(_kind(sql_type), bits, sql)
+
+
+def _kind(sql_type: TypeEngine[object]) -> Kind:
+    if isinstance(sql_type, sa.DateTime):
+        return Kind.TIMESTAMPTZ if sql_type.timezone else Kind.TIMESTAMP
+    if isinstance(sql_type, sa.Numeric) and not isinstance(sql_type, sa.Float):
+        return Kind.INTEGER if sql_type.precision is not None and not sql_type.scale else Kind.EXACT
+    return next((kind for kind, classes in _KINDS if isinstance(sql_type, classes)), Kind.OTHER)
+
+
+_KINDS: Final[tuple[tuple[Kind, tuple[type[TypeEngine[Any]], ...]], ...]] = (
+    (Kind.OTHER, (sa.Enum,)),  # SQLAlchemy treats it as a String
+    (Kind.INTEGER, (sa.Integer,)),
+    (Kind.APPROXIMATE, (sa.Float,)),
+    (Kind.BOOLEAN, (sa.Boolean,)),
+    (Kind.FIXED, (sa.CHAR, sa.NCHAR)),
+    (Kind.CHARACTER, (sa.String,)),
+    (Kind.BINARY, (sa.LargeBinary,)),
+    (Kind.DATE, (sa.Date,)),
+    (Kind.TIME, (sa.Time,)),
+    (Kind.UUID, (sa.Uuid,)),
+)

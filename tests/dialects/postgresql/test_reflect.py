@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import sqlalchemy as sa
@@ -222,24 +223,27 @@ def test_a_schema_that_is_missing_is_named(conn: sa.Connection) -> None:
         DIALECT.open(conn).reflect(None)
 
 
-QUESTIONS = [
-    name
-    for name, sql in statements("eventlog.sql.dialects.postgresql", "reflect.sql").items()
-    if ":schema" in sql and ":tables" not in sql
-]
+QUESTIONS = {
+    (file, name): sql
+    for file in ("reflect.sql", "installed.sql")
+    for name, sql in statements("eventlog.sql.dialects.postgresql", file).items()
+    if re.search(r":schemas?\b", sql)
+    and not re.search(r":(tables|name)\b", sql)
+    and name != "schema"
+}
 
 
-@pytest.mark.parametrize("question", [name for name in QUESTIONS if name != "schema"])
+@pytest.mark.parametrize("question", QUESTIONS, ids=" ".join)
 def test_twice_the_tables_are_twice_the_work_before_there_are_statistics(
-    conn: sa.Connection, question: str
+    conn: sa.Connection, question: tuple[str, str]
 ) -> None:
-    statement = statements("eventlog.sql.dialects.postgresql", "reflect.sql")[question]
+    statement = QUESTIONS[question]
 
     def pages_read() -> int:
         schema = conn.exec_driver_sql("SELECT 'many'::regnamespace::oid").scalar_one()
         explained = conn.execute(
             sa.text(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {statement}"),
-            {"schema": schema},
+            {"schemas": ["many"]} if ":schemas" in statement else {"schema": schema},
         ).scalar_one()
         (plan,) = explained if isinstance(explained, list) else json.loads(explained)
         return int(plan["Plan"]["Shared Hit Blocks"]) + int(plan["Plan"]["Shared Read Blocks"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +16,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, Catalog, Column, Database, ObjectClass
-from eventlog.core.values import Kind
+from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError
 from eventlog.sql.dialects.postgresql.log import PostgresLog
 from eventlog.sql.dialects.postgresql.log_session import (
@@ -23,7 +24,12 @@ from eventlog.sql.dialects.postgresql.log_session import (
     begin_log_session,
     is_log_session,
 )
-from eventlog.sql.dialects.postgresql.objects import objects_statement, range_statement, table_of
+from eventlog.sql.dialects.postgresql.objects import (
+    column_type,
+    objects_statement,
+    range_statement,
+    table_of,
+)
 from eventlog.sql.dialects.postgresql.text import SEARCH_PATH, adopt, array_of, shows_names
 from eventlog.sql.dialects.postgresql.transaction_ids import HAS_COLUMN
 from eventlog.sql.dialects.postgresql.unreadable import (
@@ -113,9 +119,19 @@ class PostgresDatabase(OpenDatabase):
     def limit_statements(self, seconds: int) -> None:
         self.connection.exec_driver_sql(f"SET LOCAL statement_timeout = '{int(seconds)}s'")
 
+    def has_table(self, schema: str | None, name: str) -> bool:
+        return not self.missing_tables(schema, (name,))
+
     def missing_tables(self, schema: str | None, names: Collection[str]) -> Collection[str]:
         there = self.fetch(_TABLES_THERE, {"schema": schema, "names": list(names)})
         return set(names) - {name for (name,) in there}
+
+    def columns(self, schema: str | None, name: str) -> Sequence[Column]:
+        statement = sa.text(_SQL["columns_of"])
+        return [
+            Column(row.name, _type_in_log(row))
+            for row in self.connection.execute(statement, {"schema": schema, "name": name})
+        ]
 
     def is_partitioned(self, schema: str | None, name: str) -> bool:
         statement = (
@@ -515,6 +531,14 @@ class PostgresDatabase(OpenDatabase):
 
     def prove_snapshot(self) -> SnapshotProof:
         return proof_of(self.fetch(PROOF, {}))
+
+
+def _type_in_log(row: sa.Row[Any]) -> ColumnType:
+    """Return the type of a column of a log, which may be any character type: ``name``, too."""
+    found = column_type(row.type_name, row.typmod, row.sql)
+    return (
+        replace(found, kind=Kind.CHARACTER) if found.kind is Kind.OTHER and row.is_text else found
+    )
 
 
 def _order_of_texts(

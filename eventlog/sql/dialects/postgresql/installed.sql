@@ -22,7 +22,8 @@ JOIN unnest(CAST(:names AS text[])) AS named (name)
 WHERE c.relkind IN ('r', 'p', 'v', 'f');
 
 -- name: functions
--- The functions of every log, found by their comments. The shape is what is compared: a change by hand shows in it.
+-- The functions of every log, found by their comments. The shape is what is compared: a change by hand shows in it. The
+-- server's own functions, most of which have comments, have lower numbers.
 SELECT p.oid, n.nspname AS schema, p.proname AS name, pg_get_function_identity_arguments(p.oid) AS arguments,
        p.prorettype = 'pg_catalog.trigger'::regtype AS is_trigger, d.description AS marker, p.prosrc AS body,
        concat_ws(E'\n', l.lanname, CASE WHEN p.prosecdef THEN 'SECURITY DEFINER' END,
@@ -33,6 +34,7 @@ JOIN pg_catalog.pg_proc p ON p.oid = d.objoid
 JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
 JOIN pg_catalog.pg_language l ON l.oid = p.prolang
 WHERE d.classoid = 'pg_catalog.pg_proc'::regclass AND d.objsubid = 0 AND d.description LIKE 'eventlog sha256:%'
+  AND d.objoid >= 16384
 ORDER BY n.nspname COLLATE "C", p.proname COLLATE "C";
 
 -- name: triggers
@@ -61,37 +63,42 @@ JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
 WHERE n.nspname = ANY(CAST(:schemas AS text[])) AND p.pronargs = 0 AND p.proname LIKE 'proc\_%';
 
 -- name: foreign_keys
--- The operators by which foreign keys compare, pair by pair; the type of a key may have a different =.
-SELECT n.nspname AS schema, c.relname AS table_name, a.attname AS column_name,
-       rn.nspname AS ref_schema, r.relname AS ref_table, ra.attname AS ref_column,
-       format('OPERATOR(%I.%s)', pn.nspname, o.oprname) AS operator
+-- The operators by which foreign keys compare, pair by pair; the type of a key may have a different =. Names are looked up
+-- one by one: it takes the planner longer to find an order for joins of so many tables than the statement runs.
+SELECT n.nspname AS schema, c.relname AS table_name,
+       (SELECT a.attname FROM pg_catalog.pg_attribute a
+        WHERE a.attrelid = f.conrelid AND a.attnum = k.attnum) AS column_name,
+       (SELECT rn.nspname FROM pg_catalog.pg_namespace rn WHERE rn.oid = r.relnamespace) AS ref_schema,
+       r.relname AS ref_table,
+       (SELECT ra.attname FROM pg_catalog.pg_attribute ra
+        WHERE ra.attrelid = f.confrelid AND ra.attnum = k.ref_attnum) AS ref_column,
+       (SELECT format('OPERATOR(%I.%s)', pn.nspname, o.oprname) FROM pg_catalog.pg_operator o
+        JOIN pg_catalog.pg_namespace pn ON pn.oid = o.oprnamespace WHERE o.oid = k.operator) AS operator
 FROM pg_catalog.pg_constraint f
 JOIN pg_catalog.pg_class c ON c.oid = f.conrelid
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_catalog.pg_class r ON r.oid = f.confrelid
-JOIN pg_catalog.pg_namespace rn ON rn.oid = r.relnamespace
 CROSS JOIN LATERAL unnest(f.conkey, f.confkey, f.conpfeqop) AS k (attnum, ref_attnum, operator)
-JOIN pg_catalog.pg_attribute a ON a.attrelid = f.conrelid AND a.attnum = k.attnum
-JOIN pg_catalog.pg_attribute ra ON ra.attrelid = f.confrelid AND ra.attnum = k.ref_attnum
-JOIN pg_catalog.pg_operator o ON o.oid = k.operator
-JOIN pg_catalog.pg_namespace pn ON pn.oid = o.oprnamespace
 WHERE n.nspname = ANY(CAST(:schemas AS text[])) AND f.contype = 'f' AND f.conparentid = 0;
 
 -- name: equality
--- The operators by which unique keys compare values, column by column: with them a look-up uses the key's index.
-SELECT n.nspname AS schema, c.relname AS table_name, a.attname AS column_name,
-       format('OPERATOR(%I.%s)', pn.nspname, o.oprname) AS operator
+-- The operators by which unique keys compare values, column by column: with them a look-up uses the key's index. The
+-- look-up of an operator is planned by itself (OFFSET 0), as above.
+SELECT n.nspname AS schema, c.relname AS table_name, a.attname AS column_name, e.operator
 FROM pg_catalog.pg_index i
 JOIN pg_catalog.pg_class c ON c.oid = i.indrelid
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 CROSS JOIN LATERAL unnest(i.indkey::smallint[], i.indclass::oid[]) AS k (attnum, opclass)
 JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-JOIN pg_catalog.pg_opclass p ON p.oid = k.opclass
-JOIN pg_catalog.pg_am m ON m.oid = p.opcmethod AND m.amname = 'btree'
-JOIN pg_catalog.pg_amop e ON e.amopfamily = p.opcfamily AND e.amopstrategy = 3
-    AND e.amoplefttype = p.opcintype AND e.amoprighttype = p.opcintype
-JOIN pg_catalog.pg_operator o ON o.oid = e.amopopr
-JOIN pg_catalog.pg_namespace pn ON pn.oid = o.oprnamespace
+CROSS JOIN LATERAL (
+    SELECT format('OPERATOR(%I.%s)',
+                  (SELECT pn.nspname FROM pg_catalog.pg_namespace pn WHERE pn.oid = o.oprnamespace), o.oprname) AS operator
+    FROM pg_catalog.pg_opclass p
+    JOIN pg_catalog.pg_amop e ON e.amopfamily = p.opcfamily AND e.amopstrategy = 3
+        AND e.amoplefttype = p.opcintype AND e.amoprighttype = p.opcintype
+    JOIN pg_catalog.pg_operator o ON o.oid = e.amopopr
+    WHERE p.oid = k.opclass
+      AND p.opcmethod = (SELECT m.oid FROM pg_catalog.pg_am m WHERE m.amname = 'btree') OFFSET 0) AS e
 WHERE n.nspname = ANY(CAST(:schemas AS text[])) AND i.indisunique AND NOT c.relispartition;
 
 -- name: enums

@@ -52,6 +52,28 @@ WHERE c.relnamespace = CAST(:schema AS pg_catalog.oid)
   AND NOT c.relispartition
 ORDER BY c.relname COLLATE "C", a.attnum;
 
+-- name: columns_of
+-- All columns of one table, with their base types.
+SELECT a.attname AS name, b.typmod, pg_catalog.format_type(b.type, b.typmod) AS sql,
+       CASE WHEN b.typnamespace = 'pg_catalog'::pg_catalog.regnamespace THEN b.typname END AS type_name,
+       b.typcategory = 'S' OR b.type = 'pg_catalog."char"'::pg_catalog.regtype AS is_text
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+CROSS JOIN LATERAL (
+    WITH RECURSIVE base AS (
+        SELECT t.oid AS type, a.atttypmod AS typmod, t.typname, t.typnamespace, t.typcategory, t.typtype, t.typbasetype,
+               t.typtypmod
+        FROM pg_catalog.pg_type t WHERE t.oid = a.atttypid
+        UNION ALL
+        SELECT t.oid, base.typtypmod, t.typname, t.typnamespace, t.typcategory, t.typtype, t.typbasetype, t.typtypmod
+        FROM base JOIN pg_catalog.pg_type t ON base.typtype = 'd' AND t.oid = base.typbasetype
+    )
+    SELECT * FROM base WHERE base.typtype <> 'd') AS b
+WHERE c.relname = :name AND c.relkind IN ('r', 'p', 'f', 'v', 'm')
+  AND CASE WHEN CAST(:schema AS text) IS NULL THEN pg_catalog.pg_table_is_visible(c.oid) ELSE n.nspname = :schema END
+ORDER BY a.attnum;
+
 -- name: unique_keys
 -- Indexes that guarantee uniqueness at any time for every row: unique, valid, not deferrable, neither partial nor over expressions. INCLUDEd columns are not part of the key. A key WITHOUT OVERLAPS is unique as a whole.
 SELECT i.indrelid AS relation, i.indisprimary AS is_primary, i.indimmediate AS is_immediate,
