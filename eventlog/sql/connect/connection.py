@@ -130,7 +130,7 @@ def connect(
 
     def made(connection: Any) -> None:
         dialect.name_session(connection)
-        _run_first(connection, dialect.in_one_text((*dialect.plain_session, *dialect.session)))
+        _run_first(connection, dialect.first_statements(connection))
 
     _connect_by(
         engine, arguments, lambda error: not_connected(dialect, parsed, error, secret), made

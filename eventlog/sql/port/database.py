@@ -262,11 +262,11 @@ class SqlDatabase(ABC):
     def connect_args(self, timeout: int) -> Mapping[str, object]:
         """Return the driver arguments for connecting within ``timeout`` seconds."""
 
-    def in_one_text(self, statements: Sequence[str]) -> Sequence[str]:
-        """Return statements without parameters or results for ``driver`` in as few texts as it
-        takes: each text is a round trip.
+    def first_statements(self, driver_connection: Any) -> Sequence[str]:
+        """Return the statements that a new session of eventlog runs first, in as few texts as the
+        driver takes: each text is a round trip. Nobody reads their results.
         """
-        return statements
+        return (*self.plain_session, *self.session)
 
     def keepalive_args(self) -> Mapping[str, object]:
         """Return the driver arguments by which this end of a connection detects that the server's

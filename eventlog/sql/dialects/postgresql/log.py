@@ -18,7 +18,7 @@ from eventlog.model import LogRow, log_row
 from eventlog.sql.dialects.postgresql import transaction_ids
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.dialects.postgresql.log_session import run_alone
-from eventlog.sql.dialects.postgresql.session import CLUSTER, MAY_ASK, TIMELINE
+from eventlog.sql.dialects.postgresql.session import TIMELINE, system_identifier
 from eventlog.sql.dialects.postgresql.text import bindable, bounds, needs_quoting, quote_function
 from eventlog.sql.dialects.postgresql.unreadable import (
     enough_readable,
@@ -527,8 +527,8 @@ class PostgresLog(OpenLog):
         """
         deliveries = {"deliveries": qualified(self.table.schema, self.table.number_sequence)}
         parts = {"database": str(self.db.scalar(_DATABASE_AND_NUMBERS, deliveries))}
-        if self.db.scalar(MAY_ASK):
-            parts["cluster"] = str(self.db.scalar(CLUSTER))
+        if (cluster := system_identifier(self.connection)) is not None:
+            parts["cluster"] = cluster
         return parts
 
     def _ask_lock(self, statement: str, consumer: str = "") -> CursorResult[Any]:

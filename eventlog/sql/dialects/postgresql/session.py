@@ -47,11 +47,9 @@ _SET_KEEPALIVE: Final = f"""
     FROM (VALUES {", ".join(f"('{name}', '{value}')" for name, value in _SERVER_KEEPALIVE.items())})
          AS wanted (name, value)
     JOIN pg_catalog.pg_settings AS present USING (name)
-    WHERE present.source NOT IN ('client', 'user', 'database', 'database user', 'global')
-      AND pg_catalog.inet_client_addr() IS NOT NULL"""  # noqa: S608
+    WHERE present.source NOT IN ('client', 'user', 'database', 'database user', 'global')"""  # noqa: S608
 """The statement that lets the server detect that a publisher's host is gone. The statement changes
-nothing if the URL, the role or the database has keepalive settings. A Unix socket needs no
-keepalive settings.
+nothing if the URL, the role or the database has keepalive settings.
 """
 
 
@@ -70,13 +68,15 @@ class PostgresSessions(Dialect):
         *(f"SET {name} = '{value}'" for name, value in TEXT_SETTINGS.items()),
         # Statements here are short, and compiling one takes longer than running it.
         "SET jit = off",
-        _SET_KEEPALIVE,
     )
     # PgBouncer's message in mode ``statement``, at the first transaction.
     refused_by: ClassVar = {"not allowed in statement pooling mode": CHANGING_POOL}
 
-    def in_one_text(self, statements: Sequence[str]) -> Sequence[str]:
-        return ("; ".join(statements),)
+    def first_statements(self, driver_connection: Any) -> Sequence[str]:
+        # A Unix socket, whose host is a path or an abstract name, needs no keepalive settings.
+        is_local = driver_connection.info.host.startswith(("/", "@"))
+        keepalive = () if is_local else (_SET_KEEPALIVE,)
+        return ("; ".join((*super().first_statements(driver_connection), *keepalive)),)
 
     def connect_args(self, timeout: int) -> dict[str, object]:
         return {
@@ -121,8 +121,20 @@ _DATABASE: Final = (
 )
 
 
-MAY_ASK: Final = "SELECT has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE')"
-CLUSTER: Final = "SELECT system_identifier FROM pg_catalog.pg_control_system()"
+_MAY_ASK: Final = "SELECT has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE')"
+_CLUSTER: Final = "SELECT system_identifier FROM pg_catalog.pg_control_system()"
+_KNOWN_CLUSTER: Final = "eventlog_cluster"
+"""A key of ``Connection.info``: the server of a session is asked once."""
+
+
+def system_identifier(conn: Connection) -> str | None:
+    """Return the system identifier of the server, None if the role may not read it."""
+    if _KNOWN_CLUSTER not in conn.info:
+        may_ask = conn.exec_driver_sql(_MAY_ASK).scalar_one()
+        found = str(conn.exec_driver_sql(_CLUSTER).scalar_one()) if may_ask else None
+        conn.info[_KNOWN_CLUSTER] = found
+    known: str | None = conn.info[_KNOWN_CLUSTER]
+    return known
 
 
 def database_number(conn: Connection) -> str:
@@ -130,12 +142,7 @@ def database_number(conn: Connection) -> str:
     database. The numbers of tables and columns are valid only in this database of this server.
     """
     number = str(conn.exec_driver_sql(_DATABASE).scalar_one())
-    if conn.exec_driver_sql(MAY_ASK).scalar_one():
-        return f"{conn.exec_driver_sql(CLUSTER).scalar_one()}/{number}"
-    return number
-
-
-# --- plans ----------------------------------------------------------------------------------------
+    return "/".join(filter(None, (system_identifier(conn), number)))
 
 
 # --- waking the publisher -------------------------------------------------------------------------
