@@ -12,7 +12,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeVar
@@ -120,6 +120,8 @@ class TriggerPlan:
     """
     captured: tuple[CapturedTable, ...] = ()
     """The declared tables as they are now; `triggers apply` records them."""
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """The hash of the installed triggers of each table, as ``Triggers.digests`` returns it."""
     lacking: tuple[str, ...] = ()
     """The reasons why this role cannot apply the plan, though it can read it."""
     lacks_log: bool = False
@@ -326,7 +328,14 @@ class Triggers(ABC):
                 else action
                 for action in actions
             )
-        captured = self._captured(log, database.schema, declared.tables, catalog.former_names())
+        tables = by_place(declared.tables, database.schema)
+        captured = as_captured(
+            tables.values(),
+            database.schema,
+            plan.digests,
+            self.identities(log.connection, tables),
+            catalog.former_names(),
+        )
         uncaptured = uncaptured_since(self._entries(log), captured)
         actions = tuple(
             _with_uncaptured(
@@ -338,9 +347,12 @@ class Triggers(ABC):
         sentences = dict.fromkeys(
             (*declared.warnings, *warnings_of(declared.tables), *plan.warnings)
         )
-        refusals = (*declared.refusals, *plan.refused)
-        return TriggerPlan(
-            actions, tuple(sentences), plan.not_captured, refusals, captured, plan.lacking
+        return replace(
+            plan,
+            actions=actions,
+            warnings=tuple(sentences),
+            refused=(*declared.refusals, *plan.refused),
+            captured=captured,
         )
 
     def unlike_recorded(
@@ -367,23 +379,6 @@ class Triggers(ABC):
         }
         captured = as_captured(tables.values(), database.schema, {}, {})
         return unlike_entries(entries, captured, present)
-
-    def _captured(
-        self,
-        log: OpenLog,
-        schema: str | None,
-        declared: Sequence[TableTriggers],
-        former: Mapping[str, Sequence[str]],
-    ) -> tuple[CapturedTable, ...]:
-        """Return the declared tables as they are now; ``former`` as in ``as_captured``."""
-        tables = by_place(declared, schema)
-        return as_captured(
-            tables.values(),
-            schema,
-            self.digests(log, tables),
-            self.identities(log.connection, tables),
-            former,
-        )
 
     def recorded_keys(self, log: OpenLog, tables: Collection[str]) -> dict[str, tuple[str, ...]]:
         """Return, by class, the key columns by which the triggers of these tables log objects, as

@@ -288,6 +288,7 @@ class MarkedTriggers(PlannedTriggers):
                 *self.drop_warnings(installed, dropped),
             ),
             self.not_captured(declared) if declared else (),
+            digests=installed.digests(),
         )
 
     def installed(self, log: OpenLog) -> list[InstalledTrigger]:

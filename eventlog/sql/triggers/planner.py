@@ -175,6 +175,14 @@ class Installed:
         """Return our functions, by schema and name."""
         return called_by(self.every()) | {one.key: one for one in self.unused}
 
+    def digests(self) -> dict[str, str]:
+        """Return the hash of our triggers on each table, by the table's name in actions."""
+        return {
+            name_of(table): digest_of(str(one.digest) for one in records_of(old).values())
+            for table, old in self.ours.items()
+            if any(one.is_in_hash for one in old)
+        }
+
 
 def by_place(triggers: Iterable[StoredTrigger]) -> dict[TableName, list[StoredTrigger]]:
     """Return triggers by their tables, in the order of the tables."""
@@ -391,12 +399,7 @@ class PlannedTriggers(Triggers):
         return list(self.read_installed(log).ours)
 
     def digests(self, log: OpenLog, tables: Collection[TableName] = ()) -> Mapping[str, str]:
-        installed = self.read_installed(self.find_log(log), takes=tables.__contains__)
-        return {
-            name_of(table): digest_of(str(one.digest) for one in records_of(old).values())
-            for table, old in installed.ours.items()
-            if any(one.is_in_hash for one in old)
-        }
+        return self.read_installed(self.find_log(log), takes=tables.__contains__).digests()
 
     # One action for each table
 

@@ -156,7 +156,13 @@ class PostgresTriggers(PlannedTriggers):
         warnings = [*warnings_of_lost_logs(installed.lost)]
         warnings += [] if lacking else _warnings(compiled, facts, installed)
         not_captured = _not_captured(declared, facts)
-        return TriggerPlan(tuple(actions), tuple(warnings), not_captured, lacking=lacking)
+        return TriggerPlan(
+            tuple(actions),
+            tuple(warnings),
+            not_captured,
+            digests=installed.digests(),
+            lacking=lacking,
+        )
 
     def plan_drop_of(self, log: LogTable, installed: Installed) -> TriggerPlan:
         plan = super().plan_drop_of(log, installed)
