@@ -39,8 +39,7 @@ from eventlog.errors import (
 from eventlog.publisher.context.observer import SILENT
 from eventlog.publisher.run import waiting
 from eventlog.publisher.run.waiting import StopRequest, keep_connected
-from eventlog.sql.connect import locate
-from eventlog.sql.port.open_database import OpenDatabase
+from eventlog.sql.dialects.postgresql.database import PostgresDatabase
 
 
 @pytest.mark.timeout(900)
@@ -99,13 +98,13 @@ def test_a_connection_that_is_lost_while_the_log_is_read_is_no_lack_of_rights(
     database: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_log(database)
-    read: Callable[..., Any] = locate.columns_of
+    read: Callable[..., Any] = PostgresDatabase.columns
 
-    def read_columns(db: OpenDatabase, *rest: Any) -> Any:
+    def read_columns(db: PostgresDatabase, *rest: Any) -> Any:
         execute(database, f"SELECT pg_terminate_backend({db.session_id()})")
         return read(db, *rest)
 
-    monkeypatch.setattr(locate, "columns_of", read_columns)
+    monkeypatch.setattr(PostgresDatabase, "columns", read_columns)
     with pytest.raises(DatabaseUnavailable) as raised, opened(configuration(database)):
         pytest.fail("it was opened")
     assert "grant" not in str(raised.value).lower()

@@ -53,12 +53,18 @@ WHERE c.relnamespace = CAST(:schema AS pg_catalog.oid)
 ORDER BY c.relname COLLATE "C", a.attnum;
 
 -- name: columns_of
--- All columns of one table, with their base types.
+-- All columns of one table, with their base types. pg_relation_size needs no right, and waits for a lock on the table: a
+-- publisher that starts while its log is locked waits here, before it has begun anything.
 SELECT a.attname AS name, b.typmod, pg_catalog.format_type(b.type, b.typmod) AS sql,
        CASE WHEN b.typnamespace = 'pg_catalog'::pg_catalog.regnamespace THEN b.typname END AS type_name,
        b.typcategory = 'S' OR b.type = 'pg_catalog."char"'::pg_catalog.regtype AS is_text
-FROM pg_catalog.pg_class c
-JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+FROM (
+    SELECT c.oid, pg_catalog.pg_relation_size(c.oid) AS size
+    FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relname = :name AND c.relkind IN ('r', 'p', 'f', 'v', 'm')
+      AND CASE WHEN CAST(:schema AS text) IS NULL THEN pg_catalog.pg_table_is_visible(c.oid) ELSE n.nspname = :schema END
+) AS c
 JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 CROSS JOIN LATERAL (
     WITH RECURSIVE base AS (
@@ -70,8 +76,6 @@ CROSS JOIN LATERAL (
         FROM base JOIN pg_catalog.pg_type t ON base.typtype = 'd' AND t.oid = base.typbasetype
     )
     SELECT * FROM base WHERE base.typtype <> 'd') AS b
-WHERE c.relname = :name AND c.relkind IN ('r', 'p', 'f', 'v', 'm')
-  AND CASE WHEN CAST(:schema AS text) IS NULL THEN pg_catalog.pg_table_is_visible(c.oid) ELSE n.nspname = :schema END
 ORDER BY a.attnum;
 
 -- name: unique_keys
