@@ -8,8 +8,10 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Thread
 
 import pytest
 import sqlalchemy as sa
@@ -18,6 +20,7 @@ from publishers import make_log, runs, settings, write
 from shared import fetch, wait_until
 from silent_network import NETWORK, SERVER, SilentNetwork, silent_network
 from sqlalchemy import make_url
+from transaction_pool import server_socket
 
 from eventlog.sql.connect.connection import connect
 
@@ -110,6 +113,46 @@ def test_a_socket_of_the_same_machine_gets_none(database: sa.Engine) -> None:
     if database.url.host:
         pytest.skip("the server of the tests is reached over TCP")
     assert shown(database.url) == dict.fromkeys(NAMES, "0")
+
+
+def test_a_socket_that_leads_to_another_machine_gets_them(server: Server) -> None:
+    with pooler_of_one(make_url(server.url)) as url:
+        assert shown(url) == NOTICED
+
+
+@contextmanager
+def pooler_of_one(url: sa.URL) -> Iterator[sa.URL]:
+    """A Unix socket whose one connection goes on to the server, as that of a pooler here does."""
+    with TemporaryDirectory(dir="/tmp") as directory, ExitStack() as ends:
+        listener = ends.enter_context(socket.socket(socket.AF_UNIX))
+        listener.bind(f"{directory}/.s.PGSQL.5432")
+        listener.listen()
+
+        def serve() -> None:
+            with listener.accept()[0] as client, server_socket(url) as server:
+                asking = Thread(target=copy, args=(client, server))
+                asking.start()
+                copy(server, client)
+                asking.join()
+
+        def copy(source: socket.socket, target: socket.socket) -> None:
+            with suppress(OSError):
+                while sent := source.recv(65536):
+                    target.sendall(sent)
+                target.shutdown(socket.SHUT_RDWR)
+
+        serving = Thread(target=serve)
+        serving.start()
+        yield sa.URL.create(
+            url.drivername,
+            url.username,
+            url.password,
+            None,
+            None,
+            url.database,
+            {"host": directory},
+        )
+        serving.join()
 
 
 # --- a host that dies -----------------------------------------------------------------------------

@@ -73,9 +73,7 @@ class PostgresSessions(Dialect):
     refused_by: ClassVar = {"not allowed in statement pooling mode": CHANGING_POOL}
 
     def first_statements(self, driver_connection: Any) -> Sequence[str]:
-        # A Unix socket, whose host is a path or an abstract name, needs no keepalive settings.
-        is_local = driver_connection.info.host.startswith(("/", "@"))
-        keepalive = () if is_local else (_SET_KEEPALIVE,)
+        keepalive = () if _is_by_socket(driver_connection) else (_SET_KEEPALIVE,)
         return ("; ".join((*super().first_statements(driver_connection), *keepalive)),)
 
     def connect_args(self, timeout: int) -> dict[str, object]:
@@ -111,6 +109,17 @@ class PostgresSessions(Dialect):
     server_sql = f"CAST(json_build_object('timeline', {TIMELINE}) AS text)"
 
     drawing = "USAGE"
+
+
+def _is_by_socket(driver_connection: Any) -> bool:
+    """Return True if the server has a Unix socket at its end of a session: it needs no keepalive
+    settings, which take longer to look up than to ask this. A pooler may have a socket at this end
+    alone, so the server is asked.
+    """
+    if not driver_connection.info.host.startswith(("/", "@")):
+        return False
+    asked = driver_connection.execute("SELECT pg_catalog.inet_client_addr() IS NULL")
+    return bool(asked.fetchone()[0])
 
 
 # --- the lock and the rights ----------------------------------------------------------------------
