@@ -497,18 +497,10 @@ def _compare_motion(
                 f"{needless} were done"
             )
             return
-    deleted = {
-        (class_of(table), key)
-        for table, key in world.application.session.execute(
-            "SELECT table_name, table_key FROM eventlog WHERE record_id > ? AND event_type = 4",
-            (before.top,),
-        )
-    }
-    classes = {class_of(name) for name in report.classes}
-    there = (before.objects & world.application.objects().keys()) - deleted
+    compared = _always_there(world, report, before)
     for row in sorted(undone.keys() & before.undone.keys()):
         key = undone[row]
-        if key[0] in classes and key in there and called.get(key) != "in motion":
+        if key in compared and called.get(key) != "in motion":
             world.fail(
                 f"verify calls {key} {called.get(key, 'equal')}, and row {row} of it was not done"
             )
@@ -526,17 +518,32 @@ def _compare_requested(
     of them was compared, and that were not done at the end.
     """
     called, undone = _called(report), undone_by(world, consumer)
-    there = before.objects & world.application.objects().keys()
+    compared = _always_there(world, report, before)
     for row in sorted(requested.keys() & undone.keys()):
         key = undone[row]
-        is_compared = key in there and key[0] in {class_of(name) for name in report.classes}
-        world.auditor.looked_at["objects requested in a verification"] += is_compared
-        if is_compared and called.get(key) != "in motion":
+        world.auditor.looked_at["objects requested in a verification"] += key in compared
+        if key in compared and called.get(key) != "in motion":
             world.fail(
                 f"verify calls {key} {called.get(key, 'equal')}, and row {row} of it was requested "
                 "again before it was compared"
             )
             return
+
+
+def _always_there(world: World, report: VerifyReport, before: _Before) -> set[Key]:
+    """Return the objects of the verified classes that were in their tables all the time: one that
+    was deleted and came back may have been in neither when its keys were read.
+    """
+    deleted = {
+        (class_of(table), key)
+        for table, key in world.application.session.execute(
+            "SELECT table_name, table_key FROM eventlog WHERE record_id > ? AND event_type = 4",
+            (before.top,),
+        )
+    }
+    classes = {class_of(name) for name in report.classes}
+    there = (before.objects & world.application.objects().keys()) - deleted
+    return {key for key in there if key[0] in classes}
 
 
 def _find_planted(

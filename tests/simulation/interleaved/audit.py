@@ -196,9 +196,11 @@ class Audit:
                 self._world.fail(f"requeue sends {change} again after {later}")
 
     def _later(self, change: Change) -> list[Change]:
-        """Return the later changes of an object that have committed."""
+        """Return the later changes of an object that have committed, and that nobody has detached
+        by hand: ``requeue`` does not see those.
+        """
         history = self._history[change.key]
-        return history[history.index(change) + 1 :]
+        return [one for one in history[history.index(change) + 1 :] if one not in self._hidden]
 
     def copied(self) -> None:
         """Note the copies that ``requeue`` has written. It has just committed."""
