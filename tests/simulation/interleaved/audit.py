@@ -130,8 +130,10 @@ class Audit:
         reader = self.readers[name]
         if not changes:
             self._world.fail(f"{name} sends {event_id} without a change")
-        meaning = self._meanings.get((name, event_id), frozenset(changes))
+        meaning = self._meanings.pop((name, event_id), frozenset(changes))
         if level is not Level.ERROR:
+            # An id that was applied, and is refused when it comes again because the answer was lost,
+            # is answered: after requeue it may have more rows (spec/event-log.md 7.4).
             self._meanings[name, event_id] = meaning
         if meaning != frozenset(changes):
             self._world.fail(f"{name} sends {event_id} with {changes}, and before with {meaning}")
