@@ -12,7 +12,7 @@
 #              takes the schedules with steps of this kind
 # make interleave  fresh schedules of real PostgreSQL sessions for SECONDS (60); SEED=7 and SHRINK=7 as above
 # make bench   the benchmarks, an hour and more; bench/RESULTS.md holds what they printed
-# make lint    ruff, mypy, import-linter and the check of our prose alone
+# make lint    ruff, mypy, import-linter and the check of our prose alone; style is lint without mypy, types is mypy
 # make reference  the parts of the documentation that come from the code: options, commands, error codes
 # make diagrams   docs/diagrams to docs/pictures, with Graphviz; make recording: the first scenes of the demo there
 # make docs    the documentation as a site in site/, strict: a broken link fails; make docs-serve shows it on localhost:8000
@@ -33,7 +33,7 @@ BENCHES := $(addprefix bench/,drain.py consumers.py horizon.py partitions.py cro
 
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
-.PHONY: setup demo quick quick-tests test compiled lint docs docs-serve simulate interleave soak bench reference diagrams recording clean distclean
+.PHONY: setup demo quick quick-tests test tests compiled lint style types docs docs-serve simulate interleave soak bench reference diagrams recording clean distclean
 
 setup: $(STAMP)
 
@@ -44,13 +44,17 @@ $(STAMP): pyproject.toml scripts/setup
 demo: setup
 	@$(BIN)/eventlog demo $(DEMO_ARGS)
 
-lint: setup
+lint: style types
+
+style: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/lint-imports rooms.toml
 	$(BIN)/python scripts/prose.py
+
+types: setup
+	$(BIN)/mypy
 
 docs: setup
 	$(SITE) build
@@ -72,10 +76,14 @@ quick-tests: setup
 # Python to keep what it compiles.
 test: export PYTHONDONTWRITEBYTECODE :=
 test: setup
-	@$(MAKE) --no-print-directory --jobs 2 lint docs compiled
+	@$(MAKE) --no-print-directory --jobs 2 style docs compiled
+	@$(MAKE) --no-print-directory --jobs 2 types tests
+
+# The tests wait now and then: mypy works meanwhile.
+tests: setup
 	EVENTLOG_TEST_SITE=site $(BIN)/pytest -m "not soak" -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
-# The tests and what they import, for all workers, while mypy has the other core; not if no file has changed since. If
+# The tests and what they import, for all workers, while the other core checks; not if no file has changed since. If
 # it fails, a worker reports why.
 compiled: setup
 	@[ -z "$$(find eventlog tests -name '*.py' -newer $(VENV)/.compiled -print -quit 2>&1)" ] || \
