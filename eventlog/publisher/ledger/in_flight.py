@@ -34,6 +34,7 @@ from eventlog.publisher.ledger.ledger import Writers
 from eventlog.sql.log.internal_tables import (
     Entry,
     EntryKind,
+    add_entry,
     delete_entry,
     read_entries,
     refuse_unknown_kinds,
@@ -123,6 +124,13 @@ def read_recorded(log: OpenLog, consumer: str = "") -> tuple[list[Delivery], Bac
         if entry.number not in converted
     ]
     return deliveries, next((claim for claim in claims if not claim.is_marked), None)
+
+
+def add_delivery(log: OpenLog, delivery: Delivery, consumer: str) -> None:
+    """Write the entry of a new delivery of a snapshot, under the delivery's number. The ledger
+    records deliveries of rows.
+    """
+    add_entry(log, EntryKind.DELIVERY, delivery.number, encode(delivery), consumer)
 
 
 def write_entry(log: OpenLog, delivery: Delivery) -> None:

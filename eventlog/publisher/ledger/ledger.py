@@ -175,7 +175,8 @@ class Ledger(ABC):
     def record(
         self, content: str, number: int | None = None, above: int = 0, *, alone: bool
     ) -> int | None:
-        """Record a delivery under ``number`` (None = a new number), and return the number.
+        """Record a delivery with this ``content`` of its entry under ``number`` (None = a new
+        number), and return the number.
 
         Returns None, and records nothing, if there is a request (``is_requested``), or if the
         number is not above ``above``. ``alone`` is true if nothing else belongs to the transaction.

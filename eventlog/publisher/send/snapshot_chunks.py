@@ -25,11 +25,11 @@ from eventlog.publisher.feeds.snapshot import (
     packed,
     why_unreadable,
 )
-from eventlog.publisher.ledger.delivery import Delivery, encode
+from eventlog.publisher.ledger.delivery import Delivery
+from eventlog.publisher.ledger.in_flight import add_delivery
 from eventlog.publisher.send.marks import Marks, refuse_objects
 from eventlog.publisher.send.sending import Delivered, DeliveryResult
 from eventlog.publisher.send.session import PublisherSession, begin_delivery
-from eventlog.sql.log.internal_tables import EntryKind, add_entry
 from eventlog.sql.port.log_operations import Selection, WalkedKeys
 from eventlog.sql.readers.consumers import write_loaded
 from eventlog.sql.triggers import triggers_of
@@ -93,8 +93,7 @@ def record_chunk(session: PublisherSession, loading: UnfinishedSnapshot) -> Chun
         sent = {event_ids[key] for key in keys}
         loading.again = [one for one in loading.again if one not in sent]
     if delivery is not None:
-        consumer, content = context.ledger.consumer, encode(delivery)
-        add_entry(context.log, EntryKind.DELIVERY, delivery.number, content, consumer)
+        add_delivery(context.log, delivery, context.ledger.consumer)
     marks.write(context)
     _save(context, loading)
     if delivery is not None:
