@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import message_samples
 import pytest
 from followed_stream import (
     ITEM,
@@ -27,14 +28,14 @@ from followed_stream import (
     saved_at,
     token_at_open,
 )
-from kafka_cluster import Cluster
+from kafka_cluster import QUICK, Cluster
 from lxml import etree
 from shared import met, wait_until
 
 from eventlog.changes.format import Report
 from eventlog.changes.to_events import change_to_events
 from eventlog.errors import ConfigError, ReceiverUnavailable
-from eventlog.model import Answer, Change, ChangeOp, Document
+from eventlog.model import Answer, Change, ChangeOp, Document, KafkaRecord
 from eventlog.publisher.run.waiting import StopRequest
 from eventlog.publisher.sinks.kafka import KafkaSink
 from eventlog.publisher.stream import Backlog, Read, SourceLost, SourceUnavailable
@@ -42,7 +43,6 @@ from eventlog.publisher.stream import topics as qlik_messages
 from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.stream.position import Saved
 from eventlog.publisher.stream.topics import Topics
-from eventlog.qlik.messages import message_format
 from eventlog.qlik.messages.envelope import Message, UnknownSchema
 from eventlog.qlik.messages.message_reader import MessageReader
 from eventlog.qlik.messages.message_tables import ReadOptions
@@ -69,22 +69,16 @@ def insert(number: int, key: int | None = None, op: ChangeOp = ChangeOp.INSERT) 
 
 
 def write(brokers: Cluster, *changes: Change, **options: Any) -> None:
-    message_format.FORMAT.write(
-        changes, f"kafka://{brokers.brokers}", {"columns": COLUMNS, **options}, Report()
-    )
+    brokers.write(message_samples.write(changes, columns=COLUMNS, **options))
 
 
 def send(brokers: Cluster, topic: str, *values: bytes) -> None:
-    transmitter = kafka.Transmitter(brokers.brokers)
-    for value in values:
-        transmitter.send(topic, b"1", value)
-    assert transmitter.flush() == {}
-    transmitter.close()
+    brokers.write(KafkaRecord(topic, b"1", value) for value in values)
 
 
 def topics(brokers: Cluster, *names: str, **options: Any) -> Topics:
     return Topics(
-        brokers.brokers, names or ("app.item",), ReadOptions(**options), {}, Report(), timeout=20
+        brokers.brokers, names or ("app.item",), ReadOptions(**options), QUICK, Report(), timeout=20
     )
 
 
