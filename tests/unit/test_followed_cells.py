@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from bucket import ACCESS_KEY, SECRET_KEY, Store
 from followed_stream import ITEM, Stream
-from kafka_cluster import Cluster, cluster, quiet_clients
+from kafka_cluster import QUICK, Cluster, cluster, quiet_clients
 from shared import met_in_pairs
 
 from eventlog.changes.format import Report
@@ -37,6 +37,8 @@ from eventlog.publisher.sinks import Sink
 from eventlog.publisher.stream import Source
 from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.stream.open_source import following, position_of, refusal_of
+from eventlog.qlik.messages.message_tables import WriteOptions
+from eventlog.qlik.messages.message_writer import MessageWriter
 from eventlog.registry import FORMATS, SINKS, SOURCES, format_named, names, source_named
 
 MOMENT = datetime(2024, 5, 10, 12, tzinfo=UTC)
@@ -77,7 +79,7 @@ CATALOG = {
 READER = {"labels": {"111": ITEM}, "keys": {"app.item": ["id"]}}
 
 
-def gbase_stream(directory: Path, _brokers: str) -> dict[str, Any]:
+def gbase_stream(directory: Path, _brokers: Cluster) -> dict[str, Any]:
     stream = Stream(directory / "capture.cdc")
     for op, before, after in ROWS:
         work = stream.begin()
@@ -92,20 +94,20 @@ def gbase_stream(directory: Path, _brokers: str) -> dict[str, Any]:
     return {"path": str(stream.path), "reader": READER}
 
 
-def queue(directory: Path, _brokers: str) -> dict[str, Any]:
+def queue(directory: Path, _brokers: Cluster) -> dict[str, Any]:
     url = f"sqlite:///{directory / 'queue.db'}"
     format_named("linter").write(changes(), url, {"catalog": CATALOG}, Report())
     return {"url": url, "reader": {"codec": "eventlog-emulator-1"}}
 
 
-def topics(directory: Path, brokers: str) -> dict[str, Any]:
+def topics(directory: Path, brokers: Cluster) -> dict[str, Any]:
     topic = f"{directory.name}.in"
-    options = {"columns": {"app.item": COLUMNS}}
-    format_named("qlik-messages").write(changes(), f"kafka://{brokers}/{topic}", options, Report())
-    return {"brokers": brokers, "topics": [topic]}
+    writer = MessageWriter(WriteOptions(topic=topic, columns={"app.item": COLUMNS}))
+    brokers.write(message for change in changes() for message in writer.messages(change))
+    return {"brokers": brokers.brokers, "topics": [topic], "properties": QUICK}
 
 
-FEEDS: Mapping[str, Callable[[Path, str], dict[str, Any]]] = {
+FEEDS: Mapping[str, Callable[[Path, Cluster], dict[str, Any]]] = {
     "gbase": gbase_stream, "linter": queue, "qlik-messages": topics,
 }  # fmt: skip
 
@@ -302,7 +304,7 @@ def test_a_cell_loses_nothing_by_a_kill_and_repeats_ids_and_bytes(
 ) -> None:
     kind: Source = source_named(source)()
     options: dict[str, Any] = {"type": format}
-    feed = {"type": source, **FEEDS[source](tmp_path, brokers.brokers)}
+    feed = {"type": source, **FEEDS[source](tmp_path, brokers)}
     with target(sink, tmp_path, brokers, store) as to:
         settings = {"type": sink, **to.settings}
         if why := refusal_of(kind, format_named(format), sink):
@@ -456,7 +458,7 @@ def test_types_come_from_the_source_also_where_a_value_is_null(
         directory.mkdir()
         with target("stdout", directory, brokers) as to:
             options = {"type": "debezium", "debezium": {"missing_columns": "placeholder"}}
-            feed = {"type": source, **make(directory, brokers.brokers)}
+            feed = {"type": source, **make(directory, brokers)}
             documents = written(
                 configured(feed, options, {"type": "stdout"}, directory / "p.db"), to
             )
