@@ -33,7 +33,7 @@ from eventlog.core.catalog import ObjectClass
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.exit_codes import ExitCode
 from eventlog.sql.port.log_operations import KeyValues, RangeReader
-from eventlog.verify import VerifyOptions, VerifyReport, verify
+from eventlog.verify import VerifyOptions, VerifyReport, verification, verify
 from eventlog.verify.session import repair
 from eventlog.verify.targets.table import TableTarget
 
@@ -106,8 +106,12 @@ def follow(config: dict[str, Any], copy: sa.Engine) -> None:
     ],
 )
 def test_targets_that_follow_are_equal_and_planted_differences_are_found_and_repaired(
-    source: sa.Engine, family_server: mysql_servers.Server, compared: Sequence[tuple[int, int]]
+    source: sa.Engine,
+    family_server: mysql_servers.Server,
+    compared: Sequence[tuple[int, int]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(verification, "REST", 0.1)  # between two rounds
     execute(source, QUIET)
     own, of_consumer = document(source), document(source, "search")
     writers = Writers(family_server, 1_000_000, rest=0.05)
@@ -331,8 +335,8 @@ def test_a_purge_ends_the_verification_if_no_consumer_can_keep_the_rows(
         ) -> list[tuple[Any, ...]]:
             execute(source, "INSERT INTO usr (name) VALUES ('new')")
             follow(config, copy)
-            time.sleep(1.1)
-            assert cli.run([*command, "--older-than", "1s", "--yes"]) == 0
+            execute(source, "UPDATE eventlog SET event_time = event_time - INTERVAL 1 DAY")
+            assert cli.run([*command, "--older-than", "1h", "--yes"]) == 0
             return reader.read(behind, last, limit)
 
         return reader._replace(read=read_late)
