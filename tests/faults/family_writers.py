@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -100,13 +100,19 @@ def close(session: Session[Any] | None) -> None:
 
 
 class Writers:
-    """Eight writers that make so many transactions together. Each rests for so many seconds between
-    two of them.
+    """Eight writers that make so many transactions together, and more until ``enough`` is true. Each
+    rests for so many seconds between two of them.
     """
 
     def __init__(
-        self, server: mysql_servers.Server, transactions: int, seed: int = 1, rest: float = 0
+        self,
+        server: mysql_servers.Server,
+        transactions: int,
+        seed: int = 1,
+        rest: float = 0,
+        enough: Callable[[], bool] = lambda: True,
     ) -> None:
+        self.enough = enough
         self.server, self.left, self.seed, self.rest = server, transactions, seed, rest
         self.counting, self.stop = threading.Lock(), threading.Event()
         self.errors: list[str] = []
@@ -129,7 +135,7 @@ class Writers:
     def _next(self) -> bool:
         with self.counting:
             self.left -= 1
-            return self.left >= 0 and not self.stop.is_set()
+            return not self.stop.is_set() and (self.left >= 0 or not self.enough())
 
     def _write(self, number: int) -> None:
         chance, mine, count = random.Random(self.seed * 100 + number), None, 0

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 from family_writers import (
     CHANGES,
     WATCHES,
+    Changes,
     Follower,
     Writers,
     changing,
@@ -269,21 +270,27 @@ def test_a_prepared_transaction_is_never_certainly_open(place: Place) -> None:
 
 
 def followed(
-    place: Place, transactions: int, seed: int = 1, reconnects: bool = False
+    place: Place, transactions: int, seed: int = 1, changes: Changes | None = None
 ) -> tuple[Follower, list[str]]:
-    """A reader that has followed so many transactions, and what the server refused the writers
-    though nothing happened at the same time.
+    """A reader that has followed so many transactions, and more until each change of ``changes`` was
+    made; and what the server refused the writers though nothing happened at the same time.
     """
+
+    def enough() -> bool:
+        return changes is None or changes.number >= len(CHANGES)
+
     with ExitStack() as sessions:
         log = sessions.enter_context(place.log())
         assert log.hidden_writers() is None
-        follower, writers = Follower(log), Writers(place.server, transactions, seed)
+        follower = Follower(log)
+        writers = Writers(place.server, transactions, seed, enough=enough)
         writers.start()
         while True:
             try:
                 follower.follow(writers)
             except sa.exc.OperationalError as error:
-                if not reconnects or not log.dialect.passes(error.orig or error):
+                # MySQL may end a reader as the victim of a deadlock with the change.
+                if changes is None or not log.dialect.passes(error.orig or error):
                     raise
                 log = sessions.enter_context(place.log())
                 follower.reconnect(log)
@@ -294,9 +301,9 @@ def followed(
 
 
 def check_followed(
-    place: Place, transactions: int, seed: int = 1, reconnects: bool = False
+    place: Place, transactions: int, seed: int = 1, changes: Changes | None = None
 ) -> None:
-    follower, errors = followed(place, transactions, seed, reconnects)
+    follower, errors = followed(place, transactions, seed, changes)
     with place.root.connect() as conn:
         truth = dict(rows(conn))
     assert not errors
@@ -326,8 +333,7 @@ def test_a_reader_misses_no_row_in_any_mode_of_auto_increment(
 
 def test_a_reader_misses_no_row_while_the_log_is_changed(place: Place) -> None:
     with changing(place.server) as changes:
-        # MySQL may end a reader as the victim of a deadlock with the change.
-        check_followed(place, 600, seed=5, reconnects=True)
+        check_followed(place, 600, seed=5, changes=changes)
     assert changes.number >= len(CHANGES)
 
 
