@@ -23,6 +23,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -187,6 +188,17 @@ FilledDatabase = Callable[[Callable[[sa.Engine], None]], AbstractContextManager[
 UncommittedIn = Callable[[Callable[[sa.Engine], None]], AbstractContextManager[sa.Connection]]
 
 
+def _wait_for_last_session(admin: sa.Connection, database: str) -> None:
+    """Give the sessions of a database, which their clients have closed, a moment to end: DROP
+    DATABASE waits a tenth of a second for a session that has not ended yet.
+    """
+    asked = sa.text("SELECT count(*) FROM pg_stat_activity WHERE datname = :name")
+    for _ in range(50):
+        if admin.execute(asked, {"name": database}).scalar_one() == 0:
+            return
+        time.sleep(0.002)
+
+
 @pytest.fixture(scope="session")
 def new_database(postgres_url: str, _postgres_admin: sa.Connection) -> Iterator[NewDatabase]:
     """``with new_database() as engine``: a new and empty database, or a copy of the database named
@@ -215,6 +227,7 @@ def new_database(postgres_url: str, _postgres_admin: sa.Connection) -> Iterator[
             yield engine
         finally:
             engine.dispose()
+            _wait_for_last_session(_postgres_admin, name)
             _postgres_admin.execute(sa.text(f"DROP DATABASE {name} WITH (FORCE)"))
 
     # The first session of a database writes the file that later ones read the catalogue from. A
