@@ -19,7 +19,6 @@ from __future__ import annotations
 import gc
 import itertools
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -36,7 +35,7 @@ import mysql_servers
 import pytest
 import sqlalchemy as sa
 from compiled_statements import compile_once
-from shared import Run, examples, temporary_servers
+from shared import Run, examples, memory, temporary_servers
 
 from eventlog import cli
 from eventlog.sql import embedded
@@ -120,20 +119,12 @@ def _container() -> Iterator[str]:
         container.stop()
 
 
-def _memory() -> Path | None:
-    """Where files are memory, if there is room: a database is some 300 files, and each test may
-    make one.
-    """
-    place = Path("/dev/shm")
-    return place if place.is_dir() and shutil.disk_usage(place).free > 4 << 30 else None
-
-
 @contextmanager
 def _embedded() -> Iterator[str]:
     # Not pytest's own temporary directory: its path is too long for a socket, and closed to the
     # server's user.
     with (
-        temporary_servers("el-", _memory()) as directory,
+        temporary_servers("el-", memory()) as directory,
         embedded.running(directory / "pg") as url,
     ):
         yield url

@@ -9,6 +9,7 @@ import socket
 import sqlite3
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -22,6 +23,7 @@ import pytest
 import sqlalchemy as sa
 from lxml import etree
 
+from eventlog.core import clock
 from eventlog.errors import EventlogError, FormatError, XdsError
 from eventlog.linter.dispatch_tables import DispatchRow, dispatch_rows
 from eventlog.model import Event, Op, Operation
@@ -44,6 +46,14 @@ sleep 1
 rm -rf "$1"
 """
 """Waits for a word, or for the end of who would say it."""
+
+
+def memory() -> Path | None:
+    """Where files are memory, if there is room: a database is some 300 files, and each test may
+    make one.
+    """
+    place = Path("/dev/shm")
+    return place if place.is_dir() and shutil.disk_usage(place).free > 4 << 30 else None
 
 
 @contextmanager
@@ -188,6 +198,30 @@ def wait_until(holds: Callable[[], object], what: str = "it holds") -> None:
         waited = time.monotonic() - begun
         assert waited < PATIENCE, f"waited {PATIENCE:g} s in vain until {what}"
         time.sleep(min(0.2, max(0.01, waited / 10)))
+
+
+class Restless(clock.Machine):
+    """A machine on which a rest takes no time: its clock goes on by the rest. For what waits in vain,
+    while nothing else happens.
+    """
+
+    def __init__(self) -> None:
+        self.rested = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.rested
+
+    def sleep(self, seconds: float) -> None:
+        self.rested += seconds
+
+
+class ShortRests(threading.Event):
+    """A request to stop, whose publisher rests for a twentieth of a second at most: no configuration
+    has a shorter polling interval than one second.
+    """
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return super().wait(0.05 if timeout is None else min(timeout, 0.05))
 
 
 # --- steps that a process dies at -----------------------------------------------------------------

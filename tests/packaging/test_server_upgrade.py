@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from shared import temporary_servers
+from shared import memory, temporary_servers
 
 from eventlog import cli
 
@@ -60,8 +60,7 @@ def home() -> Iterator[Path]:
     """A directory with a short name, since sockets stand in it, that belongs to the server's
     user. Its files are memory, if there is such a place.
     """
-    memory = Path("/dev/shm")
-    with temporary_servers("elu-", memory if memory.is_dir() else None) as directory:
+    with temporary_servers("elu-", memory()) as directory:
         os.chown(directory, pwd.getpwnam(USER).pw_uid, -1)
         yield directory
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from environments import build, install, run
-from shared import temporary_servers
+from shared import memory, temporary_servers
 
 from eventlog import __version__
 
@@ -100,9 +100,9 @@ def test_the_installed_wheel_runs_the_demo_and_what_its_last_line_names(
     environment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "500")  # a command stays on its line
-    eventlog, memory = environment / "bin" / "eventlog", Path("/dev/shm")
+    eventlog = environment / "bin" / "eventlog"
     # The server of the demo waits for the disk at each commit.
-    with temporary_servers("eld-", memory if memory.is_dir() else None) as place:
+    with temporary_servers("eld-", memory()) as place:
         demo = run(eventlog, "demo", "--no-backlog", "--keep", "try", cwd=place)
         assert demo.returncode == 0, demo.stderr
         (arguments,) = re.findall(r"eventlog (--config \S+ status) ", demo.stdout)

@@ -7,17 +7,14 @@ Two servers of their own: a publisher needs ``wal_level = logical``, which takes
 from __future__ import annotations
 
 import itertools
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from shared import PATIENCE, opened_log
+from shared import PATIENCE, memory, opened_log, temporary_servers
 from sqlalchemy import Connection
 from trigger_log import LOG_DDL, Logged, Watched, fields, run
 
@@ -37,17 +34,12 @@ def servers() -> Iterator[tuple[str, str]]:
     """The URLs of a server that can publish, and of another one."""
     # Not pytest's own temporary directory: its path is too long for a socket, and closed to the
     # server's user.
-    place = Path(tempfile.mkdtemp(prefix="el-", dir="/tmp"))
-    publisher, subscriber = place / "a", place / "b"
-    try:
-        with _connected(embedded.start(publisher)) as conn:
+    with temporary_servers("el-", memory()) as place:
+        publisher = place / "a"
+        with embedded.running(publisher) as url, _connected(url) as conn:
             run(conn, "ALTER SYSTEM SET wal_level = logical")
-        embedded.stop(publisher)
-        yield embedded.start(publisher), embedded.start(subscriber)
-    finally:
-        embedded.stop(subscriber)
-        embedded.stop(publisher)
-        shutil.rmtree(place, ignore_errors=True)
+        with embedded.running(publisher) as source, embedded.running(place / "b") as target:
+            yield source, target
 
 
 @contextmanager

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from old_leaves import MEANS, Command, Findings, known, opened, remove, write
-from shared import Run, execute, fetch, met, statuses, wait_until
+from shared import Restless, Run, execute, fetch, met, statuses, wait_until
 from sqlalchemy import Connection
 
 from eventlog import cli
+from eventlog.core import clock
 from eventlog.core.ranges import RecordSet
 from eventlog.errors import ConfigError, DatabaseError, LogInUse
 from eventlog.model import EventType
@@ -153,7 +154,11 @@ def test_the_log_of_another_maker_is_refused(
 def test_whoever_uses_the_log_is_named(
     old_log: sa.Engine, command: Command, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with old_log.connect() as other, opened(old_log) as publisher:
+    with (
+        old_log.connect() as other,
+        opened(old_log) as publisher,
+        clock.simulated(Restless()),
+    ):
         pid = other.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
         other.exec_driver_sql("SELECT count(*) FROM hr.eventlog")
         assert cli.run(["db", "partition"]) == 1

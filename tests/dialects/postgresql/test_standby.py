@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from shared import memory, temporary_servers
 
 from eventlog import cli
 from eventlog.errors import LogTableError
@@ -48,9 +47,8 @@ def standby() -> Iterator[str]:
     """The URL of a server that is a standby, with a log and one row that waits."""
     # Not pytest's own temporary directory: its path is too long for a socket, and closed to the
     # server's user.
-    directory = Path(tempfile.mkdtemp(prefix="el-", dir="/tmp"))
-    place = directory / "pg"
-    try:
+    with temporary_servers("el-", memory()) as directory:
+        place = directory / "pg"
         with embedded.running(place) as url:
             execute(url, SCHEMA)
             file = directory / "eventlog.toml"
@@ -71,8 +69,6 @@ def standby() -> Iterator[str]:
         os.chown(signal, owner.st_uid, owner.st_gid)
         with embedded.running(place) as url:
             yield url
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture

@@ -12,10 +12,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from shared import Run, wait_until
+from shared import Restless, Run, ShortRests, wait_until
 
 from eventlog.cli.context import transaction
 from eventlog.config.load import Config, load
+from eventlog.core import clock
 from eventlog.errors import DatabaseUnavailable, LogTableError, PublisherAlreadyRunning
 from eventlog.model import Event
 from eventlog.publisher.context.context import Counters
@@ -109,7 +110,7 @@ def waiting(file: Path) -> int:
 
 @contextmanager
 def publishing(file: Path, receiver: Receiver) -> Iterator[None]:
-    stop, failed = threading.Event(), []
+    stop, failed = ShortRests(), []
 
     def run() -> None:
         try:
@@ -174,7 +175,7 @@ def test_a_publisher_waits_for_a_file_that_is_gone_for_a_moment(file: Path, mode
     with publishing(file, receiver):
         insert(file, 1)
         wait_until(lambda: not file.exists(), "the file is unavailable")
-        threading.Event().wait(0.5)
+        threading.Event().wait(0.2)
         replace(file, other)
         insert(file, 11)
         receiver.has(11)
@@ -248,7 +249,7 @@ def test_a_file_that_was_moved_by_hand_and_put_back_begins_a_new_epoch_by_the_co
 def test_no_new_epoch_is_drawn_by_hand_while_a_publisher_runs(
     file: Path, run: Run, empty_home: Path
 ) -> None:
-    with open_context(config(file), Counters()):
+    with open_context(config(file), Counters()), clock.simulated(Restless()):
         code, _, error = run("--database-url", f"sqlite:///{file}", "db", "start-epoch")
     assert code != 0
     assert "is already being published" in error
