@@ -215,6 +215,16 @@ class Restless(clock.Machine):
         self.rested += seconds
 
 
+class Unhesitating(clock.Machine):
+    """A machine whose rests have no random part. On a server of MySQL's family a session that reads
+    the open writers rests until the list of transactions is renewed, a part of it by chance, so that
+    sessions which begin at the same time do not keep each other's lists. Here one begins at a time.
+    """
+
+    def chance(self) -> float:
+        return 0.0
+
+
 class ShortRests(threading.Event):
     """A request to stop, whose publisher rests for a twentieth of a second at most: no configuration
     has a shorter polling interval than one second.

@@ -11,8 +11,9 @@ import mysql_servers
 import pytest
 from rights_work import WORK
 from roles import Worker, granted, role_of_family, role_of_postgresql, superfluous
-from shared import Run
+from shared import Run, Unhesitating
 
+from eventlog.core import clock
 from eventlog.sql.port.rights import RIGHTS, Part, Purpose
 
 
@@ -22,7 +23,7 @@ def worker(request: pytest.FixtureRequest, empty_home: Path) -> Iterator[Worker]
         made = role_of_postgresql(request.getfixturevalue("filled_database"))
     else:
         made = role_of_family(request.getfixturevalue("started_server")(request.param))
-    with made as role:
+    with made as role, clock.simulated(Unhesitating()):
         yield role
 
 

@@ -28,9 +28,10 @@ from documents import ROOT
 from family_writers import CHANGES, WATCHES, Writers, changing, end_prepared, filled, rows
 from processes import start
 from publishers import Collecting, opened, write_config
-from shared import PATIENCE, execute, fetch, in_ci, url_of
+from shared import PATIENCE, Unhesitating, execute, fetch, in_ci, url_of
 
 from eventlog.config.load import load
+from eventlog.core import clock
 from eventlog.core.rows.events import Outgoing
 from eventlog.errors import ConsumerRuns
 from eventlog.model import Answer
@@ -61,6 +62,12 @@ SOAKED = int(os.environ.get("EVENTLOG_FAMILY_TRANSACTIONS", "100000"))
 """The number of transactions in the soak."""
 DURABLE = ("--innodb-flush-log-at-trx-commit=1",)
 """What a server that is killed must not lose."""
+
+
+@pytest.fixture(autouse=True)
+def _unhesitating() -> Iterator[None]:
+    with clock.simulated(Unhesitating()):
+        yield
 
 
 @pytest.fixture

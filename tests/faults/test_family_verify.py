@@ -24,11 +24,12 @@ import sqlalchemy as sa
 import verified
 from family_writers import Writers, filled
 from publishers import install
-from shared import execute, fetch, url_of
+from shared import Unhesitating, execute, fetch, url_of
 from verified import content, publish_once, published
 
 from eventlog import cli
 from eventlog.config.load import load
+from eventlog.core import clock
 from eventlog.core.catalog import ObjectClass
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.exit_codes import ExitCode
@@ -52,6 +53,12 @@ INSTRUMENT = (
     "UPDATE performance_schema.setup_instruments SET enabled = '{}' "
     "WHERE name = 'wait/lock/metadata/sql/mdl'"
 )
+
+
+@pytest.fixture(autouse=True)
+def _unhesitating() -> Iterator[None]:
+    with clock.simulated(Unhesitating()):
+        yield
 
 
 @pytest.fixture

@@ -31,9 +31,10 @@ from family_writers import (
     session,
 )
 from publishers import write_config
-from shared import execute, fetch, in_ci, url_of
+from shared import Unhesitating, execute, fetch, in_ci, url_of
 
 from eventlog.config.load import Config, load
+from eventlog.core import clock
 from eventlog.core.ranges import to_ranges
 from eventlog.errors import LogTableError, ServerUnavailable
 from eventlog.publisher.declared.opening import find_log
@@ -79,6 +80,12 @@ def place_on(server: mysql_servers.Server, directory: Path) -> Iterator[Place]:
     with filled(server, directory) as root:
         config = load(write_config(directory, url_of(root), WATCHES), {}, {})
         yield Place(server, root, config)
+
+
+@pytest.fixture(autouse=True)
+def _unhesitating() -> Iterator[None]:
+    with clock.simulated(Unhesitating()):
+        yield
 
 
 @pytest.fixture
