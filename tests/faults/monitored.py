@@ -13,8 +13,11 @@ from typing import Any
 
 import sqlalchemy as sa
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from publishers import LONG, process
+from publishers import LONG, configuration, process, write
 from shared import PATIENCE, free_port, wait_until
+
+from eventlog.cli.context import changing_log
+from eventlog.publisher.inspect.pausing import pause_reader, resume_reader
 
 Ask = Callable[[str], Any]
 
@@ -61,6 +64,39 @@ def watched(
 
         wait_until(lambda: read(f"{address}{first}")[0] == 200, f"it answers {first}")
         yield running, address, ask
+
+
+def pause(log: sa.Engine) -> None:
+    """Pause a publisher before it starts.
+
+    A publisher measures right after what it sends at the end of a pause. Otherwise what it has
+    refused or parked is shown by its next measurement, which comes after a hundred times the seconds
+    of the one before: 3 to 15 s, since the first in a process is slow.
+    """
+    with changing_log(configuration(log)) as opened:
+        pause_reader(opened, None, "the test writes", "the test")
+        opened.commit()
+
+
+def resume(log: sa.Engine) -> None:
+    with changing_log(configuration(log)) as opened:
+        resume_reader(opened, None)
+        opened.commit()
+
+
+def write_and_resume(log: sa.Engine, address: str, *keys: int) -> None:
+    """Write a row for each of these objects once the publisher, which listens at ``address``, has
+    seen its pause, and end the pause.
+    """
+    wait_until(lambda: _state(address) == "paused", "the publisher is paused")
+    write(log, *keys)
+    resume(log)
+
+
+def _state(address: str) -> str:
+    code, body = read(f"{address}/status.json")
+    assert code == 200, (code, body)
+    return str(json.loads(body)["state"]["name"])
 
 
 def metrics(address: str) -> dict[str, float]:
