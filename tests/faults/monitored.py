@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from publishers import LONG, configuration, process, write
-from shared import PATIENCE, free_port, wait_until
+from shared import PATIENCE, execute, free_port, wait_until
 
 from eventlog.cli.context import changing_log
 from eventlog.publisher.inspect.pausing import pause_reader, resume_reader
@@ -67,15 +67,16 @@ def watched(
 
 
 def pause(log: sa.Engine) -> None:
-    """Pause a publisher before it starts.
+    """Pause a publisher, before it starts or while it rests.
 
-    A publisher measures right after what it sends at the end of a pause. Otherwise what it has
-    refused or parked is shown by its next measurement, which comes after a hundred times the seconds
-    of the one before: 3 to 15 s, since the first in a process is slow.
+    A publisher measures right after what it sends at the end of a pause. Otherwise what was refused
+    or parked is shown by its next measurement, which comes after a hundred times the seconds of the
+    one before: 3 to 15 s, since the first in a process is slow.
     """
     with changing_log(configuration(log)) as opened:
         pause_reader(opened, None, "the test writes", "the test")
         opened.commit()
+    execute(log, "NOTIFY eventlog_eventlog")
 
 
 def resume(log: sa.Engine) -> None:

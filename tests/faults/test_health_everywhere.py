@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from monitored import Ask, read, watched
+from monitored import Ask, pause, read, watched, write_and_resume
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from publishers import make_log, write, write_config
 from receiver import Receiver, answer, reply, status
@@ -52,7 +52,8 @@ def test_refused_rows_are_shown_in_the_same_words_everywhere(
         http = {"sink__type": "http", "sink__url": receiver.url}
         with watched(log, tmp_path, **http) as (_, address, ask):
             shows(ask)
-            write(log, 1, 2)
+            pause(log)
+            write_and_resume(log, address, 1, 2)
             shows(ask, TWO_REFUSED)
             assert read(f"{address}/readyz") == (200, f"ready\nwarning: {TWO_REFUSED}\n")
             assert conditions(address) == {"refused_rows": "warning"}
@@ -63,8 +64,9 @@ def test_refused_rows_are_shown_in_the_same_words_everywhere(
             assert f"health: warning: {TWO_REFUSED}" in run(*database, "status")[1]
             assert TWO_REFUSED in run(*database, "top", "--database")[1]
             receiver.script = lambda _: reply(200, answer())
+            pause(log)
             run(*database, "requeue", "--ids", "2")
-            execute(log, "NOTIFY eventlog")
+            write_and_resume(log, address)
             shows(ask, "1 row refused by the receiver")
 
 

@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 import yaml
 from cutting_proxy import cutting_proxy
-from monitored import metrics, read, watched
+from monitored import metrics, pause, read, watched, write_and_resume
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from publishers import backend, make_log, process, runs, write
 from receiver import Receiver, answer, reply, status
@@ -33,8 +33,9 @@ def log(filled_database: Any) -> Iterator[sa.Engine]:
 def test_what_was_published_is_in_the_metrics_and_on_the_status(
     log: sa.Engine, tmp_path: Path
 ) -> None:
+    pause(log)
     with watched(log, tmp_path) as (_, address, ask):
-        write(log, 1, 2, 3)
+        write_and_resume(log, address, 1, 2, 3)
         wait_until(
             lambda: metrics(address)["eventlog_rows_published_total"] == 3,
             "three rows are published",
@@ -104,6 +105,7 @@ def test_what_comes_while_the_receiver_is_unavailable_is_seen_before_the_next_tr
 
 def test_a_parked_object_is_shown_with_its_next_try(log: sa.Engine, tmp_path: Path) -> None:
     locked = reply(200, answer(status("retry", "1", "the mailbox is locked")))
+    pause(log)
     with (
         Receiver(lambda _: locked) as receiver,
         watched(
@@ -115,11 +117,11 @@ def test_a_parked_object_is_shown_with_its_next_try(log: sa.Engine, tmp_path: Pa
             monitor__show_values=True,
         ) as (
             _,
-            _,
+            address,
             ask,
         ),
     ):
-        write(log, 1)
+        write_and_resume(log, address, 1)
         wait_until(lambda: ask("/status.json")["parked"], "it is parked")
         (parked,) = ask("/status.json")["parked"]
         assert (parked["class"], parked["key"], parked["attempts"], parked["reason"]) == (
@@ -130,7 +132,7 @@ def test_a_parked_object_is_shown_with_its_next_try(log: sa.Engine, tmp_path: Pa
         assert (told["level"], told["message"], told["delivery"], told["status"]) == (
             "retry",
             "the mailbox is locked",
-            1,
+            2,  # the pause before it had number 1
             "200 OK",
         )
         assert "the mailbox is locked" in told["answer"]

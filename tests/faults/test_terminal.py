@@ -23,7 +23,7 @@ from typing import Any
 import processes
 import pytest
 import sqlalchemy as sa
-from monitored import metrics, watched
+from monitored import metrics, pause, watched, write_and_resume
 from processes import EVENTLOG
 from publishers import make_log, settings, write
 from receiver import Receiver, answer, reply, status
@@ -121,7 +121,7 @@ class Terminal:
 @contextmanager
 def in_terminal(
     *arguments: str, columns: int = 160
-) -> Iterator[tuple[Terminal, subprocess.Popen[str]]]:
+) -> Iterator[tuple[Terminal, subprocess.Popen[bytes]]]:
     """A command in a terminal of 60 lines and so many columns."""
     master, slave = os.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 60, columns, 0, 0))
@@ -129,9 +129,7 @@ def in_terminal(
     # pytest-xdist sets COLUMNS, which would count more than the size of the terminal.
     environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     environment["TERM"] = "xterm"
-    started = subprocess.Popen(
-        command, stdin=slave, stdout=slave, stderr=slave, text=True, env=environment
-    )
+    started = processes.start(command, stdin=slave, stdout=slave, stderr=slave, env=environment)
     try:
         yield Terminal(master), started
     finally:
@@ -150,8 +148,9 @@ def test_top_opens_the_selected_event_with_enter_and_shows_what_explain_shows(
     locked = [status("retry", "2", "the mailbox is locked")]
     with Receiver(lambda _: reply(200, answer(*locked))) as receiver:
         http = {"sink__type": "http", "sink__url": receiver.url, "retry_initial": 60}
+        pause(log)
         with watched(log, tmp_path, monitor__show_values=True, **http) as (_, address, ask):
-            write(log, 1, 2)
+            write_and_resume(log, address, 1, 2)
             wait_until(lambda: ask("/status.json")["parked"], "one is parked")
             with in_terminal("top", "--url", address, "--interval", "60") as (terminal, command):
                 terminal.wait_for("Enter opens it")
@@ -175,8 +174,9 @@ def test_top_without_a_monitor_opens_an_event_whose_command_no_line_breaks(
     locked = [status("retry", "1", "the mailbox is locked")]
     with Receiver(lambda _: reply(200, answer(*locked))) as receiver:
         http = {"sink__type": "http", "sink__url": receiver.url, "retry_initial": 60}
-        with watched(log, tmp_path, **http) as (_, _, ask):
-            write(log, 1)
+        pause(log)
+        with watched(log, tmp_path, **http) as (_, address, ask):
+            write_and_resume(log, address, 1)
             wait_until(lambda: ask("/status.json")["parked"], "it is parked")
             top = (*of(log), "top", "--interval", "60")
             with in_terminal(*top, columns=80) as (terminal, _):
