@@ -8,6 +8,12 @@ from typing import Any
 
 import pytest
 
+_HURRIED = """{
+  const later = window.setTimeout;
+  window.setTimeout = (call, pause, ...more) => later(call, pause / 8, ...more);
+}"""
+"""Each pause of a page is an eighth as long: it reads the status four times a second."""
+
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
@@ -19,6 +25,7 @@ def browser() -> Iterator[Any]:
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
+    driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": _HURRIED})
     try:
         yield driver
     finally:

@@ -17,7 +17,7 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +28,7 @@ import sqlalchemy as sa
 sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
 
 from cutting_proxy import cutting_proxy
+from monitored import pause, write_and_resume
 from publishers import LONG, make_log, process, write
 from receiver import Receiver, Request, answer, reply, status
 from shared import Run, free_port, statuses, url_of, wait_until
@@ -36,6 +37,7 @@ from eventlog.config.load import load
 from eventlog.publisher.monitor import monitoring_job
 
 webdriver = pytest.importorskip("selenium.webdriver")
+from selenium.common.exceptions import StaleElementReferenceException  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 
@@ -133,7 +135,10 @@ def test_the_page_shows_live_numbers_and_asks_the_database_on_request_and_values
         wait_until(lambda: "50" in text(browser, "tiles"), "the rows are shown")
         wait_until(lambda: "success" in text(browser, "sent"), "the document is shown")
         assert browser.title == "resting · eventlog"
-        assert len(browser.find_elements(By.CSS_SELECTOR, "#charts svg path.first")) >= 2
+        curves = "#charts svg path.first"
+        wait_until(
+            lambda: len(browser.find_elements(By.CSS_SELECTOR, curves)) >= 2, "curves are drawn"
+        )
         assert complaints(browser) == []
 
         press(browser, "ask-queue", "queue", lambda shown: "S success" in shown)
@@ -283,6 +288,10 @@ def test_a_token_is_asked_for_by_a_form(
         assert browser.execute_script("return document.cookie") == ""
 
 
+RARELY = {"sink__type": "http", "retry_initial": LONG, "retry_max": LONG}
+"""A receiver that is asked again after the last test of the module."""
+
+
 @pytest.fixture(scope="module")
 def troubled(
     filled_database: Any, browser: Any, tmp_path_factory: pytest.TempPathFactory
@@ -292,9 +301,9 @@ def troubled(
     mixed = reply(200, answer(*refused, *(status("retry", one, "Jack is locked") for one in "23")))
     directory = tmp_path_factory.mktemp("troubled")
     with filled_database(make_log) as log, Receiver(lambda _: mixed) as receiver:
-        http = {"sink__type": "http", "sink__url": receiver.url, "retry_initial": 60}
-        with watched(log, directory, **http) as (_, url):
-            write(log, 1, 2, 3)
+        pause(log)
+        with watched(log, directory, sink__url=receiver.url, **RARELY) as (_, url):
+            write_and_resume(log, url, 1, 2, 3)
             yield url
 
 
@@ -307,6 +316,13 @@ def trouble(troubled: str, browser: Any) -> None:
     wait_until(lambda: "row 1" in text(browser, "errors"), "one is refused")
 
 
+LARGE_TILES = """
+return [...document.querySelectorAll("#tiles .large .tile")].map(
+  (tile) => ["span", "b"].map((name) => tile.querySelector(name).innerText));
+"""
+"""Title and value of each large tile, read at one moment, since the page replaces the tiles at each poll."""
+
+
 def test_the_page_and_its_title_show_the_health_and_what_to_do(trouble: None, browser: Any) -> None:
     words = "1 row refused by the receiver"
     wait_until(lambda: text(browser, "words") == words, "the worst condition is shown")
@@ -315,15 +331,14 @@ def test_the_page_and_its_title_show_the_health_and_what_to_do(trouble: None, br
     assert text(browser, "advice").startswith("Fix the cause, then run the commands that")
     assert "2 objects parked" in text(browser, "conditions")
     assert "monitor.show_values = false" in text(browser, "now"), "what ••• stands for"
-    large = browser.find_elements(By.CSS_SELECTOR, "#tiles .large .tile")
-    titles = [tile.find_element(By.TAG_NAME, "span").text for tile in large]
-    assert titles == [
+    tiles = browser.execute_script(LARGE_TILES)
+    assert [title for title, _ in tiles] == [
         "state",
         "rows in the queue",
         "oldest row waits for",
         "refused or invalid",
     ]
-    assert large[3].find_element(By.TAG_NAME, "b").text == "1"
+    assert tiles[3][1] == "1"
     wait_until(lambda: "limit 15 min" in text(browser, "charts"), "of the age of the oldest row")
     assert "limit 30 s" in text(browser, "charts"), "of the time of a document: sink.timeout"
     picture(browser, "status-page", 1150)
@@ -542,18 +557,21 @@ def test_the_page_of_a_consumer_is_about_what_it_has_to_do_and_what_was_refused_
 
 def opens(browser: Any, section: str, link: str, shown: str) -> None:
     """A link of a table opens the page of an event, and the way back leads to the status."""
-    wait_until(
-        lambda: link in [one.text for one in links(browser, section)], f"{section} has {link}"
-    )
-    next(one for one in links(browser, section) if one.text == link).click()
+    wait_until(lambda: clicked(browser, section, link), f"{section} has {link}")
     wait_until(lambda: shown in text(browser, "event"), f"{link} is explained")
     assert not browser.find_element(By.ID, "tiles").is_displayed(), "the event has the page"
     browser.find_element(By.LINK_TEXT, "Back to the status").click()
     wait_until(lambda: browser.find_element(By.ID, "tiles").is_displayed(), "the status is back")
 
 
-def links(browser: Any, section: str) -> list[Any]:
-    return list(browser.find_elements(By.CSS_SELECTOR, f"#{section} a"))
+def clicked(browser: Any, section: str, link: str) -> bool:
+    """Click a link, unless the section does not have it, or has just been written again."""
+    with suppress(StaleElementReferenceException):
+        for one in browser.find_elements(By.CSS_SELECTOR, f"#{section} a"):
+            if one.text == link:
+                one.click()
+                return True
+    return False
 
 
 @pytest.fixture(scope="module")
@@ -565,9 +583,10 @@ def inspected(filled_database: Any, tmp_path_factory: pytest.TempPathFactory) ->
         filled_database(make_log) as log,
         Receiver(lambda _: reply(200, answer(*refused))) as receiver,
     ):
-        http = {"sink__type": "http", "sink__url": receiver.url, "retry_initial": 60}
-        with watched(log, directory, monitor__show_values=True, **http) as (_, url):
-            write(log, 1, 2, 3)
+        pause(log)
+        shown = {"sink__url": receiver.url, "monitor__show_values": True}
+        with watched(log, directory, **shown, **RARELY) as (_, url):
+            write_and_resume(log, url, 1, 2, 3)
             yield url
 
 

@@ -22,9 +22,12 @@ from eventlog.publisher.inspect.pausing import pause_reader, resume_reader
 Ask = Callable[[str], Any]
 
 
-def read(url: str) -> tuple[int, str]:
+def read(url: str, token: str = "") -> tuple[int, str]:
     """The status and the body; metrics as OpenMetrics."""
-    request = urllib.request.Request(url, headers={"Accept": "application/openmetrics-text"})
+    headers = {"Accept": "application/openmetrics-text"}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    request = urllib.request.Request(url, headers=headers)
     try:
         with urllib.request.urlopen(request, timeout=PATIENCE) as reply_:
             return reply_.status, reply_.read().decode()
@@ -76,6 +79,11 @@ def pause(log: sa.Engine) -> None:
     with changing_log(configuration(log)) as opened:
         pause_reader(opened, None, "the test writes", "the test")
         opened.commit()
+    wake(log)
+
+
+def wake(log: sa.Engine) -> None:
+    """Let a publisher at rest begin its next cycle now."""
     execute(log, "NOTIFY eventlog_eventlog")
 
 
@@ -85,17 +93,17 @@ def resume(log: sa.Engine) -> None:
         opened.commit()
 
 
-def write_and_resume(log: sa.Engine, address: str, *keys: int) -> None:
+def write_and_resume(log: sa.Engine, address: str, *keys: int, token: str = "") -> None:
     """Write a row for each of these objects once the publisher, which listens at ``address``, has
     seen its pause, and end the pause.
     """
-    wait_until(lambda: _state(address) == "paused", "the publisher is paused")
+    wait_until(lambda: _state(address, token) == "paused", "the publisher is paused")
     write(log, *keys)
     resume(log)
 
 
-def _state(address: str) -> str:
-    code, body = read(f"{address}/status.json")
+def _state(address: str, token: str) -> str:
+    code, body = read(f"{address.rstrip('/')}/status.json", token)
     assert code == 200, (code, body)
     return str(json.loads(body)["state"]["name"])
 
