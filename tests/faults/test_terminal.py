@@ -25,11 +25,13 @@ import pytest
 import sqlalchemy as sa
 from monitored import metrics, pause, watched, write_and_resume
 from processes import EVENTLOG
-from publishers import make_log, settings, write
+from publishers import Collecting, configuration, make_log, opened, settings, write
 from receiver import Receiver, answer, reply, status
 from shared import PATIENCE, free_port, wait_until
 
 from eventlog.errors import ReceiverUnavailable
+from eventlog.model import Answer, EventResult, Level
+from eventlog.publisher.run.daemon import publish_once
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 
@@ -168,21 +170,15 @@ def test_top_opens_the_selected_event_with_enter_and_shows_what_explain_shows(
                 assert command.wait(PATIENCE) == 0
 
 
-def test_top_without_a_monitor_opens_an_event_whose_command_no_line_breaks(
-    log: sa.Engine, tmp_path: Path
-) -> None:
-    locked = [status("retry", "1", "the mailbox is locked")]
-    with Receiver(lambda _: reply(200, answer(*locked))) as receiver:
-        http = {"sink__type": "http", "sink__url": receiver.url, "retry_initial": 60}
-        pause(log)
-        with watched(log, tmp_path, **http) as (_, address, ask):
-            write_and_resume(log, address, 1)
-            wait_until(lambda: ask("/status.json")["parked"], "it is parked")
-            top = (*of(log), "top", "--interval", "60")
-            with in_terminal(*top, columns=80) as (terminal, _):
-                terminal.wait_for("being delivered or parked")
-                terminal.press(ENTER)
-                terminal.wait_for("eventlog skip 1 --reason REASON")
+def test_top_without_a_monitor_opens_an_event_whose_command_no_line_breaks(log: sa.Engine) -> None:
+    write(log, 1)
+    locked = Collecting(lambda _: Answer({"1": EventResult(Level.RETRY, "the mailbox is locked")}))
+    with opened(configuration(log)) as context, pytest.raises(ReceiverUnavailable):
+        publish_once(context, locked)
+    with in_terminal(*of(log), "top", "--interval", "60", columns=80) as (terminal, _):
+        terminal.wait_for("being delivered or parked")
+        terminal.press(ENTER)
+        terminal.wait_for("eventlog skip 1 --reason REASON")
 
 
 def test_top_of_a_followed_source_opens_an_event_that_waits(
@@ -274,7 +270,7 @@ def test_a_watch_that_cannot_begin_ends_at_once(log: sa.Engine) -> None:
     assert "nowhere" in shown.stderr
 
 
-def publish_once(
+def started_run(
     log: sa.Engine, directory: Path, stderr: int, **options: object
 ) -> subprocess.Popen[bytes]:
     flags = settings(log, sink__type="files", sink__directory=str(directory), **options)
@@ -301,7 +297,7 @@ def fill(log: sa.Engine, rows: int) -> None:
 def on_terminal(log: sa.Engine, directory: Path, **options: object) -> tuple[bytes, str]:
     """One run whose standard error is a terminal: its output, and what the terminal shows."""
     master, terminal = pty.openpty()
-    command = publish_once(log, directory, terminal, **options)
+    command = started_run(log, directory, terminal, **options)
     os.close(terminal)
     shown = b""
     try:
@@ -331,9 +327,7 @@ def test_the_snapshot_of_a_consumer_shows_how_many_objects_of_a_class_are_sent(
     log: sa.Engine, tmp_path: Path
 ) -> None:
     with log.begin() as conn:
-        conn.execute(
-            sa.text("INSERT INTO usr SELECT i, 'Jack' FROM generate_series(1, 20000) AS i")
-        )
+        conn.execute(sa.text("INSERT INTO usr SELECT i, 'Jack' FROM generate_series(1, 2000) AS i"))
     with log.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
         conn.execute(sa.text("ANALYZE usr"))
     source = {
@@ -343,18 +337,18 @@ def test_the_snapshot_of_a_consumer_shows_how_many_objects_of_a_class_are_sent(
     }
     written, text = on_terminal(log, tmp_path / "out", **source)
     assert "Snapshot of usr" in text
-    assert " of 20,000 objects" in text
+    assert " of 2,000 objects" in text
     assert "the snapshot has ended" in text, "log lines are shown too"
     assert written == b""
-    fill(log, 30_000)
-    assert " of 30,000 rows" in on_terminal(log, tmp_path / "out", **source)[1], (
+    fill(log, 3_000)
+    assert " of 3,000 rows" in on_terminal(log, tmp_path / "out", **source)[1], (
         "of the consumer, not of the publisher"
     )
 
 
 def test_one_run_without_a_terminal_draws_nothing(log: sa.Engine, tmp_path: Path) -> None:
     fill(log, 10)
-    command = publish_once(log, tmp_path / "out", subprocess.PIPE)
+    command = started_run(log, tmp_path / "out", subprocess.PIPE)
     _, said = command.communicate(timeout=PATIENCE)
     assert command.returncode == 0
     assert b"\x1b" not in said
