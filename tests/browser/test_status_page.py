@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
 
 from cutting_proxy import cutting_proxy
 from monitored import pause, write_and_resume
-from publishers import LONG, make_log, process, write
+from publishers import LONG, make_log, process, settings, write
 from receiver import Receiver, Request, answer, reply, status
 from shared import Run, free_port, statuses, url_of, wait_until
 
@@ -464,13 +464,14 @@ def show_at(browser: Any, width: int) -> None:
 
 
 def test_every_column_can_be_seen_on_any_screen_and_errors_of_before_the_start_are_shown_unasked(
-    log: sa.Engine, browser: Any, tmp_path: Path
+    log: sa.Engine, browser: Any, tmp_path: Path, run: Run
 ) -> None:
     with Receiver(lambda _: reply(422, b"Jack is locked")) as receiver:
         http = {"sink__type": "http", "sink__response_format": "status", "sink__url": receiver.url}
-        with watched(log, tmp_path, **http):
-            write(log, 1, 2)
-            wait_until(lambda: set(statuses(log).values()) == {"E"}, "both are refused")
+        write(log, 1, 2)
+        flags = settings(log, **http).items()
+        run(*(part for one in flags for part in ("--set", "=".join(one))), "publish", "--once")
+        assert set(statuses(log).values()) == {"E"}, "both are refused"
         with watched(log, tmp_path, **http) as (_, url):
             browser.get(url)
             wait_until(lambda: "row 2" in text(browser, "errors"), "the errors are shown")
