@@ -134,7 +134,7 @@ def test_the_page_shows_live_numbers_and_asks_the_database_on_request_and_values
         write(log, *range(1, 51))
         wait_until(lambda: "50" in text(browser, "tiles"), "the rows are shown")
         wait_until(lambda: "success" in text(browser, "sent"), "the document is shown")
-        assert browser.title == "resting · eventlog"
+        wait_until(lambda: browser.title == "resting · eventlog", "it rests again")
         curves = "#charts svg path.first"
         wait_until(
             lambda: len(browser.find_elements(By.CSS_SELECTOR, curves)) >= 2, "curves are drawn"
@@ -380,6 +380,7 @@ def test_everything_is_reached_by_the_keyboard_and_a_command_is_copied(
     trouble: None, browser: Any
 ) -> None:
     reached = []
+    browser.execute_script("window.pace = 1")  # what is written again loses the keyboard
     keys = webdriver.ActionChains(browser, duration=0)
     for _ in range(80):
         keys.send_keys(Keys.TAB).perform()
@@ -719,7 +720,7 @@ def test_tiles_and_curves_are_of_one_look(log: sa.Engine, browser: Any, tmp_path
         wait_until(lambda: "400" in text(browser, "tiles"), "all that wait are shown")
         assert "no answer" in text(browser, "sent"), "the attempt is listed"
         is_shown = "return charts.filter((one) => !one.figure.hidden).length"
-        assert browser.execute_script(is_shown) > 0
+        wait_until(lambda: browser.execute_script(is_shown) > 0, "curves are drawn")
         assert browser.execute_script(f"samples = []; charts.forEach(draw); {is_shown}") == 0
 
 
