@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import confluent_kafka
-from confluent_kafka import Consumer, Message, Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 
 from eventlog.model import KafkaRecord
 from eventlog.transport import kafka
@@ -87,14 +87,11 @@ class Cluster:
 
     def messages(self, topic: str, number: int) -> list[Message]:
         """The first messages of a topic, with their headers."""
-        settings = {
-            "bootstrap.servers": self.brokers,
-            "group.id": "test",
-            "auto.offset.reset": "earliest",
-            **QUICK,
-        }
+        settings = {"bootstrap.servers": self.brokers, "group.id": "test", **QUICK}
         with closing(Consumer(settings)) as consumer:
-            consumer.subscribe([topic])
+            # Not subscribed: brokers take three seconds to make a group.
+            partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+            consumer.assign([TopicPartition(topic, one, OFFSET_BEGINNING) for one in partitions])
             return consumer.consume(number, timeout=30)
 
 

@@ -159,29 +159,12 @@ def consumed(brokers: Cluster, topic: str, number: int) -> list[kafka.KafkaMessa
     """The records of a topic as a consumer gets them, of one partition, since they are of one
     object.
     """
-    from confluent_kafka import Consumer
-
-    consumer = Consumer(
-        {
-            "bootstrap.servers": brokers.brokers,
-            "group.id": "sdk",
-            "auto.offset.reset": "earliest",
-            "log_level": 0,
-        }
-    )
-    try:
-        consumer.subscribe([topic])
-        found: list[Any] = []
-        for _ in range(20):
-            found += consumer.consume(number - len(found), timeout=3)
-            if len(found) == number:
-                break
-    finally:
-        consumer.close()
+    found = brokers.messages(topic, number)
     assert len({record.partition() for record in found}) == 1
     assert {record.key() for record in found} == {
         'name="Zoë \\"Z\\" 100%",table=usr,schema=public'.encode()
     }
     return [
-        kafka.KafkaMessage(dict(record.headers()), record.key(), record.value()) for record in found
+        kafka.KafkaMessage(dict(record.headers() or ()), record.key(), record.value())
+        for record in found
     ]
