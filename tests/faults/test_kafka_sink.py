@@ -11,7 +11,9 @@ import ssl
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +109,8 @@ def sequences(found: list[kafka.KafkaRecord]) -> list[str]:
 
 
 QLIK = {"type": "qlik-messages"}
+SHORT = 0.1
+"""Seconds, less than a configuration allows, to wait for brokers that never answer."""
 
 
 def test_xds_is_one_document_per_event_under_its_association(
@@ -199,16 +203,16 @@ def test_a_row_that_was_inserted_and_read_back_is_an_insert(
 def test_nothing_is_marked_before_the_brokers_have_acknowledged(
     database: sa.Engine, brokers: Cluster, configure: Any
 ) -> None:
-    config = configure(sink={"topic": "hr.xds", "timeout": 2})
+    config = configure(sink={"topic": "hr.xds"})
     execute(database, *(f"INSERT INTO usr (idu, fname) VALUES ({n}, 'n')" for n in range(1, 11)))
     with (
         brokers.stopped(),
         pytest.raises(ReceiverUnavailable, match="Kafka has not accepted all records"),
     ):
-        publish(config)
+        publish(config, KafkaSink(brokers.brokers, "hr.xds", timeout=SHORT))
     assert set(statuses(database).values()) == {"N"}
     assert len(fetch(database, "SELECT * FROM eventlog_inflight")) == 1
-    publish(configure(sink={"topic": "hr.xds"}))
+    publish(config)
     assert set(statuses(database).values()) == {"S"}
     assert fetch(database, "SELECT * FROM eventlog_inflight") == []
     assert {record.key for record in brokers.records("hr.xds")} == {
@@ -291,11 +295,11 @@ def test_brokers_that_hang_in_the_middle_lose_nothing_and_turn_no_order(
     database: sa.Engine, brokers: Cluster, configure: Any
 ) -> None:
     config = configure(
-        sink={"timeout": 2}, properties="linger.ms=0", format=QLIK,
-        publisher={"delivery_rows": 20, "retry_initial": 0.05, "retry_max": 0.1},
-    )  # fmt: skip
+        format=QLIK, publisher={"delivery_rows": 20, "retry_initial": 0.05, "retry_max": 0.1}
+    )
     execute(database, "INSERT INTO usr (idu, fname) SELECT n, '0' FROM generate_series(1, 20) n")
-    sink = CountsLosses(open_sink(config, None))
+    # What takes longer is lost, too, and sent again.
+    sink = CountsLosses(KafkaSink(brokers.brokers, "t", {"linger.ms": 0}, 1))
     with publishing(config, sink) as publisher:  # type: ignore[arg-type]
         for step in range(1, 7):
             execute(database, f"UPDATE usr SET fname = '{step}'")
@@ -326,10 +330,9 @@ def test_brokers_that_are_gone_leave_the_rows_new(
     database: sa.Engine, brokers: Cluster, configure: Any
 ) -> None:
     execute(database, "INSERT INTO usr (idu) VALUES (1)")
-    config = configure(sink={"timeout": 2})
     brokers.kill()
     with pytest.raises(ReceiverUnavailable, match="Kafka has not accepted all records"):
-        publish(config)
+        publish(configure(), KafkaSink(brokers.brokers, "t", timeout=SHORT))
     assert set(statuses(database).values()) == {"N"}
 
 
@@ -550,54 +553,30 @@ SASL = {
 }
 
 
-@pytest.fixture(scope="module")
-def refusing() -> Iterator[str]:
-    """The address of brokers that refuse the topic ``closed``, and have no topic ``missing``."""
-    with cluster(closed=29, missing=3) as made:
-        yield made.brokers
+@dataclass(frozen=True)
+class Mistake:
+    """Brokers or properties with which no record is accepted, and what the publisher reports."""
+
+    brokers: str
+    topic: str
+    properties: dict[str, Any]
+    status: str
+    advice: str
+
+    def refusal(self) -> ReceiverUnavailable:
+        """Why a record is not accepted."""
+        with closing(KafkaSink(self.brokers, self.topic, self.properties, 3.0)) as sink:
+            record = KafkaRecord(None, b"k", b"val7e")
+            sink.send(Document(1, 1, ("1",), b"", [(record,)]))
+            with pytest.raises(ReceiverUnavailable) as caught:
+                sink.flush()
+        return caught.value
 
 
-def refusal(brokers: str, topic: str, properties: dict[str, Any]) -> ReceiverUnavailable:
-    """Why a record is not accepted."""
-    with closing(KafkaSink(brokers, topic, properties, 3.0)) as sink:
-        record = KafkaRecord(None, b"k", b"val7e")
-        sink.send(Document(1, 1, ("1",), b"", [(record,)]))
-        with pytest.raises(ReceiverUnavailable) as caught:
-            sink.flush()
-    return caught.value
-
-
-@pytest.mark.parametrize(
-    ("topic", "properties", "status", "advice"),
-    [
-        ("closed", {}, "TOPIC_AUTHORIZATION_FAILED", "permit the user to write to and describe"),
-        (
-            "missing", {"topic.metadata.propagation.max.ms": 1}, "UNKNOWN_TOPIC_OR_PART",
-            "create the topic missing, or correct sink.topic",
-        ),
-        ("open", SASL, "_AUTHENTICATION", "check EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD"),
-    ],
-)  # fmt: skip
-def test_what_brokers_refuse_for_good_is_a_mistake_here_with_the_option_and_their_words(
-    refusing: str, topic: str, properties: dict[str, Any], status: str, advice: str
-) -> None:
-    refused = refusal(refusing, topic, properties)
-    assert refused.code == "receiver_misconfigured"
-    assert refused.advice.startswith(advice)
-    assert refused.advice in str(refused)
-    assert refused.reply is not None
-    assert refused.reply.status == status
-    assert refused.reply.text in str(refused), "the words of the client"
-    assert not any(secret in str(refused) for secret in ("hush", "val7e"))
-
-
-def test_a_name_of_a_broker_that_does_not_exist_is_a_mistake_here() -> None:
-    refused = refusal("nowhere.invalid:9092", "open", {})
-    assert refused.advice == "check the names in sink.brokers"
-
-
-def test_a_certificate_of_an_unknown_authority_is_a_mistake_here(tmp_path: Path) -> None:
-    trusted = tmp_path / "ca.pem"
+@contextmanager
+def unknown_authority(directory: Path) -> Iterator[Mistake]:
+    """A broker with a certificate that the client does not trust."""
+    trusted = directory / "ca.pem"
     trustme.CA().cert_pem.write_to_path(trusted)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
@@ -612,15 +591,50 @@ def test_a_certificate_of_an_unknown_authority_is_a_mistake_here(tmp_path: Path)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=shake_hands, daemon=True).start()
         tls = {"security.protocol": "SSL", "ssl.ca.location": str(trusted)}
-        refused = refusal(f"127.0.0.1:{listener.getsockname()[1]}", "open", tls)
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        yield Mistake(address, "open", tls, "_SSL", "ssl.ca.location")
         listener.shutdown(socket.SHUT_RDWR)
-    assert refused.code == "receiver_misconfigured"
-    assert "ssl.ca.location" in refused.advice
-    assert refused.reply is not None
-    assert refused.reply.status == "_SSL"
 
 
-def test_brokers_that_are_gone_are_no_mistake_here(brokers: Cluster) -> None:
-    brokers.kill()
-    refused = refusal(brokers.brokers, "open", {})
+def test_what_brokers_refuse_for_good_is_a_mistake_here_with_the_option_and_their_words(
+    tmp_path: Path,
+) -> None:
+    with (
+        cluster(closed=29, missing=3) as refusing,
+        unknown_authority(tmp_path) as distrusted,
+        cluster() as gone,
+        # Each waits for its time-out, and all at the same time.
+        ThreadPoolExecutor(6) as pool,
+    ):
+        gone.kill()
+        gone_refusal = pool.submit(Mistake(gone.brokers, "open", {}, "", "").refusal)
+        soon = {"topic.metadata.propagation.max.ms": 1}
+        address, names = refusing.brokers, "nowhere.invalid:9092"
+        mistakes = [
+            Mistake(
+                address, "closed", {}, "TOPIC_AUTHORIZATION_FAILED",
+                "permit the user to write to and describe",
+            ),
+            Mistake(
+                address, "missing", soon, "UNKNOWN_TOPIC_OR_PART",
+                "create the topic missing, or correct sink.topic",
+            ),
+            Mistake(
+                address, "open", SASL, "_AUTHENTICATION",
+                "check EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD",
+            ),
+            Mistake(names, "open", {}, "_RESOLVE", "check the names in sink.brokers"),
+            distrusted,
+        ]  # fmt: skip
+        refusals = list(pool.map(Mistake.refusal, mistakes))
+    for mistake, refused in zip(mistakes, refusals, strict=True):
+        assert refused.code == "receiver_misconfigured", mistake
+        assert mistake.advice in refused.advice, mistake
+        assert refused.advice in str(refused), mistake
+        assert refused.reply is not None, mistake
+        assert refused.reply.status == mistake.status
+        assert refused.reply.text in str(refused), "the words of the client"
+        assert not any(secret in str(refused) for secret in ("hush", "val7e")), mistake
+    # Brokers that are gone are no mistake here.
+    refused = gone_refusal.result()
     assert (refused.code, refused.advice) == ("receiver_unavailable", "")
