@@ -26,6 +26,7 @@ from eventlog.core.values import Kind
 from eventlog.errors import ConfigError
 from eventlog.model import Change, EventResult
 from eventlog.publisher.context.context import Context, Counters
+from eventlog.publisher.declared import catalog_watcher
 from eventlog.publisher.declared.opening import open_context
 from eventlog.publisher.run.daemon import publish, publish_once
 from eventlog.publisher.send.cycle import dry_run
@@ -202,8 +203,9 @@ def test_a_class_that_a_format_fails_to_write_waits_and_the_others_are_published
 
 
 def test_a_class_that_could_not_be_written_is_tried_again_after_its_table_has_changed(
-    three_classes: Config, database: sa.Engine
+    three_classes: Config, database: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(catalog_watcher, "CATALOG_INTERVAL", 0.1)
     sink, output = Collecting(), Failing(ConfigError("b has a type that is not known"), "b")
 
     @contextmanager
