@@ -29,9 +29,10 @@ from publishers import (
     write_config,
 )
 from replay import Replay
-from shared import PATIENCE, execute, fetch, statuses, url_of, wait_until
+from shared import PATIENCE, Run, execute, fetch, statuses, url_of, wait_until
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
+from eventlog.cli.publish.runs import publish as publish_command
 from eventlog.config.load import Config, load
 from eventlog.errors import (
     DatabaseUnavailable,
@@ -44,6 +45,7 @@ from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.context.context import Context, Counters, Used
 from eventlog.publisher.declared.opening import open_context
 from eventlog.publisher.ledger.delivery import decode
+from eventlog.publisher.run import waiting
 from eventlog.publisher.run.daemon import publish, publish_once
 from eventlog.publisher.run.waiting import StopRequest
 
@@ -324,13 +326,14 @@ def test_who_keeps_the_publisher_out_is_named_and_doctor_warns_of_another_progra
 
 
 def test_a_second_publisher_has_one_clear_line_and_exit_code_1(
-    database: sa.Engine, tmp_path: Path
+    database: sa.Engine, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(publish_command, "LOCK_WAIT", 0.1)
     config = configured(database, tmp_path)
     with opened(config):
-        ended = command(tmp_path, "publish", "--once")
-    assert ended.returncode == 1
-    assert ended.stderr.strip().splitlines()[-1].count("is already being published") == 1
+        code, _, errors = run("publish", "--once")
+    assert code == 1
+    assert errors.strip().splitlines()[-1].count("is already being published") == 1
 
 
 def test_a_standby_takes_over_when_the_other_publisher_ends(
@@ -417,8 +420,9 @@ PUBLISHERS = (
 
 
 def test_a_publisher_whose_session_is_ended_connects_again_and_loses_nothing(
-    database: sa.Engine, tmp_path: Path
+    database: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(waiting, "back_off", lambda *_: 0.01)
     config = configured(database, tmp_path, publisher={"batch_size": 1, "mark_interval": 0})
     insert(database, *range(1, 9))
     ends = [3, 6]
