@@ -202,7 +202,7 @@ class Publisher:
             self.publish(
                 self._rng.choice((0, *(self._rng.randrange(1, most) for most in (3, 12, 40))))
             )
-            self._stopped.wait(0.2)
+            self._stopped.wait(0.1)
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
@@ -382,7 +382,7 @@ def test_after_the_recipes_a_receiver_has_what_the_tables_hold(
     try:
         to_come, open_changes = changes_of(site.copies, count, rng), list[Change]()
         with site.publisher.running(), site.application.running(seed):
-            time.sleep(0.5)
+            wait_until(lambda: site.application.written > 10, "the application writes")
             while to_come or open_changes:
                 if to_come and (not open_changes or rng.random() < 0.6):
                     change = to_come.pop()
@@ -399,7 +399,7 @@ def test_after_the_recipes_a_receiver_has_what_the_tables_hold(
                             f"the recipe of {change} does not come to its end"
                         )
                         open_changes.insert(0, change)
-                time.sleep(rng.random() / 4)
+                time.sleep(rng.random() / 10)
                 assert site.application.failures == []
         site.check_end()
         assert site.application.written > 10 * count
