@@ -63,6 +63,11 @@ def copy(filled_database: FilledDatabase, source: sa.Engine) -> Iterator[sa.Engi
         yield engine
 
 
+@pytest.fixture(autouse=True)
+def _brief_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    verified.rest_briefly(monkeypatch)
+
+
 def compare(source: sa.Engine, copy: sa.Engine, **more: Any) -> VerifyReport:
     more = {"options": AT_ONCE, **more}
     return verify(document(source), url_of(copy), environ={}, **more)

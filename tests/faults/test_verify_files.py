@@ -147,8 +147,9 @@ def test_compressed_files_equal_the_source(
 
 
 def test_files_that_a_publisher_still_writes_are_never_called_different(
-    source: sa.Engine, tmp_path: Path
+    source: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    verified.rest_briefly(monkeypatch)
     config = to_files(source, tmp_path / "documents")
     load_all(config)
     publish_once(config)

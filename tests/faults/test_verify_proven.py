@@ -56,6 +56,11 @@ def copy(filled_database: FilledDatabase) -> Iterator[sa.Engine]:
         yield engine
 
 
+@pytest.fixture(autouse=True)
+def _brief_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    verified.rest_briefly(monkeypatch)
+
+
 def between(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None], *chunks: int) -> None:
     """Act in another session between the snapshot of these chunks and the reading of their objects;
     the reading of the rows that are not done at the beginning is chunk 0.
@@ -394,7 +399,7 @@ def test_objects_that_stay_in_motion_are_read_once(
     monkeypatch.setattr(TableTarget, "rows", rows)
     sa.event.listen(sa.Engine, "before_cursor_execute", count)
     try:
-        report = compare(source, copy, wait=0.6)
+        report = compare(source, copy, wait=0.3)
     finally:
         sa.event.remove(sa.Engine, "before_cursor_execute", count)
     assert (report.result, report.classes["item"].in_motion) == ("undecided", OBJECTS)

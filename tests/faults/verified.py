@@ -23,8 +23,9 @@ from eventlog.cli.context import transaction
 from eventlog.config.load import load
 from eventlog.core import table_key
 from eventlog.core.catalog import ObjectClass
+from eventlog.sql.log import database_snapshots
 from eventlog.sql.port.log_operations import RangeReader
-from eventlog.verify import VerifyReport
+from eventlog.verify import VerifyReport, verification
 from eventlog.verify.targets import Target
 
 TABLE = (
@@ -129,6 +130,12 @@ def read_by(monkeypatch: pytest.MonkeyPatch, target: type[Target], way: str) -> 
 
     if way != "ranges":
         monkeypatch.setattr(target, "range_reader", range_reader)
+
+
+def rest_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a verification rest for a tenth of a second before it reads something again."""
+    for module in (verification, database_snapshots):
+        monkeypatch.setattr(module, "REST", 0.1)
 
 
 def told(report: VerifyReport, class_name: str) -> tuple[Any, ...]:
