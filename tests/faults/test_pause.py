@@ -16,7 +16,18 @@ import pytest
 import sqlalchemy as sa
 from conftest import FilledDatabase
 from publishers import Collecting, Inbox, configuration, opened, publishing, settings, write_config
-from shared import PATIENCE, Run, execute, fetch, in_ci, met, refused, url_of, wait_until
+from shared import (
+    PATIENCE,
+    Run,
+    ShortRests,
+    execute,
+    fetch,
+    in_ci,
+    met,
+    refused,
+    url_of,
+    wait_until,
+)
 
 from eventlog.cli.context import changing_log
 from eventlog.config.load import Config, load
@@ -25,7 +36,6 @@ from eventlog.model import Answer, Document, EventResult, Level
 from eventlog.publisher.context.observer import Doing, Observer, WaitFor
 from eventlog.publisher.inspect.pausing import pause_reader, resume_reader
 from eventlog.publisher.run.daemon import publish, publish_once
-from eventlog.publisher.run.waiting import StopRequest
 from eventlog.sql import migrations
 from eventlog.sql.log.pauses import Pause
 
@@ -148,7 +158,7 @@ def test_a_running_reader_pauses_within_a_delivery_and_goes_on_with_its_next_doc
 
     sink = Collecting(pause_at_first)
     config = config_of(log, reader, batch_size=1, mark_interval=0)
-    with publishing(config, sink, Impatient(), seen):
+    with publishing(config, sink, ShortRests(), seen):
         seen.until(Doing.PAUSED)
         assert sink.event_ids == ["1"]  # what was in the air is answered, and marked
         left = "SELECT content FROM eventlog_inflight WHERE kind = 'delivery'"
@@ -175,7 +185,7 @@ def test_what_is_due_and_what_is_new_waits_while_the_reader_is_paused(
 
     sink = Collecting(fail_once)
     config = config_of(log, reader, retry_initial=0.1, retry_max=0.1)
-    with publishing(config, sink, Impatient(), seen):
+    with publishing(config, sink, ShortRests(), seen):
         seen.until(Doing.PAUSED)
         write(log, 2)
         seen.until(Doing.PAUSED, times=2)
@@ -190,7 +200,7 @@ def test_a_paused_publisher_sends_no_heartbeat(log: sa.Engine) -> None:
     pause(log, "publisher")
     seen, inbox = Seen(), Inbox()
     config = config_of(log, "publisher")
-    with publishing(config, inbox, Impatient(), seen, heartbeat_interval=0.01):
+    with publishing(config, inbox, ShortRests(), seen, heartbeat_interval=0.01):
         seen.until(Doing.PAUSED, times=2)
         assert inbox.documents.empty()
         resume(log, "publisher")
@@ -233,12 +243,12 @@ def test_a_standby_that_takes_over_obeys_the_pause(log: sa.Engine, reader: str) 
     pause(log, reader)
     config = config_of(log, reader)
     first, second, inbox = Seen(), Seen(), Inbox()
-    stop = Impatient()
+    stop = ShortRests()
     standby = threading.Thread(
         target=publish,
         args=(lambda: opened(config), lambda: inbox, stop, second, (0.05, 0.05), None, True),
     )
-    with publishing(config, inbox, Impatient(), first):
+    with publishing(config, inbox, ShortRests(), first):
         first.until(Doing.PAUSED)
         standby.start()
         second.until_locked_out()
@@ -248,7 +258,6 @@ def test_a_standby_that_takes_over_obeys_the_pause(log: sa.Engine, reader: str) 
     assert inbox.take() == [1]
     stop.set()
     standby.join(PATIENCE)
-    stop.close()
 
 
 @ANY_DATABASE
@@ -261,7 +270,7 @@ def test_rows_that_are_queued_again_meanwhile_come_in_their_order_after_the_paus
         publish_once(context, refuses)
     pause(log, "publisher")
     seen, inbox = Seen(), Collecting()
-    with publishing(config_of(log, "publisher"), inbox, Impatient(), seen):
+    with publishing(config_of(log, "publisher"), inbox, ShortRests(), seen):
         seen.until(Doing.PAUSED)
         write(log, 2, 1)  # row 3 is a later one of the object of row 1
         code, _, error = run("--database-url", url_of(log), "requeue", "--ids", "1")
@@ -359,17 +368,6 @@ def test_a_followed_source_has_no_pause(run: Run) -> None:
     for command in ("pause", "--reason", "why"), ("resume",):
         code, _, error = run("--set", "source.type=gbase", *command)
         assert (code, "stop the publisher of a followed source" in error) == (2, True)
-
-
-class Impatient(StopRequest):
-    """A request to stop whose publisher waits 0.2 s at most at a time: while it is paused it would
-    look once a second.
-    """
-
-    __slots__ = ()
-
-    def wait(self, timeout: float | None = None) -> bool:
-        return super().wait(None if timeout is None else min(timeout, 0.2))
 
 
 class Seen(Observer):
