@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
+from socket import create_connection
+from threading import Thread
 from typing import Any, Final
 from urllib.request import Request, urlopen
 
@@ -12,6 +15,7 @@ from eventlog.config.load import Config, load
 
 moto_server = pytest.importorskip("moto.server", reason="moto[server] is not installed")
 boto3 = pytest.importorskip("boto3", reason="boto3 is not installed")
+serving = pytest.importorskip("werkzeug.serving", reason="moto[server] is not installed")
 
 BUCKET: Final = "landing"
 ACCESS_KEY, SECRET_KEY = "AKIAEVENTLOG", "s3cr/et+key"
@@ -21,10 +25,16 @@ KEYS: Final = {"EVENTLOG_SINK_ACCESS_KEY": ACCESS_KEY, "EVENTLOG_SINK_SECRET_KEY
 class Store:
     def __init__(self) -> None:
         logging.getLogger("werkzeug").setLevel(logging.WARNING)  # it reports each request
-        self.server = moto_server.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-        self.server.start()
-        host, port = self.server.get_host_and_port()
-        self.url = f"http://{host}:{port}"
+        # As ThreadedMotoServer does, which takes half a second to stop: it looks seldom whether it is
+        # to. A server that looks often is slow on a machine with work.
+        app = moto_server.DomainDispatcherApplication(moto_server.create_backend_app)
+        handler = moto_server.MotoRequestHandler
+        self._server = serving.make_server(
+            "127.0.0.1", 0, app, threaded=True, request_handler=handler
+        )
+        self._thread = Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
         self.client = boto3.client(
             "s3", endpoint_url=self.url, region_name="us-east-1", aws_access_key_id=ACCESS_KEY,
             aws_secret_access_key=SECRET_KEY,
@@ -48,7 +58,12 @@ class Store:
         return bytes(self.client.get_object(Bucket=BUCKET, Key=f"hr/{name}")["Body"].read())
 
     def close(self) -> None:
-        self.server.stop()
+        stopping = Thread(target=self._server.shutdown)
+        stopping.start()
+        with suppress(OSError):  # a connection lets it look
+            create_connection(self._server.server_address).close()
+        stopping.join()
+        self._thread.join()
 
     def count_keys_after(self, requests: int) -> None:
         """From then on the server knows no key: none has been made there."""

@@ -114,7 +114,7 @@ def server() -> Iterator[tuple[str, list[http.HTTPMessage]]]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
-        thread = Thread(target=listening.serve_forever)
+        thread = Thread(target=listening.serve_forever, args=(0.05,))
         thread.start()
         yield f"http://127.0.0.1:{listening.server_port}/", got
         listening.shutdown()

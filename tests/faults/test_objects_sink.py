@@ -40,7 +40,7 @@ OWNER = Owner("log 1", "the log eventlog")
 def server() -> Iterator[Store]:
     store = Store()
     yield store
-    store.server.stop()
+    store.close()
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ def test_a_store_that_becomes_unavailable_means_that_nothing_counts(store: Store
     with sink_of(other.config()) as sink:
         sink.send(document(1, 1, "x"))
         sink.flush()
-        other.server.stop()
+        other.close()
         sink.send(document(2, 1, "x"))
         with pytest.raises(
             ReceiverUnavailable,
@@ -248,7 +248,7 @@ def test_refused_keys_are_a_clear_error_that_shows_none(store: Store) -> None:
             assert SECRET_KEY not in shown
     finally:
         other.count_keys_after(1_000_000)
-        other.server.stop()
+        other.close()
 
 
 @pytest.mark.parametrize(

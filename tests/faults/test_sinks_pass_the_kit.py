@@ -50,7 +50,7 @@ class WebHook:
                 pass
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        Thread(target=self.server.serve_forever, daemon=True).start()
+        Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
 
     @contextmanager
     def away(self) -> Iterator[None]:
