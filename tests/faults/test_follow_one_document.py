@@ -113,7 +113,7 @@ def test_all_other_objects_arrive_in_order_though_the_receiver_fails_for_some(
         options = {"batch_size": 8, "retry_initial": 0.02, "retry_max": 0.1, "mark_interval": 0}
         position = in_file(tmp_path)[0]
         with publisher(
-            feed, tmp_path, position, receiver.url, options=options, timeout=0.5, once=False
+            feed, tmp_path, position, receiver.url, options=options, timeout=0.25, once=False
         ) as own:
             for _ in range(kills):
                 more = failing.failed + chance.randrange(1, 10)
