@@ -44,11 +44,13 @@ def java() -> None:
 
 @pytest.fixture(scope="session")
 def spark(java: None) -> Iterator[SparkSession]:
-    session = open_session(
-        "local[2]", conf={"spark.sql.shuffle.partitions": "2"}
-    )  # by default 200, whatever the data
+    partitions = "spark.sql.shuffle.partitions"
+    session = open_session("local[2]", conf={partitions: "2"})  # by default 200, whatever the data
     yield session
+    # A test that unsets it gives the default to all tests after it.
+    kept = session.conf.get(partitions)
     session.stop()
+    assert kept == "2"
 
 
 @pytest.fixture

@@ -33,6 +33,25 @@ def settings_of(spark: SparkSession) -> dict[str, str]:
     return dict(spark.conf.getAll)
 
 
+# Each differs from what eventlog gives its own sessions.
+USER_SETTINGS = {
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "777",
+}
+
+
+@pytest.fixture
+def user_settings(spark: SparkSession) -> Iterator[None]:
+    """Settings of a user in the session, which all tests share: it has its own again afterwards."""
+    before = {name: str(spark.conf.get(name)) for name in USER_SETTINGS}
+    for name, value in USER_SETTINGS.items():
+        spark.conf.set(name, value)
+    yield
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+@pytest.mark.usefixtures("user_settings")
 def test_no_function_that_takes_a_session_changes_a_setting_of_it_or_the_job_group_of_the_thread(
     log: sa.Engine, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -82,9 +101,6 @@ def test_no_function_that_takes_a_session_changes_a_setting_of_it_or_the_job_gro
         ),
         ("read_messages", lambda: read_messages(spark, messages).collect()),
     ]
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "777")
-    spark.conf.set("spark.sql.adaptive.enabled", "true")
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
     spark.sparkContext.setJobGroup("the user's", "of the notebook")
     before, active, group = settings_of(spark), running_session(), group_of(spark)
     for name, call in calls:
@@ -92,7 +108,6 @@ def test_no_function_that_takes_a_session_changes_a_setting_of_it_or_the_job_gro
         assert settings_of(spark) == before, name
         assert running_session() is active, name
         assert group_of(spark) == group, name
-    spark.conf.unset("spark.sql.shuffle.partitions")
 
 
 def group_of(spark: SparkSession) -> list[str | None]:
@@ -104,8 +119,8 @@ def group_of(spark: SparkSession) -> list[str | None]:
     return [spark.sparkContext.getLocalProperty(name) for name in names]
 
 
+@pytest.mark.usefixtures("user_settings")
 def test_our_session_has_its_own_settings(spark: SparkSession) -> None:
-    spark.conf.set("spark.sql.adaptive.enabled", "true")
     own = open_session("local[2]")
     assert own is not spark
     assert own.conf.get("spark.sql.adaptive.enabled") == "false"

@@ -126,7 +126,6 @@ def test_change_tables_are_those_of_the_converter_number_by_number(
     transactions = {change["transaction_id"] for change in expected}
     assert None in transactions
     assert f"{ROWS // 6:032X}" in transactions
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
     chance = random.Random(3)
     out = tmp_path / "out"
     report = copy(
@@ -304,7 +303,6 @@ def test_an_unfinished_job_starts_over_and_a_finished_job_only_marks(
 def test_forms_partitions_and_sizes(
     spark: SparkSession, log: sa.Engine, tmp_path: Path, file_layout: str
 ) -> None:
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
     log_rows(log, random_rows(1_500, seed=24))
     set_times(log)
     options = {"partitioned": True, "partition_seconds": 20}

@@ -51,13 +51,6 @@ ROW = {
 }  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def few_partitions(spark: SparkSession) -> Iterator[None]:
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
-    yield
-    spark.conf.unset("spark.sql.shuffle.partitions")
-
-
 def changes() -> Iterator[Change]:
     """Two tables whose transactions interleave, a TRUNCATE in the middle of one."""
     for n in range(1, 31):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
@@ -30,13 +29,6 @@ DATA = {
 }
 KEY = ("shop", "id")
 NOTHING: Mapping[str, Any] = dict.fromkeys(DATA)
-
-
-@pytest.fixture(autouse=True)
-def few_partitions(spark: SparkSession) -> Iterator[None]:
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
-    yield
-    spark.conf.unset("spark.sql.shuffle.partitions")
 
 
 def frame(
