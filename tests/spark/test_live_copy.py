@@ -220,15 +220,20 @@ def test_a_copy_with_a_filter_has_what_matches_while_its_query_runs(
 
     try:
         wait_until(lambda: (tmp_path / "acct" / "_delta_log").exists() and is_as_selected())
-        for statement in (
-            "UPDATE acct SET pay = 100 WHERE no BETWEEN 1 AND 9",
-            "UPDATE acct SET owner = 'hidden' WHERE no = 10",
-            "UPDATE acct SET pay = 1, owner = 'back' WHERE no IN (2, 10, 50)",
-            "DELETE FROM acct WHERE no IN (11, 55)",
-            "UPDATE acct SET no = 1002, owner = 'moved' WHERE no = 2",
-            INSERT.format(first=100, last=101),
+        # Each step waits for a batch, so a step has all changes that need none of another's.
+        for statements in (
+            (
+                "UPDATE acct SET pay = 100 WHERE no BETWEEN 1 AND 9",
+                "UPDATE acct SET owner = 'hidden' WHERE no = 10",
+                "DELETE FROM acct WHERE no IN (11, 55)",
+            ),
+            (
+                "UPDATE acct SET pay = 1, owner = 'back' WHERE no IN (2, 10, 50)",
+                INSERT.format(first=100, last=101),
+            ),
+            ("UPDATE acct SET no = 1002, owner = 'moved' WHERE no = 2",),
         ):
-            run(database, statement)
+            run(database, *statements)
             wait_until(is_as_selected)
     finally:
         query.stop()
@@ -303,7 +308,7 @@ def wait_until(is_so: Callable[[], bool], seconds: float = PATIENCE) -> None:
     end = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.2)
+        time.sleep(0.05)
 
 
 def test_what_no_copy_can_follow_is_refused_before_a_query_starts(
