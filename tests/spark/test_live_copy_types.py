@@ -195,7 +195,7 @@ def outcomes(
     with new_database() as database:
         make_tables(database, names)
         config = watched(database, place, *names)
-        reader = reader_of(config=config, start_from="latest", maxRowsPerBatch=12)
+        reader = reader_of(config=config, start_from="latest", maxRowsPerBatch=15)
         followed = Followed(config, place, names, made, Engine(reader, place / "query"))
         for mode in MODES:
             followed.begin(mode)
