@@ -24,12 +24,18 @@ def reader_of(**options: object) -> Any:
     return source.streamReader(source.schema())
 
 
-def watched(database: sa.Engine, directory: Path, *tables: str) -> Path:
-    """Return the configuration of a database with a log, whose triggers watch tables."""
+def configured(database: sa.Engine, directory: Path, *tables: str) -> Path:
+    """Return the configuration of a database whose triggers watch tables."""
     config = directory / "eventlog.toml"
     url = database.url.render_as_string(hide_password=False)
     watches = "".join(f'[[watch]]\ntable = "{table}"\n' for table in tables)
     config.write_text(f'[database]\nurl = "{url}"\n{watches}')
+    return config
+
+
+def watched(database: sa.Engine, directory: Path, *tables: str) -> Path:
+    """Return the configuration of a database that gets a log and triggers of tables."""
+    config = configured(database, directory, *tables)
     for command in (["db", "upgrade"], ["triggers", "apply"]):
         assert cli.run(["--config", str(config), "--quiet", *command]) == 0
     return config

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ pytest.importorskip(
     "pyspark.sql.streaming.datasource", reason="a stream needs PySpark 4.2 or later"
 )
 
-from stream_engine import Engine, reader_of, rows_of, watched
+from stream_engine import Engine, configured, reader_of, rows_of, watched
 
 from eventlog import cli
 from eventlog.spark.changes.change_log import ColumnsChanged, close_cached_connection
@@ -41,6 +42,8 @@ def make_table(database: sa.Engine) -> None:
         f"CREATE TABLE one (id integer PRIMARY KEY, {', '.join(map(' '.join, TYPES.items()))})",
         "INSERT INTO one VALUES (1, 1)",
     )
+    with TemporaryDirectory() as directory:
+        watched(database, Path(directory), "one")
 
 
 def run(database: sa.Engine, *statements: str) -> None:
@@ -52,7 +55,7 @@ def run(database: sa.Engine, *statements: str) -> None:
 @pytest.fixture
 def one(filled_database: Any, tmp_path: Path) -> Iterator[tuple[sa.Engine, Path]]:
     with filled_database(make_table) as database:
-        yield database, watched(database, tmp_path, "one")
+        yield database, configured(database, tmp_path, "one")
     close_cached_connection()
 
 

@@ -76,11 +76,16 @@ def run(database: sa.Engine, *statements: str) -> None:
         connection.commit()
 
 
-def installed(database: sa.Engine, directory: Path, row_style: str = "field") -> Path:
+def configured(database: sa.Engine, directory: Path, row_style: str = "field") -> Path:
     file = directory / "eventlog.toml"
     file.write_text(
         CONFIG.format(url=database.url.render_as_string(hide_password=False), row_style=row_style)
     )
+    return file
+
+
+def installed(database: sa.Engine, directory: Path, row_style: str = "field") -> Path:
+    file = configured(database, directory, row_style)
     for command in (["db", "upgrade"], ["triggers", "apply"]):
         assert cli.run(["--config", str(file), "--quiet", *command]) == 0
     return file

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -26,7 +27,7 @@ pytest.importorskip(
     "pyspark.sql.streaming.datasource", reason="a stream needs PySpark 4.2 or later"
 )
 
-from stream_engine import Engine, reader_of, watched
+from stream_engine import Engine, configured, reader_of, watched
 from test_live_copy import run
 from test_live_copy_batches import delta_in, iceberg_in
 from test_live_copy_batches import rows_of as rows_in
@@ -278,12 +279,14 @@ ONE = "CREATE TABLE one (id integer PRIMARY KEY, v integer); INSERT INTO one VAL
 
 def make_one(engine: sa.Engine) -> None:
     run(engine, *ONE.split(";"))
+    with TemporaryDirectory() as directory:
+        watched(engine, Path(directory), "one")
 
 
 @pytest.fixture
 def one(filled_database: Any, tmp_path: Path) -> Iterator[tuple[sa.Engine, Path]]:
     with filled_database(make_one) as database:
-        yield database, watched(database, tmp_path, "one")
+        yield database, configured(database, tmp_path, "one")
     close_cached_connection()
 
 
