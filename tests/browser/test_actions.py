@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 from test_status_page import (
     RARELY,
+    activate,
     audit,
     axe,
     complaints,
@@ -83,7 +84,7 @@ def submit(browser: Any, form: str, reason: str = "") -> None:
     wait_until(found.is_displayed, f"{form} is offered")
     if reason:
         found.find_element(By.TAG_NAME, "input").send_keys(reason)
-    found.find_element(By.TAG_NAME, "button").click()
+    activate(found.find_element(By.TAG_NAME, "button"))
 
 
 def test_the_publisher_is_paused_and_resumed_on_its_page(shared: Shared, browser: Any) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_status_page import audit, axe, complaints, forget_complaints, text
+from test_status_page import activate, audit, axe, complaints, forget_complaints, text
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 
@@ -46,7 +46,7 @@ def test_an_event_that_waits_is_found_by_its_key_and_has_a_page(page: None, brow
         assert not browser.find_element(By.ID, section).is_displayed(), "only a log has this"
     browser.find_element(By.ID, "search-key").send_keys("id=2\n")
     wait_until(lambda: "the receiver fails for it" in text(browser, "found"), "it is found")
-    browser.find_element(By.CSS_SELECTOR, "#found a").click()
+    activate(browser.find_element(By.CSS_SELECTOR, "#found a"))
     wait_until(lambda: "eventlog skip --from gbase" in text(browser, "event"), "what can be done")
     shown = text(browser, "event")
     assert '"name": "new"' in shown, "the change"
@@ -58,6 +58,6 @@ def test_an_event_that_waits_is_found_by_its_key_and_has_a_page(page: None, brow
 
 def test_what_was_refused_is_shown_unasked_and_has_a_page(page: None, browser: Any) -> None:
     wait_until(lambda: "refused by the receiver" in text(browser, "errors"), "it is listed")
-    browser.find_element(By.CSS_SELECTOR, "#errors a").click()
+    activate(browser.find_element(By.CSS_SELECTOR, "#errors a"))
     wait_until(lambda: "it failed (receiver): because" in text(browser, "event"), "its page")
     assert complaints(browser) == []

@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import itertools
+import json
 import os
 import re
 import shutil
@@ -28,7 +29,7 @@ import sqlalchemy as sa
 sys.path.insert(0, str(Path(__file__).parents[1] / "faults"))
 
 from cutting_proxy import cutting_proxy
-from monitored import pause, write_and_resume
+from monitored import pause, read, write_and_resume
 from publishers import LONG, make_log, process, settings, write
 from receiver import Receiver, Request, answer, reply, status
 from shared import Run, free_port, statuses, url_of, wait_until
@@ -94,8 +95,15 @@ def complaints(browser: Any) -> list[str]:
     return [line["message"] for line in browser.get_log("browser")]
 
 
+def activate(element: Any) -> None:
+    """Press a button, or follow a link, by the keyboard: where the page is written again, elements
+    move, and a click could miss them.
+    """
+    element.send_keys(Keys.ENTER)
+
+
 def press(browser: Any, button: str, shown: str, until_it_says: Callable[[str], bool]) -> None:
-    browser.find_element(By.ID, button).click()
+    activate(browser.find_element(By.ID, button))
     wait_until(lambda: until_it_says(text(browser, shown)), f"{button} is answered")
 
 
@@ -107,7 +115,9 @@ def picture(browser: Any, name: str, height: int = 900, section: str = "") -> No
         size = {"width": 1100, "height": height, "deviceScaleFactor": 1, "mobile": False}
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         browser.execute_cdp_cmd("Emulation.setScrollbarsHidden", {"hidden": True})
-        browser.execute_script("scrollTo(0, 0); dispatchEvent(new Event('resize'))")
+        browser.execute_script(
+            "scrollTo(0, 0); document.activeElement.blur(); dispatchEvent(new Event('resize'))"
+        )
         path = str(Path(directory) / f"{name}.png")
         if section:
             selector = f"section[aria-labelledby='{section}']"
@@ -209,7 +219,7 @@ def test_a_receiver_that_refuses_the_token_is_a_mistake_here_in_one_sentence_wit
             assert "EVENTLOG_SINK_TOKEN" in text(browser, "advice")
             (details,) = browser.find_elements(By.CSS_SELECTOR, "#advice details")
             assert "who are you?" not in text(browser, "advice"), "folded"
-            details.click()
+            activate(details.find_element(By.TAG_NAME, "summary"))
             assert "who are you?" in text(browser, "advice")
             wait_until(lambda: "waiting" in text(browser, "tiles"), "the state")
             wait_until(lambda: "Rows that wait" in text(browser, "charts"), "curves are drawn")
@@ -266,7 +276,7 @@ def test_a_database_that_is_unavailable_is_one_sentence_with_the_lines_of_its_dr
             assert "Connection refused" not in text(browser, "advice"), "folded"
             assert not browser.find_element(By.ID, "lost").is_displayed(), "the process answers"
             picture(browser, "status-database", 420)
-            details.click()
+            activate(details.find_element(By.TAG_NAME, "summary"))
             assert "Connection refused" in text(browser, "advice")
             press(browser, "ask-queue", "queue", lambda shown: "cannot connect" in shown)
 
@@ -509,6 +519,11 @@ def test_every_column_can_be_seen_on_any_screen_and_errors_of_before_the_start_a
             browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
+def answers_error(url: str) -> int:
+    """How many events the receiver has refused since the start of the process."""
+    return int(json.loads(read(f"{url}status.json")[1])["counters"]["answers_error"])
+
+
 def test_the_page_of_a_consumer_is_about_what_it_has_to_do_and_what_was_refused_for_it(
     log: sa.Engine, browser: Any, tmp_path: Path
 ) -> None:
@@ -527,6 +542,7 @@ def test_the_page_of_a_consumer_is_about_what_it_has_to_do_and_what_was_refused_
     with Receiver(refuse_twos) as receiver:
         sink = {"sink__type": "http", "sink__url": receiver.url, "monitor__show_values": True}
         with watched(log, tmp_path, **source, **sink) as (_, url):
+            wait_until(lambda: answers_error(url) == 1, "one is refused")
             forget_complaints(browser)
             browser.get(url)
             wait_until(
@@ -542,12 +558,12 @@ def test_the_page_of_a_consumer_is_about_what_it_has_to_do_and_what_was_refused_
             assert "rows to do" in text(browser, "tiles")
             event_id = re.search(r"snapshot\S*idu=2", text(browser, "errors"))
             assert event_id is not None
-            browser.find_element(By.LINK_TEXT, event_id[0]).click()
+            activate(browser.find_element(By.LINK_TEXT, event_id[0]))
             wait_until(
                 lambda: "the receiver answered error" in text(browser, "event"),
                 "the object is explained",
             )
-            browser.find_element(By.LINK_TEXT, "Back to the status").click()
+            activate(browser.find_element(By.LINK_TEXT, "Back to the status"))
             press(
                 browser,
                 "ask-queue",
@@ -559,21 +575,24 @@ def test_the_page_of_a_consumer_is_about_what_it_has_to_do_and_what_was_refused_
 
 def opens(browser: Any, section: str, link: str, shown: str) -> None:
     """A link of a table opens the page of an event, and the way back leads to the status."""
-    wait_until(lambda: clicked(browser, section, link), f"{section} has {link}")
-    wait_until(lambda: shown in text(browser, "event"), f"{link} is explained")
+
+    def is_explained() -> bool:
+        follow(browser, section, link)  # it is not displayed any more once the event has the page
+        return shown in text(browser, "event")
+
+    wait_until(is_explained, f"{section} has {link}, and explains it")
     assert not browser.find_element(By.ID, "tiles").is_displayed(), "the event has the page"
-    browser.find_element(By.LINK_TEXT, "Back to the status").click()
+    activate(browser.find_element(By.LINK_TEXT, "Back to the status"))
     wait_until(lambda: browser.find_element(By.ID, "tiles").is_displayed(), "the status is back")
 
 
-def clicked(browser: Any, section: str, link: str) -> bool:
-    """Click a link, unless the section does not have it, or has just been written again."""
+def follow(browser: Any, section: str, link: str) -> None:
+    """Click a link, unless the section does not show it, or has just been written again."""
     with suppress(StaleElementReferenceException):
         for one in browser.find_elements(By.CSS_SELECTOR, f"#{section} a"):
             if one.text == link:
                 one.click()
-                return True
-    return False
+                return
 
 
 @pytest.fixture(scope="module")
@@ -638,7 +657,7 @@ def test_an_event_is_found_by_class_and_key_in_a_range_that_is_named(
     browser.find_element(By.ID, "search-class").send_keys("usr")
     browser.find_element(By.ID, "search-key").send_keys("idu=3\n")
     wait_until(lambda: "Searched: the rows 1 to 3" in text(browser, "found"), "it is found")
-    browser.find_element(By.CSS_SELECTOR, "#found a").click()
+    activate(browser.find_element(By.CSS_SELECTOR, "#found a"))
     wait_until(lambda: "Row 3: done" in text(browser, "event"), "it is explained")
     browser.find_element(By.ID, "search-key").clear()
     browser.find_element(By.ID, "search-key").send_keys("nobody=1\n")
@@ -676,7 +695,7 @@ def choose(browser: Any, select: str, value: str) -> None:
 
 
 def submit(browser: Any, form: str) -> None:
-    browser.find_element(By.CSS_SELECTOR, f"#{form} button").click()
+    activate(browser.find_element(By.CSS_SELECTOR, f"#{form} button"))
 
 
 def test_the_page_of_an_event_fits_and_axe_finds_nothing(inspector: None, browser: Any) -> None:

@@ -95,17 +95,18 @@ def resume(log: sa.Engine) -> None:
 
 def write_and_resume(log: sa.Engine, address: str, *keys: int, token: str = "") -> None:
     """Write a row for each of these objects once the publisher, which listens at ``address``, has
-    seen its pause, and end the pause.
+    seen its pause, end the pause, and wait until the publisher has measured after it.
     """
-    wait_until(lambda: _state(address, token) == "paused", "the publisher is paused")
+
+    def status() -> Any:
+        code, body = read(f"{address.rstrip('/')}/status.json", token)
+        assert code == 200, (code, body)
+        return json.loads(body)
+
+    wait_until(lambda: status()["state"]["name"] == "paused", "the publisher is paused")
     write(log, *keys)
     resume(log)
-
-
-def _state(address: str, token: str) -> str:
-    code, body = read(f"{address.rstrip('/')}/status.json", token)
-    assert code == 200, (code, body)
-    return str(json.loads(body)["state"]["name"])
+    wait_until(lambda: status()["paused"] is None, "it has measured")
 
 
 def metrics(address: str) -> dict[str, float]:
