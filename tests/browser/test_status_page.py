@@ -491,8 +491,11 @@ def test_every_column_can_be_seen_on_any_screen_and_errors_of_before_the_start_a
                 "one number for refused rows",
             )
             assert "usr" in text(browser, "errors")
+            loads = "document.getElementById('ask-errors').disabled = {}"
+            browser.execute_script(loads.format("true"))  # as while errors are loaded
             write(log, 3)
             wait_until(lambda: "error" in text(browser, "sent"), "the document is shown")
+            browser.execute_script(loads.format("false"))
             wait_until(lambda: "row 3" in text(browser, "errors"), "the new error is shown too")
             # Both at once: one waits for the other.
             browser.execute_script("document.getElementById('ask-doctor').click()")

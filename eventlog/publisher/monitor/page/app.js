@@ -522,10 +522,12 @@ function onAsk(button, place, path, render) {
   return ask;
 }
 
-// Rows E and F of before the start are shown without a press, and those that come while the page is open.
+// Rows E and F of before the start are shown without a press, and those that come while the page is open. What is refused
+// while others are loaded is asked for at the next poll.
 function askErrors(failed) {
+  if ($("ask-errors").disabled) return;
   failedSeen = failed;
-  if (!$("ask-errors").disabled) loadErrors();
+  loadErrors();
 }
 
 onAsk($("ask-queue"), $("queue"), () => "/queue.json", (found) => {
