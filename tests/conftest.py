@@ -56,13 +56,19 @@ _numbers = itertools.count(1)
 _uses = itertools.count(1)
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Let Ctrl-C reach the commands that tests start: a shell that starts the tests in the background
     has it ignored, and every process of theirs would inherit that.
+
+    Temporary directories are memory: a file of SQLite waits for the disk at each commit. Those of the
+    soak may be too large for it.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     compile_once()
+    place = memory()
+    if place is not None and "not soak" in config.option.markexpr:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(place))
 
 
 def pytest_collection() -> None:

@@ -49,11 +49,13 @@ rm -rf "$1"
 
 
 def memory() -> Path | None:
-    """Where files are memory, if there is room: a database is some 300 files, and each test may
-    make one.
+    """Where files are memory, if there is room, and programs may be there: a database is some 300
+    files, and each test may make one.
     """
     place = Path("/dev/shm")
-    return place if place.is_dir() and shutil.disk_usage(place).free > 4 << 30 else None
+    if not place.is_dir() or shutil.disk_usage(place).free < 4 << 30:
+        return None
+    return None if os.statvfs(place).f_flag & os.ST_NOEXEC else place
 
 
 @contextmanager
