@@ -196,8 +196,9 @@ def test_what_was_abandoned_is_fenced_by_what_is_sent_again(
     assert epochs == sorted({*epochs})
     assert len(epochs) > 1
     values = [record.value for record in brokers.records("fenced")]
-    assert values == sorted(values)  # type: ignore[type-var]
-    assert values[-1] == b"3"
+    # On a slow machine what is sent again is abandoned, too, and these brokers may have kept it.
+    assert values[0] == b"1"
+    assert values[-2:] == [b"2", b"3"]
 
 
 # The converter's format.
