@@ -495,6 +495,10 @@ def test_every_column_can_be_seen_on_any_screen_and_errors_of_before_the_start_a
             browser.execute_script(loads.format("true"))  # as while errors are loaded
             write(log, 3)
             wait_until(lambda: "error" in text(browser, "sent"), "the document is shown")
+            wait_until(
+                lambda: "(3 refused or invalid)" in text(browser, "errors-title"),
+                "the last number that leads to a load",
+            )
             browser.execute_script(loads.format("false"))
             wait_until(lambda: "row 3" in text(browser, "errors"), "the new error is shown too")
             # Both at once: one waits for the other.
