@@ -394,6 +394,23 @@ def test_rows_that_make_no_event_any_more_do_not_keep_halving_from_its_end(
     assert fake.in_flight() == {}
 
 
+def test_with_concurrency_halves_do_not_wait_for_a_document_that_hangs(new_world: NewWorld) -> None:
+    """The first of two documents is refused while the other hangs: then three are in the air."""
+    all_three = threading.Barrier(3)
+
+    class Hanging(Receiver):
+        def send(self, document: Document) -> Answer:
+            if len(document.event_ids) == 4 and "1" in map(first_id, document.event_ids):
+                return Answer(general=EventResult(Level.ERROR, "no"), culprit_unknown=True)
+            all_three.wait(timeout=5)
+            return super().send(document)
+
+    fake = new_world(deletes(8), batch_size=4, concurrency=3)
+    receiver = Hanging()
+    assert fake.run(receiver).result is DeliveryResult.DONE
+    assert fake.statuses() == dict.fromkeys(range(1, 9), "S")
+
+
 def test_with_concurrency_the_halves_of_an_object_overtake_nothing(new_world: NewWorld) -> None:
     fake = new_world(deletes(240, objects=7), batch_size=10, concurrency=4)
     refused = {str(i) for i in range(3, 240, 17)}

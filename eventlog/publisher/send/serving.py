@@ -119,8 +119,9 @@ class Sender(Generic[E]):
             match step.do:
                 case Do.SEND:
                     if threads is None and self._has_several:
-                        most = min(self._options.concurrency, self._outbox.count)
-                        threads = stack.enter_context(executor(most, "eventlog-send"))
+                        threads = stack.enter_context(
+                            executor(self._options.concurrency, "eventlog-send")
+                        )
                     self._begin(step, threads)
                 case Do.SAVE:
                     self._save()
