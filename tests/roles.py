@@ -64,7 +64,7 @@ _FAMILY: Final = Words(
     schema="",
     # 1401: MySQL's XA RECOVER.
     no_right=frozenset({1044, 1045, 1142, 1143, 1227, 1370, 1401}),
-    probes=re.compile(r"EXPLAIN |DESCRIBE |.*\bFROM information_schema\.innodb_trx\b"),
+    probes=re.compile(r"EXPLAIN |DESCRIBE |.*\bFROM information_schema\.innodb_cmp\b"),
     owning=tuple(
         f"GRANT SELECT, INSERT, UPDATE, DELETE, TRIGGER ON {table} TO {{role}}"
         for table in ("usr", "usr_phone")

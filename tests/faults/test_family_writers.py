@@ -264,6 +264,16 @@ def test_a_writer_that_sleeps_is_certainly_open_and_one_that_runs_a_statement_is
         assert not log.db.are_open(idle)
 
 
+def test_a_new_session_does_not_wait_for_a_list_that_it_has_made_old_itself(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    time.sleep(0.25)  # nobody else reads innodb_trx
+    monkeypatch.setattr(of_family, "sleep", lambda seconds: pytest.fail("the session waits"))
+    with place.log() as log:
+        consumers.check_possible(log)
+        assert log.open_writers() == frozenset()
+
+
 def test_a_prepared_transaction_is_never_certainly_open(place: Place) -> None:
     with (
         place.log() as log,

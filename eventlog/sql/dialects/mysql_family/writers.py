@@ -37,6 +37,7 @@ from eventlog.sql.dialects.mysql_family.session import (
     FamilySessions,
     error_code,
     fetch_transactions,
+    has_process,
     may_run,
 )
 from eventlog.sql.dialects.mysql_family.text import bindable, quote_identifier
@@ -348,7 +349,7 @@ def _lacking(conn: Connection, dialect: FamilySessions) -> str | None:
         for table in TABLES
         if not may_run(conn, f"SELECT 1 FROM {table} LIMIT 1")  # noqa: S608 - a constant
     ]
-    if not may_run(conn, "SELECT 1 FROM information_schema.innodb_trx LIMIT 1"):
+    if not has_process(conn):
         missing.append("PROCESS")
     try:
         fetch(conn, dialect.xa_recover, {})
