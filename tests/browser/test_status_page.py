@@ -390,6 +390,7 @@ def test_everything_is_reached_by_the_keyboard_and_a_command_is_copied(
     trouble: None, browser: Any
 ) -> None:
     reached = []
+    wait_until(lambda: "limit" in text(browser, "charts"), "the curves")
     browser.execute_script("window.pace = 1")  # what is written again loses the keyboard
     keys = webdriver.ActionChains(browser, duration=0)
     for _ in range(80):
@@ -405,6 +406,16 @@ def test_everything_is_reached_by_the_keyboard_and_a_command_is_copied(
     assert "Copy: eventlog errors" in reached
     assert {"Ask the database", "Explain", "Examine the log"} <= set(reached)
     assert any(one.startswith("Rows a second: ") for one in reached), "a curve"
+
+
+def test_a_link_of_a_delivery_keeps_the_keyboard_while_its_time_goes_on(
+    trouble: None, browser: Any
+) -> None:
+    link = browser.find_element(By.CSS_SELECTOR, "#deliveries a")
+    browser.execute_script("arguments[0].focus()", link)
+    before = text(browser, "deliveries")
+    wait_until(lambda: text(browser, "deliveries") != before, "the next second")
+    assert browser.switch_to.active_element == link
 
 
 AXE = "axe-core@4"

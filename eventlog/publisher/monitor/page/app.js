@@ -407,7 +407,7 @@ function showStatus(status) {
     ["delivery", (one) => one.number], ["events", (one) => count(one.events), "number"], ["rows", (one) => count(one.rows), "number"],
     ["first event", (one) => (one.first_id ? eventLink(one.first_id) : "–")],
     ["in flight for", (one) => seconds(one.seconds)],
-  ], status.deliveries, "Nothing is in flight.");
+  ], status.deliveries, "Nothing is in flight.", ["seconds"]);
   if (!documentsAsked) showDocuments(status.sent.slice(0, 12), "Nothing has been sent yet.");
   settle();
 }
