@@ -291,7 +291,8 @@ def kept(
             made.rows()
             return made
 
-        yield Kept(load_dialect(name), filled)
+        build = mysql_servers.BUILDS.get(name)
+        yield Kept(load_dialect(name if build is None else build.dialect), filled)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from monitored import metrics, read, watched
+from monitored import metrics, read, wake, watched
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from publishers import make_log, write
 from receiver import Receiver, Request, reply
@@ -84,8 +84,8 @@ def test_rows_that_are_put_back_are_counted_once_as_such(log: sa.Engine, tmp_pat
         receiver.script = lambda _: OK
         shown = run("--database-url", log.url.render_as_string(hide_password=False), "requeue")
         assert shown.returncode == 0, shown.stderr
-        execute(log, "NOTIFY eventlog")
         write(log, 4)
+        wake(log)
         wait_until(lambda: by_status(log) == {"S": 4}, "all are taken")
         values = metrics(address)
         assert answered(address) == {"success": 4, "warning": 0, "error": 2, "fatal": 0}

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from time import sleep
 
@@ -33,14 +33,28 @@ def logged(run: Run, hr: sa.Engine, publish: Callable[[], Receiver]) -> list[tup
     return rows(hr, _LETTERS)
 
 
+def begin(pool: Executor, run: Run, hr: sa.Engine) -> Future[tuple[int, str, str]]:
+    """Put both renamed rows back, and return when their copies are written, and not committed."""
+    drawn = _last_number(hr)
+    requeue = pool.submit(run, "requeue", "--status", "S", "--ids", "3-4")
+    while _last_number(hr) < drawn + 2:
+        assert not requeue.done()
+        sleep(0.01)
+    return requeue
+
+
+def _last_number(hr: sa.Engine) -> int:
+    with hr.connect() as conn:
+        numbers = "SELECT last_value FROM hr.eventlog_record_id_seq"
+        return int(conn.exec_driver_sql(numbers).scalar_one())
+
+
 def test_a_copy_does_not_come_after_a_change_that_had_not_committed(
     run: Run, hr: sa.Engine, publish: Callable[[], Receiver], logged: list[tuple[object, ...]]
 ) -> None:
     with hr.connect() as application, ThreadPoolExecutor(1) as pool:
         application.exec_driver_sql("UPDATE hr.usr SET fname = 'c' WHERE idu = 1")
-        requeue = pool.submit(run, "requeue", "--status", "S", "--ids", "3-4")
-        sleep(0.5)
-        assert not requeue.done()
+        requeue = begin(pool, run, hr)
         application.commit()
         code, out, _ = requeue.result()
     assert (code, "1 logged again" in out) == (1, True)
@@ -58,9 +72,7 @@ def test_a_copy_does_not_come_after_a_change_under_the_new_name_of_a_renamed_tab
     assert run("triggers", "apply")[0] == 0
     with hr.connect() as application, ThreadPoolExecutor(1) as pool:
         application.exec_driver_sql("UPDATE hr.member SET fname = 'c' WHERE idu = 1")
-        requeue = pool.submit(run, "requeue", "--status", "S", "--ids", "3-4")
-        sleep(0.5)
-        assert not requeue.done()
+        requeue = begin(pool, run, hr)
         application.commit()
         code, out, _ = requeue.result()
     assert (code, "1 logged again" in out) == (1, True)
@@ -72,8 +84,7 @@ def test_a_change_of_another_object_is_awaited_and_outdates_nothing(
 ) -> None:
     with hr.connect() as application, ThreadPoolExecutor(1) as pool:
         application.exec_driver_sql("INSERT INTO hr.usr VALUES (3, 'c')")
-        requeue = pool.submit(run, "requeue", "--status", "S", "--ids", "3-4")
-        sleep(0.3)
+        requeue = begin(pool, run, hr)
         application.commit()
         code, out, _ = requeue.result()
     assert (code, "2 logged again" in out) == (0, True)
@@ -84,23 +95,13 @@ def test_a_copy_does_not_come_after_a_change_that_was_published_while_it_waited(
 ) -> None:
     with hr.connect() as application, ThreadPoolExecutor(1) as pool:
         application.exec_driver_sql("INSERT INTO hr.usr VALUES (3, 'c')")
-        drawn = _last_number(hr)
-        requeue = pool.submit(run, "requeue", "--status", "S", "--ids", "3-4")
-        while _last_number(hr) < drawn + 2:  # until the copies are written, and not committed
-            assert not requeue.done()
-            sleep(0.01)
+        requeue = begin(pool, run, hr)
         execute(hr, "UPDATE hr.usr SET fname = 'c' WHERE idu = 1")
         assert publish().objects["idu=1"] == {"fname": {"c"}}
         application.commit()
         code, out, _ = requeue.result()
     assert (code, "1 logged again" in out) == (1, True)
     assert publish().objects["idu=1"] == {"fname": {"c"}}
-
-
-def _last_number(hr: sa.Engine) -> int:
-    with hr.connect() as conn:
-        numbers = "SELECT last_value FROM hr.eventlog_record_id_seq"
-        return int(conn.exec_driver_sql(numbers).scalar_one())
 
 
 def test_a_transaction_that_does_not_end_stops_it_and_nothing_is_copied(
