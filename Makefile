@@ -76,11 +76,10 @@ quick-tests: setup
 # Python to keep what it compiles.
 test: export PYTHONDONTWRITEBYTECODE :=
 test: setup
-	@$(MAKE) --no-print-directory --jobs 2 style docs compiled
-	@$(MAKE) --no-print-directory --jobs 2 types tests
+	@$(MAKE) --no-print-directory --jobs 2 compiled style docs types tests
 
-# The tests wait now and then: mypy works meanwhile.
-tests: setup
+# The tests wait now and then: mypy works meanwhile, and before them.
+tests: setup compiled style docs
 	EVENTLOG_TEST_SITE=site $(BIN)/pytest -m "not soak" -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 # The tests and what they import, for all workers, while the other core checks; not if no file has changed since. If

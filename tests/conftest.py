@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import hypothesis
 import mysql_servers
@@ -83,6 +83,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if hypothesis.is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("property")
+
+
+_CHEAP: Final = ("tests/conformance/", "tests/unit/", "tests/dialects/oracle/")
+"""Where the cases of a test cost less than to hand them to workers one by one."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hand all cases of a cheap test to one worker at once: for each test, xdist looks through all
+    that it has handed to the worker.
+    """
+    from xdist.scheduler import LoadGroupScheduling
+
+    class CasesTogether(LoadGroupScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            scope = super()._split_scope(nodeid)
+            is_cheap = scope == nodeid and scope.startswith(_CHEAP)
+            return scope.partition("[")[0] if is_cheap else scope
+
+    return CasesTogether(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
 def pytest_collection_finish() -> None:
