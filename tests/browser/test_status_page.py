@@ -350,7 +350,8 @@ def test_the_page_and_its_title_show_the_health_and_what_to_do(trouble: None, br
     ]
     assert tiles[3][1] == "1"
     wait_until(lambda: "limit 15 min" in text(browser, "charts"), "of the age of the oldest row")
-    assert "limit 30 s" in text(browser, "charts"), "of the time of a document: sink.timeout"
+    # Drawn only once a measurement has seen a document.
+    wait_until(lambda: "limit 30 s" in text(browser, "charts"), "of a document: sink.timeout")
     picture(browser, "status-page", 1150)
     assert complaints(browser) == []
 

@@ -8,6 +8,7 @@ line, beside the text that the log has of the value.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -25,8 +26,10 @@ from eventlog.core.catalog.builder import build_catalog
 from eventlog.core.values import ColumnType, ValueOptions, parse_type, with_special_values
 from eventlog.core.values.moments import calendar_of, special_date, special_microseconds
 from eventlog.core.values.typed_values import value_reader
+from eventlog.debezium import temporals
 from eventlog.debezium.fields import decoder_of, field_of
 from eventlog.debezium.format import FORMAT
+from eventlog.debezium.temporals import MICRO
 from eventlog.debezium.writer import EnvelopeWriter, Logged, WriteOptions
 from eventlog.model import Change, ChangeOp, KafkaRecord, Value
 from eventlog.registry import format_named
@@ -293,6 +296,45 @@ def test_a_text_of_a_form_without_types_is_written_as_its_column(tmp_path: Path)
 
 
 # --- what is filled in ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("convert", "value", "what"),
+    [
+        (temporals.write_date, datetime(2017, 9, 15), "date that is a number of days"),
+        (temporals.time_writer(MICRO), date(2017, 9, 15), "time of day"),
+        (temporals.time_writer(MICRO), "a quarter past", "time of day"),
+        (temporals.time_reader(MICRO), 839 * 3600 * 10**6, "time of a day"),
+        (temporals.timestamp_writer(MICRO), time(4, 5), "date and time"),
+        (temporals.zoned_writer(6), time(4, 5), "date and time"),
+        (temporals.read_iso_date, "15.9.2017", "date of ISO 8601"),
+        (temporals.read_zoned_time, "25:00:00Z", "time of day with a zone"),
+        (temporals.read_structured_date, 17_424, "object of the parts of a date or time"),
+        (temporals.read_structured_date, {"specialValue": "SOON"}, "special date or time"),
+        (temporals.read_structured_time, {"hour": 24, "second": 1}, "time of a day"),
+        (temporals.read_structured_zoned_timestamp, {"zoneId": "Mars"}, "offset from UTC"),
+        (temporals.read_structured_clock, {"hours": 1, "months": 1}, "time of day"),
+        (temporals.duration_reader(MICRO), 2**63, "duration of 64 bits"),
+    ],
+)  # fmt: skip
+def test_a_moment_in_another_form_is_refused_with_the_form_that_was_expected(
+    convert: Callable[[Any], object], value: object, what: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^no {what}$"):
+        convert(value)
+
+
+@pytest.mark.parametrize("infinite", ["infinity", "-infinity"])
+def test_an_infinite_date_is_read_in_each_form_that_has_it(infinite: str) -> None:
+    name = "POSITIVE_INFINITY" if infinite == "infinity" else "NEGATIVE_INFINITY"
+    parts = {"specialValue": name}
+    assert temporals.read_iso_date(infinite) == infinite
+    assert temporals.read_structured_date(parts) == infinite
+    assert temporals.read_structured_timestamp(parts) == infinite
+    assert (
+        temporals.read_structured_zoned_timestamp({**parts, "zoneId": "Z", "offsetSeconds": 0})
+        == infinite
+    )
 
 
 def of_change_table(
