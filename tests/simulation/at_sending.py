@@ -68,8 +68,10 @@ class AtSending:
 
     # --- the steps of a process ---
 
-    def recovers(self, consumer: str, longest_pause: float) -> None:
-        """Note that a process has read its entries. No recorded pause is longer than this."""
+    def recovers(self, consumer: str, latest: float) -> None:
+        """Note that a process has read its entries. No recorded pause lasts longer than until this
+        simulated second: the longest pause after the process began to read.
+        """
         if (process := self._process()) is None:
             return
         self._restored[process] = self._world.stats["restored"]
@@ -96,10 +98,10 @@ class AtSending:
             and _has_key(process, objects[event_id])
             and (not one.rows or not undone.isdisjoint(one.rows))
         ]
-        self._due[process] = self._earliest(times, longest_pause)
+        self._due[process] = self._earliest(times, latest)
 
-    def follows(self, entries: Iterable[str], longest_pause: float) -> None:
-        """Note that who follows a source has read the entries of its position."""
+    def follows(self, entries: Iterable[str], latest: float) -> None:
+        """Note that who follows a source has read the entries of its position, as ``recovers``."""
         if (process := self._process()) is None:
             return
         recorded = dict(one for content in entries for one in events_in_position(content))
@@ -112,7 +114,7 @@ class AtSending:
         if process.start.get("once"):
             self._pauses = {}
         else:
-            self._due[process] = self._earliest(self._pauses.items(), longest_pause)
+            self._due[process] = self._earliest(self._pauses.items(), latest)
 
     def is_built(self, consumer: str, events: Iterable[Any]) -> None:
         """Check events that were just built from the rows of their entry, or of a window: no row
@@ -385,13 +387,13 @@ class AtSending:
         of_rows = {row: f"{class_of(table)} {key}" for row, table, key in self._ask(sql)}
         return {event_id: of_rows.get(firsts.get(event_id, 0), event_id) for event_id in events}
 
-    def _earliest(self, times: Iterable[tuple[str, str]], longest: float) -> dict[str, float]:
+    def _earliest(self, times: Iterable[tuple[str, str]], latest: float) -> dict[str, float]:
         """Return when each object is due at the earliest, of its recorded times by the clock on the
         wall, as simulated seconds."""
-        now, leap = self._world.scheduler.now, self._world.scheduler.leap
+        leap = self._world.scheduler.leap
         found: dict[str, float] = {}
         for which, told in times:
-            due = min(seconds_of(told) - BEGIN - leap, now + longest)
+            due = min(seconds_of(told) - BEGIN - leap, latest)
             found[which] = min(due, found.get(which, due))
         return found
 

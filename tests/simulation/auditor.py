@@ -687,17 +687,33 @@ class Auditor:
         self.given_up = {(whose, key) for whose, key in self.given_up if whose != receiver}
         self.looked_at["refused rows asked for again"] += len(refused)
 
-    def _forgotten_objects(self, consumer: str) -> set[Key]:
-        """Return the objects of the snapshot of a consumer that it has refused or were given up,
-        and whose error rows a purge has removed by their age: ``requeue`` does not know of them
-        any more.
+    def recovers(self, consumer: str) -> None:
+        """Note that a process has read its entries: of the objects of snapshots that were given up,
+        those count that were recorded before a kill.
         """
-        recorded = {
+        if not self._world.has_removed:
+            recorded = self._recorded_of_snapshots(consumer)
+            self._given_up_of_snapshots = {
+                (whose, event_id)
+                for whose, event_id in self._given_up_of_snapshots
+                if whose != consumer or event_id in recorded
+            }
+
+    def _recorded_of_snapshots(self, consumer: str) -> set[str]:
+        """Return the event-ids of the objects of snapshots that have error rows."""
+        return {
             event_id
             for (event_id,) in self._ask(
                 f"SELECT event_id FROM eventlog_error WHERE record_id = 0 AND consumer = '{consumer}'"
             )
         }
+
+    def _forgotten_objects(self, consumer: str) -> set[Key]:
+        """Return the objects of the snapshot of a consumer that it has refused or were given up,
+        and whose error rows a purge has removed by their age: ``requeue`` does not know of them
+        any more.
+        """
+        recorded = self._recorded_of_snapshots(consumer)
         refused = {
             which for which, level in self._answered.items() if level in (Level.ERROR, Level.FATAL)
         }
@@ -1287,11 +1303,15 @@ class Auditor:
             Excuse.GIVEN_UP: {key for whose, key in self.given_up if whose == receiver},
             Excuse.OUTDATED: {key for whose, key in self._outdated if whose == receiver},
         }
-        if self._world.has_removed:  # a delete that no trigger saw, and that the log knows no more
-            excuses[Excuse.NOT_LOGGED] = self._world.application.unlogged
-            if len(self._world.application.shape.keys) > 1:
-                # It was logged under the other name of the key.
-                excuses[Excuse.KEY_RENAMED] = {key for key in beyond if key[0] == "doc"}
+        # Deletes that no trigger saw, of objects of which the log has no row: only a snapshot sent
+        # them, or their rows were removed.
+        unlogged = self._world.application.unlogged
+        excuses[Excuse.NOT_LOGGED] = (
+            unlogged if self._world.has_removed else self.unknown_objects(unlogged)
+        )
+        if self._world.has_removed and len(self._world.application.shape.keys) > 1:
+            # It was logged under the other name of the key.
+            excuses[Excuse.KEY_RENAMED] = {key for key in beyond if key[0] == "doc"}
         return excuses
 
     def reasons_to_differ(self, receiver: str) -> set[Key] | None:

@@ -402,7 +402,8 @@ class Followed:
 
         def restored(run: Any) -> None:
             asked = self._ask("SELECT content FROM eventlog_position_inflight")
-            at_sending.follows((text for (text,) in asked), run.options.retry_max)
+            latest = self.scheduler.now + run.options.retry_max
+            at_sending.follows((text for (text,) in asked), latest)
             # When the session is opened again, no answer counts that was not recorded.
             self._waiting.get(self.scheduler.current.process, set()).intersection_update(
                 event_id

@@ -555,10 +555,12 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         return rebuilt
 
     def recover(context: Any) -> Any:
+        latest = world.scheduler.now + context.options.retry_max
         state = told_recover(context)
         contexts[state.outbox] = context
         of_process().clear()  # what could not be written is lost, as by a kill
-        at_sending.recovers(context.ledger.consumer, context.options.retry_max)
+        auditor.recovers(context.ledger.consumer)
+        at_sending.recovers(context.ledger.consumer, latest)
         return state
 
     def halves(document: Any, attempts: Any) -> Any:
