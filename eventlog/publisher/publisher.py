@@ -114,7 +114,8 @@ class Publisher:
         PublisherAlreadyRunning, DatabaseError if the first connection is refused, FatalAnswer if
         the receiver answers fatal, ConfigError.
         """
-        self._run(stop or StopRequest(), once=False)
+        with closing(StopRequest()) as never:
+            self._run(stop or never, once=False)
 
     def run_once(self, stop: Stop | None = None) -> Counters:
         """Publish the present queue, and return the counters so far, as ``counters`` does.
@@ -122,7 +123,8 @@ class Publisher:
         Raises the errors of ``run``, and ReceiverUnavailable if events are left because the
         receiver was unavailable or answered *retry*.
         """
-        self._run(stop or StopRequest(), once=True)
+        with closing(StopRequest()) as never:
+            self._run(stop or never, once=True)
         return self.counters
 
     def _run(self, stop: Stop, *, once: bool) -> None:

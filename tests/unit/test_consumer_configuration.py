@@ -182,6 +182,15 @@ def test_a_program_records_its_function(shop: Run, caplog: pytest.LogCaptureFixt
     assert f"it sent all classes to {files('index')}" in caplog.text
 
 
+def test_a_program_that_publishes_many_times_keeps_no_descriptor(shop: Run) -> None:
+    publisher = Publisher.from_config("search.toml")
+    publisher.run_once()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(5):
+        publisher.run_once()
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
+
+
 @pytest.fixture
 def earlier(shop: Run) -> Run:
     """The log of an eventlog that did not record what consumers send."""

@@ -112,7 +112,11 @@ class StopRequest:
         """Return a descriptor that is readable once the request is set."""
         return self._reader
 
+    def __del__(self) -> None:
+        self.close()
+
     def close(self) -> None:
+        """Close the descriptors now; otherwise they end with the object."""
         for descriptor in (self._reader, self._writer):
             with contextlib.suppress(OSError):
                 os.close(descriptor)

@@ -168,9 +168,11 @@ class StandardInput:
             )
         self._is_read = True
         stream = CdcStream(self.options, token)
+        arrivals = select.poll()
+        arrivals.register(self.descriptor, select.POLLIN)
         try:
             while True:
-                if not select.select([self.descriptor], [], [], _PATIENCE)[0]:
+                if not arrivals.poll(_PATIENCE * 1000):
                     yield Mark(None, is_idle=True)
                     continue
                 data = os.read(self.descriptor, _CHUNK)
