@@ -127,13 +127,14 @@ class Publisher:
             self._run(stop or never, once=True)
         return self.counters
 
-    def _run(self, stop: Stop, *, once: bool) -> None:
+    def _run(self, asked: Stop | None, *, once: bool) -> None:
         config, counters = self._config, self._counters
         if config.publisher.publisher_disabled:
             _log.warning(NOTHING_PUBLISHED)
             return
         target = None if self._receive is None else f"the function {_name_of(self._receive)}"
-        with reported_liveness(config) as liveness:
+        with reported_liveness(config) as liveness, closing(StopRequest()) as never:
+            stop = asked or never
             if config.follows:
                 publish = source_publisher(config, counters, Report())
                 publish(self._open_sink, stop, once, liveness)

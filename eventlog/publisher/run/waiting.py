@@ -89,7 +89,7 @@ class StopRequest:
     __slots__ = ("_asked", "_reader", "_writer")
 
     def __init__(self) -> None:
-        self._asked = False
+        self._asked, self._reader, self._writer = False, -1, -1
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
 
