@@ -106,9 +106,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_finish() -> None:
+    """Look for garbage among what the tests make, and often enough that few descriptors wait for it.
+    A command that a test runs in this process leaves the collector as it is.
+    """
     gc.freeze()
-    gc.set_threshold(500_000, 10, 10)
+    gc.set_threshold(50_000, 10, 10)
     gc.enable()
+    patch = pytest.MonkeyPatch()
+    for name in ("freeze", "set_threshold"):
+        patch.setattr(gc, name, lambda *_: None)
 
 
 @pytest.fixture(scope="session")

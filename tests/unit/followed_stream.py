@@ -190,7 +190,8 @@ def running(
 
 def once(stream: Stream, place: Path, receiver: Receiver, **options: Any) -> Any:
     followed = following(files(stream.path), **options)
-    follow(followed, position_at(place), receiver.sink, StopRequest(), once=True)
+    with closing(StopRequest()) as stop:
+        follow(followed, position_at(place), receiver.sink, stop, once=True)
     return followed.counters
 
 
