@@ -102,6 +102,10 @@ class Auditor:
         copy: higher ones mean other rows in these epochs, also if they are sent only now, by a
         process that still has the old file open.
         """
+        self._begun_since: set[str] = set()
+        """The epochs of the log since a copy was put back, as far as a receiver applied events
+        meanwhile: an operator may have begun some.
+        """
         self._lacks_reset: set[str] = set()
         self._snapshots: dict[str, str] = {}
         """When the consumer of a receiver began, by the first event of its snapshot."""
@@ -335,14 +339,17 @@ class Auditor:
         self.checks += 1
         meaning = _meaning(event.event_id)
         lost: set[tuple[str, int]] = set()
+        if self.is_restored:
+            self._begun_since.add(f"e{self._world.application.epoch()[0]}")
         if self.is_restored and not self._is_recorded(receiver, rows):
             # It was in the air when the copy without its entry was put back, or comes from a process
             # that has the old file open, and may have begun an epoch there.
             lost = {
                 (receiver, row) for row in rows if self._applied.get((receiver, row)) != meaning
             }
-            (epoch,) = self._world.application.epoch()
-            if _epoch(meaning) != f"e{epoch}":  # else a reader reads late what was recorded
+            if (
+                _epoch(meaning) not in self._begun_since
+            ):  # else a reader reads late what was recorded
                 self._left[-1][0].add(_epoch(meaning))
         for row in rows:
             other = self._applied.setdefault((receiver, row), meaning)
@@ -763,6 +770,7 @@ class Auditor:
         sent again, under other ids."""
         before = {_epoch(event_id) for _, event_id in self._rows}
         self._left.append(({*before, f"e{epoch}" if epoch else ""}, top))
+        self._begun_since = set()
         written = self._world.application.written
         written -= {row for row in written if row > top}
         began_at = self._began_at
