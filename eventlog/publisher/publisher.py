@@ -114,8 +114,7 @@ class Publisher:
         PublisherAlreadyRunning, DatabaseError if the first connection is refused, FatalAnswer if
         the receiver answers fatal, ConfigError.
         """
-        with closing(StopRequest()) as never:
-            self._run(stop or never, once=False)
+        self._run(stop, once=False)
 
     def run_once(self, stop: Stop | None = None) -> Counters:
         """Publish the present queue, and return the counters so far, as ``counters`` does.
@@ -123,8 +122,7 @@ class Publisher:
         Raises the errors of ``run``, and ReceiverUnavailable if events are left because the
         receiver was unavailable or answered *retry*.
         """
-        with closing(StopRequest()) as never:
-            self._run(stop or never, once=True)
+        self._run(stop, once=True)
         return self.counters
 
     def _run(self, asked: Stop | None, *, once: bool) -> None:

@@ -347,10 +347,8 @@ class Auditor:
             lost = {
                 (receiver, row) for row in rows if self._applied.get((receiver, row)) != meaning
             }
-            if (
-                _epoch(meaning) not in self._begun_since
-            ):  # else a reader reads late what was recorded
-                self._left[-1][0].add(_epoch(meaning))
+            # What has an epoch of this log was recorded, and a reader reads it late.
+            self._left[-1][0].update({_epoch(meaning)} - self._begun_since)
         for row in rows:
             other = self._applied.setdefault((receiver, row), meaning)
             if other == meaning:
