@@ -639,7 +639,9 @@ class Auditor:
             case DatabaseError():
                 # A command that waits for a transaction keeps the lock of the file meanwhile.
                 is_locked = "database is locked" in str(error) and self._world.has_commands()
-                return process.has_failed or self.is_restored or is_locked
+                # By a clock that has gone back, a row of before is younger than it is.
+                is_old = "published before its row" in str(error) and self._world.has_gone_back
+                return process.has_failed or self.is_restored or is_locked or is_old
         return once.may_end(self._world, process, error)
 
     def is_repaired(self) -> None:
