@@ -266,7 +266,7 @@ def _job(bench: common.Server, directory: Path) -> Iterator[Job]:
         with place_for(parse_url(bench.url), log, on_this_machine=True) as place:
             yield Job(
                 "bench", place, snapshot, without_foreign_settings(config), database,
-                class_names(config)[1], PublisherOptions(driver_user="eventlog"), parts,
+                class_names(config)[1], frozenset(), PublisherOptions(driver_user="eventlog"), parts,
                 frozenset(), 4, output, datetime.now(UTC),
             )  # fmt: skip
 

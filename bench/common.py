@@ -11,7 +11,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -264,7 +264,7 @@ def _postmaster(bench: Server) -> psutil.Process | None:
         return None
 
 
-def spread(values: list[float], digits: int = 2) -> str:
+def spread(values: Sequence[float], digits: int = 2) -> str:
     """Median, least and greatest."""
     return f"{median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 

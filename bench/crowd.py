@@ -296,7 +296,7 @@ def _caught_up(
         (received.came.get(number), returned)
         for number, (_, returned) in enumerate(committed, 1)
         if number in received.came
-    )  # type: ignore[type-var]
+    )
     arrivals = [(came, returned) for came, returned in last if came is not None and came > born]
     for came, returned in arrivals:
         highest = max(highest, returned)
@@ -447,11 +447,11 @@ def _watch(places: dict[str, Path], pipe: Connection) -> None:
             until = time.monotonic() + patience
         if inotify in ready:
             data, now = os.read(inotify, 2**20), time.monotonic()
-            place = 0
-            while place < len(data):
-                number, mask, _, length = _EVENT.unpack_from(data, place)
-                text = data[place + _EVENT.size : place + _EVENT.size + length].rstrip(b"\0")
-                place += _EVENT.size + length
+            at = 0
+            while at < len(data):
+                number, mask, _, length = _EVENT.unpack_from(data, at)
+                text = data[at + _EVENT.size : at + _EVENT.size + length].rstrip(b"\0")
+                at += _EVENT.size + length
                 name, folder = watched[number]
                 file = folder / os.fsdecode(text)
                 if mask & _IS_DIRECTORY:

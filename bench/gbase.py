@@ -24,7 +24,7 @@ from eventlog.changes.format import Report
 from eventlog.gbase.options import ReadOptions, WriteOptions
 from eventlog.gbase.reader import StreamReader
 from eventlog.gbase.writer import write_stream
-from eventlog.model import Change, ChangeOp
+from eventlog.model import Change, ChangeOp, Row
 from eventlog.testing.gbase_workload import stream
 
 COLUMNS = (
@@ -81,7 +81,7 @@ def changes(rows: int) -> Iterator[Change]:
     """Inserts of random rows, a hundred a transaction."""
     rnd = random.Random(7)
     for number in range(rows):
-        row = {
+        row: Row = {
             "id": number,
             "big": rnd.getrandbits(60),
             "price": Decimal(rnd.randrange(10**8)).scaleb(-2),

@@ -25,8 +25,6 @@ from statistics import median, quantiles
 import common
 import sqlalchemy as sa
 
-from eventlog.sql.connect.locate import locate_log
-from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.session import WAKE
 
 _TRIGGER = "_tgr_eventlog_i_1"
@@ -198,11 +196,10 @@ def _cost(bench: common.Server, directory: Path, rounds: int, seconds: int, sess
 @contextmanager
 def _sleeper(bench: common.Server, asleep: bool) -> Iterator[None]:
     """Somebody who listens; with ``asleep`` he has the lock and never wakes up."""
-    with bench.engine.connect() as connection:
-        log = locate_log(DIALECT.open(connection), name="eventlog", schema=common.SCHEMA)
+    with common.owner(bench) as (log, _):
         if asleep:
-            WAKE.listen(connection, log)
-            assert WAKE.fall_asleep(connection, log)
+            WAKE.listen(log)
+            assert WAKE.fall_asleep(log)
         yield
 
 

@@ -10,6 +10,7 @@ import argparse
 import random
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import common
 
@@ -55,14 +56,12 @@ def _rates(sets: Sequence[frozenset[str]]) -> list[tuple[str, float]]:
     binary = [masks.table_bytes(layout, value) for value in values]
     text = [masks.table_text(layout, value) for value in values]
     return [
-        ("binary", _rate(binary, lambda own, stored: masks.read_bytes(own, stored))),
-        ("text", _rate(text, lambda own, stored: masks.read_text(own, stored))),
+        ("binary", _rate(binary, masks.read_bytes)),
+        ("text", _rate(text, masks.read_text)),
     ]
 
 
-def _rate(
-    stored: Sequence[bytes] | Sequence[str], read: Callable[[MaskLayout, object], object]
-) -> float:
+def _rate(stored: Sequence[Any], read: Callable[[MaskLayout, Any], object]) -> float:
     layout = masks.layout(COLUMNS, HEADERS)  # new, so that nothing of it has been read yet
     begin = time.process_time()
     for one in stored:

@@ -85,7 +85,8 @@ def counted(function: Callable[..., Any], spent: Spent) -> Callable[..., Any]:
         try:
             return function(*arguments, **named)
         finally:
-            spent.by_name[function.__name__] += time.thread_time() - cpu
+            seconds: Any = time.thread_time() - cpu  # a Counter adds them as well
+            spent.by_name[function.__name__] += seconds
             spent.calls[function.__name__] += 1
             spent.depth -= 1
 
@@ -175,9 +176,9 @@ def watched(config: Config, counters: Counters, is_on: bool, spent: Spent) -> It
             spent.scraping = time.thread_time()
 
     scraping = threading.Thread(target=scrape)
-    with monitoring(config, listen, counters, liveness_of(config), lambda *_: None):  # type: ignore[arg-type, return-value]
+    with monitoring(config, listen, counters, liveness_of(config), lambda *_: None):  # type: ignore[arg-type]
         pass  # what is loaded once is loaded
-    with monitoring(config, listen, counters, liveness_of(config), lambda *_: None) as observer:  # type: ignore[arg-type, return-value]
+    with monitoring(config, listen, counters, liveness_of(config), lambda *_: None) as observer:  # type: ignore[arg-type]
         scraping.start()
         try:
             yield observer
@@ -304,4 +305,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -36,9 +36,9 @@ from eventlog.sql.connect.connection import connect
 from eventlog.sql.connect.locate import locate_log
 from eventlog.sql.port.driver_errors import load_dialect
 from eventlog.sql.triggers import triggers_of
-from eventlog.sql.triggers.watch import WatchedTable
+from eventlog.sql.triggers.watch import Style, WatchedTable
 
-STYLES = ("field", "remove_all", "field_query_back", "row_query_back")
+STYLES: tuple[Style, ...] = ("field", "remove_all", "field_query_back", "row_query_back")
 TABLE = """CREATE TABLE usr (id int PRIMARY KEY, fname text, lname varchar(40), mail varchar(60),
     salary decimal(10, 2), hired date, active tinyint)"""
 FILL = """INSERT INTO usr
@@ -88,9 +88,9 @@ class Bench:
 
     def cpu(self) -> float:
         times = self.process.cpu_times()
-        return times.user + times.system
+        return float(times.user + times.system)
 
-    def watch(self, row_style: str | None) -> None:
+    def watch(self, row_style: Style | None) -> None:
         with self.engine.begin() as conn:
             log = locate_log(self.dialect.open(conn), name="eventlog")
             database = self.dialect.open(conn).reflect(None)
@@ -106,7 +106,7 @@ def capture(bench: Bench, rows: int, rounds: int) -> None:
     taken: dict[tuple[str, str], list[float]] = {}
     for _ in range(rounds):
         for way in ("no trigger", "floor", *STYLES):
-            bench.watch(way if way in STYLES else None)
+            bench.watch(next((style for style in STYLES if style == way), None))
             for event, row in (("INSERT", "NEW"), ("UPDATE", "NEW"), ("DELETE", "OLD")):
                 bench.run(f"DROP TRIGGER IF EXISTS floor_{event}")
                 if way == "floor":
@@ -236,7 +236,7 @@ def run(name: str, rows: int, drained: int, rounds: int) -> None:
         bench = Bench(server, url, max(rows, drained // 6))
         with bench.root.connect() as conn:
             version = conn.exec_driver_sql("SELECT VERSION()").scalar_one()
-        print(f"\n{bench.dialect.title} {version}, {common.python()}", flush=True)
+        print(f"\n{name} {version}, {common.python()}", flush=True)
         capture(bench, rows, rounds)
         drain(bench, drained, rounds)
         parts(bench)

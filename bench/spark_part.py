@@ -62,11 +62,12 @@ def job_over(rows: list[LogRow], directory: str) -> Job:
     parts = (LogPart(1, len(rows), len(rows)),)
     options = output_format("xds").read_options(load(None, {}), {}, "lines")
     output = Output(directory, "lines", "none", 2**28, 128, options=options)
-    options = PublisherOptions(driver_user="eventlog")
-    now, config = datetime.now(UTC), load(None, {})
+    publishing = PublisherOptions(driver_user="eventlog")
+    config, none = load(None, {}), frozenset[Any]()
     job = Job(
-        "bench", place, "", config, nothing, None, options, parts, frozenset(), 4, output, now
-    )
+        "bench", place, "", config, nothing, None, none, publishing, parts, none, 4, output,
+        datetime.now(UTC),
+    )  # fmt: skip
     jobs._catalogs[job.name] = bench_rows.catalog()
     return job
 
