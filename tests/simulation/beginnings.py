@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import TYPE_CHECKING
 
+from directed import reset
 from entries import Rows
 from plans import CONSUMERS
-from replicas import Replica
 from scheduler import BEGIN
 
 if TYPE_CHECKING:
@@ -77,12 +77,7 @@ def since(world: World, chance: Random) -> None:
     elif consumers := [name for name in running if name != "receiver"]:
         name = chance.choice(consumers)
         world.stop(world.scheduler.processes[name])
-        words = ("consumers", "reset", name, "--start-from", start_from, "--yes")
-        command = world.command(*words)
-        world.wait_for_commands()
-        if command.exit_code == 0:
-            world.auditor.begins_anew(name)
-            world.receivers[name].replica = Replica()
+        reset(world, name, start_from)
         world.start(name, chance)
 
 

@@ -146,7 +146,7 @@ def _begin_snapshot(world: World, chance: Random, given: Mapping[str, Any]) -> s
 
 def reset(world: World, name: str, start_from: str) -> None:
     """Take a consumer that is stopped back to a beginning, with a receiver that has nothing. Both
-    stay as they are if the database is locked for too long.
+    stay as they are if the command is refused, or the database is locked for too long.
     """
     command = world.command("consumers", "reset", name, "--start-from", start_from, "--yes")
     world.wait_for_commands()
