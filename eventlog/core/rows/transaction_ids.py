@@ -28,8 +28,11 @@ def transaction_text(event: Outgoing, transactions: Mapping[int, str | None]) ->
     """Return the transaction of an event as ``<epoch>:<number>``, or as ``<number>`` in the first
     epoch; None = unknown.
     """
-    number, epoch = transaction_of(event, transactions), epoch_of(event.event_id)
-    return f"{epoch}:{number}" if number is not None and epoch else number
+    number = transaction_of(event, transactions)
+    if number is None:
+        return None
+    epoch = epoch_of(event.event_id)
+    return f"{epoch}:{number}" if epoch else number
 
 
 def transaction_digits(event: Outgoing, transactions: Mapping[int, str | None]) -> str | None:
