@@ -68,9 +68,10 @@ class AtSending:
 
     # --- the steps of a process ---
 
-    def recovers(self, consumer: str, latest: float) -> None:
+    def recovers(self, consumer: str, latest: float, leap: float) -> None:
         """Note that a process has read its entries. No recorded pause lasts longer than until this
-        simulated second: the longest pause after the process began to read.
+        simulated second: the longest pause after the process began to read. ``leap`` is how far the
+        clock on the wall was ahead then.
         """
         if (process := self._process()) is None:
             return
@@ -98,9 +99,9 @@ class AtSending:
             and _has_key(process, objects[event_id])
             and (not one.rows or not undone.isdisjoint(one.rows))
         ]
-        self._due[process] = self._earliest(times, latest)
+        self._due[process] = self._earliest(times, latest, leap)
 
-    def follows(self, entries: Iterable[str], latest: float) -> None:
+    def follows(self, entries: Iterable[str], latest: float, leap: float) -> None:
         """Note that who follows a source has read the entries of its position, as ``recovers``."""
         if (process := self._process()) is None:
             return
@@ -114,7 +115,7 @@ class AtSending:
         if process.start.get("once"):
             self._pauses = {}
         else:
-            self._due[process] = self._earliest(self._pauses.items(), latest)
+            self._due[process] = self._earliest(self._pauses.items(), latest, leap)
 
     def is_built(self, consumer: str, events: Iterable[Any]) -> None:
         """Check events that were just built from the rows of their entry, or of a window: no row
@@ -387,10 +388,12 @@ class AtSending:
         of_rows = {row: f"{class_of(table)} {key}" for row, table, key in self._ask(sql)}
         return {event_id: of_rows.get(firsts.get(event_id, 0), event_id) for event_id in events}
 
-    def _earliest(self, times: Iterable[tuple[str, str]], latest: float) -> dict[str, float]:
+    def _earliest(
+        self, times: Iterable[tuple[str, str]], latest: float, leap: float
+    ) -> dict[str, float]:
         """Return when each object is due at the earliest, of its recorded times by the clock on the
-        wall, as simulated seconds."""
-        leap = self._world.scheduler.leap
+        wall, as simulated seconds. The process read that clock at some moment since ``leap``."""
+        leap = max(leap, self._world.scheduler.leap)
         found: dict[str, float] = {}
         for which, told in times:
             due = min(seconds_of(told) - BEGIN - leap, latest)

@@ -402,8 +402,7 @@ class Followed:
 
         def restored(run: Any) -> None:
             asked = self._ask("SELECT content FROM eventlog_position_inflight")
-            latest = self.scheduler.now + run.options.retry_max
-            at_sending.follows((text for (text,) in asked), latest)
+            latest, leap = self.scheduler.now + run.options.retry_max, self.scheduler.leap
             # When the session is opened again, no answer counts that was not recorded.
             self._waiting.get(self.scheduler.current.process, set()).intersection_update(
                 event_id
@@ -412,6 +411,7 @@ class Followed:
                 for event_id in _ids_in(entry)
             )
             restore(run)
+            at_sending.follows((text for (text,) in asked), latest, leap)
 
         made = StreamOutput.document
 

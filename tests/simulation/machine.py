@@ -555,12 +555,12 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         return rebuilt
 
     def recover(context: Any) -> Any:
-        latest = world.scheduler.now + context.options.retry_max
+        latest, leap = world.scheduler.now + context.options.retry_max, world.scheduler.leap
         state = told_recover(context)
         contexts[state.outbox] = context
         of_process().clear()  # what could not be written is lost, as by a kill
         auditor.recovers(context.ledger.consumer)
-        at_sending.recovers(context.ledger.consumer, latest)
+        at_sending.recovers(context.ledger.consumer, latest, leap)
         return state
 
     def halves(document: Any, attempts: Any) -> Any:
