@@ -84,6 +84,9 @@ class Auditor:
         """The rows that were applied, by receiver, object and column."""
         self._idle: dict[tuple[str, int], float] = {}
         """When a publisher or a consumer last found that a row needs no event."""
+        self._copied_at = 0.0
+        self._taken_back: list[tuple[float, float]] = []
+        """From when to when the letters of the log have been lost, by a copy that was put back."""
         self._refusals = Counter[tuple[str, int]]()
         """How often each row was refused for good."""
         self._invalid = Counter[tuple[str, int]]()
@@ -762,6 +765,7 @@ class Auditor:
             which: meaning for which, meaning in self._applied.items() if which not in self._lost
         }
         self._copied["_rows"] = dict(self._rows)
+        self._copied_at = self._world.scheduler.now
         self.at_sending.is_copied()
 
     def time_goes_back(self, top: int, epoch: str) -> None:
@@ -771,6 +775,7 @@ class Auditor:
         before = {_epoch(event_id) for _, event_id in self._rows}
         self._left.append(({*before, f"e{epoch}" if epoch else ""}, top))
         self._begun_since = set()
+        self._taken_back.append((self._copied_at, self._world.scheduler.now))
         written = self._world.application.written
         written -= {row for row in written if row > top}
         began_at = self._began_at
@@ -1033,8 +1038,10 @@ class Auditor:
             self.checks += 1
             if letter == "E" and row in invalid:
                 continue  # it was, or became, invalid before its event could go again
-            if ("", row) in self._idle:
-                if letter in "EF" and self._idle["", row] > self._sent_at.get(("", row), -1.0):
+            if (found_at := self._idle.get(("", row))) is not None:
+                is_lost = any(since <= found_at <= until for since, until in self._taken_back)
+                is_newest = found_at > self._sent_at.get(("", row), -1.0)
+                if letter in "EF" and is_newest and not is_lost:
                     self._world.fail(f"row {row} is {letter}, and needs no event")
                 continue
             if letter != _LETTERS.get(level):
