@@ -27,7 +27,8 @@ import sys
 from pathlib import Path
 import psutil
 from eventlog.config.load import load
-from eventlog.spark import backlog, session
+from eventlog.spark.backlog import backlog
+from eventlog.spark.session import session
 
 without, archive, place = sys.argv[1:4]
 session.archive_of = lambda java: Path(archive if without != "archive" else archive + ".none")
