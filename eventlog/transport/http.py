@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from eventlog import __version__
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 _FRAGMENT: Final = 64 * 1024
 """The number of bytes of one read."""
+
+_WITH_HEAD: Final = 64 * 1024
+"""The number of bytes of a body up to which it is sent together with the head of its request."""
 
 _EXCERPT_BYTES: Final = 4096
 EXCERPT: Final = 200
@@ -472,6 +475,7 @@ class _Connection(http.client.HTTPConnection):
         super().__init__(host, port)
         self._tls, self._section, self._proxy = tls, section, proxy
         self._deadline = 0.0
+        self._holds_head, self._head = False, b""
         if tls is not None:
             self.default_port = http.client.HTTPS_PORT
 
@@ -488,6 +492,7 @@ class _Connection(http.client.HTTPConnection):
         On failure the connection is closed.
         """
         self._deadline = deadline
+        self._holds_head, self._head = body is not None and 0 < len(body) <= _WITH_HEAD, b""
         if self.sock is not None:
             self.sock.deadline = deadline
         try:
@@ -498,6 +503,16 @@ class _Connection(http.client.HTTPConnection):
         except BaseException:
             self.close()
             raise
+
+    def send(self, data: Any) -> None:
+        """Send the head of a request together with its body, if the body is short: that takes one
+        system call and wakes the server once.
+        """
+        if self._holds_head:
+            self._holds_head, self._head = False, data
+            return
+        head, self._head = self._head, b""
+        super().send(head + data if head else data)
 
     def connect(self) -> None:
         """Connect, with TLS if it is configured. Raises HttpFailed with the reason."""

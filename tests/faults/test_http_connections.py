@@ -194,6 +194,33 @@ def test_connection_is_kept_for_the_next_document() -> None:
     assert [request.connection for request in receiver.requests] == [1, 1, 1]
 
 
+@pytest.mark.parametrize(("size", "is_whole"), [(1000, True), (30_000, True), (5_000_000, False)])
+def test_a_short_document_comes_together_with_the_head_of_its_request(
+    size: int, is_whole: bool
+) -> None:
+    read: list[bytes] = []
+
+    def receive(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+            read.append(connection.recv(1 << 20))
+            rest = size - len(read[0].partition(b"\r\n\r\n")[2])
+            while rest:
+                rest -= len(connection.recv(min(rest, 1 << 20)))
+            connection.sendall(HEAD + WARNING)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        receiver = threading.Thread(target=receive, args=(server,))
+        receiver.start()
+        with closing(http_sink(f"http://127.0.0.1:{server.getsockname()[1]}/")) as sink:
+            sink.send(document("1", body="x" * size))
+        receiver.join()
+    head, _, body = read[0].partition(b"\r\n\r\n")
+    assert head.startswith(b"POST / HTTP/1.1\r\n")
+    assert (len(body) == size) is is_whole
+
+
 def test_a_connection_is_closed_when_the_receiver_asks_for_it() -> None:
     with (
         Receiver(lambda _: [reply(200, answer(), "Connection: close"), CUT]) as receiver,
