@@ -480,6 +480,7 @@ class StatusLedger(Ledger):
             changes.append((Status.SUCCESS, to_ranges(sorted(retained))))
         removed = max((ranges[-1][1] for status, ranges in changes if status is None), default=0)
         alone = alone and len(changes) == 1 and not removed
+        deleted = 0
         unmarked: list[Unmarked] = []
         for status, ranges in changes:
             if ended is not None and self.log.has_statement("mark_ending"):
@@ -491,8 +492,9 @@ class StatusLedger(Ledger):
                 changed = self.log.delete(ranges)
             else:
                 changed = self.log.mark(status, ranges)
+            deleted += changed if status is None else 0
             unmarked.append(_unmarked(self.log, ranges, changed, status))
-        if removed:
+        if deleted:
             note_removed(self.log, removed)
             self.highest = 0
         if ended is not None:
