@@ -16,6 +16,7 @@ from shared import PATIENCE, execute, fetch
 
 from eventlog.config.load import Config
 from eventlog.errors import DatabaseUnavailable
+from eventlog.model import Document
 from eventlog.publisher.context import used_ids as published
 from eventlog.publisher.context.context import Counters, Used
 from eventlog.publisher.declared.opening import open_context
@@ -180,6 +181,19 @@ def test_a_younger_row_with_a_lower_number_of_a_cache_draws_no_epoch(
                     run_cycle(PublisherSession(context, state, sink))
         assert sink.event_ids == ["1", "11", "2"]
     assert warnings(caplog) == []
+
+
+def test_rows_that_get_another_letter_while_they_are_sent_are_not_noted_as_removed(
+    log: sa.Engine,
+) -> None:
+    def refuse(_: Document) -> None:
+        execute(log, "UPDATE eventlog SET status = 'E'")
+
+    write(log, 1, 2)
+    with open_context(configuration(log, delete_from_log=True), Counters()) as context:
+        publish_once(context, Collecting(refuse))
+    assert fetch(log, "SELECT status FROM eventlog") == [("E",), ("E",)]
+    assert fetch(log, "SELECT removed FROM eventlog_epoch") == [(None,)]
 
 
 def test_a_new_process_draws_an_epoch_if_removed_numbers_come_again(
