@@ -315,6 +315,7 @@ def restore(world: World, feed: Feed, now: float) -> Outbox[Event]:
     )
     for batch, entry in entries:
         outbox.continue_rounds(entry.rounds)
+        documents = []
         for at, (number, own, tried) in enumerate(entry.documents):
             retries = 0
             if tried is not None and tried.kind is not Kind.SUSPECT:
@@ -322,8 +323,8 @@ def restore(world: World, feed: Feed, now: float) -> Outbox[Event]:
                 retries = tried.tries if tried.kind is Kind.PARKED else 0
             events = [one for event in own if (one := feed.rebuild(event)) is not None]
             if events:
-                document = Document((batch, at), tuple(events), number, tried, retries)
-                outbox.add([document], entry.last_number)
+                documents.append(Document((batch, at), tuple(events), number, tried, retries))
+        outbox.restore(batch, documents, entry.last_number)
     return outbox
 
 
@@ -416,11 +417,83 @@ ANSWERS = (
 )
 
 
+def is_behind_retry(document: Document[Event], answer: Answer) -> Iterator[Event]:
+    """Yield the events that got a final answer after a retry of their object."""
+    waiting: set[Hashable] = set()
+    for event in document.events:
+        level = answer.result(event.sent_id).level
+        is_behind = level not in (Level.RETRY, Level.FATAL) and not waiting.isdisjoint(event.queues)
+        if level is Level.RETRY or is_behind:
+            waiting.update(event.queues)
+        if is_behind:
+            yield event
+
+
+@dataclass
+class Replica:
+    """What the receiver has, which applies each event-id once, and the events of a document in order."""
+
+    is_hasty: bool
+    """True if it has applied what it fails for, and keeps what a flush has lost."""
+    applied: dict[str, Event] = field(default_factory=dict)
+    """By event-id, in the order in which they were applied."""
+    overtaken: dict[str, Event] = field(default_factory=dict)
+    """What was applied although an earlier event of its object got retry."""
+    excused: set[str] = field(default_factory=set)
+    """The objects that may have an older state (guarantees.md)."""
+    unsaved: list[str] = field(default_factory=list)
+
+    def get(self, document: Document[Event], outcome: Answer | ReceiverUnavailable) -> None:
+        """Take a document to which this is the answer."""
+        if isinstance(outcome, ReceiverUnavailable):
+            for event in document.events if self.is_hasty else ():
+                self._apply(event)
+            return
+        if policy.is_retry_of_all(outcome) or policy.refusal(document.events, outcome) is not None:
+            return
+        self.overtaken.update((one.sent_id, one) for one in is_behind_retry(document, outcome))
+        for event in document.events:
+            level = outcome.result(event.sent_id).level
+            if level < Level.ERROR:
+                self._apply(event)
+            elif level is not Level.RETRY:
+                self.excused.update(event.objects)
+
+    def _apply(self, event: Event) -> None:
+        if event.sent_id not in self.applied:
+            self.applied[event.sent_id] = event
+            self.unsaved.append(event.sent_id)
+
+    def comes_again(self, events: Iterable[Event]) -> None:
+        """Note that these events come again under the event-ids that they had."""
+        for event in events:
+            if event.sent_id in self.overtaken:
+                self.excused.update(event.objects)
+
+    def lost(self) -> None:
+        """A flush has lost what was not saved, or has failed although nothing was lost."""
+        for sent_id in self.unsaved if not self.is_hasty else ():
+            del self.applied[sent_id]
+        self.unsaved.clear()
+
+    def check(self, world: World) -> None:
+        """Check that the last event of each object was applied last."""
+        for name in {name for names in world.objects for name in names} - self.excused:
+            own = [one for one in self.applied.values() if name in one.objects]
+            last = max(place for place, names in enumerate(world.objects) if name in names)
+            assert last in own[-1].places, (
+                f"{name} ends with {own[-1].sent_id} in place of event {last}: {[*self.applied]}"
+            )
+
+
 @dataclass
 class Checker:
     """What a run has shown so far; it outlives kills."""
 
     world: World
+    replicas: tuple[Replica, Replica] = field(
+        default_factory=lambda: (Replica(False), Replica(True))
+    )
     ids: dict[str, tuple[int, ...]] = field(default_factory=dict)
     numbers: dict[Any, Names] = field(default_factory=dict)
     answered: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -558,18 +631,18 @@ class Checker:
                 self.failed_at.setdefault(place, self.answers)
 
     def _answered(self, document: Document[Event], answer: Answer) -> None:
-        waiting: set[Hashable] = set()
+        behind = {event.sent_id for event in is_behind_retry(document, answer)}
+        self.spoiled.update(dict.fromkeys(behind, self.kills))
         for event in document.events:
             level = answer.result(event.sent_id).level
-            if level is Level.RETRY:
-                waiting.update(event.queues)
-            elif level is not Level.FATAL and not waiting.isdisjoint(event.queues):
-                waiting.update(event.queues)
-                self.spoiled[event.sent_id] = self.kills
-            elif level is not Level.FATAL or self.world.feed != "source":
+            is_kept = level is Level.FATAL and self.world.feed == "source"
+            if level is not Level.RETRY and event.sent_id not in behind and not is_kept:
                 self._result(event, level.name.lower(), is_error=level is Level.ERROR)
 
     def _result(self, event: Event, name: str, *, is_error: bool) -> None:
+        if is_error:
+            for replica in self.replicas:
+                replica.excused.update(event.objects)
         for place in event.places:
             self.answered[place].add(name)
             self.unsaved.append((place, name))
@@ -596,10 +669,15 @@ class Checker:
                     self.done.add(place)
                 assert self.answered[place], f"{place} is marked {result} without an answer"
         self.unsaved.clear()
+        for replica in self.replicas:
+            replica.unsaved.clear()
 
-    def lost(self) -> None:
+    def lost(self, in_air: Iterable[Document[Event]]) -> None:
         """The receiver has lost what was not saved, and what is in the air has no answer."""
         self.story.append("    the answers are lost")
+        for replica in self.replicas:
+            replica.lost()
+            replica.comes_again(event for document in in_air for event in document.events)
         for place, name in self.unsaved:
             self.answered[place].discard(name)
             self.errors.discard(place)
@@ -613,6 +691,8 @@ class Checker:
         self.story.append(f"t={now:g} KILL; entries {store.entries}")
         for entry in store.entries.values():
             for _, events, tried in entry.documents:
+                for replica in self.replicas:
+                    replica.comes_again(events)
                 if tried is not None and tried.kind is not Kind.SUSPECT:
                     due = min(tried.due, now + self.world.rules.retry_max)
                     for place in (place for event in events for place in event.places):
@@ -658,7 +738,7 @@ class Machine:
         if fault == 1:
             raise Killed
         if fault == 2:
-            self.checker.lost()
+            self.checker.lost([document for _, document, _ in self.in_air])
             self.in_air = []
             self.outbox.put_back()
             self.checker.doubtful |= self.outbox.in_doubt
@@ -807,7 +887,10 @@ class Machine:
         self.maybe_killed()
         self.checker.sent(key, document, self.now, self.store)
         self.store.documents += 1
-        self.in_air.append((key, document, self.receive(document)))
+        outcome = self.receive(document)
+        for replica in self.checker.replicas:
+            replica.get(document, outcome)
+        self.in_air.append((key, document, outcome))
         if self.world.rules.concurrency == 1:
             self._complete()
 
@@ -883,6 +966,8 @@ def run(world: World, chooser: Chooser) -> Report:
         assert not lost, f"never answered: {lost}"
         assert not machine.outbox.size, f"left: {list(machine.outbox.documents())}"
         assert not machine.store.entries, f"entries left: {machine.store.entries}"
+        for replica in checker.replicas if world.feed != "source" else ():
+            replica.check(world)
     except AssertionError as error:
         story = checker.story
         told = "\n".join(story if len(story) < 70 else [*story[:45], "...", *story[-12:]])

@@ -179,7 +179,7 @@ def test_halves_with_new_ids_are_written_before_anything_else_is_sent() -> None:
 def test_a_part_that_follows_an_event_tried_alone_is_not_untried() -> None:
     log = Log("12135", 4)
     log.run(failing("1"), most=6)
-    assert log.sent[4:] == [("1",), ("4",)]
+    assert log.sent[4:] == [("4",), ("1",)]
     assert log.outbox.untried_due() is not None  # 2 has not been tried
     log.run(failing("1"), most=7)
     left = [[event.sent_id for event in one.events] for one in log.outbox.documents()]
@@ -269,6 +269,37 @@ def test_answers_that_are_lost_are_put_back_and_sent_before_later_events() -> No
     log.run(lambda ids: ANSWERED)
     assert log.sent[2:] == [("1",), ("3",), ("2",)]
     assert log.statuses == "SSS"
+
+
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_an_event_that_may_have_been_sent_follows_a_new_id_under_a_new_id(is_killed: bool) -> None:
+    log = Log("11121111", 2)
+    log.run(lambda ids: ANSWERED, most=2)
+    if is_killed:
+        log.start()
+    else:
+        log.outbox.put_back()
+    log.run(one_after_the_other(REFUSED, *[ANSWERED] * 5))
+    before = [("1", "2"), ("3", "4")]
+    # 5 to 8 are recorded, so they may have been sent before a restart.
+    after = [("5.2", "6.2"), ("7.2", "8.2")] if is_killed else [("5", "6"), ("7", "8")]
+    assert log.sent == [*before, ("1", "2"), ("1",), ("2.2",), ("3.2", "4"), *after]
+    assert log.statuses == "SSSSSSSS"
+
+
+def test_a_document_that_has_changed_when_it_is_built_again_keeps_its_turn() -> None:
+    log = Log("1", rules=Rules(max_parked=0))
+    log.run(one_after_the_other(Answer({"1": EventResult(Level.RETRY)})), until=0.0)
+    log.outbox.retry_now()
+    document = log.outbox.begin(log.outbox.next(log.now))
+    assert document is not None
+    again = [event.again() for event in document.events]
+    assert log.outbox.rebuilt(document, again) is None
+    log.save()
+    step = log.outbox.next(log.now)
+    assert step.do is Do.SEND
+    assert step.document is not None
+    assert step.document.events == again
 
 
 @pytest.mark.parametrize("failures", [2, 3, 4])

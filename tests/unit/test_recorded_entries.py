@@ -54,7 +54,8 @@ def test_an_entry_of_before_is_restored_and_written_again_as_it_was(
     delivery = decode(7, content)
     outbox = Outbox[Outgoing](Rules())
     outbox.continue_rounds(rounds_of(delivery.tried.values()))
-    outbox.add(restored(delivery, {}, clock, 1e12, is_single=False), delivery.last_number)
+    documents = restored(delivery, {}, clock, 1e12, is_single=False)
+    outbox.restore(delivery.number, list(documents), delivery.last_number)
     documents = list(outbox.batch(7))
     assert [one.attempts and one.attempts.kind for one in documents] == kinds
     written = entry_of(delivery, documents, delivery.last_number, outbox, clock)

@@ -262,8 +262,6 @@ def _publish_once(
         if is_loading and state.loading is None:
             # Rows up to here may be newer than the values that a chunk of the snapshot has read.
             last = context.ledger.tail()
-        if state.outbox.has_turn_left(monotonic()):
-            continue  # a document has changed when it was built again
         if not cycle.more:
             due = state.outbox.untried_due()
             if due is None or stop.wait(max(0.0, due - monotonic())):

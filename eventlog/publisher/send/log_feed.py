@@ -96,7 +96,7 @@ def add_recorded(
     receiver. The other arguments are as in ``restored``.
     """
     documents = restored(delivery, objects, clock, longest, is_single)
-    outbox.add(documents, delivery.last_number)
+    outbox.restore(delivery.number, list(documents), delivery.last_number)
     outbox.continue_rounds(rounds_of(delivery.tried.values()))
 
 

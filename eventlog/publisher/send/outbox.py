@@ -142,6 +142,9 @@ class Outbox(Generic[E]):
         # The documents that were sent since the last rest, and how many events were sent again.
         self._had_turn: set[Place] = set()
         self._again = 0
+        # The documents that may have been sent although earlier documents are not settled: before a
+        # restart, or before answers were lost.
+        self._sent_before: set[Place] = set()
         self._failed_in_a_row = 0  # the documents that failed since the last pause or answer
         self._has_tried = False  # a further attempt has just failed: another document has its turn
         self._marks: list[Mark[E]] = []
@@ -220,18 +223,6 @@ class Outbox(Generic[E]):
         """
         step = self.next(now, is_empty=True)
         return step.until if step.do is Do.WAIT else now
-
-    def has_turn_left(self, now: float) -> bool:
-        """Return True if a document that waits can be sent, and has not been sent since
-        ``retry_now``.
-        """
-        waiting = filter(policy.is_waiting, map(self._document, self._heads))
-        return any(
-            one.attempts is not None
-            and one.attempts.due == 0.0
-            and policy.due_of(one, self.rests_until) <= now
-            for one in waiting
-        )
 
     def untried_due(self) -> float | None:
         """Return the time when the next untried document is due; None if there is none. A document
@@ -458,17 +449,22 @@ class Outbox(Generic[E]):
 
     # --- what changes it --------------------------------------------------------------------------
 
-    def add(self, documents: Iterable[Document[E]], last_number: int = 0) -> None:
-        """Add documents of a batch, which are sent after all earlier documents of the same objects.
-        ``last_number`` is the highest number that a document of the batch has had.
-        """
+    def add(self, documents: Iterable[Document[E]]) -> None:
+        """Add documents, which are sent after all earlier documents of the same objects."""
         for document in documents:
             batch = document.place[0]
             self._batches.setdefault(batch, {})[document.place] = document
-            known = self._last_numbers.get(batch, 0)
-            self._last_numbers[batch] = max(known, document.number, last_number)
+            self._last_numbers[batch] = max(self._last_numbers.get(batch, 0), document.number)
             self._enter(document)
             self._count_special(_special([document]))
+
+    def restore(self, batch: int, documents: Sequence[Document[E]], last_number: int) -> None:
+        """Add the recorded documents of a batch, which may have been sent before a restart.
+        ``last_number`` is the highest number that a document of the batch has had.
+        """
+        self._sent_before.update(document.place for document in documents)
+        self._last_numbers[batch] = last_number
+        self.add(documents)
 
     def rebuilt(
         self,
@@ -493,6 +489,8 @@ class Outbox(Generic[E]):
             self._in_air[document.place] = document
             return document
         del self._in_air[document.place]
+        if policy.is_waiting(document):
+            self._again -= len(document.events)
         waits = Attempts(Kind.WITHHELD, due=inf)
         self._replace(
             document,
@@ -549,7 +547,7 @@ class Outbox(Generic[E]):
             self.stops = 0
             parts = policy.halves(document, Attempts(Kind.HALF))
             self._replace(document, parts)
-            return Settled(refused=why, is_urgent=_renames(document, parts))
+            return Settled(refused=why, is_urgent=bool(_renamed(document, parts)))
         return self._answered(document, outcome, now)
 
     def _answered(self, document: Document[E], answer: Answer, now: float) -> Settled[E]:
@@ -578,6 +576,7 @@ class Outbox(Generic[E]):
         if not again:
             self._remove(document)
             return Settled(judged, is_urgent=is_urgent)
+        self._had_turn.add(document.place)
         at_rest = list(map(self._at_rest, again))
         if self.rules.park and not is_fatal:
             first = judged.unsettled[0][0]
@@ -600,6 +599,7 @@ class Outbox(Generic[E]):
     def _failed(
         self, document: Document[E], failure: ReceiverUnavailable, now: float
     ) -> Settled[E]:
+        self._had_turn.add(document.place)
         ended = policy.failed(
             document, failure, self.answers, now, self.rules, in_doubt=self.in_doubt
         )
@@ -628,7 +628,7 @@ class Outbox(Generic[E]):
             is_isolated=ended.is_isolated,
             is_pause=is_pause,
             is_urgent=is_urgent
-            or _renames(document, kept)
+            or bool(_renamed(document, kept))
             or (bool(ended.given_up) and not self._is_recorded),
         )
 
@@ -653,7 +653,7 @@ class Outbox(Generic[E]):
         self._replace(suspect, parts)
         if self.rounds == self.rules.isolate_after:  # one of them may decide at once
             self.resume_at, self.may_decide = now, True
-        return _renames(suspect, parts)
+        return bool(_renamed(suspect, parts))
 
     def _has_fresh(self, now: float) -> bool:
         """Return True if a document for which the receiver has not failed can be sent now."""
@@ -725,6 +725,7 @@ class Outbox(Generic[E]):
         events. These events are sent again, and so are the documents that are being sent. A
         document that was answered whole keeps its number.
         """
+        self._sent_before.update(self._in_air)
         self._in_air.clear()
         lost: dict[Place, tuple[Document[E], set[str]]] = {}
         for mark in self.take_marks():
@@ -778,7 +779,6 @@ class Outbox(Generic[E]):
         """Replace a document by one with the same events and place, but with other attempts."""
         before = self._document(document.place)
         self._batches[document.place[0]][document.place] = document
-        self._had_turn.add(document.place)
         self._count_special(_special([document]) - _special([before]))
 
     def _replace(self, document: Document[E], parts: Iterable[Document[E]]) -> None:
@@ -794,8 +794,9 @@ class Outbox(Generic[E]):
         if not own:
             self._remove(document)
             return
+        if document.place in self._had_turn:
+            self._had_turn.update(one.place for one in own)
         self._leave(document)
-        self._had_turn.update(one.place for one in own if policy.is_waiting(one))
         old = list(batch.values())
         batch.clear()
         for one in old:
@@ -805,6 +806,19 @@ class Outbox(Generic[E]):
             self._enter(each)
         self._count_special(_special(own) - _special([document]))
         self._changed.add(number)
+        if self._sent_before and (renamed := _renamed(document, own)):
+            self._rename_later(document.place, {one for event in renamed for one in event.queues})
+
+    def _rename_later(self, place: Place, objects: Collection[Hashable]) -> None:
+        """Give new event-ids to the events of these objects in later documents that may have been
+        sent. An earlier event of the object has a new event-id, so the receiver applies it again,
+        and must apply these events after it (8.4, *Cutting*).
+        """
+        for document in list(self.documents()):
+            if document.place > place and document.place in self._sent_before:
+                again = document._replace(events=policy.renamed_after(document.events, objects))
+                if _renamed(document, [again]):
+                    self._replace(document, [again])  # renames what follows these events, too
 
     def _remove(self, document: Document[E]) -> None:
         """Remove a document of which nothing is left."""
@@ -824,6 +838,7 @@ class Outbox(Generic[E]):
         batch[document.place] = document
         self._batches[number] = dict(sorted(batch.items()))
         self._batches = dict(sorted(self._batches.items()))
+        self._sent_before.add(document.place)
         self._enter(document)
         self._count_special(_special([document]))
         self._changed.add(number)
@@ -836,6 +851,7 @@ class Outbox(Generic[E]):
     def _leave(self, document: Document[E]) -> None:
         self.size -= len(document.events)
         self._objects.pop(document.place, None)
+        self._sent_before.discard(document.place)
         if self._queues is not None:
             self._unindex(document)
 
@@ -899,13 +915,13 @@ class _Found(Generic[E]):
         self.later: list[float] = []
 
 
-def _renames(document: Document[E], parts: Iterable[Document[E]]) -> bool:
-    """Return True if an event of the parts has another event-id than in the document: until the new
+def _renamed(document: Document[E], parts: Iterable[Document[E]]) -> list[E]:
+    """Return the events of the parts that have other event-ids than in the document: until a new
     event-id is recorded, a crash would repeat the event under the old event-id, which the receiver
     may remember.
     """
     known = {event.sent_id for event in document.events}
-    return any(event.sent_id not in known for part in parts for event in part.events)
+    return [event for part in parts for event in part.events if event.sent_id not in known]
 
 
 def _special(documents: Iterable[Document[E]]) -> int:

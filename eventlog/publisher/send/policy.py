@@ -253,6 +253,19 @@ def halves(document: Document[E], attempts: Attempts | None) -> list[Document[E]
     return [document._replace(events=part, number=0, attempts=attempts) for part in parts]
 
 
+def renamed_after(events: Sequence[E], objects: Collection[Hashable]) -> Sequence[E]:
+    """Return events with new event-ids for those that follow an event of these objects, which has
+    a new event-id and is in another document.
+    """
+    found: list[E] = []
+    behind = set(objects)
+    for event in events:
+        is_behind = not behind.isdisjoint(event.queues)
+        found.append(event.again() if is_behind else event)
+        behind.update(event.queues if is_behind else ())
+    return found
+
+
 # --- a failure ------------------------------------------------------------------------------------
 
 
