@@ -220,17 +220,17 @@ class Auditor:
         own, and no other event ever has them. Only an object of a snapshot that an operator asks
         for comes with greater numbers (docs/spec/event-log.md 13.3). The numbers grow from delivery
         to delivery, also over epochs, and those of a followed source from change to change."""
-        consumer, meaning = _consumer(process), _meaning(event_id)
+        consumer, meaning, epoch = _consumer(process), _meaning(event_id), _epoch(event_id)
         if consumer == FOLLOWER:
             self._audit_growth(consumer, ("", int(event_id.split(".")[1])), event_id, numbers)
         elif not self._world.has_gone_back and self.at_sending.is_up_to_date():
-            epoch = _epoch(event_id) or self.at_sending.epoch_of(delivery_no)
+            epoch = epoch or self.at_sending.epoch_of(delivery_no)  # a snapshot's ids have none
             self._audit_growth(consumer, (epoch, delivery_no), event_id, numbers)
         for number in numbers:
             self.checks += 1
             other = self._numbers.setdefault((consumer, number), meaning)
-            one, two = _epoch(other), _epoch(meaning)
-            if other != meaning and not (_began_together(one, two) or _is_of_begin(number, two)):
+            is_together = _began_together(_epoch(other), epoch) or _is_of_begin(number, epoch)
+            if other != meaning and not is_together:
                 self._world.fail(f"number {number} was that of {other}, and is that of {event_id}")
         which = consumer, event_id
         before = self._numbered.setdefault(which, tuple(numbers))
@@ -1025,12 +1025,10 @@ class Auditor:
     def _audit_statuses(self, letters: Mapping[int, str]) -> None:
         """Check that a row has the letter of the last answer to its event."""
         newest = self._ask(
-            "SELECT record_id, code, max(rowid) FROM eventlog_error WHERE consumer IS NULL "
-            "AND code <> 'superseded' GROUP BY record_id"
+            f"SELECT record_id, {_OF_FORMATS}, max(rowid) FROM eventlog_error "
+            "WHERE consumer IS NULL AND code <> 'superseded' GROUP BY record_id"
         )
-        invalid = {
-            row for row, code, _ in newest if code not in ("receiver", "skipped", "requeued")
-        }
+        invalid = {row for row, is_of_format, _ in newest if is_of_format}
         for row, (event_id, level) in self._answers_of("").items():
             letter = letters.get(row)
             if letter is None or ("", row) in self._skipped:
