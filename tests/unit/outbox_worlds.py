@@ -743,6 +743,7 @@ class Machine:
             self.outbox.put_back()
             self.checker.doubtful |= self.outbox.in_doubt
             self.outbox.pause(self.now)
+            self.is_stopped = False  # what got fatal is sent again
             return
         marks = self.outbox.take_marks()
         self.checker.saved(marks)

@@ -725,7 +725,6 @@ class Outbox(Generic[E]):
         events. These events are sent again, and so are the documents that are being sent. A
         document that was answered whole keeps its number.
         """
-        self._sent_before.update(self._in_air)
         self._in_air.clear()
         lost: dict[Place, tuple[Document[E], set[str]]] = {}
         for mark in self.take_marks():
@@ -742,6 +741,7 @@ class Outbox(Generic[E]):
             else:
                 again = list(map(self._at_rest, events))
                 self._insert(Document((*place, -1), again, attempts=None, retries=document.retries))
+        self._sent_before.update(document.place for document in self.documents())
         self.in_doubt |= self._has_doubtful
 
     def record(self) -> dict[int, tuple[Sequence[Document[E]], int]]:
@@ -838,7 +838,6 @@ class Outbox(Generic[E]):
         batch[document.place] = document
         self._batches[number] = dict(sorted(batch.items()))
         self._batches = dict(sorted(self._batches.items()))
-        self._sent_before.add(document.place)
         self._enter(document)
         self._count_special(_special([document]))
         self._changed.add(number)
