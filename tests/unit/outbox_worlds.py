@@ -22,6 +22,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, NamedTuple, Protocol, Self
 
 from eventlog.errors import ReceiverUnavailable
@@ -111,7 +112,7 @@ def recorded(
         if tried is not None and tried.kind in (Kind.PART, Kind.PARKED):
             tried = Attempts(tried.kind, tried.tries, tried.answer, tried.due)
         elif tried is not None and policy.is_of_doubt(document, outbox.answers) and outbox.rounds:
-            tried, rounds = Attempts(Kind.SUSPECT), outbox.rounds
+            tried, rounds = Attempts(Kind.SUSPECT, at=0), outbox.rounds
         else:
             tried = None
         kept.append((document.number, tuple(document.events), tried))
@@ -659,6 +660,19 @@ class Checker:
             assert not self.was_doubtful, f"{event.sent_id} is given up in doubt"
         self._result(event, name, is_error=True)
 
+    def left_out(self, event: Event) -> None:
+        """Note that documents may come without this event."""
+        for names, answers in list(self.failed_first.items()):
+            rest = tuple(one for one in names if one != event.event_id)
+            self.failed_first.setdefault(rest, answers)
+
+    def idle(self, event: Event) -> None:
+        """Note an event that needs no answer, since its rows have lost their effect."""
+        self._result(event, "idle", is_error=False)
+        self.left_out(event)
+        for replica in self.replicas:
+            replica.excused.update(event.objects)
+
     def isolated(self) -> None:
         assert not self.was_doubtful, "isolated while in doubt"
 
@@ -720,8 +734,18 @@ class Machine:
         self.feed = FEEDS[self.world.feed](self.world, self.store)
         self.outbox = restore(self.world, self.feed, self.now)
         self.in_air: list[tuple[Any, Document[Event], Answer | ReceiverUnavailable]] = []
-        self.sent_of_session = 0
-        self.is_stopped = self.is_urgent = False
+        self.sent_of_session = self.steps = 0
+        self.is_stopped = self.is_urgent = self.part_has_failed = False
+
+    def restart(self) -> None:
+        self.checker.killed(self.store, self.now)
+        self.start()
+
+    @property
+    def has_withheld(self) -> bool:
+        """True if events wait for a restart."""
+        attempts = (document.attempts for document in self.outbox.documents())
+        return any(one is not None and one.kind is Kind.WITHHELD for one in attempts)
 
     # --- durable writes and kills ---
 
@@ -803,6 +827,7 @@ class Machine:
 
     def step(self) -> bool:
         """Do one thing. Return False if there is nothing to do for now."""
+        self.steps += 1
         self._check_index()
         step = self.outbox.next(self.now)
         if step.do is Do.READ:
@@ -844,7 +869,7 @@ class Machine:
         if self.is_stopped:
             return False
         arrives = self._arrives()
-        if step.until is not None:
+        if step.until is not None and step.until < inf:
             choice = self.chooser.choose(3)
             if choice == 1 and arrives is not None:
                 self.store.documents = arrives
@@ -863,9 +888,7 @@ class Machine:
         self.checker.story.append(f"t={self.now:g} skip {event.sent_id}")
         self.outbox.skip(event.sent_id, EventResult(Level.ERROR, "by hand"))
         self.checker.given_up(event, "skipped")
-        for names, answers in list(self.checker.failed_first.items()):
-            rest = tuple(one for one in names if one != event.event_id)
-            self.checker.failed_first.setdefault(rest, answers)
+        self.checker.left_out(event)
         if not self.outbox.in_doubt:  # the only document in doubt was skipped
             self.checker.doubtful = False
         self.save()
@@ -875,9 +898,15 @@ class Machine:
         return min((at for at in self.world.at if at > self.store.documents), default=None)
 
     def _send(self, step: Step[Event]) -> None:
+        chosen = step.document
+        if self.part_has_failed and chosen is not None and policy.is_tried(chosen):
+            fresh = [one for one in self.outbox.free() if one.attempts is None]
+            assert not fresh, f"{chosen} is sent again at once, before {fresh}"
         document = self.outbox.begin(step)
+        if document is not None:
+            document = self._built(document)
         if document is None:
-            return  # it was divided
+            return  # it was divided, or has changed
         self.sent_of_session += 1
         is_source = self.world.feed == "source"
         key = (
@@ -895,6 +924,28 @@ class Machine:
         if self.world.rules.concurrency == 1:
             self._complete()
 
+    def _built(self, document: Document[Event]) -> Document[Event] | None:
+        """Build the events again. One may have lost its effect, one may have to wait for its class, and
+        one may have been skipped by hand and requeued, so that it has the next event-id.
+        """
+        if self.world.feed == "source":
+            return document
+        events = list(document.events)
+        idle: list[Event] = []
+        withheld: list[Event] = []
+        match self.chooser.choose(4):
+            case 1:
+                idle.append(events.pop(0))
+                self.checker.idle(idle[0])
+            case 2:
+                withheld.append(events.pop())
+            case 3:
+                events[0] = events[0].again()
+        built = self.outbox.rebuilt(document, events, idle, withheld)
+        if not self.outbox.in_doubt:
+            self.checker.doubtful = False
+        return built
+
     def _complete(self) -> None:
         at = self.chooser.choose(len(self.in_air)) if len(self.in_air) > 1 else 0
         key, document, outcome = self.in_air.pop(at)
@@ -902,7 +953,10 @@ class Machine:
         self.maybe_killed()
         if isinstance(outcome, ReceiverUnavailable):
             self.now += outcome.seconds
+        is_part = document.attempts is not None and document.attempts.kind is Kind.PART
         settled = self.outbox.settle(document, outcome, self.now)
+        has_failed = isinstance(outcome, ReceiverUnavailable) and outcome.is_suspicious
+        self.part_has_failed = is_part and has_failed and not self.outbox.in_doubt
         if settled.given_up:
             (event,) = document.events
             self.checker.given_up(event, "given up")
@@ -914,8 +968,7 @@ class Machine:
         if self.is_stopped and not self.in_air:
             self.save()
             if self.is_stopped:
-                self.checker.killed(self.store, self.now)
-                self.start()  # somebody starts it again
+                self.restart()  # by somebody
 
 
 def innocents(world: World) -> set[int]:
@@ -981,12 +1034,15 @@ def _until(machine: Machine, wanted: set[int]) -> int:
         if wanted <= settled(machine):
             return machine.checker.failures
         try:
-            if not machine.step():
-                done = wanted <= settled(machine)
-                assert done, "nothing to do, and not everything is settled"
+            can_go_on = machine.step()
         except Killed:
-            machine.checker.killed(machine.store, machine.now)
-            machine.start()
+            machine.restart()
+            continue
+        if machine.has_withheld and (machine.steps > 50 or not can_go_on):
+            machine.restart()
+        else:
+            done = wanted <= settled(machine)
+            assert can_go_on or done, "nothing to do, and not everything is settled"
     raise AssertionError(f"not settled after {MOST_STEPS} steps")
 
 

@@ -142,9 +142,8 @@ class Outbox(Generic[E]):
         # The documents that were sent since the last rest, and how many events were sent again.
         self._had_turn: set[Place] = set()
         self._again = 0
-        # The documents that may have been sent although earlier documents are not settled: before a
-        # restart, or before answers were lost.
-        self._sent_before: set[Place] = set()
+        # The documents that may have been sent, also before a restart.
+        self._sent: set[Place] = set()
         self._failed_in_a_row = 0  # the documents that failed since the last pause or answer
         self._has_tried = False  # a further attempt has just failed: another document has its turn
         self._marks: list[Mark[E]] = []
@@ -462,7 +461,7 @@ class Outbox(Generic[E]):
         """Add the recorded documents of a batch, which may have been sent before a restart.
         ``last_number`` is the highest number that a document of the batch has had.
         """
-        self._sent_before.update(document.place for document in documents)
+        self._sent.update(document.place for document in documents)
         self._last_numbers[batch] = last_number
         self.add(documents)
 
@@ -529,6 +528,7 @@ class Outbox(Generic[E]):
     ) -> Settled[E]:
         """Apply the outcome of sending a document."""
         del self._in_air[document.place]
+        self._sent.add(document.place)
         self._has_tried = False
         if isinstance(outcome, ReceiverUnavailable):
             if outcome.is_suspicious and self.rules.park:
@@ -547,7 +547,7 @@ class Outbox(Generic[E]):
             self.stops = 0
             parts = policy.halves(document, Attempts(Kind.HALF))
             self._replace(document, parts)
-            return Settled(refused=why, is_urgent=bool(_renamed(document, parts)))
+            return Settled(refused=why, is_urgent=_renames(document, parts))
         return self._answered(document, outcome, now)
 
     def _answered(self, document: Document[E], answer: Answer, now: float) -> Settled[E]:
@@ -628,7 +628,7 @@ class Outbox(Generic[E]):
             is_isolated=ended.is_isolated,
             is_pause=is_pause,
             is_urgent=is_urgent
-            or bool(_renamed(document, kept))
+            or _renames(document, kept)
             or (bool(ended.given_up) and not self._is_recorded),
         )
 
@@ -653,7 +653,7 @@ class Outbox(Generic[E]):
         self._replace(suspect, parts)
         if self.rounds == self.rules.isolate_after:  # one of them may decide at once
             self.resume_at, self.may_decide = now, True
-        return bool(_renamed(suspect, parts))
+        return _renames(suspect, parts)
 
     def _has_fresh(self, now: float) -> bool:
         """Return True if a document for which the receiver has not failed can be sent now."""
@@ -725,6 +725,7 @@ class Outbox(Generic[E]):
         events. These events are sent again, and so are the documents that are being sent. A
         document that was answered whole keeps its number.
         """
+        self._sent.update(self._in_air)
         self._in_air.clear()
         lost: dict[Place, tuple[Document[E], set[str]]] = {}
         for mark in self.take_marks():
@@ -741,7 +742,6 @@ class Outbox(Generic[E]):
             else:
                 again = list(map(self._at_rest, events))
                 self._insert(Document((*place, -1), again, attempts=None, retries=document.retries))
-        self._sent_before.update(document.place for document in self.documents())
         self.in_doubt |= self._has_doubtful
 
     def record(self) -> dict[int, tuple[Sequence[Document[E]], int]]:
@@ -786,8 +786,14 @@ class Outbox(Generic[E]):
         number = document.place[0]
         batch = self._batches[number]
         document = batch[document.place]
+        known = _ids_of(document)
+        objects: set[Hashable] = set()  # of the events with new event-ids
         own = [
-            part._replace(place=(*document.place, at), number=0)
+            part._replace(
+                place=(*document.place, at),
+                events=policy.renamed(part.events, known, objects),
+                number=0,
+            )
             for at, part in enumerate(parts)
             if part.events
         ]
@@ -796,6 +802,8 @@ class Outbox(Generic[E]):
             return
         if document.place in self._had_turn:
             self._had_turn.update(one.place for one in own)
+        if document.place in self._sent:
+            self._sent.update(one.place for one in own if not known.isdisjoint(_ids_of(one)))
         self._leave(document)
         old = list(batch.values())
         batch.clear()
@@ -806,19 +814,19 @@ class Outbox(Generic[E]):
             self._enter(each)
         self._count_special(_special(own) - _special([document]))
         self._changed.add(number)
-        if self._sent_before and (renamed := _renamed(document, own)):
-            self._rename_later(document.place, {one for event in renamed for one in event.queues})
+        if objects:
+            self._rename_later(document.place, objects)
 
-    def _rename_later(self, place: Place, objects: Collection[Hashable]) -> None:
+    def _rename_later(self, place: Place, objects: set[Hashable]) -> None:
         """Give new event-ids to the events of these objects in later documents that may have been
-        sent. An earlier event of the object has a new event-id, so the receiver applies it again,
-        and must apply these events after it (8.4, *Cutting*).
+        sent.
         """
-        for document in list(self.documents()):
-            if document.place > place and document.place in self._sent_before:
-                again = document._replace(events=policy.renamed_after(document.events, objects))
-                if _renamed(document, [again]):
-                    self._replace(document, [again])  # renames what follows these events, too
+        after = (*place, inf)  # not the parts of the document itself
+        for later in [one for one in self.documents() if one.place > after]:
+            if later.place in self._sent:
+                events = policy.renamed(later.events, _ids_of(later), objects)
+                if _renames(later, [later._replace(events=events)]):
+                    self._replace(later, [later._replace(events=events)])
 
     def _remove(self, document: Document[E]) -> None:
         """Remove a document of which nothing is left."""
@@ -838,6 +846,7 @@ class Outbox(Generic[E]):
         batch[document.place] = document
         self._batches[number] = dict(sorted(batch.items()))
         self._batches = dict(sorted(self._batches.items()))
+        self._sent.add(document.place)
         self._enter(document)
         self._count_special(_special([document]))
         self._changed.add(number)
@@ -850,7 +859,7 @@ class Outbox(Generic[E]):
     def _leave(self, document: Document[E]) -> None:
         self.size -= len(document.events)
         self._objects.pop(document.place, None)
-        self._sent_before.discard(document.place)
+        self._sent.discard(document.place)
         if self._queues is not None:
             self._unindex(document)
 
@@ -914,13 +923,17 @@ class _Found(Generic[E]):
         self.later: list[float] = []
 
 
-def _renamed(document: Document[E], parts: Iterable[Document[E]]) -> list[E]:
-    """Return the events of the parts that have other event-ids than in the document: until a new
+def _ids_of(document: Document[E]) -> set[str]:
+    return {event.sent_id for event in document.events}
+
+
+def _renames(document: Document[E], parts: Iterable[Document[E]]) -> bool:
+    """Return True if an event of the parts has another event-id than in the document: until the new
     event-id is recorded, a crash would repeat the event under the old event-id, which the receiver
     may remember.
     """
-    known = {event.sent_id for event in document.events}
-    return [event for part in parts for event in part.events if event.sent_id not in known]
+    known = _ids_of(document)
+    return any(event.sent_id not in known for part in parts for event in part.events)
 
 
 def _special(documents: Iterable[Document[E]]) -> int:

@@ -253,16 +253,20 @@ def halves(document: Document[E], attempts: Attempts | None) -> list[Document[E]
     return [document._replace(events=part, number=0, attempts=attempts) for part in parts]
 
 
-def renamed_after(events: Sequence[E], objects: Collection[Hashable]) -> Sequence[E]:
-    """Return events with new event-ids for those that follow an event of these objects, which has
-    a new event-id and is in another document.
+def renamed(events: Sequence[E], known: Collection[str], objects: set[Hashable]) -> Sequence[E]:
+    """Return events of a document, with new event-ids for those that follow an event with a new
+    event-id: the receiver applies that event again, and must apply these events after it (7.4).
+
+    ``known`` are the event-ids that the document had. ``objects`` are the objects of earlier events
+    with new event-ids; the objects of these events are added.
     """
     found: list[E] = []
-    behind = set(objects)
     for event in events:
-        is_behind = not behind.isdisjoint(event.queues)
-        found.append(event.again() if is_behind else event)
-        behind.update(event.queues if is_behind else ())
+        if event.sent_id in known and not objects.isdisjoint(event.queues):
+            event = event.again()
+        if event.sent_id not in known:
+            objects.update(event.queues)
+        found.append(event)
     return found
 
 
